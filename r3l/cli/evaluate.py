@@ -74,7 +74,7 @@ def evaluate(
 
     Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --set env_settings.options.ask=boxed`
     """
-    asked = _Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
+    asked = Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
     if not server:
         local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
         refuse_unused(ctx, "a model of this machine (without --server)", local)
@@ -100,18 +100,18 @@ def evaluate(
     }
     changes = [f"{key}={value}" for key, value in given.items() if value is not None]
     each_once([*changes, *(overrides or ())])
-    tier = tier or (load_protocol(target, protocol).config.tier if protocol else _default_tier(config))
+    tier = tier or (load_protocol(target, protocol).config.tier if protocol else default_tier(config))
     _play(tier, target, seed, [*changes, *(overrides or ())], asked, out, as_json)
 
 
-def _default_tier(config: EnvConfig) -> str:
+def default_tier(config: EnvConfig) -> str:
     """nano; of an environment that is named after a published set (gsm8k) the tier that plays this set."""
     published = "smol" in config.tiers and config.tiers["smol"].test_task_set == f"{config.env}/test"
     return "smol" if published else "nano"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """What plays or answers: a model of this machine, or one at a server, and how that is asked."""
 
     server: str | None
@@ -144,7 +144,7 @@ class _Asked:
         return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)
 
 
-def _play_run(run_dir: Path, task_set: str | None, asked: _Asked, as_json: bool) -> None:
+def _play_run(run_dir: Path, task_set: str | None, asked: Asked, as_json: bool) -> None:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
     from r3l.evaluation.evaluate import checkpoint_of
@@ -154,7 +154,7 @@ def _play_run(run_dir: Path, task_set: str | None, asked: _Asked, as_json: bool)
     _evaluate_and_print(run_dir, task_set, agent, as_json)
 
 
-def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out: Path | None, as_json: bool) -> None:
+def _play(tier: str, env: str, seed: int, changes: list[str], asked: Asked, out: Path | None, as_json: bool) -> None:
     """Play the test tasks with a model as it is: a zero-shot run, of this machine or of a server."""
     from r3l.api.running import place_of
     from r3l.config import Variant

@@ -7,34 +7,69 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Model, Overrides, Seed, Tier, output, resolve_run
+from r3l.cli.arguments import RESULTS, AsJson, Model, Overrides, Seed, SomeTier, output, refuse_unused, resolve_run
+from r3l.cli.evaluate import DEADLINE, Asked, default_tier
 from r3l.cli.printing import print_shown
+
+SERVER_ONLY = {"request", "deadline"}
 
 
 def probe(
+    ctx: typer.Context,
     env: Annotated[str, typer.Argument(help="Environment: a file of configs/envs/.")],
-    tier: Tier = "nano",
+    tier: SomeTier = None,
     model: Model = None,
+    server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     seed: Seed = 0,
     overrides: Overrides = None,
-    tasks: Annotated[int | None, typer.Option(min=2, help="Number of tasks. Default: all.")] = None,
+    tasks: Annotated[int | None, typer.Option("--tasks", "-n", min=2, help="Number of tasks. Default: all.")] = None,
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
-    task_set: Annotated[str | None, typer.Option(help="NAME/SPLIT. Default: the validation task set.")] = None,
+    task_set: Annotated[
+        str | None,
+        typer.Option("--task-set", "--split", help="NAME/SPLIT. Default: the validation set; if none, the test set."),
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Attempts at once. Default: 16, or the tier's.")] = None,
+    request: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE (JSON) to add to every request, null to leave a field out; repeatable."),
+    ] = None,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds a server may take for one response.")] = DEADLINE,
     out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure a model without training it: how it fails, and whether reflections, restarts and hints help it.
 
+    Re-run to resume: attempts are kept beside the result. The tier is by default smol for published question sets
+    (gsm8k, math500, ...), nano for the others.
+
     Example: `r3l probe alfworld`
 
     Example: `r3l probe webshop --model results/models/candidate --attempts 4 --out candidate.json`
 
-    Example: `r3l probe alfworld --tier smol --model smollm2-135m --tasks 16`
+    Example: `r3l probe gsm8k --model qwen2.5-coder-0.5b -n 200 --set method_settings.reflection_schema=lines`
+
+    Example: `r3l probe gsm8k --server http://localhost:8000 -n 200`
     """
+    asked = Asked(server, model, "messages", None, request or [], deadline, batch)
+    if not server:
+        local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
+        refuse_unused(ctx, "a model of this machine (without --server)", local)
+    asked.check_there()
+    from r3l.config import EnvConfig, load  # takes seconds
+
+    tier = tier or default_tier(load("envs", env, EnvConfig))
+    if server:
+        from r3l.evaluation.agents import model_named
+
+        agent = asked.agent()
+        run = resolve_run(tier, env, "r3l@engine=server", seed, model_named(agent.endpoint.model), overrides)
+        run = run.model_copy(update={"served": agent.digits})
+    else:
+        agent, of_batch = None, [] if batch is None else [f"evaluation.batch={batch}"]
+        run = resolve_run(tier, env, "r3l", seed, model, [*of_batch, *(overrides or ())])
     from r3l.probe.result import Sample, measure_probe, table_of
     from r3l.report.render import to_terminal
 
-    run = resolve_run(tier, env, "r3l", seed, model, overrides)
     path = out or RESULTS / "probe" / f"{env}_{run.model_name()}.json"
-    content = measure_probe(run, Sample(task_set, tasks, attempts), path)
+    content = measure_probe(run, Sample(task_set, tasks, attempts), path, agent)
     print_shown(content, as_json, to_terminal(table_of(content)))

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from r3l.report.tables import Asked
     from r3l.workflow.plan import TableConfig, WorkflowConfig
 
-OTHERS = ("budget", "published")  # besides configs/tables
+PROBE = "probe"  # table and figure of files that r3l probe wrote
+OTHERS = ("budget", "published", PROBE)  # besides configs/tables
 Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")]
 
 
 def table(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget (what training cost); published.")],
+    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget (training cost); published; probe.")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md beside it.")] = None,
@@ -51,8 +52,11 @@ def table(
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
     `published` checks the paper's numbers: their sources, conflicting values, and whether a score is a multiple of 1/n.
+    `probe` compares models by the files that `r3l probe` wrote.
 
     Example: `r3l table table1 --out results/table1.csv`
+
+    Example: `r3l table probe results/probe/gsm8k_qwen2.5-coder-0.5b.json results/probe/gsm8k_qwen2.5-coder-1.5b.json`
 
     Example: `r3l table published`
     """
@@ -63,6 +67,10 @@ def table(
     if name == "published":
         refuse_unused(ctx, "table published", {"out"})
         _print_published(out, as_json)
+        return
+    if name == PROBE:
+        refuse_unused(ctx, "table probe", {"out"})
+        _print_probes(_probe_files(runs), out, as_json)
         return
     named = named_runs(runs)
     asked = _asked(env, method, named)
@@ -157,8 +165,27 @@ def _print_published(out: Path | None, as_json: bool) -> None:
     print_shown({"rows": flat, "summary": summary(rows)}, as_json, to_terminal(summary_table(rows)))
 
 
+def _probe_files(runs: list[Path] | None) -> list[Path]:
+    if not runs:
+        raise DataError("name the files to compare, which r3l probe wrote: r3l table probe results/probe/*.json")
+    return runs
+
+
+def _print_probes(paths: list[Path], out: Path | None, as_json: bool) -> None:
+    from r3l.report import probes
+    from r3l.report.render import to_terminal
+    from r3l.report.rows import write
+
+    read = probes.read(paths)
+    flat, printed = probes.flat(read), probes.probe_table(read)
+    if out:
+        write(flat, printed, out)
+    print_shown({"rows": flat}, as_json, to_terminal(printed))
+
+
 def figure(
-    name: Annotated[str, typer.Argument(help="learning_curves, exploration, ... (`r3l list figures`).")],
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="learning_curves, ... (`r3l list figures`); probe.")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)] = RESULTS / "figures",
@@ -167,16 +194,21 @@ def figure(
     method: Methods = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a figure from result files, offline, as PDF and PNG.
+    """Draw a figure from result files, offline, as PDF and PNG; `probe` from those that `r3l probe` wrote.
 
     Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
     """
-    from r3l.report import figures, records
+    from r3l.report import figures, probes, records
     from r3l.report.tables import selected
     from r3l.workflow import plan
 
     specs = plan.tables()
-    check_known("figure", name, figures.FIGURES)
+    check_known("figure", name, {*figures.FIGURES, PROBE})
+    if name == PROBE:
+        refuse_unused(ctx, "figure probe", {"out"})
+        written = [str(path) for path in probes.draw(probes.read(_probe_files(runs)), out)]
+        print_result({"figure": name, "files": written}, as_json, "\n".join(written))
+        return
     check_known("table", table or figures.FIGURES[name].table, specs)
     spec, named = specs[table or figures.FIGURES[name].table], named_runs(runs)
     shown = selected(records.load(found(named, results)), spec, plan.load(), _asked(env, method, named))

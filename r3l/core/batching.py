@@ -106,6 +106,11 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
     return rows
 
 
+def rows_to_score(trajectories: Sequence[Trajectory], samples: Samples) -> list[TrajectoryRow]:
+    """Rows of which only the log-probs are wanted, in the order of ``trajectories``."""
+    return [_row(piece, 1.0, 0.0, False) for t in trajectories for piece in _pieces(t, samples)]
+
+
 def mean_advantage(trajectory: Trajectory, advantage: Advantage) -> float:
     """Over the sampled tokens of ``trajectory``: one number for metrics and readers."""
     if not isinstance(advantage, np.ndarray):

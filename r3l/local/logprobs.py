@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from r3l.config.gpu_memory import CHUNK, LOGITS
+from r3l.core.batching import collate, packed_by_prefix, rows_to_score
 from r3l.core.method import Batch
+from r3l.core.policy import Samples
+from r3l.core.trajectory import Trajectory
 from r3l.local import forward
 from r3l.local.precision import vocabulary_projection
 from r3l.local.prefix_tree import PrefixTree
@@ -60,6 +66,33 @@ def tree_logprobs(
     hidden_W_H = forward.hidden_states(model, tree.ids_N, tree.positions_N, tree.attend, wanted_W)
     logprobs_S = vocabulary_logprobs(model, hidden_W_H, where_S, ids_B_T[scored_B_T], temperature)
     return logprobs_S.new_zeros(ids_B_T.shape).masked_scatter(scored_B_T, logprobs_S)
+
+
+def scored(
+    model: Any,
+    trajectories: Sequence[Trajectory],
+    samples: Samples,
+    temperature: float,
+    tokens_per_microbatch: int,
+    wanted: forward.Pass,
+) -> list[NDArray[np.float32]]:
+    """Log-prob under ``model`` of each trainable token of each trajectory, in their order."""
+    by_tree, found = forward.pass_of(model, wanted) == "packed", []
+    rows = rows_to_score(trajectories, samples)
+    of_row = [np.zeros(0, dtype=np.float32)] * len(rows)
+    model.eval()
+    for part in packed_by_prefix([row.ids for row in rows], tokens_per_microbatch):
+        batch = collate([rows[k] for k in part], model.device)
+        inputs = (model, batch.ids_B_T, batch.mask_B_T, temperature)
+        with torch.no_grad():
+            logprobs_B_T = (tree_logprobs(*inputs) if by_tree else token_logprobs(*inputs)).float().cpu().numpy()
+        for k, logprobs_T in zip(part, logprobs_B_T, strict=True):
+            of_row[k] = logprobs_T[: len(rows[k].ids)][rows[k].mask > 0]
+    rows_left = iter(of_row)
+    for trajectory in trajectories:
+        pieces = len(trajectory.turns) if samples == "turn" else 1
+        found.append(np.concatenate([np.zeros(0, dtype=np.float32), *islice(rows_left, pieces)]))
+    return found
 
 
 def vocabulary_logprobs(

@@ -6,25 +6,29 @@ import contextlib
 import copy
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils import deterministic
 
 from r3l.config import Run, environment_of, start_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.core.trajectory import Trajectory
 from r3l.endpoint.judge import judge_options
 from r3l.local import lora
 from r3l.local.checkpoint import load_model
 from r3l.local.cpu import keep_freed_memory, use_onednn
 from r3l.local.forward import Pass
+from r3l.local.logprobs import scored
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.runs.session import PlaySession, open_play_session
@@ -44,6 +48,12 @@ class Session(PlaySession):
     model: Any
     master_weights: MasterWeights | None
     tokenizer: Any
+
+    def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
+        """By the forward pass that trains."""
+        self.policy.release()
+        settings = self.run.sampling.temperature, self.run.train.tokens_per_microbatch
+        return scored(self.model, trajectories, self.run.samples, *settings, pass_wanted(self.run))
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
         """As for every policy; the caches of this one start empty."""

@@ -9,6 +9,7 @@ and paired differences. A share that is 0 or 1 in every task has no spread to re
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,9 +22,10 @@ from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
 from r3l.core.seeds import generator
 from r3l.evaluation.statistics import LEVEL, wilson_bounds
-from r3l.probe.play import INVALID, Attempt, Outcome, Played
+from r3l.probe.play import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
 
 RESAMPLES = 2000
+UNLIKELY = -5.0  # nats; RLTF leaves such tokens out (its min_logprob)
 Floats = NDArray[np.float64]
 Read = Callable[[Attempt], float | None]  # None: the attempt does not count
 OutcomeOf = Callable[[Attempt], Outcome | None]
@@ -109,6 +111,12 @@ def _of(get: Callable[[Attempt], T | None], value: Callable[[T], float]) -> Read
 
 
 def _own(name: str) -> OutcomeOf:
+    """After a failure."""
+    return lambda attempt: None if attempt.success else getattr(attempt.own, name, None)
+
+
+def _any(name: str) -> OutcomeOf:
+    """After any attempt, a success too."""
     return lambda attempt: getattr(attempt.own, name, None)
 
 
@@ -117,7 +125,7 @@ def _critic(name: str) -> OutcomeOf:
 
 
 def _agrees(attempt: Attempt) -> Agreement | None:
-    return attempt.own.agrees if attempt.own else None
+    return own.agrees if (own := _failed(attempt)) else None
 
 
 def _success(of: OutcomeOf) -> Read:
@@ -143,7 +151,23 @@ def _at_pivot(right: bool) -> Read:
 
 def _names_cause(attempt: Attempt) -> float | None:
     critic = attempt.critic
-    return None if attempt.own is None else float(critic is not None and critic.cause is not None)
+    return None if _failed(attempt) is None else float(critic is not None and critic.cause is not None)
+
+
+def _failed(attempt: Attempt) -> OwnReflection | None:
+    """The reflection on a failure."""
+    return None if attempt.success else attempt.own
+
+
+def _right(success: bool | None = None) -> Read:
+    """Whether a valid reflection says how the attempt went; ``success``: of attempts that went so."""
+
+    def read(attempt: Attempt) -> float | None:
+        if attempt.own is None or attempt.own.right is None or success not in (None, attempt.success):
+            return None
+        return float(attempt.own.right)
+
+    return read
 
 
 def _share(read: Read) -> Estimate:
@@ -162,6 +186,52 @@ def _minus(first: OutcomeOf, second: OutcomeOf) -> Estimate:
         return None if one is None or other is None else float(one.success) - float(other.success)
 
     return _mean(read)
+
+
+def _equal(attempt: Attempt) -> float | None:
+    return None if attempt.success or attempt.own is None else attempt.own.equal
+
+
+def _guided_minus_equal(attempt: Attempt) -> float | None:
+    """Success of a guided retry minus that of fresh attempts of as many tokens."""
+    equal, guided = _equal(attempt), _own("guided")(attempt)
+    return None if equal is None or guided is None else guided.success - equal
+
+
+def _short(attempt: Attempt) -> float | None:
+    return None if attempt.own is None or _equal(attempt) is None else float(attempt.own.short)
+
+
+def _scored(attempt: Attempt, success: bool) -> Logprobs | None:
+    """Of the guided retry after any attempt; ``success``: where it succeeded."""
+    guided = _any("guided")(attempt)
+    return guided.logprobs if guided and (guided.success or not success) else None
+
+
+def _over_tokens(total: Callable[[Logprobs], float], success: bool = True) -> Estimate:
+    """The mean over the tokens of guided retries."""
+    reads = [_of(partial(_scored, success=success), of) for of in (total, lambda logprobs: len(logprobs.under))]
+    return lambda played: _estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1])
+
+
+def _gap(logprobs: Logprobs) -> float:
+    return sum(logprobs.under) - sum(logprobs.without)
+
+
+def _unlikely(logprobs: Logprobs) -> int:
+    return sum(value < UNLIKELY for value in logprobs.without)
+
+
+def _p99(tokens: Callable[[Logprobs], Sequence[float]]) -> Estimate:
+    """The 99th percentile of -log p over the tokens of successful guided retries, without an interval."""
+
+    def estimate(played: Played) -> Measure:
+        found = [(a.task, logprobs) for a in played.attempts if (logprobs := _scored(a, True))]
+        surprises = [-value for _, logprobs in found for value in tokens(logprobs)]
+        value = float(np.quantile(surprises, 0.99, method="inverted_cdf")) if surprises else None
+        return Measure(value, len(found), len({task for task, _ in found}))
+
+    return estimate
 
 
 def _per_1000(of: OutcomeOf) -> Estimate:
@@ -188,6 +258,12 @@ def _names_shown(played: Played) -> Measure:
     return replace(copied, n=sum(attempt.actions or 0 for attempt in played.attempts))
 
 
+def _distinct(played: Played) -> Measure:
+    """As the metric of training; without an interval, since tasks drawn twice hold the same texts."""
+    texts = [a.own.text for a in played.attempts if a.own]
+    return Measure(len(set(texts)) / len(texts) if texts else None, len(texts), 0)
+
+
 SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label, estimate) by the key in stored files
     "Attempts": {
         "success": ("success", _share(lambda a: a.success)),
@@ -206,9 +282,16 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label
     "How attempts end": {
         f"stop_{stop}": (stop.value, _share(partial(lambda stop, a: a.stop is stop, stop))) for stop in StopReason
     },
+    "Reflections on all attempts": {
+        "reflections_valid_all": ("valid", _share(_of(lambda a: a.own, lambda own: own.invalid is None))),
+        "reflections_distinct": ("different texts among all", _distinct),
+        "outcome_right": ("outcome right, of the valid", _share(_right())),
+        "outcome_right_failed": ("after a failure", _share(_right(False))),
+        "outcome_right_solved": ("after a success", _share(_right(True))),
+    },
     "Diagnosis of failures": {
         "critic_names": ("the critic names a cause", _share(_names_cause)),
-        "reflections_valid": ("valid reflections", _share(_of(lambda a: a.own, lambda own: own.invalid is None))),
+        "reflections_valid": ("valid reflections", _share(_of(_failed, lambda own: own.invalid is None))),
         "oracle_exact": ("pivot is the critic's", _share(_of(_agrees, lambda agrees: agrees.exact))),
         "oracle_near": ("pivot within one turn of the critic's", _share(_of(_agrees, lambda agrees: agrees.near))),
         "diagnosis_accurate": ("pivot and cause right", _share(_graded("accurate"))),
@@ -228,12 +311,30 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label
         "unguided_success": ("unguided, from the same pivot", _share(_success(_own("unguided")))),
         "guided_minus_unguided": ("guided minus unguided", _minus(_own("guided"), _own("unguided"))),
         "from_start_success": ("guided, from the start", _share(_success(_own("from_start")))),
+        "guided_minus_from_start": ("guided minus from the start", _minus(_own("guided"), _own("from_start"))),
         "fresh_success": ("a fresh attempt", _share(_success(_own("fresh")))),
         "guided_minus_fresh": ("guided minus fresh", _minus(_own("guided"), _own("fresh"))),
+        "fresh_equal": ("fresh attempts of equal tokens", _share(_equal)),
+        "guided_minus_fresh_equal": ("guided minus fresh, equal tokens", _mean(_guided_minus_equal)),
+        "fresh_short": ("too few fresh attempts for its tokens", _share(_short)),
         "guided_per_1000": ("successes in 1,000 tokens: guided", _per_1000(_own("guided"))),
         "unguided_per_1000": ("unguided", _per_1000(_own("unguided"))),
         "from_start_per_1000": ("guided, from the start", _per_1000(_own("from_start"))),
         "fresh_per_1000": ("a fresh attempt", _per_1000(_own("fresh"))),
+    },
+    "Retries of all attempts, own reflection": {
+        "retry_success_all": ("guided, from the pivot", _share(_success(_any("guided")))),
+        "unguided_success_all": ("unguided, from the same pivot", _share(_success(_any("unguided")))),
+        "guided_minus_unguided_all": ("guided minus unguided", _minus(_any("guided"), _any("unguided"))),
+        "fresh_success_all": ("a fresh attempt", _share(_success(_any("fresh")))),
+        "guided_minus_fresh_all": ("guided minus fresh", _minus(_any("guided"), _any("fresh"))),
+    },
+    "Tokens of guided retries, with and without the hint": {
+        "hint_gap": ("log p with minus without, of successes (nats)", _over_tokens(_gap)),
+        "hint_gap_all": ("the same of all", _over_tokens(_gap, success=False)),
+        "hint_p99": ("99th percentile of -log p without, of successes", _p99(lambda logprobs: logprobs.without)),
+        "hint_p99_under": ("with", _p99(lambda logprobs: logprobs.under)),
+        "hint_unlikely": (f"log p without below {UNLIKELY:g}, of successes", _over_tokens(_unlikely)),
     },
     "Retries of failures, the critic's reflection": {
         "critic_guided": ("guided, from its pivot", _share(_success(_critic("guided")))),
@@ -246,27 +347,42 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label
         "names_shown": ("name only what was shown", _names_shown),
     },
 }
-NEEDS_TWO_HALVES = {"success_hard", "easy_minus_hard"}
+OF_HALVES = {"success_easy", "success_hard", "easy_minus_hard"}
 
 
 def measures(played: Played) -> dict[str, Measure]:
     """Every measure of a probe by its key."""
     played = replace(played, attempts=with_fresh_attempts(played.attempts))
     found = {key: estimate(played) for keys in SECTIONS.values() for key, (_, estimate) in keys.items()}
-    return {key: m for key, m in found.items() if len(played.halves) > 1 or key not in NEEDS_TWO_HALVES}
+    return {key: m for key, m in found.items() if len(played.halves) == 2 or key not in OF_HALVES}
 
 
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Retried attempts with another one at the same task beside them: the next one, and for the last the first."""
+    """Retried attempts with others at the same task beside them: the next ones, after the last the first."""
     of_task: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         of_task.setdefault(attempt.task, []).append(attempt)
+    places: Counter[str] = Counter()
     found = []
     for one in attempts:
-        several = of_task[one.task]
-        other = several[(several.index(one) + 1) % len(several)]
-        if one.own and one.own.guided and other is not one:
-            fresh = Outcome(other.success, other.reward > one.reward, other.tokens)
-            one = replace(one, own=replace(one.own, fresh=fresh))
+        several, place = of_task[one.task], places[one.task]
+        places[one.task] += 1
+        others = several[place + 1 :] + several[:place]
+        if one.own and one.own.guided and others:
+            fresh = Outcome(others[0].success, others[0].reward > one.reward, others[0].tokens)
+            equal, short = equal_tokens(others, one.own.guided.tokens)
+            one = replace(one, own=replace(one.own, fresh=fresh, equal=equal, short=short))
         found.append(one)
     return found
+
+
+def equal_tokens(others: Sequence[Attempt], tokens: int) -> tuple[float, bool]:
+    """Chance that one of ``others``, played one after the other, succeeds within ``tokens``; one that they are not
+    enough for counts by the share that they are. Then whether they were enough for more than all of ``others``."""
+    for other in others:
+        if other.tokens > tokens:
+            return other.success * tokens / other.tokens, False
+        if other.success:
+            return 1.0, False
+        tokens -= other.tokens
+    return 0.0, tokens > 0

@@ -1,7 +1,9 @@
-"""What a probe plays: attempts, reflections on the failed ones, and retries.
+"""What a probe plays: attempts, a reflection on each, and retries.
 
 Every draw has an address, and the retries of one attempt share theirs: a guided and an unguided retry from the same
 pivot are sampled from the same noise, so that their difference is the effect of the hint.
+
+Batches of attempts do not depend on each other, and each leaves a line, so a killed probe repeats one batch at most.
 """
 
 from __future__ import annotations
@@ -10,19 +12,25 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
+
+import numpy as np
+from pydantic import TypeAdapter
 
 from r3l.algorithm import R3LSettings
 from r3l.core.audits import Agreement, agreement
 from r3l.core.environment import Critique, StopReason
+from r3l.core.environment import Outcome as Verdict
 from r3l.core.errors import ConfigError
 from r3l.core.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
-from r3l.core.trajectory import Turn
+from r3l.core.trajectory import Trajectory, Turn
 from r3l.envs.base.experts import NO_CAUSE, first_action
 from r3l.envs.base.tagged import TaggedDialogue
+from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.processes.progress import progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
@@ -33,12 +41,20 @@ CRITIC = (1,)  # the attempt in the address of the critic's reflection; the mode
 
 
 @dataclass(frozen=True)
+class Logprobs:
+    """Of the tokens of a guided retry: when they were sampled ``under`` the hint, and ``without`` it (nats)."""
+
+    under: tuple[float, ...]
+    without: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Outcome:
     """Of a retry. ``improved``: its reward is higher than the attempt's.
 
     ``tokens``: generated for it, with those of the reflection that gave its pivot or hint.
     ``followed``: whether its first action was the hinted one; None where no possible action was hinted.
-    ``invalid``: it ended by an invalid response.
+    ``invalid``: it ended by an invalid response. ``logprobs``: of a guided retry, where the policy can tell.
     """
 
     success: bool
@@ -46,22 +62,30 @@ class Outcome:
     tokens: int
     followed: bool | None = None
     invalid: bool = False
+    logprobs: Logprobs | None = None
 
 
 @dataclass(frozen=True)
 class OwnReflection:
-    """The model's reflection on a failed attempt. ``invalid``: why it could not be used.
+    """The model's reflection on an attempt. ``invalid``: why it could not be used. ``right``: its outcome is the
+    attempt's.
 
     ``agrees``: with the critic; None where one of them names no pivot. The retries start at the pivot, with its hint
     and without, and at the start with the hint; None where there is no pivot. ``fresh``: another attempt.
+    ``equal``: chance that one of the further attempts succeeds for which the tokens of ``guided`` are enough;
+    ``short``: they would have been enough for more than there are.
     """
 
     invalid: str | None = None
+    right: bool | None = None
+    text: str = ""
     agrees: Agreement | None = None
     guided: Outcome | None = None
     unguided: Outcome | None = None
     from_start: Outcome | None = None
     fresh: Outcome | None = None
+    equal: float | None = None
+    short: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +105,7 @@ class Attempt:
     """A base rollout. ``actions`` that could be read, and how many of them name only what was ``shown`` before;
     None where responses are answers, not actions.
 
-    ``own`` and ``critic`` belong to failed attempts; ``critic`` is None where the critic has nothing to say.
+    ``critic`` belongs to a failed attempt; it is None where the critic has nothing to say.
     """
 
     task: str
@@ -100,11 +124,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Played:
-    """Everything that was played. ``expert``: successes of the error-free expert by task; ``seconds`` by activity."""
+    """Everything that was played. ``expert``: successes of the error-free expert by task; ``seconds`` by activity, of
+    the ``now`` attempts that were not there before."""
 
     attempts: list[Attempt]
     expert: Mapping[str, bool] | None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    now: int = 0
 
     @property
     def halves(self) -> list[str]:
@@ -112,40 +138,94 @@ class Played:
         return sorted({attempt.group for attempt in self.attempts})
 
 
-def play_probe(session: PlaySession, settings: R3LSettings, tasks: Sequence[Task], attempts: int) -> Played:
-    """``attempts`` attempts at each task, with what follows the failed ones; the error-free expert plays each once.
+def play_probe(
+    session: PlaySession,
+    settings: R3LSettings,
+    tasks: Sequence[Task],
+    attempts: int,
+    path: Path,
+    probed: Mapping[str, str],
+) -> Played:
+    """``attempts`` attempts at each task, with what follows them; the error-free expert plays each task once.
 
-    Raises ConfigError where the environment has no critic for the tasks.
+    ``path`` gets a line a batch; those that are there are not played again. Raises ConfigError where they are of
+    another ``probed``.
     """
-    played: list[Attempt] = []
-    seconds: defaultdict[str, float] = defaultdict(float)
     members = [(task, k) for task in tasks for k in range(attempts)]
-    with progress("playing", len(members)) as advance:
-        for first in range(0, len(members), session.batch):
-            batch = members[first : first + session.batch]
-            ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
-            began = time.perf_counter()
-            episodes = session.concurrently(partial(_attempt, ctx), batch)
-            seconds["attempts"] += time.perf_counter() - began
-            _check_critic(ctx, episodes)
-            began = time.perf_counter()
-            played += session.concurrently(partial(study, ctx, settings), episodes)
-            seconds["retries"] += time.perf_counter() - began
-            advance(f"{sum(attempt.success for attempt in played)} solved", count=len(batch))
-    return Played(played, _expert(session, tasks), seconds)
+    size = session.batch * session.batches_at_once
+    batches = [members[first : first + size] for first in range(0, len(members), size)]
+    lines = read_jsonl(path)
+    if any(line["probed"] != probed for line in lines):
+        raise ConfigError(
+            f"{path} holds attempts of another model, other settings or other tasks; choose another file with --out, "
+            "or delete it"
+        )
+    rewrite_jsonl(path, lines)  # without a torn last line
+    known = {_members(attempts): attempts for attempts in map(_attempts_in, lines)}
+    played = [known.get(tuple((task.id, k) for task, k in batch)) for batch in batches]
+    seconds: defaultdict[str, float] = defaultdict(float)
+    done = sum(len(batch) for batch in played if batch)
+    with progress("playing", len(members), done=done) as advance:
+        for k, batch in enumerate(batches):
+            if played[k] is None:
+                played[k] = now = _play_batch(session, settings, batch, seconds)
+                append_jsonl(path, {"probed": dict(probed), "attempts": [asdict(attempt) for attempt in now]})
+                advance(f"{sum(attempt.success for of in played for attempt in of or ())} solved", count=len(batch))
+    attempts_played = [attempt for of in played for attempt in of or ()]
+    return Played(attempts_played, _expert(session, tasks), seconds, len(members) - done)
+
+
+_ATTEMPTS = TypeAdapter(list[Attempt])
+
+
+def _attempts_in(line: Mapping[str, object]) -> list[Attempt]:
+    return _ATTEMPTS.validate_python(line["attempts"])
+
+
+def _members(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:
+    return tuple((attempt.task, attempt.member) for attempt in attempts)
+
+
+def _play_batch(
+    session: PlaySession, settings: R3LSettings, batch: Sequence[tuple[Task, int]], seconds: defaultdict[str, float]
+) -> list[Attempt]:
+    """``seconds``, by activity, are added up."""
+    ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
+    began = time.perf_counter()
+    episodes = session.concurrently(partial(_attempt, ctx), batch)
+    ended = time.perf_counter()
+    studied = session.concurrently(partial(study, ctx, settings), episodes)
+    attempts = with_logprobs(session, studied)
+    seconds["attempts"] += ended - began
+    seconds["retries"] += time.perf_counter() - ended
+    return attempts
 
 
 async def _attempt(ctx: RolloutContext, member: tuple[Task, int]) -> Episode:
     return await play(ctx, *member)
 
 
-def _check_critic(ctx: RolloutContext, episodes: Sequence[Episode]) -> None:
-    failed = [episode for episode in episodes if not episode.trajectory.success and episode.trajectory.turns]
-    if failed and not any(ctx.dialogue.critique(episode.transcript()) for episode in failed):
-        raise ConfigError(
-            f"the environment has no critic for tasks such as {failed[0].trajectory.task.id}, and a probe compares "
-            "reflections with a critic; give --task-set with tasks that have one"
-        )
+def with_logprobs(session: PlaySession, studied: Sequence[tuple[Attempt, Trajectory | None]]) -> list[Attempt]:
+    """The attempts; their guided retries with log-probs, where there are retries and the policy can tell."""
+    distilled = [again for _, again in studied if again is not None]
+    scored = session.logprobs(distilled) if distilled else None
+    if scored is None:
+        return [attempt for attempt, _ in studied]
+    found, attempts = iter(scored), []
+    for attempt, again in studied:
+        if again is not None:
+            sampled = again.old_logprobs()[again.credit_mask() > 0]
+            logprobs = Logprobs(_rounded(sampled), _rounded(next(found)))
+            assert attempt.own is not None and attempt.own.guided is not None
+            guided = replace(attempt.own.guided, logprobs=logprobs)
+            attempt = replace(attempt, own=replace(attempt.own, guided=guided))
+        attempts.append(attempt)
+    return attempts
+
+
+def _rounded(values: np.ndarray) -> tuple[float, ...]:
+    """To 1e-4 nats: a line of hundreds of retries holds all of their tokens."""
+    return tuple(round(float(value), 4) for value in values)
 
 
 def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | None:
@@ -157,8 +237,9 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
     return {demonstration.task.id: demonstration.success for demonstration in demonstrations}
 
 
-async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> Attempt:
-    """An attempt with its reflections and retries; closes the episode."""
+async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> tuple[Attempt, Trajectory | None]:
+    """An attempt with its reflections and retries, and the guided retry as if it had needed no hint; closes the
+    episode."""
     trajectory = episode.trajectory
     assert trajectory.stop_reason is not None
     attempt = Attempt(
@@ -174,39 +255,43 @@ async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) ->
     if isinstance(ctx.dialogue, TaggedDialogue):
         copied = list(_copied(ctx.dialogue, episode))
         attempt = replace(attempt, actions=len(copied), shown=sum(copied))
-    if not trajectory.success and trajectory.turns:
-        critique = ctx.dialogue.critique(episode.transcript())
-        retries = Retries(ctx, settings, episode)
+    retries = Retries(ctx, settings, episode)
+    if trajectory.turns:
+        critique = None if trajectory.success else ctx.dialogue.critique(episode.transcript())
         own, critic = await retries.of_model(critique), await retries.of_critic(critique)
         attempt = replace(attempt, own=own, critic=critic)
     await episode.close()
-    return attempt
+    return attempt, retries.distilled
 
 
 @dataclass
 class Retries:
-    """The retries of one failed attempt. Two that are the same (pivot and guidance) are played once."""
+    """The retries of one attempt. Two that are the same (pivot and guidance) are played once.
+
+    ``distilled``: that from the model's own pivot with its hint, as if it had needed none.
+    """
 
     ctx: RolloutContext
     settings: R3LSettings
     base: Episode
-    _played: dict[tuple[int, str | None], Outcome] = field(default_factory=dict)
+    distilled: Trajectory | None = None
+    _played: dict[tuple[int, str | None], tuple[Outcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
         """From the pivot that the model's own reflection names."""
         reflection = await reflect(self.ctx, self.base, self.settings)
-        parsed = reflection.parsed
+        parsed, last = reflection.parsed, reflection.trajectory.turns[-1:]
+        text = last[0].response
         if isinstance(parsed, InvalidFeedback):
-            return OwnReflection(invalid=parsed.reason)
-        assert isinstance(parsed, ParsedReflection)
+            return OwnReflection(invalid=parsed.reason, text=text)
+        right = (parsed.outcome is not Verdict.FAILURE) == self.base.trajectory.success
         if parsed.pivot is None:
-            return OwnReflection()
-        written = _tokens(reflection.trajectory.turns[-1:])
-        outcomes = [
-            await self._retry(pivot, parsed if guided else None, written)
-            for pivot, guided in ((parsed.pivot, True), (parsed.pivot, False), (0, True))
-        ]
-        return OwnReflection(None, agreement(critique, parsed), *outcomes)
+            return OwnReflection(None, right, text)
+        written = _tokens(last)
+        guided, self.distilled = await self._retry(parsed.pivot, parsed, written)
+        unguided, _ = await self._retry(parsed.pivot, None, written)
+        from_start, _ = await self._retry(0, parsed, written)
+        return OwnReflection(None, right, text, agreement(critique, parsed), guided, unguided, from_start)
 
     async def of_critic(self, critique: Critique | None) -> CriticReflection | None:
         """From the pivot that the environment's critic names."""
@@ -217,30 +302,32 @@ class Retries:
         if not isinstance(parsed, ParsedReflection):
             return None
         cause = None if critique.cause == NO_CAUSE else critique.cause
-        guided, unguided = [await self._retry(critique.turn, hint, 0) for hint in (parsed, None)]
+        (guided, _), (unguided, _) = [await self._retry(critique.turn, hint, 0) for hint in (parsed, None)]
         return CriticReflection(cause, guided, unguided)
 
-    async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> Outcome:
-        """``written``: tokens of the reflection, which count as tokens of the retry."""
+    async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> tuple[Outcome, Trajectory]:
+        """With the retry as if it had needed no hint. ``written``: tokens of the reflection, which count as its own."""
         guidance = None if reflection is None else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
         if (pivot, guidance) not in self._played:
             self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
-        outcome = self._played[pivot, guidance]
-        return replace(outcome, tokens=outcome.tokens + written)
+        outcome, distilled = self._played[pivot, guidance]
+        return replace(outcome, tokens=outcome.tokens + written), distilled
 
-    async def _play(self, pivot: int, guidance: str | None, reflection: ParsedReflection | None) -> Outcome:
+    async def _play(
+        self, pivot: int, guidance: str | None, reflection: ParsedReflection | None
+    ) -> tuple[Outcome, Trajectory]:
         base, dialogue = self.base.trajectory, self.ctx.dialogue
         hinted = None if reflection is None else await self._hinted(pivot, reflection)
         restart = restart_at(pivot, guidance, base, self.settings)
-        guided = (await retry(self.ctx, self.base, restart, self.settings)).guided
+        played = await retry(self.ctx, self.base, restart, self.settings)
+        guided = played.guided
         turns = guided.turns[pivot:]
         followed = None
         if hinted is not None and turns:
             assert isinstance(dialogue, TaggedDialogue)
             followed = dialogue.read(turns[0].response) == hinted
-        return Outcome(
-            guided.success, guided.reward > base.reward, _tokens(turns), followed, guided.stop_reason in INVALID
-        )
+        improved, invalid = guided.reward > base.reward, guided.stop_reason in INVALID
+        return Outcome(guided.success, improved, _tokens(turns), followed, invalid), played.distilled
 
     async def _hinted(self, pivot: int, reflection: ParsedReflection) -> str | None:
         """The action that a suggestion begins with, where it is possible at ``pivot``."""
@@ -267,4 +354,5 @@ def contains_words(text: str, name: str) -> bool:
 
 
 def _tokens(turns: Sequence[Turn]) -> int:
-    return sum(len(turn.response_ids) for turn in turns)
+    """Generated ones, as the server counts them where it keeps them to itself."""
+    return sum(turn.usage.response if turn.usage else len(turn.response_ids) for turn in turns)

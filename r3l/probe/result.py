@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from r3l.config import EnvConfig, Run, Strict, build_method, environment_of, loa
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
+from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.files.digests import sha256_of
 from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.writing import writable, write_json_atomic
@@ -23,8 +25,9 @@ from r3l.probe.play import Played, play_probe
 from r3l.report.table import Cell, Column, Section, Table
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
+from r3l.runs.session import PlaySession
 
-SCHEMA = 1
+SCHEMA = 2
 STORED_PROBES = KEPT / "probe"
 
 
@@ -54,8 +57,9 @@ class Target(Strict):
 
 
 class Targets(Strict):
-    """configs/probe_targets.yaml."""
+    """configs/probe_targets.yaml. ``targets``: of base checkpoints of tier nano; ``gate``: of any model."""
 
+    gate: dict[str, Target]
     targets: dict[str, Target]
     sources: dict[str, str]
 
@@ -69,24 +73,35 @@ class Sample:
     attempts: int = 8
 
 
-def measure_probe(run: Run, sample: Sample, out: Path) -> dict[str, Any]:
-    """Play with the model of ``run`` (a run of R3L), measure, and write the content to ``out``; returns it.
+def measure_probe(run: Run, sample: Sample, out: Path, agent: ServedAgent | None = None) -> dict[str, Any]:
+    """Play with the model of ``run`` (a run of R3L) or the one at a server, measure, and write the content to ``out``;
+    returns it. What was played lies beside it, a line a batch (:func:`rows_beside`), and is not played again.
 
-    Raises ConfigError where the task set is missing or is a test set, or the environment has no critic.
+    Raises ConfigError where there are fewer tasks, or where the task set is a test set and there is a validation set.
     """
     method = build_method(run)
     assert isinstance(method, R3L)
-    name = sample.task_set or run.env_settings.validation_task_set
-    if name is None:
-        raise ConfigError(f"{run.env} has no validation task set in tier {run.tier}; give --task-set NAME/SPLIT")
-    if name in run.env_settings.tested().values():
+    settings = run.env_settings
+    name = sample.task_set or settings.validation_task_set or settings.test_task_set
+    if settings.validation_task_set and name in settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
-    with writable(out), open_session(run, run.model) as session:
-        played = play_probe(session, method.settings, tasks, sample.attempts)
-        content = content_of(run, name, played)
+    described = describe_task_set(run.env, name)
+    probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (agent.identity if agent else {})
+    with writable(out), _session(run, agent) as session:
+        played = play_probe(session, method.settings, tasks, sample.attempts, rows_beside(out), probed)
+        content = content_of(run, described, played, session)
         write_json_atomic(out, content)
     return content
+
+
+def _session(run: Run, agent: ServedAgent | None) -> AbstractContextManager[PlaySession]:
+    return open_served_session(run, agent) if agent else open_session(run, run.model)
+
+
+def rows_beside(out: Path) -> Path:
+    """Where the attempts of the probe ``out`` lie."""
+    return out.with_suffix(".attempts.jsonl")
 
 
 def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
@@ -102,17 +117,16 @@ def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
     return [task for _, _, task in sorted(turns, key=lambda turn: turn[:2])[:count]]
 
 
-def content_of(run: Run, task_set: str, played: Played) -> dict[str, Any]:
-    """What is stored of a probe. "causes" and "invalid" count what the critic names and why reflections fail."""
+def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: PlaySession) -> dict[str, Any]:
+    """What is stored of a probe. "causes" and "invalid" count what the critic names and why reflections fail,
+    "examples" holds one such reflection of each reason."""
     attempts = played.attempts
-    failed = [attempt for attempt in attempts if not attempt.success]
-    described = describe_task_set(run.env, task_set)
+    reflections = [attempt.own for attempt in attempts if attempt.own]
     weights = Path(locate(run.model)) / "model.safetensors"
-    targets = validate(Targets, read_yaml(CONFIGS / "probe_targets.yaml"), "configs/probe_targets.yaml").targets
-    judged = {}
-    for key, measure in measures(played).items():
-        target, values = targets.get(key), asdict(measure)
-        judged[key] = values | {"target": str(target) if target else None, "met": target and target.met(values)}
+    wanted = validate(Targets, read_yaml(CONFIGS / "probe_targets.yaml"), "configs/probe_targets.yaml")
+    targets = wanted.targets if run.tier == "nano" else wanted.gate
+    found = {key: asdict(measure) for key, measure in measures(played).items()}
+    model = getattr(session, "model", None)
     return {
         "schema": SCHEMA,
         "env": run.env,
@@ -120,25 +134,49 @@ def content_of(run: Run, task_set: str, played: Played) -> dict[str, Any]:
         "tier": run.tier,
         "model": {
             "name": Path(locate(run.model)).name,
-            "weights_sha256": sha256_of(weights) if weights.is_file() else None,
+            "weights_sha256": sha256_of(weights) if weights.is_file() and model is not None else None,
+            "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
         },
+        **({"agent": conditions} if (conditions := session.conditions()) else {}),
         "seed": run.seed,
         "temperature": run.sampling.temperature,
+        "max_tokens": run.sampling.max_tokens,
+        "reflection_schema": run.method_settings["reflection_schema"],
         "prompts": run.prompts,
         "max_turns": run.env_settings.max_turns,
-        "task_set": {key: described[key] for key in ("name", "sha256", "tasks")},
+        "task_set": {key: task_set[key] for key in ("name", "sha256", "tasks")},
+        "test": task_set["name"] in run.env_settings.tested().values(),
         "tasks": len({attempt.task for attempt in attempts}),
         "attempts": len(attempts),
         "halves": played.halves,
-        "measures": judged,
-        "causes": _counted(a.critic.cause or "none: time ran out" for a in failed if a.critic),
-        "invalid": _counted(a.own.invalid for a in failed if a.own and a.own.invalid),
-        "seconds": {key: round(value, 1) for key, value in played.seconds.items()}
-        | {"an_attempt": round(played.seconds.get("attempts", 0) / len(attempts), 4)},
+        "measures": {key: values | _judged(targets.get(key), values) for key, values in found.items()},
+        "gate": {key: _judged(target, found[key]) for key, target in wanted.gate.items()},
+        "not_measured": _not_measured(played, model is not None),
+        "causes": _counted(a.critic.cause or "none: time ran out" for a in attempts if a.critic),
+        "invalid": _counted(own.invalid for own in reflections if own.invalid),
+        "examples": {own.invalid: own.text for own in reversed(reflections) if own.invalid},
+        "seconds": {key: round(value, 1) for key, value in played.seconds.items()} | {"attempts_played": played.now},
         "versions": versions(),
         "hardware": hardware(),
         "commit": commit(),
     }
+
+
+def _judged(target: Target | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"target": str(target) if target else None, "met": target and target.met(values)}
+
+
+def _not_measured(played: Played, has_model: bool) -> dict[str, str]:
+    """Why, by the words for what is missing."""
+    failed = [attempt for attempt in played.attempts if not attempt.success]
+    reasons = {
+        "log-probs of retries": None if has_model else "a server does not score texts under another prompt",
+        "agreement with the critic": None
+        if any(attempt.critic for attempt in failed) or not failed
+        else "the environment's critic names no turn of these tasks",
+        "the error-free expert": "the environment has none for these tasks" if played.expert is None else None,
+    }
+    return {what: why for what, why in reasons.items() if why}
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:
@@ -147,28 +185,46 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 def table_of(content: Mapping[str, Any]) -> Table:
     """A probe for the terminal."""
-    model, seconds = content["model"], content["seconds"]
+    model = content["model"]
     title = (
         f"{content['label']}, model {model['name']} ({(model['weights_sha256'] or 'unknown')[:12]}): "
         f"{content['attempts']:,} attempts at {content['tasks']} tasks of {content['task_set']['name']}, "
         f"temperature {content['temperature']:g}"
     )
-    notes = [f"An attempt took {seconds['an_attempt']:g} s; everything {sum(seconds.values()):,.0f} s."]
-    if causes := list(content["causes"].items())[:5]:
-        notes.append("Causes named most: " + ", ".join(f"{cause} ({count})" for cause, count in causes) + ".")
+    notes = [f"Not measured: {what} ({why})." for what, why in content.get("not_measured", {}).items()]
+    for words, key in (("Causes named most", "causes"), ("Reflections that cannot be used", "invalid")):
+        if counted := list(content[key].items())[:5]:
+            notes.append(f"{words}: " + ", ".join(f"{name} ({count})" for name, count in counted) + ".")
+    if content.get("test"):
+        notes.append("These are test tasks: what is chosen by this probe is no longer tested on them.")
     columns = [Column(name, right=name == "n") for name in ("measure", "value", "n", "target", "met")]
     sections = [Section(name, list(_rows(content["measures"], keys))) for name, keys in SECTIONS.items()]
-    return Table(title, columns, [section for section in sections if section.rows], notes)
+    gate = Section("Gate: does reflecting pay?", list(_gate(content)))
+    return Table(title, columns, [section for section in (gate, *sections) if section.rows], notes)
+
+
+LABELS = {
+    key: f"{name.partition(',')[0].lower()}: {label}"
+    for name, keys in SECTIONS.items()
+    for key, (label, _) in keys.items()
+}
+
+
+def _gate(content: Mapping[str, Any]) -> Iterator[dict[str, Cell]]:
+    for key, judged in content.get("gate", {}).items():
+        yield _row(LABELS[key], key, content["measures"][key] | judged, ("pass", "fail"))
 
 
 def _rows(found: Mapping[str, Any], keys: Mapping[str, tuple[str, Any]]) -> Iterator[dict[str, Cell]]:
     for key, (label, _) in keys.items():
-        if key not in found or (key.startswith("stop_") and not found[key]["value"]):
-            continue
-        measure = found[key]
-        met = {True: "met", False: "missed", None: "not judged"}[measure["met"]] if measure["target"] else ""
-        texts = (label, _value(key, measure), f"{measure['n']:,}", measure["target"] or "", met)
-        yield dict(zip(("measure", "value", "n", "target", "met"), map(Cell, texts), strict=True))
+        if key in found and (found[key]["value"] or not key.startswith("stop_")):
+            yield _row(label, key, found[key], ("met", "missed"))
+
+
+def _row(label: str, key: str, measure: Mapping[str, Any], words: tuple[str, str]) -> dict[str, Cell]:
+    met = {True: words[0], False: words[1], None: "not judged"}[measure["met"]] if measure["target"] else ""
+    texts = (label, _value(key, measure), f"{measure['n']:,}", measure["target"] or "", met)
+    return dict(zip(("measure", "value", "n", "target", "met"), map(Cell, texts), strict=True))
 
 
 def _value(key: str, measure: Mapping[str, Any]) -> str:
@@ -178,5 +234,5 @@ def _value(key: str, measure: Mapping[str, Any]) -> str:
         "?" if measure[part] is None else f"{measure[part]:{form}}" for part in ("value", "low", "high")
     )
     if value == "?":
-        return "no bound" if measure["n"] else "not applicable"
+        return "no bound" if measure["n"] else "not measured"
     return value if low == high == "?" else f"{value} ({low} to {high})"

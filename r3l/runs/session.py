@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from r3l.config import Run, dialogue_of, environment_of
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Phase, Policy, Sampling
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
+from r3l.core.trajectory import Trajectory
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.processes.gather import Gather, Item, T, outside_event_loop
 from r3l.processes.pool import EnvironmentPool
@@ -71,6 +75,11 @@ class PlaySession:
     def conditions(self) -> dict[str, Any]:
         """What a reader of scores must know of a policy at a server; nothing here."""
         return {}
+
+    def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]] | None:
+        """Log-prob of each trainable token of each trajectory under the model, in nats at the temperature of sampling;
+        None where the policy cannot tell, as a server."""
+        return None
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
         """A fresh rollout context (its own budget meter) whose draws are seeded under ``address``."""

@@ -9,8 +9,8 @@ from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.probe.measures import difference, mean, measures, ratio, share
-from r3l.probe.play import Attempt, CriticReflection, Outcome, OwnReflection, Played
+from r3l.probe.measures import difference, equal_tokens, mean, measures, ratio, share
+from r3l.probe.play import Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
 
 
 def attempt(task, member, success=False, stop=None, **more):
@@ -19,34 +19,40 @@ def attempt(task, member, success=False, stop=None, **more):
     return Attempt(task=task, member=member, success=success, stop=stop, **(values | more))
 
 
-def tried(success, tokens, followed=None, invalid=False):
-    return Outcome(success, success, tokens, followed, invalid)
+def tried(success, tokens, followed=None, invalid=False, logprobs=None):
+    return Outcome(success, success, tokens, followed, invalid, logprobs)
 
 
-def own(near, guided, unguided, from_start=False, invalid=False):
+def own(near, guided, unguided, from_start=False, invalid=False, right=True, logprobs=None):
     agrees = Agreement(exact=near, near=near, same_cause=near)
-    tries = (tried(guided, 50, True, invalid), tried(unguided, 40), tried(from_start, 80))
-    return OwnReflection(None, agrees, *tries)
+    tries = (tried(guided, 50, True, invalid, logprobs), tried(unguided, 40), tried(from_start, 80))
+    return OwnReflection(None, right, "", agrees, *tries)
 
 
 def critic(cause, guided, unguided, followed):
     return CriticReflection(cause, tried(guided, 20, followed), tried(unguided, 20))
 
 
+EASY = Logprobs((-0.5, -0.5), (-0.5, -0.5))
+HINTED = Logprobs((-0.1, -0.3), (-6.1, -1.3))
+
+
 @pytest.fixture(scope="module")
 def counted():
     """Two easy tasks (e1, e2) and two hard ones, two attempts at each: two successes, both easy."""
     attempts = [
-        attempt("e1", 0, success=True, tokens=20),
-        attempt("e1", 1, own=own(True, True, False), critic=critic("lost", True, False, True)),
-        attempt("e2", 0, success=True, tokens=20),
+        attempt("e1", 0, success=True, tokens=20, own=own(True, True, True, logprobs=EASY)),  # which is inefficient
+        attempt("e1", 1, own=own(True, True, False, logprobs=HINTED), critic=critic("lost", True, False, True)),
+        attempt("e2", 0, success=True, tokens=20, own=OwnReflection(right=True)),
         attempt(
             "e2", 1, stop=StopReason.FORMAT, own=OwnReflection("no_json"), critic=critic("lost", True, True, False)
         ),
-        attempt("h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, invalid=True)),
+        attempt(
+            "h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, invalid=True, logprobs=EASY)
+        ),
         attempt("h1", 1, own=own(True, False, False), critic=critic(None, False, False, None)),
         attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
-        attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection()),
+        attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection(right=False)),
     ]
     return measures(Played(attempts, {"e1": True, "e2": True, "h1": True, "h2": False}))
 
@@ -84,6 +90,23 @@ def counted():
         ("guided_minus_fresh", 1 / 4, 4),  # e1: 1 - 1; h1: 0, 0; h2: 1 - 0
         ("guided_per_1000", 1000 * 2 / 200, 4),
         ("fresh_per_1000", 1000 * 1 / (20 + 40 + 40 + 40), 4),
+        ("fresh_equal", 1 / 4, 4),  # of 50 tokens; e1: its success of 20; the others' one other attempt failed
+        ("guided_minus_fresh_equal", 1 / 4, 4),
+        ("fresh_short", 3 / 4, 4),  # 40 < 50; the success is enough
+        ("reflections_valid_all", 7 / 8, 8),
+        ("reflections_distinct", 1 / 8, 8),  # all are empty
+        ("outcome_right", 6 / 7, 7),
+        ("outcome_right_failed", 4 / 5, 5),
+        ("outcome_right_solved", 2 / 2, 2),
+        ("retry_success_all", 3 / 5, 5),
+        ("guided_minus_unguided_all", 2 / 5, 5),
+        ("guided_minus_fresh_all", 2 / 5, 5),  # e1's success: 1 - 0
+        ("hint_gap", 7 / 4, 2),  # e1: 0 and -0.4 + 7.4, over four tokens
+        ("hint_gap_all", 7 / 6, 3),
+        ("hint_p99", 6.1, 2),
+        ("hint_p99_under", 0.5, 2),
+        ("hint_unlikely", 1 / 4, 2),
+        ("guided_minus_from_start", 2 / 4, 4),
         ("critic_guided", 2 / 4, 4),
         ("critic_unguided", 1 / 4, 4),
         ("critic_guided_minus_unguided", 1 / 4, 4),
@@ -97,13 +120,30 @@ def test_measures_are_those_counted_by_hand(counted, key, value, n):
 
 
 def test_every_target_is_of_a_measure(counted):
-    assert set(read_yaml(CONFIGS / "probe_targets.yaml")["targets"]) <= set(counted)
+    wanted = read_yaml(CONFIGS / "probe_targets.yaml")
+    assert {*wanted["targets"], *wanted["gate"]} <= set(counted)
 
 
 def test_where_responses_are_answers_nothing_is_said_of_actions():
     found = measures(Played([attempt("e1", 0, actions=None), attempt("h1", 0, success=True, actions=None)], None))
     for key in ("hint_followed", "names_shown", "own_hint_followed", "expert_success"):
         assert found[key].value is None and found[key].n == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "tokens", "expected"),
+    [
+        ([(False, 40), (True, 40)], 30, (0.0, False)),
+        ([(True, 40)], 30, (0.75, False)),
+        ([(False, 40), (True, 40)], 60, (0.5, False)),  # one and a half
+        ([(False, 40), (True, 40)], 80, (1.0, False)),
+        ([(False, 40), (False, 40)], 80, (0.0, False)),
+        ([(False, 40), (False, 40)], 81, (0.0, True)),
+    ],
+)
+def test_fresh_attempts_are_played_until_the_tokens_are_used_up(others, tokens, expected):
+    several = [attempt("e1", k, success=success, tokens=cost) for k, (success, cost) in enumerate(others)]
+    assert equal_tokens(several, tokens) == expected
 
 
 def tasks_with(rates, attempts=10):

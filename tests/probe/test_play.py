@@ -36,7 +36,8 @@ def studied(pool, responses):
     async def played():
         return await study(ctx, SETTINGS, await play(ctx, TASK, 0))
 
-    return asyncio.run(played()), policy
+    attempt, policy.distilled = asyncio.run(played())
+    return attempt, policy
 
 
 def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
@@ -53,7 +54,8 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
     assert (attempt.success, attempt.stop, attempt.turns, attempt.tokens) == (False, StopReason.INADMISSIBLE, 3, 6)
     assert attempt.stop in INVALID and (attempt.actions, attempt.shown) == (3, 3)
     own, critic = attempt.own, attempt.critic
-    assert own.invalid is None and own.agrees.exact and own.agrees.grade == "accurate"
+    assert own.invalid is None and own.right and own.agrees.exact and own.agrees.grade == "accurate"
+    assert [policy.distilled.trains(k) for k in range(2 + len(win))] == [False] * 2 + [True] * len(win)
     # two tokens a response; the two of the reflection are in each
     assert own.guided == Outcome(True, True, 2 * len(win) + 2, followed=True)
     assert own.unguided == Outcome(False, False, 2 + 2, invalid=True)
@@ -94,16 +96,22 @@ def test_a_hint_that_names_nothing_possible_is_not_counted(pool):
 )
 def test_an_invalid_reflection_leads_to_no_retry_of_its_own(pool, written, invalid):
     rollout, retries = [say("look"), say("fly")], [say("fly")] * 2
-    attempt, _ = studied(pool, {"rollout": rollout, "reflection": [written], "retry": retries})
+    attempt, policy = studied(pool, {"rollout": rollout, "reflection": [written], "retry": retries})
     assert attempt.own.invalid == invalid and attempt.own.guided is None and attempt.own.agrees is None
+    assert attempt.own.right is None and attempt.own.text == written and policy.distilled is None
     assert attempt.critic is not None
 
 
-def test_a_success_is_left_alone(pool):
-    attempt, policy = studied(pool, [say(action) for action in WALKTHROUGH])
-    assert attempt.success and attempt.own is None and attempt.critic is None
+@pytest.mark.parametrize(
+    ("outcome", "right"), [("success", True), ("success_but_inefficient", True), ("failure", False)]
+)
+def test_a_success_is_reflected_on_too_and_retried_where_the_model_says_so(pool, outcome, right):
+    win = [say(action) for action in WALKTHROUGH]
+    written = review(0, trajectory_outcome=outcome)
+    attempt, policy = studied(pool, {"rollout": win, "reflection": [written], "retry": win * 2})
+    assert attempt.success and attempt.critic is None and attempt.own.right is right
     assert (attempt.actions, attempt.shown) == (len(WALKTHROUGH), len(WALKTHROUGH))
-    assert len(policy.asked) == len(WALKTHROUGH)
+    assert (attempt.own.guided is None) == (policy.distilled is None) == (outcome == "success")
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
+from chat_server import completion, serving
 from program import run
 from start_models import START_FOLDER
 
 from r3l.core.task import Task
-from r3l.files.json_files import read_json
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.probe.measures import SECTIONS
-from r3l.probe.result import STORED_PROBES, Target, chosen, table_of
+from r3l.probe.result import STORED_PROBES, Target, chosen, rows_beside, table_of
 from r3l.report.render import to_terminal
 
-SMALL = ("--tasks", 2, "--attempts", 2, "--set", "env_settings.max_turns=4")
+SMALL = ("--tasks", 2, "--attempts", 2, "--batch", 2, "--set", "env_settings.max_turns=4")
 
 
 class Captured:
@@ -27,9 +28,13 @@ class Captured:
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory):
-    """Two tasks, one of each half, two attempts each."""
-    out = tmp_path_factory.mktemp("probe") / "alfworld.json"
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("probe") / "alfworld.json"
+
+
+@pytest.fixture(scope="module")
+def content(out):
+    """Two tasks, one of each half, two attempts each, in two batches."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         code, _, _ = run(monkeypatch, Captured(), "probe", "alfworld", *SMALL, "--out", out)
     assert code == 0
@@ -42,6 +47,51 @@ def test_it_says_what_was_measured(content):
     assert (content["env"], content["tasks"], content["attempts"]) == ("alfworld", 2, 4)
     assert content["halves"] == ["easy", "hard"]
     assert content["task_set"]["name"] == "small/validation" and len(content["task_set"]["sha256"]) == 64
+
+
+def test_what_a_killed_probe_has_played_is_not_played_again(content, out, monkeypatch, capsys):
+    rows = rows_beside(out)
+    whole = rows.read_bytes()
+    first, second = whole.splitlines(keepends=True)
+    rows.write_bytes(first + second[:100])
+    assert run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--out", out)[0] == 0
+    assert rows.read_bytes() == whole
+    again = json.loads(out.read_text())
+    assert again["seconds"]["attempts_played"] == 2 and again["measures"] == content["measures"]
+    code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--seed", 1, "--out", out)
+    assert code == 2 and rows.name in err and rows.read_bytes() == whole
+
+
+def test_guided_retries_have_log_probs_with_and_without_the_hint(content, out):
+    """A policy that is asked the same has the same: the mean over tokens is that of sampling, but for rounding."""
+    owns = [attempt["own"] for line in read_jsonl(rows_beside(out)) for attempt in line["attempts"]]
+    scored = [own["guided"]["logprobs"] for own in owns if own["guided"]]
+    assert scored and all(len(found["under"]) == len(found["without"]) > 0 for found in scored)
+    assert any(found["under"] != found["without"] for found in scored)
+
+
+def test_a_server_is_probed_without_log_probs(tmp_path, monkeypatch, capsys):
+    """It never answers and knows it."""
+
+    report = "Outcome: failure\nCause: no answer\nSuggestion: count the knights"
+
+    def answer(request, before):
+        return completion(report if "Outcome: failure" in request["messages"][-1]["content"] else "I pass.")
+
+    out = tmp_path / "served.json"
+    options = ("-n", 2, "--attempts", 2, "--tier", "smol", "--set", "method_settings.reflection_schema=lines")
+    with serving(answer) as (url, seen):
+        code, _, err = run(monkeypatch, capsys, "probe", "knights_knaves", "--server", url, *options, "--out", out)
+    assert code == 0, err
+    content = json.loads(out.read_text())
+    found = content["measures"]
+    # An attempt, a reflection, retries from the only pivot with its hint, without, and with the critic's.
+    assert len(seen) == 4 * 5
+    assert found["reflections_valid"]["value"] == found["outcome_right"]["value"] == 1
+    assert found["retry_success"]["value"] == 0 and found["retry_success"]["n"] == 4
+    assert found["tokens"]["value"] == 5 and found["hint_gap"]["value"] is None
+    assert "log-probs of retries" in content["not_measured"] and content["gate"]["hint_gap"]["met"] is None
+    assert content["gate"]["reflections_valid"]["met"] is True and content["model"]["name"] == "tiny"
 
 
 def test_every_measure_has_a_row_and_stored_probes_are_read(content):

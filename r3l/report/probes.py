@@ -1,0 +1,153 @@
+"""Several probes side by side (`r3l table probe`, `r3l figure probe`): a row a model, the smallest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r3l.core.errors import DataError
+from r3l.files.json_files import read_json
+from r3l.report.figures import style
+from r3l.report.table import Cell, Column, Table, table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Content = Mapping[str, Any]  # of a probe (r3l.probe.result)
+SHARES = {  # keys of measures by their columns; those of retries are after failures
+    "success": "success",
+    "valid": "reflections_valid",
+    "outcome": "outcome_right",
+    "guided": "retry_success",
+    "unguided": "unguided_success",
+    "from start": "from_start_success",
+    "fresh": "fresh_success",
+}
+DIFFERENCES = {"guided - fresh": "guided_minus_fresh", "equal tokens": "guided_minus_fresh_equal"}
+BARS = {  # of the figure: label and colour by the key of the measure
+    "success": ("an attempt, all tasks", "#7F7F7F"),
+    "retry_success": ("guided retry of a failure", "#D55E00"),
+    "unguided_success": ("unguided, from the same pivot", "#E3C77B"),
+    "fresh_success": ("another attempt after a failure", "#56B4E9"),
+}
+
+
+def read(paths: Sequence[Path]) -> list[Content]:
+    """By environment and size. Raises DataError for a file that is no probe."""
+    probes = []
+    for path in paths:
+        content = read_json(path)
+        if not isinstance(content, dict) or not {"measures", "env", "model", "attempts"} <= set(content):
+            raise DataError(f"{path} is no probe; give files that r3l probe wrote (results/probe/*.json)")
+        probes.append(content)
+    return sorted(probes, key=lambda probe: (probe["env"], *_size(probe), probe.get("reflection_schema", "")))
+
+
+def _size(probe: Content) -> tuple[float, str]:
+    return probe["model"].get("parameters") or float("inf"), probe["model"]["name"]
+
+
+def name_of(probe: Content) -> str:
+    """The model, and how it reflects where that is not in JSON."""
+    schema = probe.get("reflection_schema", "strict")
+    return probe["model"]["name"] + ("" if schema == "strict" else f", {schema}")
+
+
+def size_of(probe: Content) -> str | None:
+    """Parameters, where they are known: ``1.5 M``, ``0.49 B``."""
+    count = probe["model"].get("parameters")
+    return count and (f"{count / 1e9:.2g} B" if count >= 1e8 else f"{count / 1e6:.2g} M")
+
+
+def probe_table(probes: Sequence[Content]) -> Table:
+    """Shares without their intervals, differences with them."""
+    columns = [
+        Column("model", name_of, no_wrap=True),
+        Column("size", size_of, right=True, no_wrap=True),
+        *(Column(name, lambda probe, key=key: _value(probe, key), ".2f") for name, key in SHARES.items()),
+        *(
+            Column(name, lambda probe, key=key: _with_interval(probe, key), right=True, no_wrap=True)
+            for name, key in DIFFERENCES.items()
+        ),
+        Column("hint gap", lambda probe: _value(probe, "hint_gap"), ".2f"),
+        Column("gate", _gate, right=True),
+    ]
+    return table(
+        "Probes: what reflecting and retrying give without training",
+        columns,
+        probes,
+        "Retries are of failures, by the model's own reflection. Empty: not measured. 95 % intervals, over tasks.",
+        by=lambda probe: probe["label"],
+    )
+
+
+def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
+    """A row a probe and measure."""
+    return [
+        {
+            **{key: probe[key] for key in ("env", "tier", "temperature")},
+            "model": probe["model"]["name"],
+            "parameters": probe["model"].get("parameters"),
+            "reflection_schema": probe.get("reflection_schema", "strict"),
+            "task_set": probe["task_set"]["name"],
+            "measure": key,
+            **{part: measure[part] for part in ("value", "low", "high", "n", "tasks")},
+        }
+        for probe in probes
+        for key, measure in probe["measures"].items()
+    ]
+
+
+def draw(probes: Sequence[Content], out: Path) -> list[Path]:
+    """A subplot an environment, a group of bars with intervals a model; returns the files that were written."""
+    import matplotlib
+    from matplotlib.patches import Patch
+
+    labels = list(dict.fromkeys(probe["label"] for probe in probes))
+    with matplotlib.rc_context(style.RC):
+        figure, axes = style.subplots(len(labels), 1, style.PAGE, 0.6 + 1.9 * len(labels))
+        for ax, label in zip(axes.flat, labels, strict=True):
+            _bars(ax, [probe for probe in probes if probe["label"] == label])
+            ax.set_title(label, loc="left", fontweight="bold")
+        style.legend(figure, [Patch(color=colour, label=label) for label, colour in BARS.values()])
+        return style.save(figure, out, "probe")
+
+
+def _bars(ax: Axes, probes: Sequence[Content]) -> None:
+    width = 0.8 / len(BARS)
+    for k, (key, (_, colour)) in enumerate(BARS.items()):
+        for x, probe in enumerate(probes):
+            measure = probe["measures"].get(key)
+            if measure is None or measure["value"] is None:
+                continue
+            place, value = x - 0.4 + (k + 0.5) * width, measure["value"]
+            ax.bar(place, value, width, color=colour, linewidth=0)
+            if measure["low"] is not None and measure["high"] is not None:
+                ax.plot([place, place], [measure["low"], measure["high"]], color=style.GREY, linewidth=0.8)
+    names = [", ".join(filter(None, (name_of(probe), size_of(probe)))) for probe in probes]
+    ax.set_xticks(range(len(probes)), list(map(style.drawable, names)))
+    ax.set(xlim=(-0.6, len(probes) - 0.4), ylabel="success, 95 % intervals")
+    ax.set_ylim(bottom=0)
+    ax.grid(axis="y")
+    ax.set_axisbelow(True)
+
+
+def _value(probe: Content, key: str) -> float | None:
+    return probe["measures"].get(key, {}).get("value")
+
+
+def _with_interval(probe: Content, key: str) -> Cell | None:
+    measure = probe["measures"].get(key)
+    if measure is None or measure["value"] is None:
+        return None
+    low, high = measure["low"], measure["high"]
+    bounds = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return Cell(f"{measure['value']:+.2f}{bounds}", measure["value"])
+
+
+def _gate(probe: Content) -> str | None:
+    """How many of its lines pass."""
+    if not probe.get("gate"):
+        return None
+    return f"{sum(bool(judged['met']) for judged in probe['gate'].values())} of {len(probe['gate'])}"
