@@ -8,16 +8,21 @@ from pathlib import Path
 import pytest
 from chat_server import completion, serving
 from program import run
+from r3l.envs.base.answers import WRONG
+from r3l.envs.math.dialogue import BOXED
 from r3l.envs.registry import find_environment
+from scripted import play_by
 
-from r3l.config import resolve
-from r3l.config.protocol import load_protocol
+from r3l.config import environment_of, resolve
+from r3l.config.protocol import load_protocol, protocols
 from r3l.core.errors import ConfigError
+from r3l.core.task import Task
 from r3l.evaluation.protocols import chosen
 from r3l.files.json_files import read_json, read_jsonl
 
 (TASK,) = find_environment("alfworld").tasks("one/train")
 LINES = ["think: look around", "fly", *TASK.payload["walkthrough"]]
+THOUGHT = "<think>x</think><answer>{}</answer>"
 REACT = ["evaluate", "alfworld", "--protocol", "react"]
 
 
@@ -84,7 +89,7 @@ def test_a_run_of_another_version_of_the_protocol_is_not_mixed_with_this_one(mon
     ("arguments", "message"),
     [
         ([*REACT[:3], "reakt"], "there is no protocol 'reakt'"),
-        (["evaluate", "webshop", "--protocol", "react"], "environment 'webshop' has no protocols"),
+        (["evaluate", "countdown", "--protocol", "react"], "environment 'countdown' has no protocols"),
         ([*REACT, "-n", 2, "--set", "evaluation.tasks=3"], "evaluation.tasks is set more than once"),
         (["evaluate", "./run", "--protocol", "react"], "--protocol has no meaning for a run"),
     ],
@@ -94,6 +99,29 @@ def test_what_is_refused(monkeypatch, capsys, tmp_path, arguments, message):
     with serving(answer) as (url, seen):
         code, out, err = run(monkeypatch, capsys, *arguments, "--server", url)
     assert code == 2 and message in err and out == "" and not list(tmp_path.iterdir()) and not seen
+
+
+EVERY = [(env, name) for env in ("alfworld", "webshop", "scienceworld", "gsm8k", "aime24") for name in protocols(env)]
+
+
+@pytest.mark.parametrize(("env", "name"), EVERY)
+def test_a_protocol_leaves_no_rule_to_a_default(env, name):
+    values = load_protocol(env, name).values
+    unused = {"list_places"} | ({"response_format"} if values.get("env_settings.options.turn") == "line" else set())
+    options = {*environment_of(env).options.model_fields} - unused
+    assert {f"env_settings.options.{key}" for key in options} <= set(values)
+    assert resolve("smol", env, f"zero_shot@protocol={name}", 0).protocol.startswith(f"{name}-")
+
+
+def test_what_a_question_set_is_asked_and_given_a_point_for():
+    """By Qwen2.5-Math's evaluation: the request as the system message; the last number, where there is no box."""
+    task = Task("1", "math", "test", "", {"problem": "What is 3 + 4?", "answer": "7"})
+    for said, right in (("So it is 7.", True), ("\\boxed{7} or 8", True), ("I pass.", False)):
+        trajectory, ((asked),) = play_by("math500", "qwen", task, [said])
+        assert asked == [("system", BOXED), ("user", "What is 3 + 4?")]
+        assert (trajectory.success, len(trajectory.turns)) == (right, 1)
+    trajectory, asked = play_by("gsm8k", "r3l_attempts", task, [THOUGHT.format(8), THOUGHT.format(7)])
+    assert trajectory.success and len(asked) == 2 and asked[1] == [("user", WRONG)]
 
 
 def test_more_tasks_hold_the_fewer_and_seeds_draw_others():
