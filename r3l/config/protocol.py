@@ -31,6 +31,7 @@ STATED = (  # what every protocol says, so that nothing of it is left to a tier
 )
 EXAMPLES = "env_settings.options.examples"
 TEST_TASK_SET = "env_settings.test_task_set"
+PAPER = "r3l"  # the protocol of the paper's release
 QUESTION_SETS = "question_sets"  # whose protocols serve every environment that is a published set
 DIGITS = 12
 

@@ -46,7 +46,7 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     assert found["deviations"] == [
         "env_settings.test_task_set: one/train (protocol: valid_unseen)",
         "evaluation.episodes_per_task: 2 (protocol: 1)",
-        "evaluation.tasks: 1 (protocol: unset)",
+        "evaluation.tasks: 1 (protocol: all)",
     ]
     assert len(found["differs"]) == 3
     assert f"protocol react (ReAct; sha256 {sha256[:12]}), success: the engine's own goal test" in out
@@ -58,6 +58,20 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     assert [m["content"] for m in last[1::2]] == [f"{line}\n" for line in LINES[:-1]]
     assert [m["content"] for m in last[2:5:2]] == ["OK.\n>", "Nothing happens.\n>"]
     assert {request["temperature"] for request in seen} == {0} and {r["max_tokens"] for r in seen} == {100}
+
+
+def test_without_options_a_model_plays_the_papers_protocol(monkeypatch, capsys, tmp_path):
+    """Of the environments whose data lie here; one that this project taught plays tier nano, as it was made to."""
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda request, before: completion("<answer>1</answer>"), models=("any/model",)) as (url, seen):
+        code, out, err = run(monkeypatch, capsys, "evaluate", "gsm8k", "--server", url, "-n", 2)
+        assert code == 0 and "protocol r3l (R3L's release; sha256" in out and "evaluation.tasks: 2 (protocol: all)" in out
+        assert {request["temperature"] for request in seen} == {0} and {r["max_tokens"] for r in seen} == {4096}
+        code, _, err = run(monkeypatch, capsys, "evaluate", "webshop", "--server", url, "-n", 2)
+        assert code == 2 and "R3L_WEBSHOP is not set" in err and len(seen) == 2  # not the houses and shops of tier nano
+    with serving(answer, models=("alfworld-1.5m-hints",)) as (url, seen):
+        code, out, err = run(monkeypatch, capsys, *REACT[:2], "--server", url, "--split", "one/train", "--json")
+        assert code == 0 and json.loads(out)["tier"] == "nano" and "protocol" not in json.loads(out)
 
 
 def test_a_fresh_prompt_is_all_that_the_server_is_sent(monkeypatch, capsys, tmp_path):
