@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from dataclasses import replace
@@ -10,9 +11,11 @@ from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.registry import find_environment
 
+from r3l.config import dialogue_of, environment_of, resolve
 from r3l.core.policy import Completion, FinishReason, Sampling
-from r3l.core.rollout import RolloutContext
+from r3l.core.rollout import RolloutContext, play
 from r3l.processes.gather import together
+from r3l.processes.pool import EnvironmentPool
 
 TASK = replace(generate(House("pick_heat_then_place_in_recep", 3, 7, 8)), group="hard")
 WALKTHROUGH = TASK.payload["walkthrough"]
@@ -94,3 +97,14 @@ def say(action):
 def rollout_context(policy, pool, max_turns=15, style="compact", env="alfworld"):
     dialogue = find_environment(env).dialogue(style, max_turns)
     return RolloutContext(policy, pool, dialogue, Sampling(), Sampling(), ("t",), together)
+
+
+def play_by(env, protocol, task, responses, policy=Scripted):
+    """(trajectory, messages before each response) of a task by a protocol."""
+    run = resolve("smol", env, f"zero_shot@protocol={protocol}", 0)
+    model, dialogue = policy(responses), dialogue_of(run)
+    pool = EnvironmentPool(environment_of(env), 0, run.env_settings.options)
+    sampling = Sampling(run.evaluation.temperature, run.sampling.max_tokens, stop=dialogue.stop)
+    ctx = RolloutContext(model, pool, dialogue, sampling, sampling, ("t",), together)
+    trajectory = asyncio.run(play(ctx, task, 0)).trajectory
+    return trajectory, [[(m.role, m.content) for m in messages] for _, messages in model.asked]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.base.package import EnvironmentPackage
+from r3l.envs.base.tagged import check_released
 
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
@@ -30,17 +31,20 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
 
     def make_dialogue(self, style: Style, max_turns: int, options: AlfworldOptions) -> Dialogue:
         from r3l.envs.alfworld.dialogue import AlfworldDialogue, ReleasedAlfworldDialogue
+        from r3l.envs.alfworld.labelled import LabelledDialogue
         from r3l.envs.alfworld.lines import LineDialogue
         from r3l.envs.alfworld.window import WindowDialogue
 
         if style == "released":
-            _check_released(options)
-            return ReleasedAlfworldDialogue(style, max_turns, options.response_format)
-        if options.turn == "line" and options.history is not None:
-            raise ConfigError("alfworld: history is for turns that are responses; leave it out, or set turn=response")
+            return ReleasedAlfworldDialogue(style, max_turns, check_released("alfworld", options, {"list_places"}))
+        labelled = options.response_format == "labelled"
+        if options.history is not None and (labelled or options.turn == "line"):
+            raise ConfigError(
+                "alfworld: history is for turns in tags; leave it out, or set turn and response_format so"
+            )
         whole = AlfworldDialogue if options.history is None else WindowDialogue
-        kind = LineDialogue if options.turn == "line" else whole
-        return kind(style, max_turns, options.response_format, options)
+        kind = LineDialogue if options.turn == "line" else LabelledDialogue if labelled else whole
+        return kind(style, max_turns, options)
 
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
         """Beside the versions of its engine, the texts that make an observation of a state."""
@@ -57,15 +61,6 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
         from r3l.envs.alfworld.expert import expert_of
 
         return self.scripted_demonstrator(partial(self.task_sets().spare_task, task_set), expert_of)
-
-
-def _check_released(options: AlfworldOptions) -> None:
-    """Raise ConfigError where the release's prompts cannot follow a setting."""
-    own = options.model_dump(exclude_defaults=True, exclude={"response_format", "list_places"})
-    if own:
-        raise ConfigError(
-            f"alfworld: prompts 'released' has the release's own rules, not {', '.join(own)}; set prompts=full"
-        )
 
 
 ENVIRONMENT = Alfworld()

@@ -18,18 +18,19 @@ from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.base.experts import criticise
 from r3l.envs.base.tagged import (
     ReleasedWords,
-    ResponseFormat,
     TaggedDialogue,
     action_in,
     each_tag_once,
     first_action,
+    labelled_action,
     one_action,
     one_pair,
+    opened_action,
     pairs,
     repeats,
 )
 
-from r3l.core.environment import Critique, Observation, Parsed, StopReason, Style, Transcript
+from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
 from r3l.core.errors import DataError
 from r3l.core.task import Task
 from r3l.core.text import Message
@@ -39,6 +40,7 @@ _RELEASED_TASK = re.compile(r"Your task is to:\s*(.+)", re.IGNORECASE)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"
 _NAME = re.compile(r"[a-z]+ \d+")  # of a thing: mug 2
 _WALK = "go to "
+_NEAR = 0.01  # AgentBench's
 _RECENT = 4  # actions shown in a later turn (audit 3.2)
 
 
@@ -48,19 +50,17 @@ class AlfworldDialogue(TaggedDialogue):
     package, label, domain = "alfworld", "ALFWorld", "ALFWorld household tasks"
     released_turns = 25
     suggestion_optional = True
-    readers = {"strict": each_tag_once, "flexible": one_action, "released": one_pair, "first": first_action}
+    readers = {
+        "strict": each_tag_once,
+        "flexible": one_action,
+        "released": one_pair,
+        "first": first_action,
+        "opened": opened_action,
+        "labelled": labelled_action(re.compile("ACTION:(.*)")),
+    }
     retry_tolerates = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
-
-    def __init__(
-        self,
-        style: Style,
-        max_turns: int | None = None,
-        response_format: ResponseFormat = "strict",
-        options: AlfworldOptions | None = None,
-    ) -> None:
-        super().__init__(style, max_turns, response_format)
-        self.options = options or AlfworldOptions()
-        self.lenient = self.options.impossible == "nothing_happens"
+    options_type = AlfworldOptions
+    options: AlfworldOptions
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         if self.style == "compact":
@@ -91,13 +91,13 @@ class AlfworldDialogue(TaggedDialogue):
         return Message("user", content)
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        action = self.read(response)
-        if self.lenient:  # the engine answers what it does not know, and that is a turn
-            action = response.strip() if action is None else action
-        elif action is None:
+        action = self.action(response)
+        if action is None:
             return Parsed(None, StopReason.FORMAT)
-        elif action not in now.admissible:
+        if action not in now.admissible and self.options.impossible == "ends":
             return Parsed(None, StopReason.INADMISSIBLE)
+        if self.options.impossible == "nearest":
+            action = nearest(action.lower(), now.admissible)
         repeated = repeats(actions, action, self.options.repetitions)
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
@@ -121,6 +121,19 @@ class AlfworldDialogue(TaggedDialogue):
         except DataError:
             return None
         return criticise(AlfworldExpert.at_start(goal, transcript.first), transcript, self.max_turns)
+
+
+def nearest(action: str, admissible: Sequence[str]) -> str:
+    """``action`` where it is admissible; else the admissible one with the highest BLEU, the first of equals, if it is
+    near (as AgentBench does)."""
+    if action in admissible:
+        return action
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu  # takes a second
+
+    smooth = SmoothingFunction().method4
+    scores = [sentence_bleu([choice.split()], action.split(), smoothing_function=smooth) for choice in admissible]
+    best = max(scores, default=0.0)
+    return admissible[scores.index(best)] if best > _NEAR else action
 
 
 def task_sentence(first: str) -> str:

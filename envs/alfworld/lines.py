@@ -27,7 +27,7 @@ class LineDialogue(AlfworldDialogue):
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         _, _, shown = first.text.partition("\n\n")  # without the banner
-        examples = self.options.examples.get(_family(task), ()) if self.options.examples else ()
+        examples = self.options.examples.get(family_of(task), ()) if self.options.examples else ()
         text = self.prompt("lines_examples", examples="".join(examples)) if examples else self.prompt("lines")
         return [Message("user", text + "\n" + self._shown(shown.replace("\n\n", "\n"), first))]
 
@@ -37,7 +37,8 @@ class LineDialogue(AlfworldDialogue):
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         action = response.partition("\n")[0].strip()
-        if not self.lenient and action not in now.admissible and not action.startswith(THOUGHT):
+        impossible = action not in now.admissible and not action.startswith(THOUGHT)
+        if impossible and self.options.impossible == "ends":
             return Parsed(None, StopReason.INADMISSIBLE)
         repeated = repeats(actions, action, self.options.repetitions)
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
@@ -47,6 +48,6 @@ class LineDialogue(AlfworldDialogue):
         return text + ("" if hidden else f"\nAdmissible actions: {', '.join(now.admissible)}") + _PROMPT
 
 
-def _family(task: Task) -> str:
+def family_of(task: Task) -> str:
     """The task type, by which examples are chosen: the group of a published game; a house has it in its payload."""
     return task.group if task.group in FAMILIES else str(task.payload["family"])

@@ -1,14 +1,11 @@
-"""The settings of ALFWorld's text side: what is shown, how a response is read, and what ends an episode.
-
-Protocols (configs/protocols/alfworld) are made of them; the defaults are the release's rules.
-"""
+"""The settings of ALFWorld's text side: what is shown, how a response is read, and what ends an episode."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
 
-from r3l.envs.base.tagged import REPEATS, TaggedOptions
+from r3l.envs.base.tagged import TaggedOptions
 
 from r3l.core.option import option
 
@@ -30,23 +27,14 @@ class AlfworldOptions(TaggedOptions):
     admissible: Literal["shown", "hidden"] = option(
         "shown", "whether full prompts list the admissible actions", "released code: shown (audit 3.2)"
     )
-    impossible: Literal["ends", "nothing_happens"] = option(
+    impossible: Literal["ends", "nothing_happens", "nearest"] = option(
         "ends",
-        "what an impossible action, or a response without one, does: it ends the episode, or it costs a turn and is "
-        "answered 'Nothing happens.'",
+        "what an impossible action does: it ends the episode, or is answered 'Nothing happens.', or the admissible "
+        "one whose words are nearest by BLEU is taken in its place, if any is near",
         "released code: it ends a first attempt (audit 3.1)",
-    )
-    repetitions: int = option(
-        REPEATS, "identical actions in a row that end an episode; 0: none do", "released code (audit 3.1)", ge=0
-    )
-    history: int | None = option(
-        None,
-        "each turn is a fresh prompt with so many observations and actions before it; none: one dialog",
-        "released code: the dialog (audit 3.2)",
-        ge=0,
     )
     examples: Mapping[str, tuple[str, ...]] = option(
         {},
-        "few-shot transcripts of each task type, shown before the task where a turn is a line",
+        "few-shot transcripts of each task type, shown before the task where a turn is no response in tags",
         "released code: none (audit 3.2)",
     )

@@ -1,7 +1,7 @@
 """ALFWorld's task sets: houses of our own, regenerated from their seeds, and the published games.
 
-A task set of published games (``valid_seen``, ``valid_unseen``, ``train``) is committed as a count and a hash of ids;
-the games are the user's own download.
+A task set of published games (``valid_seen``, ``valid_unseen``, ``train``) is committed as a count and a hash of ids,
+a part of one (``agentbench``) as its ids; the games are the user's own download.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import Field, model_validator
-from r3l.envs.alfworld.games import EXPECTED_GAMES, ids_sha256, load_games
+from r3l.envs.alfworld.games import EXPECTED_GAMES, LISTED, ids_sha256, load_game, load_games
 from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.rooms import House
 from r3l.envs.base import task_sets
@@ -68,12 +68,14 @@ class AlfworldTaskSets(DefinedTaskSets[Definition]):
 
     env = "alfworld"
     definition_type = Definition
-    others = dict.fromkeys(EXPECTED_GAMES, ("",))
+    others = dict.fromkeys([*EXPECTED_GAMES, *LISTED], ("",))
 
     def tasks(self, task_set: str) -> list[Task]:
         if task_set not in self.others:
             return super().tasks(task_set)
         proof = committed(self.env, task_set)
+        if task_set in LISTED:
+            return [load_game(game_id) for game_id in proof["ids"]]
         games = list(load_games(task_set, expected=int(proof["count"])))
         sha256 = ids_sha256(task.id for task in games)
         if sha256 != proof["sha256"]:

@@ -220,7 +220,9 @@ class AnswerDialogue:
         """What is said to a wrong answer; nothing between two lines."""
         return Message("user", now.text) if now.text else None
 
-    def fresh(self, first: Observation, answers: Sequence[tuple[str, str]], now: Observation) -> list[Message]:
+    def fresh(
+        self, task: Task, first: Observation, answers: Sequence[tuple[str, str, str]], now: Observation
+    ) -> list[Message]:
         """Never asked for: an answer has no history."""
         raise NotImplementedError
 

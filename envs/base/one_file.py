@@ -125,7 +125,8 @@ class OneFileDialogue(TaggedDialogue):
             return Parsed(None, StopReason.FORMAT)
         if not self.possible(action, now):
             return Parsed(None, StopReason.INADMISSIBLE)
-        return Parsed(None, StopReason.REPETITION) if repeats(actions, action) else Parsed(action)
+        repeated = repeats(actions, action, self.options.repetitions)
+        return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """What the scripted player says; None where there is none."""

@@ -8,11 +8,11 @@ thought names is not read, and a chat template may have opened the thought: then
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import Literal
+from typing import Literal, TypeVar
 
 from r3l.envs.base.package import Options
 
@@ -28,7 +28,7 @@ OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # which every environment h
 _TAGS = ("<think>", "</think>", "<action>", "</action>")
 
 Reader = Callable[[str], str | None]
-ResponseFormat = Literal["strict", "flexible", "released", "first"]
+ResponseFormat = Literal["strict", "flexible", "released", "first", "opened", "labelled"]
 
 
 def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
@@ -94,11 +94,27 @@ def one_action(response: str) -> str | None:
     return actions[0] or None if len(actions) == 1 else None
 
 
-def first_action(response: str) -> str:
-    """As verl-agent reads: in lower case, what stands before the first end tag; without tags the last 30 characters."""
+def first_action(response: str, rest: int = 30) -> str:
+    """As verl-agent reads: in lower case, what stands before the first end tag; without tags the last characters."""
     text = response.lower()
     start, end = text.find("<action>"), text.find("</action>")
-    return text[-30:] if start == -1 or end == -1 else text[start + len("<action>") : end].strip()
+    return text[-rest:] if start == -1 or end == -1 else text[start + len("<action>") : end].strip()
+
+
+def opened_action(response: str) -> str:
+    """As Trinity-RFT reads: what follows the first tag, closed or not; without one an empty action."""
+    _, _, after = response.partition("<action>")
+    return after.partition("<action>")[0].partition("</action>")[0].strip()
+
+
+def labelled_action(label: re.Pattern[str]) -> Reader:
+    """As AgentBench reads: what the first group of ``label`` finds first."""
+
+    def read(response: str) -> str | None:
+        found = label.search(response)
+        return found[1].strip() if found else None
+
+    return read
 
 
 def not_empty(read: Reader) -> Reader:
@@ -106,24 +122,66 @@ def not_empty(read: Reader) -> Reader:
     return lambda response: read(response) or None
 
 
+_EXAMPLE = re.compile(r"^(?:> think: (.*)\nOK\.\n)?> (.*)\n", re.MULTILINE)
+
+
+def example_turns(transcript: str) -> list[tuple[str, str, str]]:
+    """(observation, thought, action) of a few-shot transcript of lines: ``> think: WHY``, ``OK.``, ``> ACTION``, ..."""
+    parts = _EXAMPLE.split(transcript)
+    turns = zip(parts[0::3], parts[1::3], parts[2::3], strict=False)  # what the last action leads to is left out
+    return [(seen.strip(), thought or "", action) for seen, thought, action in turns]
+
+
 def write_response(thought: str, action: str) -> str:
     """A response in the format."""
     return f"<think>{thought}</think><action>{action}</action>"
 
 
-def repeats(actions: Sequence[str], action: str, times: int = REPEATS) -> bool:
+def repeats(actions: Sequence[str], action: str, times: int) -> bool:
     """Whether ``action`` would be the same for the ``times``-th time in a row; with 0, never."""
     return times > 1 and len(actions) >= times - 1 and set(actions[-(times - 1) :]) == {action}
 
 
 class TaggedOptions(Options):
-    """Settings that environments with tagged responses share. ``response_format``: which reader of the dialogue."""
+    """Settings that environments with tagged responses share. ``response_format``: which reader of the dialogue.
+
+    Protocols (configs/protocols) are made of them; the defaults are the release's rules.
+    """
 
     response_format: ResponseFormat = option(
         "strict",
-        "which responses hold an action (B-42); flexible: without a thought too; first: as verl-agent",
+        "which responses hold an action (B-42); flexible: without a thought too; first: as verl-agent; opened: as "
+        "Trinity-RFT; labelled: as AgentBench",
         "our choice: one reading in training and evaluation",
     )
+    unreadable: Literal["ends", "turn"] = option(
+        "ends",
+        "what a response without an action does: it ends the episode, or it is a turn, in which the environment is "
+        "given the response as it is",
+        "released code: it ends a first attempt (audit 3.1)",
+    )
+    repetitions: int = option(
+        REPEATS, "identical actions in a row that end an episode; 0: none do", "released code (audit 3.1)", ge=0
+    )
+    history: int | None = option(
+        None,
+        "each turn is a fresh prompt with so many observations and actions before it; none: one dialog",
+        "released code: the dialog (audit 3.2)",
+        ge=0,
+    )
+
+
+OptionsT = TypeVar("OptionsT", bound=TaggedOptions)
+
+
+def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
+    """``options``. Raises ConfigError where the release's prompts cannot follow a setting."""
+    own = options.model_dump(exclude_defaults=True, exclude={"response_format", *followed})
+    if own:
+        raise ConfigError(
+            f"{env}: prompts 'released' has the release's own rules, not {', '.join(own)}; set prompts=full"
+        )
+    return options
 
 
 class TaggedDialogue:
@@ -139,10 +197,10 @@ class TaggedDialogue:
     label: str
     domain: str
     released_turns: int  # the released code's limit (audit 3.1)
-    readers: Mapping[ResponseFormat, Reader]
+    readers: Mapping[ResponseFormat, Reader] = {"strict": each_tag_once}
     retry_tolerates: frozenset[StopReason] = frozenset()
-    lenient = False
-    history: int | None = None
+    options_type: type[TaggedOptions] = TaggedOptions
+    options: TaggedOptions
     undertaking = "task"
     suggestion_optional = False
     styles = OUR_STYLES
@@ -151,17 +209,21 @@ class TaggedDialogue:
     _REASONS: Mapping[StopReason, str] = {
         StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",
         StopReason.INADMISSIBLE: "an action was not one of the admissible actions",
-        StopReason.REPETITION: f"the same action was given {REPEATS} times in a row",
         StopReason.TRUNCATED: "a response was longer than allowed and was cut off",
         StopReason.CONTEXT: "the dialog outgrew the model's context",
     }
 
-    def __init__(self, style: Style, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
+    def __init__(self, style: Style, max_turns: int | None = None, options: TaggedOptions | None = None) -> None:
         max_turns = self.released_turns if max_turns is None else max_turns
         check_style(self.label, style, max_turns, self.styles)
         self.style = style
         self.max_turns = max_turns
-        self.response_format = response_format
+        self.options = options or self.options_type()
+        self.lenient = self.options.unreadable == "turn"
+        self.history = self.options.history
+        if self.options.response_format not in self.readers:
+            known = ", ".join(self.readers)
+            raise ConfigError(f"{self.label} has no response_format {self.options.response_format!r}; it has {known}")
 
     def read(self, response: str) -> str | None:
         """The action of a response, None where it has none.
@@ -170,9 +232,16 @@ class TaggedDialogue:
         """
         if self.style == "compact" and THOUGHT not in response:
             return None
-        return self.readers[self.response_format](response)
+        return self.readers[self.options.response_format](response)
 
-    def fresh(self, first: Observation, answers: Sequence[tuple[str, str]], now: Observation) -> list[Message]:
+    def action(self, response: str) -> str | None:
+        """``read``, or where no response ends an episode all of it, which the environment then answers."""
+        found = self.read(response)
+        return response.strip() if found is None and self.lenient else found
+
+    def fresh(
+        self, task: Task, first: Observation, answers: Sequence[tuple[str, str, str]], now: Observation
+    ) -> list[Message]:
         """Where ``history`` is set, which a subclass does."""
         raise NotImplementedError
 
@@ -193,7 +262,9 @@ class TaggedDialogue:
         if self.style == "compact":
             ended = f" ({error})" if error is not None else ""
             return f"{outcome}{ended}. reward {reward:.3g}. {turns} steps, {limit}."
-        reasons = {**self._REASONS, **self.reasons}
+        times = {2: "twice"}.get(self.options.repetitions, f"{self.options.repetitions} times")
+        repeated = {StopReason.REPETITION: f"the same action was given {times} in a row"}
+        reasons = {**self._REASONS, **repeated, **self.reasons}
         early = f" The episode was ended early: {reasons.get(error, error)}." if error is not None else ""
         return f"The {self.undertaking} was {outcome}.{early} Reward: {reward:.3g}. Steps: {turns}, {limit}."
 
@@ -228,8 +299,8 @@ class ReleasedWords(TaggedDialogue):
     styles = ("released",)
     words: ReleasedPrompts
 
-    def __init__(self, style: Style, max_turns: int | None = None, response_format: ResponseFormat = "strict") -> None:
-        super().__init__(style, max_turns, response_format)
+    def __init__(self, style: Style, max_turns: int | None = None, options: TaggedOptions | None = None) -> None:
+        super().__init__(style, max_turns, options)
         self.words = self.release = ReleasedPrompts(self.package)
         self.words.template(self.system)  # no clone is an error now, not in the middle of a run
 

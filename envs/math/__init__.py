@@ -23,10 +23,11 @@ class MathOptions(AnswerOptions):
 
     ``released``, of both: the release's own rule, defects included (``r3l.envs.math.engine``).
     ``ask``: what full prompts ask for. ``tags``: a thought and then the answer, each in tags. ``boxed``: the answer in
-    a box at the end of a free text, the way in which such models are mostly evaluated.
+    a box at the end of a free text, the way in which such models are mostly evaluated; ``boxed_system`` asks for it in
+    a system message.
     """
 
-    ask: Literal["tags", "boxed"] = option(
+    ask: Literal["tags", "boxed", "boxed_system"] = option(
         "tags", "how full prompts ask for the answer", "our choice: as in training; boxed is the paper's other setting"
     )
     extraction: Extraction = option(

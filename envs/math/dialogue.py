@@ -6,6 +6,7 @@ The release's code calls mathematics ``dapo`` (``prompts: released``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from r3l.envs.base.answers import AnswerDialogue, Subject
 from r3l.envs.math import MathOptions
@@ -31,7 +32,8 @@ RELEASED_SYSTEM = "math_system"
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
     if style == "released":
         return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
-    return (BoxedDialogue if options.ask == "boxed" else AnswerDialogue)(SUBJECT, style, max_turns, options)
+    subject = replace(SUBJECT, system=BOXED) if options.ask == "boxed_system" else SUBJECT
+    return (BoxedDialogue if options.ask == "boxed" else AnswerDialogue)(subject, style, max_turns, options)
 
 
 class BoxedDialogue(AnswerDialogue):

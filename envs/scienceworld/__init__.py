@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from r3l.envs.base.package import EnvironmentPackage
-from r3l.envs.base.tagged import TaggedOptions
+from r3l.envs.base.tagged import TaggedOptions, check_released
 
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.option import option
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 class ScienceWorldOptions(TaggedOptions):
     """Settings of the environment.
 
-    ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0. ``max_delta_released`` is the
-    largest increase of a single step / 100, as the released code has it by mistake (audit B-9); the look around with
-    which an episode starts is no step.
+    ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0; ``max_gain`` the most that it ever
+    was above its start.
+    ``max_delta_released`` is the largest increase of a single step / 100, as the released code has it by mistake (audit
+    B-9); the look around with which an episode starts is no step.
     ``step_limit``: looking and impossible actions take no time, ``wait`` takes 11.
     """
 
-    reward: Literal["score", "max_delta_released"] = option(
+    reward: Literal["score", "max_gain", "max_delta_released"] = option(
         "score", "what an episode is worth (B-9)", "the simulator's final score"
     )
     step_limit: int = option(
@@ -46,10 +47,17 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return create(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
-        from r3l.envs.scienceworld.dialogue import ReleasedScienceWorldDialogue, ScienceWorldDialogue
+        from r3l.envs.scienceworld.dialogue import (
+            ReleasedScienceWorldDialogue,
+            ScienceWorldDialogue,
+            WindowScienceWorldDialogue,
+        )
 
-        kind = ReleasedScienceWorldDialogue if style == "released" else ScienceWorldDialogue
-        return kind(style, max_turns, options.response_format)
+        if style == "released":
+            followed = check_released("scienceworld", options, {"reward", "step_limit"})
+            return ReleasedScienceWorldDialogue(style, max_turns, followed)
+        kind = ScienceWorldDialogue if options.history is None else WindowScienceWorldDialogue
+        return kind(style, max_turns, options)
 
     def task_sets(self) -> ScienceWorldTaskSets:
         from r3l.envs.scienceworld.tasks import TASK_SETS

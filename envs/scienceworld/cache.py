@@ -289,5 +289,7 @@ def open_disk_cache(options: ScienceWorldOptions) -> DiskCache:
     from importlib.resources import files
 
     jar = Path(str(files("scienceworld"))) / "scienceworld.jar"
-    digest = hashlib.sha256(jar.read_bytes() + options.model_dump_json().encode() + SCHEMA.encode())
+    digest = hashlib.sha256(
+        jar.read_bytes() + options.model_dump_json(include={"reward", "step_limit"}).encode() + SCHEMA.encode()
+    )
     return DiskCache(cache_folder("scienceworld") / f"{digest.hexdigest()[:16]}.sqlite")

@@ -20,8 +20,11 @@ from r3l.envs.base.tagged import (
     first_pair,
     not_empty,
     one_action,
+    opened_action,
     repeats,
 )
+from r3l.envs.base.window import Windowed
+from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PLACES, PUT, TAKE, ScienceWorldExpert
 
@@ -42,7 +45,10 @@ class ScienceWorldDialogue(TaggedDialogue):
         "flexible": one_action,
         "released": first_pair,
         "first": first_action,
+        "opened": opened_action,
     }
+    options_type = ScienceWorldOptions
+    options: ScienceWorldOptions
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         if self.style == "compact":
@@ -55,10 +61,11 @@ class ScienceWorldDialogue(TaggedDialogue):
         return self._turn(now)
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        action = self.read(response)
+        action = self.action(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)
-        return Parsed(None, StopReason.REPETITION) if repeats(actions, action) else Parsed(action)
+        repeated = repeats(actions, action, self.options.repetitions)
+        return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def names(self, action: str) -> list[str]:
         """The things of an action; not the places, which are the same in every task and often not yet shown."""
@@ -95,3 +102,16 @@ class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):
             text = opening.fill({described: task, "observation": look})
         (turn,) = self.words.texts("format_observation", "observation")
         return Message("user", turn.fill({"observation": text}))
+
+
+class WindowScienceWorldDialogue(Windowed, ScienceWorldDialogue):
+    """The text side of ScienceWorld where ``history`` is set (a ``Dialogue``)."""
+
+    def window_task(self, first: Observation) -> dict[str, str]:
+        return {"task": first.text.partition("\n")[0]}
+
+    def window_text(self, first: Observation, now: Observation) -> str:
+        return now.text.removeprefix(first.text.partition("\n")[0]).strip()
+
+    def asked(self, now: Observation) -> dict[str, str]:
+        return {"contract": self.prompt("contract")}

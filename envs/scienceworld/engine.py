@@ -40,7 +40,8 @@ class ScienceWorldEngine:
         self._simulator: Simulator | None = None
         self._tainted = False  # by a gold path
         self._started = False
-        self._score = self._largest_delta = 0
+        self._score = self._largest_delta = self._largest_gain = 0
+        self._first_score: int | None = None
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``; the text is the task's description and what is seen. Raises DataError for a bad task.
@@ -55,6 +56,7 @@ class ScienceWorldEngine:
         self._call(lambda s: s.load(name, variation, simplifications, False))
         description = self._call(lambda s: s.getTaskDescription())
         self._score, self._largest_delta = FULL_SCORE, 0  # what the first look scores is no step's gain
+        self._first_score, self._largest_gain = None, 0
         first = self._step("look around")
         self._started = True
         return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
@@ -114,11 +116,12 @@ class ScienceWorldEngine:
     def _observe(self, text: str) -> Observation:
         score = round(FULL_SCORE * float(self._call(lambda s: s.getScore())))
         self._largest_delta = max(self._largest_delta, score - self._score)
-        self._score = score
+        self._first_score = score if self._first_score is None else self._first_score
+        self._score, self._largest_gain = score, max(self._largest_gain, score - self._first_score)
         # The simulator's own flag stays false after a failure and at the time limit (as in the shipped class).
         timed_out = int(self._call(lambda s: s.getNumMoves())) > self.options.step_limit
         done = bool(self._call(lambda s: s.getCompleted())) or score < 0 or timed_out
-        points = max(0, score) if self.options.reward == "score" else self._largest_delta
+        points = {"score": max(0, score), "max_gain": self._largest_gain}.get(self.options.reward, self._largest_delta)
         return Observation(str(text), (), points / FULL_SCORE, done, score == FULL_SCORE)
 
     def _check(self, task_id: str, name: Any, variation: Any, simplifications: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from r3l.envs.base.package import EnvironmentPackage
-from r3l.envs.base.tagged import TaggedOptions
+from r3l.envs.base.tagged import TaggedOptions, check_released
 
 from r3l.core.environment import Dialogue, Environment, Style
+from r3l.core.errors import ConfigError
 from r3l.core.option import option
 from r3l.core.requirements import Finding, guarded
 
@@ -32,6 +34,21 @@ class WebshopOptions(TaggedOptions):
     refused: Literal["shop", "released"] = option(
         "shop", "who says which actions are impossible (B-21)", "the original environment"
     )
+    observation: Literal["rich", "plain"] = option(
+        "rich",
+        "what is seen of a page: its strings a line each, with buttons marked, or all of them with [SEP] between; the "
+        "original's modes text_rich and text",
+        "released code: text_rich (audit 3.3)",
+    )
+    repetitions: int = option(
+        2,
+        "identical actions in a row that end an episode, unless they search or turn pages; 0: none do",
+        "released code (audit 3.1)",
+        ge=0,
+    )
+    examples: Mapping[str, tuple[str, ...]] = option(
+        {}, "few-shot transcripts, of which the first is shown where a response is labelled", "released code: none"
+    )
 
 
 class WebShop(EnvironmentPackage[WebshopOptions]):
@@ -46,10 +63,19 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
         return WebshopEngine(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: WebshopOptions) -> Dialogue:
-        from r3l.envs.webshop.dialogue import ReleasedWebshopDialogue, WebshopDialogue
+        from r3l.envs.webshop.dialogue import (
+            LabelledWebshopDialogue,
+            ReleasedWebshopDialogue,
+            WebshopDialogue,
+            WindowWebshopDialogue,
+        )
 
-        kind = ReleasedWebshopDialogue if style == "released" else WebshopDialogue
-        return kind(style, max_turns, options.response_format)
+        if style == "released":
+            return ReleasedWebshopDialogue(style, max_turns, check_released("webshop", options, {"penalty", "refused"}))
+        whole = LabelledWebshopDialogue if options.response_format == "labelled" else WebshopDialogue
+        if options.history is not None and whole is LabelledWebshopDialogue:
+            raise ConfigError("webshop: history is for responses in tags; leave it out, or set response_format so")
+        return (whole if options.history is None else WindowWebshopDialogue)(style, max_turns, options)
 
     def task_sets(self) -> WebshopTaskSets:
         from r3l.envs.webshop.tasks import TASK_SETS

@@ -14,10 +14,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, first_action, first_pair, not_empty, one_action
-from r3l.envs.webshop import pages
+from r3l.envs.base.tagged import (
+    ReleasedWords,
+    TaggedDialogue,
+    example_turns,
+    first_action,
+    first_pair,
+    labelled_action,
+    not_empty,
+    one_action,
+    opened_action,
+    repeats,
+)
+from r3l.envs.base.window import Windowed
+from r3l.envs.webshop import WebshopOptions, pages
 from r3l.envs.webshop.engine import SEARCH_ACTION
 from r3l.envs.webshop.expert import WebshopExpert
 from r3l.envs.webshop.synthetic import is_wish
@@ -38,11 +51,17 @@ class WebshopDialogue(TaggedDialogue):
 
     package, label, domain, undertaking = "webshop", "WebShop", "WebShop shopping tasks", "purchase"
     released_turns = 15
-    readers = {"strict": not_empty(first_pair), "flexible": one_action, "released": first_pair, "first": first_action}
-    reasons = {
-        StopReason.FORMAT: "a response did not hold <think>...</think> and then <action>...</action>",
-        StopReason.REPETITION: "the same action was given twice in a row",
+    readers = {
+        "strict": not_empty(first_pair),
+        "flexible": one_action,
+        "released": first_pair,
+        "first": partial(first_action, rest=20),
+        "opened": opened_action,
+        "labelled": labelled_action(re.compile(r"[Aa]ction: *\n *((?:search|click)\[.+?\])")),
     }
+    reasons = {StopReason.FORMAT: "a response did not hold <think>...</think> and then <action>...</action>"}
+    options_type = WebshopOptions
+    options: WebshopOptions
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         if self.style == "compact":
@@ -55,10 +74,11 @@ class WebshopDialogue(TaggedDialogue):
         return self._turn(now)
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        action = self.read(response)
+        action = self.action(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)
-        if actions and actions[-1] == action and not any(word in action.lower() for word in _MAY_REPEAT):
+        repeated = repeats(actions, action, self.options.repetitions)
+        if repeated and not any(word in action.lower() for word in _MAY_REPEAT):
             return Parsed(None, StopReason.REPETITION)
         return Parsed(action)
 
@@ -142,3 +162,48 @@ class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
         """The page, and what can be done on it as Python prints it."""
         (turn,) = self.words.texts("format_observation", "observation", "available_actions")
         return Message("user", turn.fill({"observation": now.text, "available_actions": available_actions(now)}))
+
+
+class WindowWebshopDialogue(Windowed, WebshopDialogue):
+    """The text side of WebShop where ``history`` is set (a ``Dialogue``): pages are shown without the instruction."""
+
+    def window_task(self, first: Observation) -> dict[str, str]:
+        return {"task": _wish(first)}
+
+    def window_text(self, first: Observation, now: Observation) -> str:
+        _, found, page = now.text.partition(_wish(first))
+        page = page if found else now.text
+        if self.options.observation == "rich":
+            return page.strip()
+        return pages.SEPARATOR.join(f"'{part}'" for part in page.removeprefix(pages.SEPARATOR).split(pages.SEPARATOR))
+
+    def asked(self, now: Observation) -> dict[str, str]:
+        return {"available": "\n".join(now.admissible), "contract": self.prompt("contract")}
+
+
+class LabelledWebshopDialogue(WebshopDialogue):
+    """The text side of WebShop as AgentBench's paper plays it, in our words (a ``Dialogue``)."""
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        messages = [Message("user", self.prompt("labelled")), Message("assistant", "OK.")]
+        for text in [text for texts in self.options.examples.values() for text in texts][:1]:
+            for seen, thought, action in example_turns(text):
+                messages += [
+                    Message("user", _labelled(seen)),
+                    Message("assistant", f"Thought:\n{thought}\n\nAction:\n{action}"),
+                ]
+        return [*messages, self.following(first, [], first)]
+
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        return Message("user", _labelled(f"{now.text.strip()}\n{available_actions(now)}"))
+
+
+def _labelled(seen: str) -> str:
+    """A page, and what can be done there on its last line."""
+    page, _, available = seen.rpartition("\n")
+    return f"Observation:\n{page}\n\nAvailable Actions:\n{available}"
+
+
+def _wish(first: Observation) -> str:
+    """The instruction in a first observation of either kind."""
+    return pages.instruction(first.text.replace(pages.SEPARATOR, "\n"))

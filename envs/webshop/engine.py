@@ -128,7 +128,8 @@ class WebshopEngine:
     def _observe(self, reward: float) -> Observation:
         session = self._current()
         done = session.at == "done"
-        text = pages.text_rich(self._page, session.url, session.opened)
+        plain = self.options.observation == "plain"
+        text = pages.text_plain(self._page) if plain else pages.text_rich(self._page, session.url, session.opened)
         clicks = [f"click[{target}]" for target in self._page.targets if target != pages.SEARCH.lower()]
         admissible = ([SEARCH_ACTION] if self._page.bar else []) + clicks
         success = done and session.reward >= 1.0

@@ -16,6 +16,7 @@ from r3l.envs.webshop.products import Options, Product
 SEARCH, BACK, PREVIOUS, NEXT, BUY = "Search", "Back to Search", "< Prev", "Next >", "Buy Now"
 SUBPAGES = ("Description", "Features", "Reviews")
 _BLANKS = " \n\t\f\r"
+SEPARATOR = " [SEP] "
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,11 @@ def text_rich(page: Page, url: str, opened: Container[str]) -> str:
         else:
             lines.append(f"{_INDENT[string.kind]}[button] {string.text} [button_]")
     return "".join(reversed(clicked)) + "".join(f"{line}\n" for line in lines)
+
+
+def text_plain(page: Page) -> str:
+    """The observation as all strings on one line."""
+    return SEPARATOR.join(string.text.strip() for string in page.strings)
 
 
 _INDENT = {"button": "", "option": "  ", "link": "\n"}

@@ -20,10 +20,12 @@ from r3l.envs.webshop.synthetic import is_hard
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
 
-# Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script.
+# Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script;
+# agentbench: its configs/tasks/webshop.yaml.
 ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
     "official": {"test": range(500), "dev": range(500, 1500), "train": None},  # None: from 1500 to the end
     "r3l": {"train": range(4096), "test": range(4096, 4196)},
+    "agentbench": {"test": range(200)},
 }
 WARNINGS: Mapping[str, str] = {
     "r3l/train": "trains on all of official/test and official/dev",

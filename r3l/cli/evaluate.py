@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from r3l.evaluation.agents import ServedAgent
 
 TEST_TASK_SET = "env_settings.test_task_set"
+TAUGHT = "sft.json"  # in the folder of a model that this project taught
 CONCURRENCY = 16  # episodes at once; our choice
 DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
 SERVER_ONLY = {"dialog", "tokenizer", "request", "deadline"}
@@ -35,7 +36,7 @@ def evaluate(
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     tier: SomeTier = None,
-    protocol: Annotated[str | None, typer.Option(help="Rules to play by: a file of configs/protocols/ENV/.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="Rules to play by (configs/protocols). Default: the paper's.")] = None,
     task_set: Annotated[
         str | None,
         typer.Option("--task-set", "--split", help="Task set to play (NAME/SPLIT). Default: the test set."),
@@ -62,9 +63,9 @@ def evaluate(
     """Evaluate a run's last checkpoint, or any model in an environment. Re-run to resume.
 
     The model acts alone, without reflection or guidance. Results of a run on another task set than its test set go to
-    RUN_DIR/evaluations. An environment is played as in `--tier`: by default smol for published question sets (gsm8k,
-    math500, minerva, olympiadbench, amc23, aime24, dapo: one attempt at temperature 0), nano for the others. With
-    `--protocol` it is played by the rules of a published evaluation (docs/endpoints.md#protocols).
+    RUN_DIR/evaluations. An environment is played by `--protocol`, the rules of a published evaluation
+    (docs/endpoints.md#protocols), or as in `--tier`. Without either a model plays the paper's protocol (`r3l`) on
+    published data, and one that this project taught tier nano.
 
     Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 
@@ -72,7 +73,7 @@ def evaluate(
 
     Example: `r3l evaluate alfworld --server http://localhost:8000 --protocol react -n 20`
 
-    Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --set env_settings.options.ask=boxed`
+    Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --protocol qwen -n 100`
     """
     asked = Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
     if not server:
@@ -87,27 +88,49 @@ def evaluate(
     refuse_unused(ctx, "an environment", OF_ENVIRONMENT | OF_AGENT)
     asked.check_there()
     from r3l.config import EnvConfig, load  # takes seconds
-    from r3l.config.protocol import load_protocol
 
     config = load("envs", target, EnvConfig)
     if not (model or server):
         raise ConfigError(f"say what plays {target}: --model NAME, --server URL, or both")
     given = {
-        "protocol": protocol,
         TEST_TASK_SET: task_set,
         "evaluation.tasks": tasks,
         "evaluation.episodes_per_task": repeat,
     }
     changes = [f"{key}={value}" for key, value in given.items() if value is not None]
     each_once([*changes, *(overrides or ())])
-    tier = tier or (load_protocol(target, protocol).config.tier if protocol else default_tier(config))
-    _play(tier, target, seed, [*changes, *(overrides or ())], asked, out, as_json)
+    _play(config, _Rules(tier, protocol, seed, [*changes, *(overrides or ())]), asked, out, as_json)
 
 
 def default_tier(config: EnvConfig) -> str:
     """nano; of an environment that is named after a published set (gsm8k) the tier that plays this set."""
     published = "smol" in config.tiers and config.tiers["smol"].test_task_set == f"{config.env}/test"
     return "smol" if published else "nano"
+
+
+class _Rules(NamedTuple):
+    """What is asked of the rules; ``changes``: overrides beside the protocol."""
+
+    tier: str | None
+    protocol: str | None
+    seed: int
+    changes: list[str]
+
+    def completed(self, config: EnvConfig, model: str) -> tuple[str, list[str]]:
+        """Tier and all overrides. By default a model that this project taught plays tier nano, which is made for it,
+        and any other one the protocol of the paper, or where there is none the smallest tier on published data."""
+        from r3l.config import stored_model
+        from r3l.config.protocol import PAPER, load_protocol, protocols
+
+        tiers = [tier for tier in ("smol", "paper", "nano") if tier in config.tiers] or [*config.tiers]
+        protocol = self.protocol
+        if stored_model(model) or (Path(model) / TAUGHT).is_file():
+            tiers = ["nano", *tiers] if "nano" in tiers else tiers
+        elif self.tier is None and protocol is None and PAPER in protocols(config.env):
+            protocol = PAPER
+        if protocol is None:
+            return self.tier or tiers[0], self.changes
+        return self.tier or load_protocol(config.env, protocol).config.tier, [f"protocol={protocol}", *self.changes]
 
 
 @dataclass(frozen=True)
@@ -154,25 +177,27 @@ def _play_run(run_dir: Path, task_set: str | None, asked: Asked, as_json: bool) 
     _evaluate_and_print(run_dir, task_set, agent, as_json)
 
 
-def _play(tier: str, env: str, seed: int, changes: list[str], asked: Asked, out: Path | None, as_json: bool) -> None:
+def _play(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None, as_json: bool) -> None:
     """Play the test tasks with a model as it is: a zero-shot run, of this machine or of a server."""
     from r3l.api.running import place_of
     from r3l.config import Variant
     from r3l.evaluation.agents import begin_served_run, model_named
 
+    agent = asked.agent() if asked.server else None
+    model = model_named(agent.endpoint.model) if agent else str(asked.model)
+    tier, changes = rules.completed(config, model)
     row = Variant("zero_shot", tuple(changes))
-    if asked.server is None:
+    if agent is None:
         from r3l.local.engine import train
 
         batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
-        run = resolve_run(tier, env, row.name, seed, asked.model, batch)
+        run = resolve_run(tier, config.env, row.name, rules.seed, model, batch)
         where = out or place_of(run)
         run.fingerprint()  # an unknown task set is an error now, before there is a directory
         train(run, where)
         _evaluate_and_print(where, None, None, as_json)
         return
-    agent = asked.agent()
-    run = resolve_run(tier, env, row.changed(engine="server").name, seed, model_named(agent.endpoint.model))
+    run = resolve_run(tier, config.env, row.changed(engine="server").name, rules.seed, model)
     run = run.model_copy(update={"served": agent.digits})
     where = out or place_of(run)
     agent.renderer(run)  # a chat template that cannot be used is an error now, before there is a directory

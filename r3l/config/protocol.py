@@ -1,5 +1,7 @@
 """A file of configs/protocols/ENV: how an environment is played for a score that can be compared with a published one.
 
+``question_sets`` has those of every environment that is a published set of questions (gsm8k).
+
 It is a layer of settings (r3l.config.resolution), so everything that decides a score stands in the run and in its
 fingerprint; the digest of the file is part of the run's ``protocol``. What is not a setting, such as the engine's own
 rule of success, and what even a run without deviations does otherwise than the original, it says in words.
@@ -8,12 +10,14 @@ rule of success, and what even a run without deviations does otherwise than the 
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
-from r3l.config.files import Strict, validate
+from r3l.config.environment import EnvConfig
+from r3l.config.files import Strict, load, validate
 from r3l.config.method import source_in
 from r3l.core.errors import ConfigError, unknown
 from r3l.files import paths
@@ -26,6 +30,9 @@ STATED = (  # what every protocol says, so that nothing of it is left to a tier
     *("sampling.max_tokens", "sampling.max_context"),
 )
 EXAMPLES = "env_settings.options.examples"
+TEST_TASK_SET = "env_settings.test_task_set"
+PAPER = "r3l"  # the protocol of the paper's release
+QUESTION_SETS = "question_sets"  # whose protocols serve every environment that is a published set
 DIGITS = 12
 
 
@@ -37,6 +44,7 @@ class ProtocolConfig(Strict):
     label: Label
     tier: str = Field("smol", description="whose engine, workers and batch are used; they change no score")
     success: str = Field(description="when an episode counts as solved")
+    measure: Literal["success", "reward"] = Field("success", description="what the original reports first: a mean of")
     differs: list[str] = Field(description="what a run without deviations still does otherwise than the original")
     set: dict[str, Any] = Field(description="dotted keys of a run, each with a source")
     examples: str = Field(
@@ -76,26 +84,38 @@ class NamedProtocol(NamedTuple):
         return f"{self.config.protocol}-{self.sha256[:DIGITS]}"
 
 
+def is_question_set(env: str) -> bool:
+    """Whether an environment is named after a published set of questions (gsm8k), which tier smol plays."""
+    config = load("envs", env, EnvConfig)
+    return "smol" in config.tiers and config.tiers["smol"].test_task_set == f"{env}/test"
+
+
+def _folder(env: str) -> Path:
+    return paths.CONFIGS / "protocols" / (QUESTION_SETS if is_question_set(env) else env)
+
+
 def protocols(env: str) -> list[str]:
     """The names of the protocols of an environment."""
-    return sorted(path.stem for path in (paths.CONFIGS / "protocols" / env).glob("*.yaml"))
+    return sorted(path.stem for path in _folder(env).glob("*.yaml"))
 
 
+@lru_cache(maxsize=32)  # an evaluation asks often: every answer is of one reading
 def load_protocol(env: str, name: str) -> NamedProtocol:
     """Raises ConfigError where there is no such file, or where it is not whole."""
-    path = paths.CONFIGS / "protocols" / env / f"{name}.yaml"
+    path = _folder(env) / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():
         raise ConfigError(
             unknown("protocol", name, protocols(env)) if protocols(env) else f"environment {env!r} has no protocols"
         )
     content = content_of(path)
     config = validate(ProtocolConfig, parse_yaml(content, path), str(path))
-    if (config.protocol, config.env) != (name, env):
+    if (config.protocol, config.env) != (path.stem, path.parent.name):
         raise ConfigError(f"{path}: it is called {config.env}/{config.protocol}; make that and its place one")
+    values = config.set | {TEST_TASK_SET: config.set[TEST_TASK_SET].replace("{env}", env)}
     if not config.examples:
-        return NamedProtocol(config, path, config.set, hashlib.sha256(content).hexdigest())
+        return NamedProtocol(config, path, values, hashlib.sha256(content).hexdigest())
     text = (path.parent / config.examples).read_text(encoding="utf-8")
-    values = config.set | {EXAMPLES: _examples(text)}
+    values |= {EXAMPLES: _examples(text)}
     return NamedProtocol(config, path, values, hashlib.sha256(content + text.encode()).hexdigest())
 
 

@@ -199,7 +199,7 @@ def _of_protocol(env: str, name: str | None) -> Iterator[Layer]:
     """The rules that an evaluation is played by."""
     if name is not None:
         found = load_protocol(env, str(name))
-        place = f"configs/protocols/{env}/{found.path.name}"
+        place = f"configs/protocols/{found.config.env}/{found.path.name}"
         yield Layer(place, _flat(found.values), partial(source_in, found.config.sources))
 
 

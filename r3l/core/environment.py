@@ -160,8 +160,11 @@ class Dialogue(Protocol):
         """The user message that shows ``now`` after ``actions``; None where the next line of the response follows."""
         ...
 
-    def fresh(self, first: Observation, answers: Sequence[tuple[str, str]], now: Observation) -> list[Message]:
-        """All messages before the next response, where ``history`` is set. ``answers``: (observation, action to it)."""
+    def fresh(
+        self, task: Task, first: Observation, answers: Sequence[tuple[str, str, str]], now: Observation
+    ) -> list[Message]:
+        """All messages before the next response, where ``history`` is set. ``answers``: (observation, response, action
+        read in it)."""
         ...
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:

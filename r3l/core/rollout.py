@@ -215,7 +215,8 @@ def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> l
     if dialogue.history is not None:
         episode.conversation.close()
         episode.conversation = ctx.policy.open()
-        return dialogue.fresh(episode.first, [(t.observation, t.action or "") for t in trajectory.turns], now)
+        answers = [(turn.observation, turn.response, turn.action or "") for turn in trajectory.turns]
+        return dialogue.fresh(trajectory.task, episode.first, answers, now)
     message = dialogue.following(episode.first, _recorded(trajectory), now)
     return [] if message is None else [message]
 

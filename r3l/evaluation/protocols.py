@@ -63,7 +63,7 @@ def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
     expected = _flat(resolve(protocol.config.tier, run.env, row, run.seed, run.model))
     played = _flat(run) | {"env_settings.test_task_set": task_set}
     keys = sorted(key for key in {**expected, **played} if expected.get(key) != played.get(key))
-    return [f"{key}: {_shown(played.get(key))} (protocol: {_shown(expected.get(key))})" for key in keys]
+    return [f"{key}: {_shown(key, played.get(key))} (protocol: {_shown(key, expected.get(key))})" for key in keys]
 
 
 def _flat(run: Run) -> dict[str, Any]:
@@ -76,5 +76,6 @@ def _flat(run: Run) -> dict[str, Any]:
     return {key: value for key, value in flat.items() if key not in _IDLE}
 
 
-def _shown(value: Any) -> str:
-    return {type(None): "unset", dict: "other ones"}.get(type(value), str(value))
+def _shown(key: str, value: Any) -> str:
+    unset = "all" if key == "evaluation.tasks" else "unset"
+    return {type(None): unset, dict: "other ones"}.get(type(value), str(value))

@@ -14,8 +14,8 @@ from start_models import START_MODEL
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report import records
 
-ONE = ["alfworld", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
-MATH = ["math", "--set", "evaluation.temperature=0"]
+ONE = ["alfworld", "--tier", "nano", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
+MATH = ["math", "--tier", "nano", "--set", "evaluation.temperature=0"]
 
 
 @pytest.fixture

@@ -8,16 +8,21 @@ from pathlib import Path
 import pytest
 from chat_server import completion, serving
 from program import run
+from r3l.envs.base.answers import WRONG
+from r3l.envs.math.dialogue import BOXED
 from r3l.envs.registry import find_environment
+from scripted import play_by
 
-from r3l.config import resolve
-from r3l.config.protocol import load_protocol
+from r3l.config import environment_of, resolve
+from r3l.config.protocol import load_protocol, protocols
 from r3l.core.errors import ConfigError
+from r3l.core.task import Task
 from r3l.evaluation.protocols import chosen
 from r3l.files.json_files import read_json, read_jsonl
 
 (TASK,) = find_environment("alfworld").tasks("one/train")
 LINES = ["think: look around", "fly", *TASK.payload["walkthrough"]]
+THOUGHT = "<think>x</think><answer>{}</answer>"
 REACT = ["evaluate", "alfworld", "--protocol", "react"]
 
 
@@ -41,7 +46,7 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     assert found["deviations"] == [
         "env_settings.test_task_set: one/train (protocol: valid_unseen)",
         "evaluation.episodes_per_task: 2 (protocol: 1)",
-        "evaluation.tasks: 1 (protocol: unset)",
+        "evaluation.tasks: 1 (protocol: all)",
     ]
     assert len(found["differs"]) == 3
     assert f"protocol react (ReAct; sha256 {sha256[:12]}), success: the engine's own goal test" in out
@@ -53,6 +58,20 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     assert [m["content"] for m in last[1::2]] == [f"{line}\n" for line in LINES[:-1]]
     assert [m["content"] for m in last[2:5:2]] == ["OK.\n>", "Nothing happens.\n>"]
     assert {request["temperature"] for request in seen} == {0} and {r["max_tokens"] for r in seen} == {100}
+
+
+def test_without_options_a_model_plays_the_papers_protocol(monkeypatch, capsys, tmp_path):
+    """Of the environments whose data lie here; one that this project taught plays tier nano, as it was made to."""
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda request, before: completion("<answer>1</answer>"), models=("any/model",)) as (url, seen):
+        code, out, err = run(monkeypatch, capsys, "evaluate", "gsm8k", "--server", url, "-n", 2)
+        assert code == 0 and "protocol r3l (R3L's release; sha256" in out and "evaluation.tasks: 2 (protocol: all)" in out
+        assert {request["temperature"] for request in seen} == {0} and {r["max_tokens"] for r in seen} == {4096}
+        code, _, err = run(monkeypatch, capsys, "evaluate", "webshop", "--server", url, "-n", 2)
+        assert code == 2 and "R3L_WEBSHOP is not set" in err and len(seen) == 2  # not the houses and shops of tier nano
+    with serving(answer, models=("alfworld-1.5m-hints",)) as (url, seen):
+        code, out, err = run(monkeypatch, capsys, *REACT[:2], "--server", url, "--split", "one/train", "--json")
+        assert code == 0 and json.loads(out)["tier"] == "nano" and "protocol" not in json.loads(out)
 
 
 def test_a_fresh_prompt_is_all_that_the_server_is_sent(monkeypatch, capsys, tmp_path):
@@ -84,7 +103,7 @@ def test_a_run_of_another_version_of_the_protocol_is_not_mixed_with_this_one(mon
     ("arguments", "message"),
     [
         ([*REACT[:3], "reakt"], "there is no protocol 'reakt'"),
-        (["evaluate", "webshop", "--protocol", "react"], "environment 'webshop' has no protocols"),
+        (["evaluate", "countdown", "--protocol", "react"], "environment 'countdown' has no protocols"),
         ([*REACT, "-n", 2, "--set", "evaluation.tasks=3"], "evaluation.tasks is set more than once"),
         (["evaluate", "./run", "--protocol", "react"], "--protocol has no meaning for a run"),
     ],
@@ -94,6 +113,29 @@ def test_what_is_refused(monkeypatch, capsys, tmp_path, arguments, message):
     with serving(answer) as (url, seen):
         code, out, err = run(monkeypatch, capsys, *arguments, "--server", url)
     assert code == 2 and message in err and out == "" and not list(tmp_path.iterdir()) and not seen
+
+
+EVERY = [(env, name) for env in ("alfworld", "webshop", "scienceworld", "gsm8k", "aime24") for name in protocols(env)]
+
+
+@pytest.mark.parametrize(("env", "name"), EVERY)
+def test_a_protocol_leaves_no_rule_to_a_default(env, name):
+    values = load_protocol(env, name).values
+    unused = {"list_places"} | ({"response_format"} if values.get("env_settings.options.turn") == "line" else set())
+    options = {*environment_of(env).options.model_fields} - unused
+    assert {f"env_settings.options.{key}" for key in options} <= set(values)
+    assert resolve("smol", env, f"zero_shot@protocol={name}", 0).protocol.startswith(f"{name}-")
+
+
+def test_what_a_question_set_is_asked_and_given_a_point_for():
+    """By Qwen2.5-Math's evaluation: the request as the system message; the last number, where there is no box."""
+    task = Task("1", "math", "test", "", {"problem": "What is 3 + 4?", "answer": "7"})
+    for said, right in (("So it is 7.", True), ("\\boxed{7} or 8", True), ("I pass.", False)):
+        trajectory, ((asked),) = play_by("math500", "qwen", task, [said])
+        assert asked == [("system", BOXED), ("user", "What is 3 + 4?")]
+        assert (trajectory.success, len(trajectory.turns)) == (right, 1)
+    trajectory, asked = play_by("gsm8k", "r3l_attempts", task, [THOUGHT.format(8), THOUGHT.format(7)])
+    assert trajectory.success and len(asked) == 2 and asked[1] == [("user", WRONG)]
 
 
 def test_more_tasks_hold_the_fewer_and_seeds_draw_others():

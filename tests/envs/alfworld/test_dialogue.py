@@ -8,6 +8,7 @@ import pytest
 from r3l.envs.alfworld import Alfworld
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.houses import generate
+from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.alfworld.rooms import House
 
 from r3l.core.environment import Observation, Parsed, Transcript
@@ -83,7 +84,7 @@ def test_reading_responses(dialogue, response, error):
     ],
 )
 def test_released_reading(response, error):
-    parsed = AlfworldDialogue("full", response_format="released").parse(response, NOW, [])
+    parsed = AlfworldDialogue("full", options=AlfworldOptions(response_format="released")).parse(response, NOW, [])
     assert parsed == (Parsed("look") if error is None else Parsed(None, error))
 
 

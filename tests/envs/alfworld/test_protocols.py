@@ -5,29 +5,23 @@ The transcripts are worked out by hand from those rules and the game's own texts
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from dataclasses import replace
 
 import pytest
+import scripted
 from official_alfworld import OfficialEnvironment
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.games import load_game
 from r3l.envs.alfworld.goals import FAMILIES
 from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.alfworld.rooms import House
-from r3l.envs.registry import find_environment
 from scripted import Scripted, ScriptedDialog
 
-from r3l.config import dialogue_of, resolve
-from r3l.config.protocol import load_protocol, protocols
+from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.core.policy import FinishReason, Sampling
-from r3l.core.rollout import RolloutContext, play
+from r3l.core.policy import FinishReason
 from r3l.files.paths import CONFIGS
-from r3l.processes.gather import together
-from r3l.processes.pool import EnvironmentPool
 
 ROOM = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 4, a cabinet 3, a cabinet 2, a "
@@ -78,15 +72,7 @@ def soapbar(download):
 
 
 def play_by(protocol, task, responses, policy=Scripted):
-    """(trajectory, messages before each response) of a game by a protocol."""
-    run = resolve("smol", "alfworld", f"zero_shot@protocol={protocol}", 0)
-    model = policy(responses)
-    pool = EnvironmentPool(find_environment("alfworld"), 0, run.env_settings.options)
-    dialogue = dialogue_of(run)
-    sampling = Sampling(run.evaluation.temperature, run.sampling.max_tokens, stop=dialogue.stop)
-    ctx = RolloutContext(model, pool, dialogue, sampling, sampling, ("t",), together)
-    trajectory = asyncio.run(play(ctx, task, 0)).trajectory
-    return trajectory, [[(m.role, m.content) for m in messages] for _, messages in model.asked]
+    return scripted.play_by("alfworld", protocol, task, responses, policy)
 
 
 def examples(family):
@@ -206,6 +192,50 @@ def test_r3l_ends_as_the_release(soapbar, actions, reason, turns):
     )
 
 
+def test_agentbench_turn_for_turn(soapbar):
+    """The list of the present turn alone, one example, the nearest action for an impossible one."""
+    said = [
+        "ACTION: Go to countertop 1\nThen I look.",
+        "THOUGHT: it is there\nACTION: take soapbar from countertop 1",
+        "ACTION: xyzzy",  # no word of it is in the list
+        "I ponder.",
+    ]
+    trajectory, asked = play_by("agentbench", soapbar, said)
+    assert trajectory.actions == ["go to countertop 1", "take soapbar 1 from countertop 1", "xyzzy"]
+    assert (trajectory.stop_reason, trajectory.reward) == ("format", 0)
+    third = asked[2]
+    assert [role for role, _ in third] == ["user", "assistant"] * ((len(third) - 1) // 2) + ["user"]
+    shown = examples(soapbar.group).partition("\n> ")[0]
+    assert third[2] == ("user", f"Here is one example.\n{shown}") and third[3][1].startswith("THOUGHT: I have to find")
+    assert third[-5:-1] == [
+        ("user", f"Here is your task. {ROOM}\n{TASK} "),
+        ("assistant", said[0]),
+        ("user", f"{AT_COUNTER} "),
+        ("assistant", said[1]),
+    ]
+    assert (
+        third[-1][1].startswith(f"{TAKEN} AVAILABLE ACTIONS: ") and "\nmove soapbar 1 to countertop 1\n" in third[-1][1]
+    )
+    assert asked[3][-1][1].startswith("Nothing happens. AVAILABLE ACTIONS: ")
+
+
+def test_agentbench_ends_by_three_equal_actions_from_the_fourth_turn_on(soapbar):
+    trajectory, _ = play_by("agentbench", soapbar, itertools.repeat("ACTION: look"))
+    assert (len(trajectory.turns), trajectory.stop_reason, trajectory.reward) == (4, "repetition", 0)
+
+
+def test_trinity_sends_what_follows_the_first_tag_or_nothing(soapbar):
+    said = itertools.chain(
+        ["<action>go to countertop 1", "I ponder.", "<action> LOOK </action><action>look</action>"],
+        itertools.repeat("<think>x</think><action>look</action>"),
+    )
+    trajectory, asked = play_by("trinity", soapbar, said)
+    assert trajectory.actions[:4] == ["go to countertop 1", "", "LOOK", "look"]
+    assert (len(trajectory.turns), trajectory.stop_reason) == (30, "max_turns")
+    assert [len(messages) for messages in asked] == [2] + [1] * 29 and "dmissible" not in str(asked)
+    assert [m[-1][1].count("Nothing happens.") for m in asked[1:4]] == [0, 1, 1]
+
+
 def test_the_examples_are_games_that_were_played():
     """Each line of them is what the engine answers in the house that the heading names, and its end wins."""
     engine, seen = AlfworldEngine(), []
@@ -221,14 +251,6 @@ def test_the_examples_are_games_that_were_played():
         seen.append(family)
     engine.close()
     assert seen == [family for family in FAMILIES for _ in range(2)]
-
-
-@pytest.mark.parametrize("name", protocols("alfworld"))
-def test_a_protocol_leaves_no_rule_of_the_dialogue_to_a_default(name):
-    keys = load_protocol("alfworld", name).values
-    unused = {"list_places"} | ({"response_format"} if keys["env_settings.options.turn"] == "line" else set())
-    used = {f"env_settings.options.{key}" for key in {*AlfworldOptions.model_fields} - unused}
-    assert used <= set(keys) and resolve("smol", "alfworld", f"zero_shot@protocol={name}", 0).protocol
 
 
 def test_a_protocol_is_not_for_training():

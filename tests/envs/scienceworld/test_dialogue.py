@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from r3l.envs.base.tagged import write_response
+from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.brief import LIMIT, brief
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
 from r3l.envs.scienceworld.tasks import problem
@@ -84,7 +85,7 @@ def test_parse(response, action, error):
     ],
 )
 def test_released_reading(response, action):
-    released = ScienceWorldDialogue("full", response_format="released")
+    released = ScienceWorldDialogue("full", options=ScienceWorldOptions(response_format="released"))
     assert released.parse(response, NOW, []) == Parsed(action, None if action is not None else "format")
 
 

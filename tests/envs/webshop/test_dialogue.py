@@ -1,6 +1,7 @@
 """Prompts and the reading of responses, on the real engine's observations."""
 
 import pytest
+from r3l.envs.webshop import WebshopOptions
 from r3l.envs.webshop.dialogue import WebshopDialogue, compact
 from r3l.envs.webshop.engine import WebshopEngine
 
@@ -59,7 +60,7 @@ def test_responses(response, expected):
 
 
 def test_to_the_release_an_empty_action_is_one():
-    released = WebshopDialogue("full", 15, "released")
+    released = WebshopDialogue("full", 15, WebshopOptions(response_format="released"))
     assert released.parse("<think>a</think><action> </action>", ANYWHERE, ["search[x]"]) == Parsed("")
     assert released.parse("<think>a</think><action></action>", ANYWHERE, [""]) == Parsed(None, "repetition")
     assert released.parse("<action>a</action><think>b</think>", ANYWHERE, []) == Parsed(None, "format")

@@ -1,0 +1,56 @@
+"""Evaluation protocols on WebShop: what is sent and answered, worked out by hand from the originals' rules."""
+
+import itertools
+
+import pytest
+from scripted import play_by
+
+
+def wish(shop, goal):
+    return shop.goal(goal).instruction
+
+
+def test_verl_agent_turn_for_turn(shop, task):
+    """A fresh prompt each turn with the last two pages, in quotes and without the instruction."""
+    said = ["Buy it.", "<action>SEARCH[shirt]</action>", "<think>x</think><action>click[next >]</action>"]
+    trajectory, asked = play_by("webshop", "verl_agent", task(5), itertools.chain(said, itertools.repeat("")))
+    assert trajectory.actions[:4] == ["buy it.", "search[shirt]", "click[next >]", ""]
+    assert (len(trajectory.turns), trajectory.stop_reason, trajectory.reward) == (15, "max_turns", 0)
+    ((_, opening),), ((_, second),), ((_, fourth),) = asked[0], asked[1], asked[3]
+    assert f"Your task is to: {wish(shop, 5)}\nCurrent observation:\n'Search'\n\nAdmissible actions:\n" in opening
+    assert "search[keywords]\n\nThink about" in opening and opening.endswith("available actions.")
+    assert "The last 1:\n[Observation 1: ''Search'', Action 1: 'buy it.']\nYou are now at step 2." in second
+    assert (
+        "You have taken 3 step(s) so far. The last 2:\n[Observation 2: ''Search'', Action 2: 'search[shirt]']" in fourth
+    )
+    assert "[Observation 3: ''Back to Search' [SEP] 'Page 1 (Total results: " in fourth
+    assert "observation:\n'Back to Search' [SEP] 'Page 2 (Total results: " in fourth and "click[< prev]\n" in fourth
+
+
+def test_agentbench_turn_for_turn(shop, task):
+    said = ["Thought:\nI look.\n\nAction:\nsearch[shirt]", "Action: \n click[Next >] or so", "action: click[next >]"]
+    trajectory, asked = play_by("webshop", "agentbench", task(5), said)
+    assert trajectory.actions == ["search[shirt]", "click[Next >]"]
+    assert (len(trajectory.turns), trajectory.stop_reason, trajectory.reward) == (3, "format", 0)
+    first = asked[0]
+    assert [role for role, _ in first] == ["user", "assistant"] * 6 + ["user"]
+    assert first[3][1] == "Thought:\nfind face cream\n\nAction:\nsearch[organic alcohol free face cream pack of 4 rose]"
+    assert first[-1][1] == (
+        f"Observation:\nWebShop [SEP] Instruction: [SEP] {wish(shop, 5)} [SEP] Search\n\n"
+        "Available Actions:\n{'has_search_bar': True, 'clickables': []}"
+    )
+    assert [len(messages) for messages in asked] == [13, 1, 1] and "Page 2 (Total" in asked[2][0][1]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said", "reason", "turns", "reward"),
+    [
+        ("r3l", ["<think>a</think><action>click[a]</action>"] * 2, "repetition", 2, -0.1),
+        ("r3l", ["<action>search[tea]</action>"], "format", 1, -0.1),
+        ("original", itertools.repeat("Buy it."), "max_turns", 100, 0),
+    ],
+)
+def test_how_episodes_end(task, protocol, said, reason, turns, reward):
+    trajectory, asked = play_by("webshop", protocol, task(5), said)
+    assert (trajectory.stop_reason, len(trajectory.turns), trajectory.reward) == (reason, turns, reward)
+    assert protocol == "r3l" or "Observation 1" not in asked[-1][0][1]  # no memory
