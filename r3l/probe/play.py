@@ -23,7 +23,7 @@ from r3l.algorithm import R3LSettings
 from r3l.core.audits import Agreement, agreement
 from r3l.core.environment import Critique, StopReason
 from r3l.core.environment import Outcome as Verdict
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, DataError
 from r3l.core.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
@@ -151,6 +151,7 @@ def play_probe(
     ``path`` gets a line a batch; those that are there are not played again. Raises ConfigError where they are of
     another ``probed``.
     """
+    expert = _expert(session, tasks)
     members = [(task, k) for task in tasks for k in range(attempts)]
     size = session.batch * session.batches_at_once
     batches = [members[first : first + size] for first in range(0, len(members), size)]
@@ -172,7 +173,7 @@ def play_probe(
                 append_jsonl(path, {"probed": dict(probed), "attempts": [asdict(attempt) for attempt in now]})
                 advance(f"{sum(attempt.success for of in played for attempt in of or ())} solved", count=len(batch))
     attempts_played = [attempt for of in played for attempt in of or ()]
-    return Played(attempts_played, _expert(session, tasks), seconds, len(members) - done)
+    return Played(attempts_played, expert, seconds, len(members) - done)
 
 
 _ATTEMPTS = TypeAdapter(list[Attempt])
@@ -229,12 +230,14 @@ def _rounded(values: np.ndarray) -> tuple[float, ...]:
 
 
 def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | None:
-    """Which tasks the error-free expert solves; None where there is no expert."""
+    """Which tasks the error-free expert solves; None where there is none for them, or prompts are not those it reads."""
+    if session.run.prompts != "compact":
+        return None
     try:
         demonstrations = session.package.careful(tasks, session.run.env_settings.max_turns)
-    except ConfigError:
+        return {demonstration.task.id: demonstration.success for demonstration in demonstrations}
+    except (ConfigError, DataError):  # nothing is scripted, or not for such tasks
         return None
-    return {demonstration.task.id: demonstration.success for demonstration in demonstrations}
 
 
 async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> tuple[Attempt, Trajectory | None]:

@@ -110,6 +110,8 @@ def draw(probes: Sequence[Content], out: Path) -> list[Path]:
         for ax, label in zip(axes.flat, labels, strict=True):
             _bars(ax, [probe for probe in probes if probe["label"] == label])
             ax.set_title(label, loc="left", fontweight="bold")
+        text = "Retries of failed attempts, by the model's own reflection. Bars: 95 % intervals over tasks."
+        figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
         style.legend(figure, [Patch(color=colour, label=label) for label, colour in BARS.values()])
         return style.save(figure, out, "probe")
 
@@ -127,7 +129,7 @@ def _bars(ax: Axes, probes: Sequence[Content]) -> None:
                 ax.plot([place, place], [measure["low"], measure["high"]], color=style.GREY, linewidth=0.8)
     names = [", ".join(filter(None, (name_of(probe), size_of(probe)))) for probe in probes]
     ax.set_xticks(range(len(probes)), list(map(style.drawable, names)))
-    ax.set(xlim=(-0.6, len(probes) - 0.4), ylabel="success, 95 % intervals")
+    ax.set(xlim=(-0.6, len(probes) - 0.4), ylabel="success")
     ax.set_ylim(bottom=0)
     ax.grid(axis="y")
     ax.set_axisbelow(True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from r3l.core.environment import StopReason
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
-from r3l.local.logprobs import token_logprobs
+from r3l.local.logprobs import scored, token_logprobs
 from r3l.local.policy import LocalPolicy
 
 # As Qwen3's: of earlier answers only what follows "]" is shown.
@@ -79,6 +80,20 @@ def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(na
         gradients.append(torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True))
     for a, b in zip(*gradients, strict=True):
         assert (a is None and b is None) or torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("forward", ["packed", "transformers"])
+@pytest.mark.parametrize("samples", ["trajectory", "turn"])
+def test_scores_of_trajectories_are_the_log_probs_of_sampling(nano, samples, forward):
+    """Of trainable tokens, in the order of the trajectories, whatever shares a micro-batch."""
+    model, tokenizer = nano
+    completions, _ = talk(LocalPolicy(model, tokenizer, 512, samples=samples))
+    whole = as_trajectory(make_trajectory(1).task, completions, first=1)
+    first, none = (replace(whole, turns=whole.turns[:2], trainable=trains) for trains in (None, range(0)))
+    trajectories = [first, none, whole]
+    found = scored(model, trajectories, samples, 1.0, 64, forward)
+    for trajectory, logprobs in zip(trajectories, found, strict=True):
+        assert logprobs == pytest.approx(trajectory.old_logprobs()[trajectory.credit_mask() > 0], abs=1e-4)
 
 
 def test_a_forgetful_template_is_rendered_anew_at_every_turn(nano):

@@ -13,6 +13,7 @@ from r3l.core.task import Task
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.probe.measures import SECTIONS
 from r3l.probe.result import STORED_PROBES, Target, chosen, rows_beside, table_of
+from r3l.report.probes import name_of, read
 from r3l.report.render import to_terminal
 
 SMALL = ("--tasks", 2, "--attempts", 2, "--batch", 2, "--set", "env_settings.max_turns=4")
@@ -63,7 +64,6 @@ def test_what_a_killed_probe_has_played_is_not_played_again(content, out, monkey
 
 
 def test_guided_retries_have_log_probs_with_and_without_the_hint(content, out):
-    """A policy that is asked the same has the same: the mean over tokens is that of sampling, but for rounding."""
     owns = [attempt["own"] for line in read_jsonl(rows_beside(out)) for attempt in line["attempts"]]
     scored = [own["guided"]["logprobs"] for own in owns if own["guided"]]
     assert scored and all(len(found["under"]) == len(found["without"]) > 0 for found in scored)
@@ -99,6 +99,22 @@ def test_every_measure_has_a_row_and_stored_probes_are_read(content):
     for probe in (content, *map(read_json, STORED_PROBES.glob("*.json"))):
         table = table_of(probe)
         assert to_terminal(table) and len(list(table.cells())) > 25
+
+
+def test_probes_stand_side_by_side_the_smallest_model_first(tmp_path, monkeypatch, capsys):
+    stored = [STORED_PROBES / f"{env}.json" for env in ("webshop", "alfworld")]
+    larger = read_json(stored[0])
+    larger["model"] |= {"name": "larger", "parameters": 2 * 10**9}
+    (tmp_path / "larger.json").write_text(json.dumps(larger))
+    files = [tmp_path / "larger.json", *stored]
+    assert [name_of(probe) for probe in read(files)] == ["alfworld-1.5m-hints", "webshop-1.5m", "larger"]
+    code, out, _ = run(monkeypatch, capsys, "table", "probe", *files, "--json")
+    guided = {row["model"]: row["value"] for row in json.loads(out)["rows"] if row["measure"] == "retry_success"}
+    assert code == 0 and round(guided["alfworld-1.5m-hints"], 3) == 0.201
+    assert run(monkeypatch, capsys, "figure", "probe", *files, "--out", tmp_path / "probe.png")[0] == 0
+    assert (tmp_path / "probe.png").stat().st_size > 1000
+    (tmp_path / "other.json").write_text("{}")
+    assert run(monkeypatch, capsys, "table", "probe", tmp_path / "other.json")[0] == 2
 
 
 @pytest.mark.parametrize(
