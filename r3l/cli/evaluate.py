@@ -36,7 +36,9 @@ def evaluate(
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     tier: SomeTier = None,
-    protocol: Annotated[str | None, typer.Option(help="Rules to play by (configs/protocols). Default: the paper's.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Rules to play by (configs/protocols). Default: the paper's.")
+    ] = None,
     task_set: Annotated[
         str | None,
         typer.Option("--task-set", "--split", help="Task set to play (NAME/SPLIT). Default: the test set."),
