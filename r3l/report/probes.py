@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def _size(probe: Content) -> tuple[float, str]:
 def name_of(probe: Content) -> str:
     """The model, and how it reflects where that is not in JSON."""
     schema = probe.get("reflection_schema", "strict")
-    return probe["model"]["name"] + ("" if schema == "strict" else f", {schema}")
+    return f"{probe['model']['name']}" + ("" if schema == "strict" else f", {schema}")
 
 
 def size_of(probe: Content) -> str | None:
@@ -65,9 +66,9 @@ def probe_table(probes: Sequence[Content]) -> Table:
     columns = [
         Column("model", name_of, no_wrap=True),
         Column("size", size_of, right=True, no_wrap=True),
-        *(Column(name, lambda probe, key=key: _value(probe, key), ".2f") for name, key in SHARES.items()),
+        *(Column(name, partial(_value, key=key), ".2f") for name, key in SHARES.items()),
         *(
-            Column(name, lambda probe, key=key: _with_interval(probe, key), right=True, no_wrap=True)
+            Column(name, partial(_with_interval, key=key), right=True, no_wrap=True)
             for name, key in DIFFERENCES.items()
         ),
         Column("hint gap", lambda probe: _value(probe, "hint_gap"), ".2f"),
@@ -136,7 +137,8 @@ def _bars(ax: Axes, probes: Sequence[Content]) -> None:
 
 
 def _value(probe: Content, key: str) -> float | None:
-    return probe["measures"].get(key, {}).get("value")
+    value: float | None = probe["measures"].get(key, {}).get("value")
+    return value
 
 
 def _with_interval(probe: Content, key: str) -> Cell | None:
