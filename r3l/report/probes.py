@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Content = Mapping[str, Any]  # of a probe (r3l.probe.result)
 SHARES = {  # keys of measures by their columns; those of retries are after failures
-    "success": "success",
+    "base": "success",
     "valid": "reflections_valid",
-    "outcome": "outcome_right",
+    "right": "outcome_right",
     "guided": "retry_success",
-    "unguided": "unguided_success",
-    "from start": "from_start_success",
+    "no hint": "unguided_success",
+    "start": "from_start_success",
     "fresh": "fresh_success",
 }
 DIFFERENCES = {"guided - fresh": "guided_minus_fresh", "equal tokens": "guided_minus_fresh_equal"}
@@ -78,7 +78,8 @@ def probe_table(probes: Sequence[Content]) -> Table:
         "Probes: what reflecting and retrying give without training",
         columns,
         probes,
-        "Retries are of failures, by the model's own reflection. Empty: not measured. 95 % intervals, over tasks.",
+        "base: success of attempts; valid, right: reflections, their outcomes. Retries of failures from the pivot: guided, "
+        "without the hint; guided from the start; another attempt. Empty: not measured. 95 % intervals over tasks.",
         by=lambda probe: probe["label"],
     )
 
