@@ -78,8 +78,8 @@ def probe_table(probes: Sequence[Content]) -> Table:
         "Probes: what reflecting and retrying give without training",
         columns,
         probes,
-        "base: success of attempts; valid, right: reflections, their outcomes. Retries of failures from the pivot: guided, "
-        "without the hint; guided from the start; another attempt. Empty: not measured. 95 % intervals over tasks.",
+        "base: success of attempts; valid, right: reflections, their outcomes. Retries of failures from the pivot: "
+        "guided, without the hint; guided from the start; another attempt. Empty: not measured. 95 % intervals.",
         by=lambda probe: probe["label"],
     )
 
