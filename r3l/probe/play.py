@@ -230,7 +230,7 @@ def _rounded(values: np.ndarray) -> tuple[float, ...]:
 
 
 def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | None:
-    """Which tasks the error-free expert solves; None where there is none for them, or prompts are not those it reads."""
+    """Which tasks the error-free expert solves; None where there is none, or prompts are not those that it reads."""
     if session.run.prompts != "compact":
         return None
     try:

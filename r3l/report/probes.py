@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 Content = Mapping[str, Any]  # of a probe (r3l.probe.result)
 SHARES = {  # keys of measures by their columns; those of retries are after failures
-    "success": "success",
+    "base": "success",
     "valid": "reflections_valid",
-    "outcome": "outcome_right",
+    "right": "outcome_right",
     "guided": "retry_success",
-    "unguided": "unguided_success",
-    "from start": "from_start_success",
+    "no hint": "unguided_success",
+    "start": "from_start_success",
     "fresh": "fresh_success",
 }
 DIFFERENCES = {"guided - fresh": "guided_minus_fresh", "equal tokens": "guided_minus_fresh_equal"}
@@ -51,7 +52,7 @@ def _size(probe: Content) -> tuple[float, str]:
 def name_of(probe: Content) -> str:
     """The model, and how it reflects where that is not in JSON."""
     schema = probe.get("reflection_schema", "strict")
-    return probe["model"]["name"] + ("" if schema == "strict" else f", {schema}")
+    return f"{probe['model']['name']}" + ("" if schema == "strict" else f", {schema}")
 
 
 def size_of(probe: Content) -> str | None:
@@ -65,9 +66,9 @@ def probe_table(probes: Sequence[Content]) -> Table:
     columns = [
         Column("model", name_of, no_wrap=True),
         Column("size", size_of, right=True, no_wrap=True),
-        *(Column(name, lambda probe, key=key: _value(probe, key), ".2f") for name, key in SHARES.items()),
+        *(Column(name, partial(_value, key=key), ".2f") for name, key in SHARES.items()),
         *(
-            Column(name, lambda probe, key=key: _with_interval(probe, key), right=True, no_wrap=True)
+            Column(name, partial(_with_interval, key=key), right=True, no_wrap=True)
             for name, key in DIFFERENCES.items()
         ),
         Column("hint gap", lambda probe: _value(probe, "hint_gap"), ".2f"),
@@ -77,7 +78,8 @@ def probe_table(probes: Sequence[Content]) -> Table:
         "Probes: what reflecting and retrying give without training",
         columns,
         probes,
-        "Retries are of failures, by the model's own reflection. Empty: not measured. 95 % intervals, over tasks.",
+        "base: success of attempts; valid, right: reflections, their outcomes. Retries of failures from the pivot: "
+        "guided, without the hint; guided from the start; another attempt. Empty: not measured. 95 % intervals.",
         by=lambda probe: probe["label"],
     )
 
@@ -136,7 +138,8 @@ def _bars(ax: Axes, probes: Sequence[Content]) -> None:
 
 
 def _value(probe: Content, key: str) -> float | None:
-    return probe["measures"].get(key, {}).get("value")
+    value: float | None = probe["measures"].get(key, {}).get("value")
+    return value
 
 
 def _with_interval(probe: Content, key: str) -> Cell | None:
