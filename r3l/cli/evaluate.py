@@ -124,7 +124,8 @@ class _Rules(NamedTuple):
         from r3l.config import stored_model
         from r3l.config.protocol import PAPER, load_protocol, protocols
 
-        tiers = [tier for tier in ("smol", "paper", "nano") if tier in config.tiers] or [*config.tiers]
+        known: tuple[str, ...] = ("smol", "paper", "nano")
+        tiers = [tier for tier in known if tier in config.tiers] or [*config.tiers]
         protocol = self.protocol
         if stored_model(model) or (Path(model) / TAUGHT).is_file():
             tiers = ["nano", *tiers] if "nano" in tiers else tiers

@@ -85,8 +85,18 @@ def _of_paper(env: str) -> list[Beside]:
         protocol = FORMATS.get(row.setting, PAPER)
         differs = f"trained by {row.method}" if trained else ""
         source = "the paper's Table 1" if trained else "the paper's zero-shot table"
-        values = (env, protocol, row.backbone, row.metric, float(row.value), row.n, source, differs)
-        found.append(Beside(**dict(zip(Beside.model_fields, values, strict=True))))
+        found.append(
+            Beside(
+                env=env,
+                protocol=protocol,
+                model=row.backbone,
+                measure=row.metric,
+                value=float(row.value),
+                n=row.n,
+                source=source,
+                differs=differs,
+            )
+        )
     return found
 
 
