@@ -46,6 +46,9 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
         kind = LineDialogue if options.turn == "line" else LabelledDialogue if labelled else whole
         return kind(style, max_turns, options)
 
+    def refused(self, action: str, answer: str) -> bool:
+        return answer == "Nothing happens." and not action.startswith("think:")
+
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
         """Beside the versions of its engine, the texts that make an observation of a state."""
         from r3l.envs.alfworld.games import text_digests

@@ -107,6 +107,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
         return ""
 
+    def refused(self, action: str, answer: str) -> bool:
+        """Whether the engine's answer says that it did not carry out an action, where its observation does not."""
+        return False
+
     def checks(self) -> list[Finding]:
         """What `r3l doctor` checks beside the packages and the start of the engine."""
         return []

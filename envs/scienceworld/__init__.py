@@ -59,6 +59,9 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         kind = ScienceWorldDialogue if options.history is None else WindowScienceWorldDialogue
         return kind(style, max_turns, options)
 
+    def refused(self, action: str, answer: str) -> bool:
+        return answer.startswith("No known action matches that input.")
+
     def task_sets(self) -> ScienceWorldTaskSets:
         from r3l.envs.scienceworld.tasks import TASK_SETS
 

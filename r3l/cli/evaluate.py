@@ -25,7 +25,8 @@ CONCURRENCY = 16  # episodes at once; our choice
 DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
 SERVER_ONLY = {"dialog", "tokenizer", "request", "deadline"}
 OF_AGENT = {"server", "model", "batch", *SERVER_ONLY}
-OF_ENVIRONMENT = {"tier", "protocol", "task_set", "tasks", "repeat", "seed", "overrides", "out"}
+OF_ENVIRONMENT = {"tier", "protocol", "task_set", "tasks", "repeat", "seed", "overrides", "out", "markdown"}
+ALL = "all"
 
 
 def evaluate(
@@ -36,9 +37,7 @@ def evaluate(
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     tier: SomeTier = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="Rules to play by (configs/protocols). Default: the paper's.")
-    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="Rules to play by, or all. Default: the paper's.")] = None,
     task_set: Annotated[
         str | None,
         typer.Option("--task-set", "--split", help="Task set to play (NAME/SPLIT). Default: the test set."),
@@ -60,6 +59,7 @@ def evaluate(
     ] = None,
     deadline: Annotated[float, typer.Option(min=1, help="Seconds a server may take for one response.")] = DEADLINE,
     out: Annotated[Path | None, output("Default: results/CELL/seedN.", folder=True)] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print tables for a model card.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a run's last checkpoint, or any model in an environment. Re-run to resume.
@@ -82,10 +82,11 @@ def evaluate(
         local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
         refuse_unused(ctx, "a model of this machine (without --server)", local)
     if Path(target).is_dir() or "/" in target:
-        used = {"task_set", *(OF_AGENT if server else ())}
+        used = {"task_set", "markdown", *(OF_AGENT if server else ())}
         refuse_unused(ctx, "a run, which is played as its manifest says", used)
         asked.check_there()
-        _play_run(Path(target), task_set, asked, as_json)
+        where, evaluation = _play_run(Path(target), task_set, asked)
+        _print(Path(target), where, evaluation, agent=bool(server), as_json=as_json, markdown=markdown)
         return
     refuse_unused(ctx, "an environment", OF_ENVIRONMENT | OF_AGENT)
     asked.check_there()
@@ -101,7 +102,12 @@ def evaluate(
     }
     changes = [f"{key}={value}" for key, value in given.items() if value is not None]
     each_once([*changes, *(overrides or ())])
-    _play(config, _Rules(tier, protocol, seed, [*changes, *(overrides or ())]), asked, out, as_json)
+    rules = _Rules(tier, protocol, seed, [*changes, *(overrides or ())])
+    if protocol == ALL:
+        _play_all(config, rules, asked, out, as_json, markdown)
+        return
+    run_dir, where, evaluation = _play(config, rules, asked, out)
+    _print(run_dir, where, evaluation, agent=bool(server), as_json=as_json, markdown=markdown)
 
 
 def default_tier(config: EnvConfig) -> str:
@@ -124,7 +130,8 @@ class _Rules(NamedTuple):
         from r3l.config import stored_model
         from r3l.config.protocol import PAPER, load_protocol, protocols
 
-        tiers = [tier for tier in ("smol", "paper", "nano") if tier in config.tiers] or [*config.tiers]
+        known: tuple[str, ...] = ("smol", "paper", "nano")
+        tiers = [tier for tier in known if tier in config.tiers] or [*config.tiers]
         protocol = self.protocol
         if stored_model(model) or (Path(model) / TAUGHT).is_file():
             tiers = ["nano", *tiers] if "nano" in tiers else tiers
@@ -169,18 +176,21 @@ class Asked:
         return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)
 
 
-def _play_run(run_dir: Path, task_set: str | None, asked: Asked, as_json: bool) -> None:
+Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds
+
+
+def _play_run(run_dir: Path, task_set: str | None, asked: Asked) -> Scored:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
     from r3l.evaluation.evaluate import checkpoint_of
 
     check_run_dir(run_dir)
     agent = asked.agent(checkpoint_of(run_dir)) if asked.server else None
-    _evaluate_and_print(run_dir, task_set, agent, as_json)
+    return _scored(run_dir, task_set, agent)
 
 
-def _play(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None, as_json: bool) -> None:
-    """Play the test tasks with a model as it is: a zero-shot run, of this machine or of a server."""
+def _play(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None) -> tuple[Path, Path, dict[str, Any]]:
+    """Play the test tasks with a model as it is: a zero-shot run, of this machine or of a server. Its directory too."""
     from r3l.api.running import place_of
     from r3l.config import Variant
     from r3l.evaluation.agents import begin_served_run, model_named
@@ -197,28 +207,63 @@ def _play(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None, as_j
         where = out or place_of(run)
         run.fingerprint()  # an unknown task set is an error now, before there is a directory
         train(run, where)
-        _evaluate_and_print(where, None, None, as_json)
-        return
+        return (where, *_scored(where, None, None))
     run = resolve_run(tier, config.env, row.changed(engine="server").name, rules.seed, model)
     run = run.model_copy(update={"served": agent.digits})
     where = out or place_of(run)
     agent.renderer(run)  # a chat template that cannot be used is an error now, before there is a directory
     begin_served_run(run, where, agent)
-    _evaluate_and_print(where, None, agent, as_json)
+    return (where, *_scored(where, None, agent))
 
 
-def _evaluate_and_print(run_dir: Path, task_set: str | None, agent: ServedAgent | None, as_json: bool) -> None:
+def _play_all(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None, as_json: bool, markdown: bool) -> None:
+    """Play by each protocol in turn, then compare its scores in a table and a picture."""
+    from r3l.config.protocol import protocols
+    from r3l.evaluation.verification import EPISODES
+    from r3l.files.json_files import read_jsonl
+    from r3l.report.by_protocol import compared, draw
+    from r3l.report.render import to_markdown
+
+    names = protocols(config.env)
+    if not names:
+        raise ConfigError(f"environment {config.env!r} has no protocols; leave out --protocol")
+    played = []
+    for name in names:
+        run_dir, where, evaluation = _play(config, rules._replace(protocol=name), asked, out and out / name)
+        played.append((evaluation, read_jsonl(where / EPISODES)))
+    folder = out or run_dir.parents[1]  # of the model: TIER/ENV/MODEL/METHOD/seedN
+    picture = draw(played, folder / "protocols.png")
+    table = to_markdown(compared(played))
+    content = {"protocols": {e["protocol"]["name"]: e for e, _ in played}, "picture": str(picture)}
+    print_result(content, as_json, table if markdown else f"{table}\nin {picture}")
+
+
+def _scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
     from r3l.api.running import evaluate_run
-    from r3l.evaluation import stored_runs
-    from r3l.evaluation.circumstances import summary
     from r3l.runs.manifest import run_of
-    from r3l.runs.places import EVALUATION, evaluation_folder
+    from r3l.runs.places import evaluation_folder
 
     run = run_of(run_dir)
     evaluation = evaluate_run(run_dir, task_set, agent)
-    where = evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set)
-    line = f"{summary(evaluation, run.env_settings.max_turns)}\nin {where}"
-    if where == run_dir and agent is None and not as_json:
+    return evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set), evaluation
+
+
+def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, as_json: bool, markdown: bool) -> None:
+    from r3l.evaluation import stored_runs
+    from r3l.evaluation.circumstances import summary
+    from r3l.evaluation.verification import EPISODES
+    from r3l.files.json_files import read_jsonl
+    from r3l.report import evaluated
+    from r3l.runs.manifest import run_of
+    from r3l.runs.places import EVALUATION
+
+    run, episodes = run_of(run_dir), read_jsonl(where / EPISODES)
+    if markdown:
+        print_result(evaluation, as_json, evaluated.markdown(evaluation, episodes))
+        return
+    page = [summary(evaluation, run.env_settings.max_turns), *evaluated.lines(evaluation, episodes)]
+    line = "\n".join(page) + f"\nin {where}"
+    if where == run_dir and not agent and not as_json and "protocol" not in evaluation:
         line += f"; {_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"
     print_result(evaluation, as_json, line)
 

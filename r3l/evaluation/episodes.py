@@ -25,18 +25,21 @@ from r3l.runs.session import PlaySession
 Line = dict[str, Any]
 Member = tuple[Task, int]
 PROMPT_TOKENS = "prompt/rollout"
+IMPOSSIBLE = "impossible"
 UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
 
 
 @dataclass(frozen=True)
 class Played:
     """All episodes in the order of their tasks; tokens ``generated``; what else the policy counted. ``examples``: of
-    each reason that makes a response unusable the first task that ended by it, and the response."""
+    each reason that makes a response unusable the first task that ended by it, and the response. ``impossible``: turns
+    whose action the environment did not carry out."""
 
     episodes: list[Line]
     generated: float
     counts: Counter[str]
     examples: dict[str, list[str]]
+    impossible: int
 
 
 def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]) -> Played:
@@ -67,7 +70,8 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
     counts: Counter[str] = sum((Counter(line.get("counts", {})) for line in lines), Counter())
     episodes.sort(key=lambda row: order[row["task"], row["member"]])
     examples = {reason: example for line in reversed(lines) for reason, example in line.get("examples", {}).items()}
-    return Played(episodes, sum(line["generated"] for line in lines), counts, examples)
+    impossible = sum(line.get("impossible", 0) for line in lines)
+    return Played(episodes, sum(line["generated"] for line in lines), counts, examples, impossible)
 
 
 Record = Callable[[Sequence[Trajectory], RolloutContext], None]
@@ -79,15 +83,19 @@ async def _play_batches(session: PlaySession, batches: Sequence[Sequence[Member]
     async def one(batch: Sequence[Member]) -> None:
         async with free:
             ctx = session.rollout_context((session.run.seed, "evaluation"), session.run.evaluation.temperature)
-            record(await session.gather(partial(_episode, ctx), batch), ctx)
+            record(await session.gather(partial(_episode, ctx, session.package.refused), batch), ctx)
 
     await together(one, batches)
 
 
-async def _episode(ctx: RolloutContext, task_and_member: Member) -> Trajectory:
+async def _episode(ctx: RolloutContext, refused: Callable[[str, str], bool], task_and_member: Member) -> Trajectory:
     task, member = task_and_member
     episode: Episode = await play(ctx, task, member)
     await episode.close()
+    turns = episode.trajectory.turns
+    answers = [turn.observation for turn in turns[1:]] + [episode.last.text if episode.last else ""]
+    done = [(turn, answer) for turn, answer in zip(turns, answers, strict=False) if turn.action is not None]
+    ctx.counters[IMPOSSIBLE] += sum(turn.refused or refused(str(turn.action), answer) for turn, answer in done)
     return episode.trajectory
 
 
@@ -104,6 +112,7 @@ def _line(session: PlaySession, trajectories: Sequence[Trajectory], ctx: Rollout
     line: Line = {
         "episodes": [episode_row(trajectory) for trajectory in trajectories],
         "generated": ctx.counters[GENERATED_TOKENS],
+        "impossible": int(ctx.counters[IMPOSSIBLE]),
     }
     if examples := {
         t.stop_reason.value: [t.task.id, t.turns[-1].response]

@@ -83,6 +83,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             "stops": dict(sorted(Counter(e["stop_reason"] for e in played.episodes).items())),
             "tokens": {"generated": played.generated},
             **_of_agent(conditions, played),
+            **(protocol and {"turns": _turns(played)}),
         }
         lines = "".join(json.dumps(e, sort_keys=True) + "\n" for e in played.episodes)
         (out / SUMS).unlink(missing_ok=True)
@@ -100,6 +101,10 @@ def _session(run: Run, run_dir: Path, agent: ServedAgent | None) -> AbstractCont
     if checkpoint is None:
         raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
     return open_session(run, checkpoint)
+
+
+def _turns(played: Played) -> dict[str, int]:
+    return {"all": sum(episode["turns"] for episode in played.episodes), "impossible": played.impossible}
 
 
 def _of_agent(conditions: dict[str, Any], played: Played) -> dict[str, Any]:

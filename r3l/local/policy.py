@@ -26,6 +26,7 @@ from r3l.local.forward import LayerState, Pass, has_machine_code, pass_of
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.packed_decoding import PackedDecoder, Storage
 from r3l.processes.barrier import Barrier
+from r3l.processes.progress import clock
 
 SILENCE = 30.0  # seconds without a line; our choice
 
@@ -120,7 +121,7 @@ class SamplingProgress:
 
     def __init__(self, batch: Sequence[GenerationRequest]) -> None:
         self.batch, self.tokens = batch, 0
-        self.said = time.monotonic()
+        self.began = self.said = time.monotonic()
 
     def __call__(self, live: int) -> None:
         """``live`` responses have got a token."""
@@ -129,7 +130,9 @@ class SamplingProgress:
         if now - self.said > SILENCE:
             self.said, most = now, max(request.sampling.max_tokens for request in self.batch)
             phase, ended = self.batch[0].sampling.phase, len(self.batch) - live
+            left = clock((now - self.began) / self.tokens * (most - self.tokens))
             line = f"  {phase}: {ended} of {len(self.batch)} responses ended, token {self.tokens} of at most {most}"
+            line += f", {left} left at most"
             print(line, file=sys.stderr, flush=True)
 
 

@@ -77,7 +77,7 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
     def gone(request, before):
         return scripted(request, before) if before < 90 else (404, "gone")
 
-    arguments = ["math", "--model", "any", "--batch", 4]
+    arguments = ["math", "--tier", "nano", "--model", "any", "--batch", 4]
     with serving(scripted) as (url, _):
         quiet = program(*arguments, "--server", url, "--out", "quiet")
     with serving(gone) as (url, _):
@@ -164,7 +164,7 @@ TEMPLATE = {"error": {"message": "template error: 'context' has no maximum conte
 )
 def test_what_the_server_refuses_or_breaks_off_is_no_score(program, answer, message):
     with serving(lambda request, before: scripted(request, before) if before < 6 else answer) as (url, _):
-        error = program("math", "--model", "any", "--batch", 2, "--server", url, "--out", "out")
+        error = program("math", "--tier", "nano", "--model", "any", "--batch", 2, "--server", url, "--out", "out")
     assert error.startswith("error: ") and message in error and "Finished episodes are kept" in error
     assert len(read_jsonl(Path("out") / "episodes.played.jsonl")) > 3 and not Path("out/evaluation.json").exists()
 
@@ -179,7 +179,7 @@ def test_a_server_with_less_room_than_asked_is_asked_for_less(program):
         return scripted(request, before)
 
     with serving(scripted) as (url, _):
-        quiet = program("math", "--model", "any", "--server", url, "--out", "quiet")
+        quiet = program("math", "--tier", "nano", "--model", "any", "--server", url, "--out", "quiet")
     with serving(answer) as (url, _):
-        asked = program("math", "--model", "any", "--server", url, "--out", "asked")
+        asked = program("math", "--tier", "nano", "--model", "any", "--server", url, "--out", "asked")
     assert asked["groups"] == quiet["groups"] and asked["requests"]["shortened"] == 200

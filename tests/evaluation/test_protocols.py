@@ -19,6 +19,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.evaluation.protocols import chosen
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.report.evaluated import interval_over_tasks, passes
 
 (TASK,) = find_environment("alfworld").tasks("one/train")
 LINES = ["think: look around", "fly", *TASK.payload["walkthrough"]]
@@ -52,6 +53,10 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     assert f"protocol react (ReAct; sha256 {sha256[:12]}), success: the engine's own goal test" in out
     assert "deviations from it: env_settings.test_task_set: one/train (protocol: valid_unseen); evaluation" in out
     assert "success 1.000" in out and "at most 49 turns, temperature 0" in out
+    assert "each 2 times; by attempt: 1.000, 1.000" in out
+    assert f"2 of {2 * len(LINES)} turns had an impossible action" in out  # to fly; a thought is none
+    assert "published by this protocol, from which this run deviates: PaLM-540B success 0.709 (n 134; " in out
+    assert "not comparable: Qwen2.5-1.5B-Instruct success 0.72 (n 140; the paper's Table 1): trained by GRPO" in out
     for row in read_jsonl(path.parent / "episodes.jsonl"):
         assert (row["task"], row["success"], row["turns"]) == (TASK.id, True, len(LINES))
     last = max((request["messages"] for request in seen), key=len)
@@ -65,13 +70,48 @@ def test_without_options_a_model_plays_the_papers_protocol(monkeypatch, capsys, 
     monkeypatch.chdir(tmp_path)
     with serving(lambda request, before: completion("<answer>1</answer>"), models=("any/model",)) as (url, seen):
         code, out, err = run(monkeypatch, capsys, "evaluate", "gsm8k", "--server", url, "-n", 2)
-        assert code == 0 and "protocol r3l (R3L's release; sha256" in out and "evaluation.tasks: 2 (protocol: all)" in out
+        assert (
+            code == 0 and "protocol r3l (R3L's release; sha256" in out and "evaluation.tasks: 2 (protocol: all)" in out
+        )
         assert {request["temperature"] for request in seen} == {0} and {r["max_tokens"] for r in seen} == {4096}
         code, _, err = run(monkeypatch, capsys, "evaluate", "webshop", "--server", url, "-n", 2)
         assert code == 2 and "R3L_WEBSHOP is not set" in err and len(seen) == 2  # not the houses and shops of tier nano
     with serving(answer, models=("alfworld-1.5m-hints",)) as (url, seen):
         code, out, err = run(monkeypatch, capsys, *REACT[:2], "--server", url, "--split", "one/train", "--json")
         assert code == 0 and json.loads(out)["tier"] == "nano" and "protocol" not in json.loads(out)
+
+
+def test_one_model_by_every_protocol(monkeypatch, capsys, tmp_path):
+    """A table and a picture; the same answer is right by every rule but that which wants a thought."""
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda request, before: completion("<answer>18</answer>")) as (url, _):
+        arguments = [
+            "evaluate",
+            "gsm8k",
+            "--protocol",
+            "all",
+            "--server",
+            url,
+            "-n",
+            1,
+            "--set",
+            "evaluation.draw=first",
+        ]
+        code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == 0, err
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in out.splitlines() if line.startswith("| ")][1:]
+    assert rows == [[name, "gsm8k/test"] for name in ("qwen", "r3l", "r3l_attempts", "r3l_boxed")]
+    (picture,) = Path("results/smol/gsm8k").glob("tiny@*/protocols.png")
+    assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in out
+
+
+def test_an_interval_is_over_tasks_however_often_each_was_tried():
+    rows = [{"task": t, "member": m, "success": s} for t, m, s in (("a", 0, 1), ("a", 1, 0), ("b", 0, 0), ("b", 1, 0))]
+    found = interval_over_tasks(rows)  # means 0.5 and 0: standard error 0.25, t of one degree of freedom 12.706
+    assert (found.mean, passes(rows)) == (0.25, [0.5, 0.0])
+    assert (found.low, found.high) == pytest.approx((0.25 - 12.7062 * 0.25, 0.25 + 12.7062 * 0.25), abs=1e-4)
+    once = interval_over_tasks(rows[::2])  # Wilson's of 1 in 2
+    assert (once.mean, once.low, once.high) == pytest.approx((0.5, 0.0945, 0.9055), abs=1e-4)
 
 
 def test_a_fresh_prompt_is_all_that_the_server_is_sent(monkeypatch, capsys, tmp_path):

@@ -149,6 +149,6 @@ def test_long_sampling_says_how_far_it_is(monkeypatch, capsys):
     for live in (3, 3, 2, 1):
         watch(live)
     assert capsys.readouterr().err.splitlines() == [
-        "  rollout: 0 of 3 responses ended, token 2 of at most 400",
-        "  rollout: 2 of 3 responses ended, token 4 of at most 400",
+        "  rollout: 0 of 3 responses ended, token 2 of at most 400, 1 h 43 min left at most",  # 398 of 15.5 s
+        "  rollout: 2 of 3 responses ended, token 4 of at most 400, 1 h 42 min left at most",
     ]

@@ -1,0 +1,170 @@
+"""What an evaluation by a protocol says beside its score: how far to trust it, and published numbers beside it."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from pydantic import Field
+
+from r3l.config import Strict
+from r3l.config.protocol import PAPER, is_question_set, load_protocol
+from r3l.evaluation.circumstances import endings, played_by
+from r3l.evaluation.statistics import Interval, t_interval, wilson_interval
+from r3l.files.paths import CONFIGS
+from r3l.report import published
+from r3l.report.render import to_markdown
+from r3l.report.table import Column, Table, table
+
+Evaluation = Mapping[str, Any]
+Episodes = Sequence[Mapping[str, Any]]
+BENCHMARKS = {"minerva": "MinervaMath"}  # where a published name is not the environment's
+FORMATS = {"<answer>": "r3l", "boxed": "r3l_boxed"}  # published zero-shot settings, by the protocol that plays them
+TRAINED = ("GRPO", "R3L")  # of the paper's Table 1, which has no games played by a model as it is
+
+
+class Beside(Strict):
+    """A published number; ``differs``: why it is not by the same protocol, empty where it is."""
+
+    env: str
+    protocol: str
+    model: str
+    measure: str
+    value: float = Field(ge=0, le=1)
+    n: int = Field(ge=1)
+    source: str
+    differs: str
+
+    def told(self) -> str:
+        """On one line."""
+        return f"{self.model} {self.measure} {self.value:g} (n {self.n}; {self.source})"
+
+
+def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
+    """The mean over tasks of the mean over their attempts. Tasks are what was drawn, so attempts at one are no further
+    evidence: Wilson's interval for a success rate of single attempts, else Student's over the means of tasks."""
+    by_task = defaultdict(list)
+    for row in episodes:
+        by_task[row["task"]].append(float(row[key]))
+    means = [fmean(values) for values in by_task.values()]
+    return wilson_interval(means) if key == "success" and len(means) == len(episodes) else t_interval(means)
+
+
+def passes(episodes: Episodes, key: str = "success") -> list[float]:
+    """The mean over tasks of each attempt."""
+    by_member = defaultdict(list)
+    for row in episodes:
+        by_member[row["member"]].append(float(row[key]))
+    return [fmean(values) for _, values in sorted(by_member.items())]
+
+
+def beside(env: str, protocol: str) -> list[Beside]:
+    """Published numbers of an environment, those by the same protocol first; others say what differs."""
+    with (CONFIGS / "protocols/published.csv").open(newline="", encoding="utf-8") as file:
+        rows = [Beside.model_validate(row) for row in csv.DictReader(file)]
+    rows = [row for row in (*rows, *_of_paper(env)) if row.env == env]
+    seen = [_told_apart(row, protocol) for row in rows]
+    return sorted(seen, key=lambda row: bool(row.differs))
+
+
+def _told_apart(row: Beside, protocol: str) -> Beside:
+    other = "" if row.protocol == protocol else f"another protocol: {row.protocol}"
+    return row.model_copy(update={"differs": row.differs or other})
+
+
+def _of_paper(env: str) -> list[Beside]:
+    benchmark = BENCHMARKS.get(env, env).lower()
+    found = []
+    for row in published.load():
+        trained = row.table == "table1" and row.method in TRAINED and not is_question_set(env)
+        if row.benchmark.lower() != benchmark or not (row.table == "zero_shot" or trained) or row.n is None:
+            continue
+        protocol = FORMATS.get(row.setting, PAPER)
+        differs = f"trained by {row.method}" if trained else ""
+        source = "the paper's Table 1" if trained else "the paper's zero-shot table"
+        found.append(
+            Beside(
+                env=env,
+                protocol=protocol,
+                model=row.backbone,
+                measure=row.metric,
+                value=float(row.value),
+                n=row.n,
+                source=source,
+                differs=differs,
+            )
+        )
+    return found
+
+
+def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
+    """What a person reads below the summary of an evaluation by a protocol; nothing of one without."""
+    if "protocol" not in evaluation:
+        return []
+    env, name = evaluation["env"], evaluation["protocol"]["name"]
+    rows = beside(env, name)
+    same = [row.told() for row in rows if not row.differs]
+    deviates = ", from which this run deviates" if evaluation["protocol"]["deviations"] else ""
+    others = [f"{row.told()}: {row.differs}" for row in rows if row.differs]
+    return [
+        *_scored(evaluation, episodes),
+        f"published by this protocol{deviates}: {'; '.join(same) if same else 'no number that can be cited'}",
+        *(f"not comparable: {row}" for row in others),
+    ]
+
+
+def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
+    measure = load_protocol(evaluation["env"], evaluation["protocol"]["name"]).config.measure
+    repeats = passes(episodes, measure)
+    told = f"{measure} {shown(interval_over_tasks(episodes, measure))}"
+    if len(repeats) > 1:
+        told += f", each {len(repeats)} times; by attempt: {', '.join(f'{value:.3f}' for value in repeats)}"
+    turns, tokens = evaluation["turns"], evaluation["tokens"]["generated"]
+    return [
+        told,
+        f"{tokens:,.0f} tokens generated, {tokens / len(episodes):,.0f} an episode; {turns['impossible']} of "
+        f"{turns['all']} turns had an impossible action",
+    ]
+
+
+def shown(of: Interval) -> str:
+    """``0.250 (0.180 to 0.330; Wilson, 134 tasks)``."""
+    low = "no interval" if of.low is None else f"{of.low:.3f} to {of.high:.3f}"
+    return f"{of.mean:.3f} ({low}; {of.kind.replace('seeds', 'tasks')})"
+
+
+def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
+    """Tables for a model card: the score by task type with its circumstances, and published numbers."""
+    by_group = defaultdict(list)
+    for row in episodes:
+        by_group[row["group"] or "all"].append(row)
+    groups = {"all": episodes} | (dict(sorted(by_group.items())) if len(by_group) > 1 else {})
+    columns = [
+        Column("tasks", lambda pair: pair[0]),
+        Column("episodes", lambda pair: len(pair[1]), "d"),
+        Column("success (95 % interval)", lambda pair: shown(interval_over_tasks(pair[1]))),
+        Column("mean reward", lambda pair: fmean(float(row["reward"]) for row in pair[1]), ".3f"),
+    ]
+    notes = [f"How episodes ended: {endings(evaluation['stops'])}.", *played_by(evaluation.get("protocol"))]
+    title = f"{evaluation['model']} on {evaluation['env']}, task set {evaluation['task_set']['name']}"
+    parts = [table(title, columns, list(groups.items()), *notes)]
+    if "protocol" in evaluation:
+        parts[0].notes = [*notes, *_scored(evaluation, episodes)]
+        parts += _published(evaluation)
+    return "\n\n".join(map(to_markdown, parts))
+
+
+def _published(evaluation: Evaluation) -> list[Table]:
+    rows = beside(evaluation["env"], evaluation["protocol"]["name"])
+    columns = [
+        Column("model"),
+        Column("measure"),
+        Column("value", form="g"),
+        Column("n", form="d"),
+        Column("source"),
+        Column("not comparable", lambda row: row.differs),
+    ]
+    return [table("Published numbers", columns, rows)] if rows else []
