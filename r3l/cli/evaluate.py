@@ -159,6 +159,7 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
     from r3l.api.running import place_of
     from r3l.config import Variant
     from r3l.evaluation.agents import begin_served_run, model_named
+    from r3l.runs.dialogs import try_dialogs
 
     row = Variant("zero_shot", tuple(changes))
     if asked.server is None:
@@ -175,7 +176,8 @@ def _play(tier: str, env: str, seed: int, changes: list[str], asked: _Asked, out
     run = resolve_run(tier, env, row.changed(engine="server").name, seed, model_named(agent.endpoint.model))
     run = run.model_copy(update={"served": agent.digits})
     where = out or place_of(run)
-    agent.renderer(run)  # a chat template that cannot be used is an error now, before there is a directory
+    if renderer := agent.renderer(run):
+        try_dialogs(run, renderer)  # a chat template that cannot be used is an error now, before there is a directory
     begin_served_run(run, where, agent)
     _evaluate_and_print(where, None, agent, as_json)
 

@@ -17,6 +17,7 @@ from r3l.files.digests import sha256_of
 from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
+from r3l.local.checkpoint import check_template
 from r3l.local.session import open_session
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import Played, play_probe
@@ -81,6 +82,7 @@ def measure_probe(run: Run, sample: Sample, out: Path) -> dict[str, Any]:
         raise ConfigError(f"{run.env} has no validation task set in tier {run.tier}; give --task-set NAME/SPLIT")
     if name in run.env_settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
+    check_template(run)
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     with writable(out), open_session(run, run.model) as session:
         played = play_probe(session, method.settings, tasks, sample.attempts)
