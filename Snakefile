@@ -46,7 +46,7 @@ try:
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
-workflow.execute = execution.one_at_a_time(workflow)
+workflow.execute = execution.one_at_a_time(workflow, JOBS)
 
 # exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed.
 shell.prefix("export R3L_PARENT=$PPID; exec ")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 import io
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -135,7 +137,9 @@ def main() -> None:
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"error: {printable(str(error.filename))} cannot be used: {error.strerror}", file=sys.stderr)
+        at_home = Path(str(error.filename)).is_relative_to(os.environ.get("HOME") or "~")
+        fix = "; set HOME to a folder that can be written" if at_home else ""  # alfworld makes one there when imported
+        print(f"error: {printable(str(error.filename))} cannot be used: {error.strerror}{fix}", file=sys.stderr)
         sys.exit(2)
     except Preempted as preempted:
         print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)

@@ -56,9 +56,11 @@ def demo(
 def _check(env: str) -> None:
     """What the live updates would end with is an error now, before the group is shown."""
     from r3l.config import environment_of
+    from r3l.local.checkpoint import check_template
 
-    resolve_run("nano", env, "r3l", 0, None)
+    run = resolve_run("nano", env, "r3l", 0, None)
     environment_of(env).check_installed()
+    check_template(run)
 
 
 def _play(console: Console, stored: Path | None) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 import typer
 
 from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, SomeTier, refuse_unused, resolve_run
 from r3l.cli.printing import print_report, print_result, print_shown
+from r3l.core.errors import DataError
 
 OF_RUN = {"tier", "env", "method", "model", "overrides"}
 
@@ -43,9 +47,14 @@ def doctor(
         refuse_unused(ctx, "--step", OF_RUN | {"step"})
         print_report(preflight(resolve_run(tier or "nano", env, method, 0, model, overrides)), as_json)
     elif model:
+        from r3l.config import locate
         from r3l.local import memory as plan
+        from r3l.local.checkpoint import check_template
 
         run = resolve_run(tier or "smol", env, method, 0, model, overrides)
+        if Path(locate(run.model)).is_dir():
+            with suppress(DataError):  # a plan needs neither weights nor tasks
+                check_template(run, run.model)
         found = plan.report(run, plan.gpu_memory() if memory is None else memory * 2**30)
         print_result(found, as_json, plan.rendered(found))
         if found["fits"] is False:

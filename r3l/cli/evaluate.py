@@ -194,6 +194,7 @@ def _play(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None) -> t
     from r3l.api.running import place_of
     from r3l.config import Variant
     from r3l.evaluation.agents import begin_served_run, model_named
+    from r3l.runs.dialogs import try_dialogs
 
     agent = asked.agent() if asked.server else None
     model = model_named(agent.endpoint.model) if agent else str(asked.model)
@@ -211,7 +212,8 @@ def _play(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None) -> t
     run = resolve_run(tier, config.env, row.changed(engine="server").name, rules.seed, model)
     run = run.model_copy(update={"served": agent.digits})
     where = out or place_of(run)
-    agent.renderer(run)  # a chat template that cannot be used is an error now, before there is a directory
+    if renderer := agent.renderer(run):
+        try_dialogs(run, renderer)  # a chat template that cannot be used is an error now, before there is a directory
     begin_served_run(run, where, agent)
     return (where, *_scored(where, None, agent))
 

@@ -28,7 +28,7 @@ from r3l.cli.arguments import (
 )
 from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
-from r3l.cli.workflow import jobs_of, line, make, placement
+from r3l.cli.workflow import RENAMED, jobs_of, line, make, others, placement
 from r3l.core.errors import check_known
 
 if TYPE_CHECKING:
@@ -188,13 +188,18 @@ def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowCon
     from r3l.report import gpu_hours
     from r3l.report.render import to_terminal
 
-    jobs, hours = jobs_of(command), _gpu_hours(list(runs.values()), config)
+    renamed = others(runs)
+    jobs, hours = jobs_of(command, renamed), _gpu_hours(list(runs.values()), config)
     if hours and not as_json:
         seeds = len(config.seeds)
         print_shown({}, False, to_terminal(gpu_hours.cost_table(hours["costs"], seeds, "GPU hours")))
     words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing, all is made"
     cost = {"gpu_hours": hours["rows"]} if hours else {}
-    print_result({"command": command, "jobs": jobs, **cost}, as_json, f"{shlex.join(command)}\nwould start: {words}")
+    print_result(
+        {"command": command, "jobs": jobs, **cost},
+        as_json,
+        "\n".join([shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]),
+    )
 
 
 def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def tune(
 
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:
     """Train and score what is missing, by the workflow."""
+    from r3l.local.checkpoint import check_template
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import validation_evaluation
 
@@ -75,6 +76,7 @@ def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
     runs = {run_dir: run for of_rate in tried.values() for run_dir, run in of_rate.items()}
     targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
+    check_template(next(iter(runs.values())))  # all start from one model
     for run_dir, run in runs.items():
         set_aside_changed(run_dir, run)
     first = next(iter(runs.values()))

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from r3l.workflow.status import Split, Status
 
 PLAIN = re.compile(r"(?!(?:inf|infinity|nan|true|false|null)$)[a-z_./][\w./@-]*", re.IGNORECASE | re.ASCII)
+RENAMED = "holds a run of another configuration: it is renamed, and this one is made"
 TAIL = 12  # lines of a log that are shown
 REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "', re.MULTILINE | re.DOTALL)
 
@@ -69,6 +70,8 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     log, began = execution.new_log(), time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
+    for place in others(runs):
+        console.print(f"{place} {RENAMED}", soft_wrap=True, markup=False)
     if execution.busy():
         console.print(execution.WAITING)
     cores = _cores(command) or len(runs)
@@ -97,11 +100,21 @@ def _cores(command: list[str]) -> int | None:
     return len(os.sched_getaffinity(0)) if cores == "all" else int(cores)
 
 
-def jobs_of(command: list[str]) -> dict[str, int]:
-    """How many jobs of each kind a command of :func:`line` would start. Raises DataError with what the Snakefile
-    or else snakemake says."""
+def others(runs: Mapping[str, Run]) -> list[Path]:
+    """The directories of ``runs`` that hold another run, as their manifests say: they are renamed first."""
+    from r3l.runs.run_dir import recorded_fingerprint
+
+    places = {RESULTS / path: run for path, run in runs.items()}
+    return [place for place, run in places.items() if recorded_fingerprint(place) not in (None, run.fingerprint())]
+
+
+def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
+    """How many jobs of each kind a command of :func:`line` would start, of them those for the directories that are
+    ``renamed`` first. Raises DataError with what the Snakefile or else snakemake says."""
     check_cache()
     asked = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
+    if renamed:
+        asked += ["--forcerun", *(str(place / "result.json") for place in renamed)]
     done = subprocess.run(asked, capture_output=True, text=True)
     output = done.stdout + done.stderr
     if done.returncode:

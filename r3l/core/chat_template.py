@@ -53,7 +53,12 @@ def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
 @contextmanager
 def _time_limit() -> Iterator[None]:
     """Raises TimeoutError after SECONDS of processor time. For what is quick at first: it asks for no process of its
-    own, but sees loops alone, and in the main thread alone."""
+    own, but sees loops alone, and in the main thread alone.
+
+    Memory is bounded at the start alone, in every role and with long messages: what a template
+    multiplies it multiplies there. A limit inside this process would count the model's memory too, and one that a
+    template exceeds at some word only ends the run as any lack of memory does; it resumes without loss.
+    """
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"it takes more than {SECONDS:g} s")
@@ -110,9 +115,11 @@ def _bounded(tokenizer: Any, chat: list[dict[str, str]]) -> None:
         return
     common = dict(tokenizer.special_tokens_map) | {"tools": None, "documents": None}
     long = [*_chat(LONG, LONG, LONG)[:2] * (MESSAGES // 2), *_chat(LONG, LONG, LONG)[2:]]
+    system = {"role": "system", "content": _ASKED}
+    parts = ((chat, True), (chat[:2], False), (chat[:1], True), (long, True))
     dialogs = [
         common | {"messages": part, "add_generation_prompt": prompt}
-        for part, prompt in ((chat, True), (chat[:2], False), (chat[:1], True), (long, True))
+        for part, prompt in (*parts, ([system, *chat], True), ([*chat[:2], system, *chat[2:]], True))
     ]
     try:
         content = json.dumps({"template": template, "dialogs": dialogs}, default=str)

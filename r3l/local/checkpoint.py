@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import find_model, locate, names
+from r3l.config import Run, find_model, locate, names, start_of
 from r3l.core.errors import CheckpointError, DataError, RunDirectoryError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.core.render import ChatRenderer
@@ -31,6 +31,7 @@ from r3l.files.writing import check_room, write_json_atomic
 from r3l.local import lora, weights
 from r3l.local.forward import Pass
 from r3l.local.trainer import Trainer
+from r3l.runs.dialogs import try_dialogs
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 log = logging.getLogger(__name__)
@@ -95,12 +96,14 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
     return network, tokenizer
 
 
-def check_template(model: str) -> None:
-    """Raises CheckpointError where there is no such model, ConfigError where its chat template cannot be used."""
+def check_template(run: Run, model: str | None = None) -> None:
+    """Raises CheckpointError where the model that ``run`` starts from is not there, ConfigError where its chat template
+    cannot be used, or not for what ``run`` sends (r3l.runs.dialogs). ``model``: in place of that one."""
+    model = model or start_of(run)
     location = find(model)
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
-    ChatRenderer(tokenizer)
+    try_dialogs(run, ChatRenderer(tokenizer))
 
 
 def _by_transformers(location: str) -> Any:

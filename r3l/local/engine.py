@@ -50,7 +50,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     """
     began = time.monotonic()
     if not run_dir.is_dir():
-        checkpoint.check_template(start_of(run))
+        checkpoint.check_template(run)
     check_installed(run)
     with locked(run_dir):
         if done := finished_result(run, run_dir):

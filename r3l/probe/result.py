@@ -19,6 +19,7 @@ from r3l.files.digests import sha256_of
 from r3l.files.paths import CONFIGS, KEPT
 from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
+from r3l.local.checkpoint import check_template
 from r3l.local.session import open_session
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import Played, play_probe
@@ -85,6 +86,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, agent: ServedAgent | None
     name = sample.task_set or settings.validation_task_set or settings.test_task_set
     if settings.validation_task_set and name in settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
+    check_template(run)
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
     probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (agent.identity if agent else {})

@@ -14,7 +14,7 @@ from r3l.evaluation.statistics import Interval
 from r3l.report.feedback import is_taught
 from r3l.report.labels import method_label
 from r3l.report.paired import MDE, MDE_NOTE, Difference, corrected, mde, paired, verdict
-from r3l.report.records import Record, by_method, groups, scores_S_T
+from r3l.report.records import Record, by_method, groups, pairs, scores_S_T
 from r3l.report.rows import interval_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
@@ -97,13 +97,11 @@ def compare(records: Sequence[Record], method: str, against: Sequence[str], grou
 
 
 def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Comparison:
-    by_seed = {record.seed: record for record in theirs}
-    common = [record for record in ours if record.seed in by_seed]
+    common, twins = pairs(ours, theirs)
     label = theirs[0].method_label if theirs else method_label(other)
     place = Comparison(*ours[0].bench, ours[0].method, group, other, label)
     if not common:
         return place
-    twins = [by_seed[record.seed] for record in common]
     a, b = scores_S_T(common, group), scores_S_T(twins, group)
     return replace(
         place,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ class Record:
         """1.0 or 0.0 for every episode of ``group``."""
         return [float(e["success"]) for e in self.episodes if group in ("all", e["group"])]
 
+    @cached_property
+    def played(self) -> frozenset[str]:
+        """The ids of the tasks that it was evaluated on: all of the task set, or what ``-n`` chose."""
+        return frozenset(episode["task"] for episode in self.episodes)
+
     def task_scores(self, group: str, metric: str = "success") -> dict[str, float]:
         """Success (or reward) of each task of ``group`` (or all), averaged over its episodes."""
         scores: dict[str, list[float]] = defaultdict(list)
@@ -90,6 +96,7 @@ def load(paths: Iterable[Path]) -> list[Record]:
     A run that lies in two places with the same episodes counts once; where they differ nobody can say which is meant.
     """
     first: dict[Bench, Record] = {}
+    mates: dict[tuple[Any, ...], Record] = {}
     seen: dict[tuple[Any, ...], Record] = {}
     copies: list[Path] = []
     clashes: list[tuple[Path, Path]] = []
@@ -99,6 +106,13 @@ def load(paths: Iterable[Path]) -> list[Record]:
             raise DataError(
                 f"{record.path} was measured on task set {_task_set(record)} and {other.path} on {_task_set(other)}; "
                 "they cannot stand in one table: evaluate both on one task set"
+            )
+        mate = mates.setdefault((*record.bench, record.method), record)
+        if record.played != mate.played:
+            raise DataError(
+                f"{record.path} has episodes of {len(record.played)} tasks and {mate.path} of "
+                f"{len(mate.played)} or of other ones; seeds of one method cannot be averaged then: evaluate both "
+                "with the same evaluation.tasks (-n)"
             )
         same = seen.setdefault((*record.bench, record.method, record.seed), record)
         if same is not record:
@@ -131,6 +145,9 @@ def _load(path: Path) -> Record:
     evaluation, folder, run_dir = read_json(path), path.parent, run_dir_of(path)
     check_signed(folder)
     manifest, env = read_json(run_dir / "manifest.json"), evaluation["env"]
+    episodes = read_jsonl(folder / "episodes.jsonl")
+    if Counter({"all": len(episodes), **Counter(e["group"] for e in episodes)}) != _counts(evaluation):
+        raise DataError(f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}")
     if folder != run_dir:
         env = question_set(evaluation["tier"], env, evaluation["task_set"]["name"])
     return Record(
@@ -141,10 +158,15 @@ def _load(path: Path) -> Record:
         evaluation=evaluation,
         result=read_json(run_dir / "result.json"),
         manifest=manifest,
-        episodes=read_jsonl(folder / "episodes.jsonl"),
+        episodes=episodes,
         metrics=read_jsonl(run_dir / "metrics.jsonl"),
         feedback=source_label(manifest["run"]),
     )
+
+
+def _counts(evaluation: Mapping[str, Any]) -> Counter[str]:
+    """Episodes of each group."""
+    return Counter({name: of_group["episodes"] for name, of_group in evaluation["groups"].items()})
 
 
 def _task_set(record: Record) -> str:
@@ -157,9 +179,20 @@ def by_method(records: Sequence[Record], methods: Sequence[str] = ()) -> dict[st
     return {m: sorted((r for r in records if r.method == m), key=lambda r: int(r.seed)) for m in wanted}
 
 
+def pairs(ours: Sequence[Record], theirs: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Those that share a seed and played the same tasks, in the order of ``ours``. A warning names one that played
+    others."""
+    by_seed = {record.seed: record for record in theirs}
+    twins = [(record, by_seed[record.seed]) for record in ours if record.seed in by_seed]
+    for one, other in twins:
+        if one.played != other.played:
+            log.warning("%s and %s are not compared: they played other tasks (-n)", one.path.parent, other.path.parent)
+    same = [(one, other) for one, other in twins if one.played == other.played]
+    return [one for one, _ in same], [other for _, other in same]
+
+
 def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "success") -> NDArray[np.float64]:
-    """One row a seed, one column a task: the task set is one (checked when loading), so every seed has the same
-    tasks."""
+    """One row a seed, one column a task: every seed of a method has the same tasks (checked when loading)."""
     return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
 
 

@@ -16,7 +16,7 @@ from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import Difference, corrected, paired
 from r3l.report.published import Against, Published, Reference
-from r3l.report.records import Bench, Record, by_method, feedback, groups, preregistration, scores_S_T
+from r3l.report.records import Bench, Record, by_method, feedback, groups, pairs, preregistration, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, Row
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 
@@ -154,11 +154,10 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
 
 def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Difference | None:
     """Paired with the baseline's runs of the same seeds; None for the baseline itself and where none match."""
-    theirs = {record.seed: record for record in baseline}
-    ours = [record for record in seeds if record.seed in theirs]
-    if not ours or ours[0] is baseline[0]:
+    if baseline and seeds[0] is baseline[0]:
         return None
-    return paired(scores_S_T(ours, group), scores_S_T([theirs[record.seed] for record in ours], group))
+    ours, theirs = pairs(seeds, baseline)
+    return paired(scores_S_T(ours, group), scores_S_T(theirs, group)) if ours else None
 
 
 def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference: Reference) -> Against:

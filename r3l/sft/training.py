@@ -44,7 +44,7 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
     source = str(out) if manifest["loss"] else config.model
     model = SFTModel.load(source, config) if source else None
     if model:
-        ChatRenderer(model.tokenizer)  # a chat template that cannot be taught is an error before any work
+        _check_template(ChatRenderer(model.tokenizer), config)
     for number, phase in enumerate(config.phases[len(manifest["loss"]) :], start=len(manifest["loss"])):
         documents = demonstrations.play(config, phase, workers)
         model = model or SFTModel.new(demonstrations.texts(documents), config)
@@ -55,6 +55,12 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
             model.sharpen(config.sharpness)
         store(out, model, manifest)
     return manifest
+
+
+def _check_template(renderer: ChatRenderer, config: SFTConfig) -> None:
+    """One demonstration, rendered in every form that is taught: what the chat template refuses is an error now."""
+    phase = config.phases[0].model_copy(update={"tasks": 1})
+    _examples(renderer, demonstrations.play(config, phase, workers=0), config)
 
 
 def _examples(

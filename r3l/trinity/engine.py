@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from r3l.config import Run, gpu_cluster
+from r3l.config.inputs import model_identity
 from r3l.core.errors import EngineError
 from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
+from r3l.local.checkpoint import check_template
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import manifest
@@ -72,6 +74,9 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     Raises ConfigError where Trinity's environment, GPUs or a judge are missing, EngineError with the end of the
     right log where Trinity fails.
     """
+    identity = model_identity(run.model)
+    if not run_dir.is_dir() and (identity.get("sha256") or identity["revision"]):  # what is not here Trinity fetches
+        check_template(run)
     judge_options(run)
     environment, folder = Environment.find(), run_dir / FOLDER
     planned = gpu_cluster(run)

@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from filelock import FileLock, Timeout
 
 from r3l.processes.parent import end_with_parent, kill
 from r3l.workflow.plan import LOGS
+
+if TYPE_CHECKING:
+    from r3l.workflow.jobs import Jobs
 
 LOCK = LOGS / ".lock"  # of the workflow that works in this folder; it ends with its process
 WAITING = "another workflow works in this folder; this one starts when it has ended"
@@ -30,7 +33,7 @@ def new_log() -> Path:
     return path
 
 
-def one_at_a_time(workflow: Any) -> Callable[..., Any]:
+def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
     """What is to take the place of ``workflow.execute``: it waits until no other workflow works in this folder, since
     snakemake deletes a file before it makes it again, which another one may be reading.
 
@@ -48,6 +51,7 @@ def one_at_a_time(workflow: Any) -> Callable[..., Any]:
         if busy():
             print(WAITING, file=sys.stderr)
         with _lock():
+            jobs.starts = True
             return execute(*args, **kwargs)
 
     return waiting

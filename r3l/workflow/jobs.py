@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from r3l.core.errors import ConfigError
 from r3l.evaluation import stored_runs
 from r3l.runs.places import EVALUATION, FURTHER, validation_evaluation
 from r3l.runs.provenance import check_clean
-from r3l.runs.run_dir import RESULT, recorded_fingerprint
+from r3l.runs.run_dir import RESULT, locked, move_aside, recorded_fingerprint
 from r3l.workflow import plan, resources, status
 from r3l.workflow.plan import LOGS
 from r3l.workflow.resources import JobKind, ResourceRequest
@@ -47,6 +48,7 @@ class Jobs:
         self.options = plan.options(self.config)
         self._runs_of: dict[str, dict[str, Run]] = {}
         self._is_there: dict[str, bool] = {}
+        self.starts = False  # whether jobs will follow (r3l.workflow.execution): else no directory is renamed
         self.runs("table1")  # what `all` needs: a wrong configuration ends here
         self._times = status.learned_times(stored_runs.folder().glob("*/*/*/*/seed*"))
         self._resources = resources.load()
@@ -79,10 +81,17 @@ class Jobs:
         return run if run.directory == path else None
 
     def _has(self, run: Run) -> bool:
-        """Whether the directory of ``run`` holds it."""
+        """Whether the directory of ``run`` holds it. A directory that holds another one (copied from elsewhere, or made
+        under other settings) is renamed: snakemake would take its files for this run's, or delete them first."""
         path = run.directory
         if path not in self._is_there:
-            self._is_there[path] = recorded_fingerprint(Path("results", path)) == run.fingerprint()
+            run_dir, fingerprint = Path("results", path), run.fingerprint()
+            recorded = recorded_fingerprint(run_dir)
+            self._is_there[path] = recorded == fingerprint
+            if self.starts and recorded not in (None, fingerprint):
+                with locked(run_dir):
+                    aside = move_aside(run_dir, fingerprint)
+                print(f"{run_dir} held a run of another configuration, which is kept in {aside}", file=sys.stderr)
         return self._is_there[path]
 
     def _settled(self, file: Path | str, run: Run) -> str:

@@ -85,3 +85,20 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     rewrite(grpo.parent / "manifest.json", json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
     assert row["warnings"] == ["prompts is 'compact' here and 'full' there", "train.steps is 10 here and 5 there"]
+
+
+def test_runs_that_played_other_tasks_are_no_pair(tmp_path, caplog):
+    """`-n 4` beside the whole task set: the second method's score stands, a difference of the two does not."""
+    paths = [write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0]), write_run(tmp_path, "r3l", 0, [1, 1], [1, 0])]
+    loaded = records.load(paths)
+    assert compare(loaded, "r3l", ["grpo"])[0].difference is None
+    assert "they played other tasks" in caplog.text
+    with pytest.raises(DataError, match="seeds of one method"):
+        records.load([*paths, write_run(tmp_path, "r3l", 1, [1, 1], [1, 0, 1])])
+
+
+def test_an_evaluation_of_other_episodes_than_those_beside_it_is_refused(tmp_path):
+    path = write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0])
+    rewrite(path.with_name("episodes.jsonl"), "")
+    with pytest.raises(DataError, match="not of the episodes beside it"):
+        records.load([path])

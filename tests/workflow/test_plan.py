@@ -82,7 +82,7 @@ def dry_run(folder, monkeypatch, capfd):
 
     def planned(*arguments):
         monkeypatch.chdir(folder)
-        monkeypatch.setattr("r3l.cli.run.jobs_of", lambda command: {})
+        monkeypatch.setattr("r3l.cli.run.jobs_of", lambda command, renamed: {})
         code, out, err = run(monkeypatch, capfd, "run", *arguments, "--dry-run", "--json")
         assert code == 0, err
         return json.loads(out)

@@ -1,14 +1,16 @@
 """What the target of every table trains and evaluates in every tier, planned in this process."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from start_models import START_MODEL, cell
 
 from r3l.config import names, variant
 from r3l.core.errors import ConfigError
-from r3l.files.paths import ROOT
+from r3l.files.paths import ROOT, STORED, STORED_MODELS
 from r3l.report import gpu_hours, published
 from r3l.report.labels import env_label
 from r3l.workflow import plan
@@ -86,3 +88,37 @@ def test_a_snakemake_without_r3l_says_what_to_install():
     shown = done.stdout + done.stderr
     assert done.returncode == 1 and "has no module r3l" in shown and "run make setup" in shown
     assert "Traceback" not in shown
+
+
+def planned(**changes):
+    content = plan.workflow_content() | {"envs": ["math"], "methods": ["zero_shot"], "seeds": [0, 1], **changes}
+    return Jobs(content, {}), plan.runs(plan.load(content), TABLES["mathematics"])
+
+
+def test_a_directory_that_holds_another_run_is_renamed_whole(tmp_path, monkeypatch):
+    """Seed 0 copied to seed 1, in a results folder without snakemake's notes."""
+    monkeypatch.chdir(tmp_path)
+    jobs, runs = planned()
+    places = [Path("results", path) for path in runs]
+    for place in places:
+        shutil.copytree(STORED / cell("math", "zero_shot") / "seed0", place)
+    jobs.evaluations("mathematics")
+    assert all(map(Path.is_dir, places))  # a dry run renames nothing
+    jobs, _ = planned()
+    jobs.starts = True
+    jobs.evaluations("mathematics")
+    mine, other = sorted(places[0].parent.iterdir())
+    assert (mine.name, other.name.partition(".")[0]) == ("seed0", "seed1") and other != places[1]
+    assert {path.name for path in mine.iterdir()} - {".lock"} == {path.name for path in other.iterdir()} - {".lock"}
+
+
+def test_two_models_of_one_name_are_two_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder, model in (("a", "math-1.5m"), ("b", START_MODEL)):
+        shutil.copytree(STORED_MODELS / model, tmp_path / folder / "final")
+    models = ["a/final", "b/final", "org1/Name", "org2/Name"]
+    jobs, runs = planned(models=models, seeds=[0])
+    assert [run.model for run in runs.values()] == models and len(set(runs)) == 4
+    for path, run in runs.items():
+        place = dict(zip(("tier", "env", "model", "method", "seed"), Path(path).parts, strict=True))
+        assert jobs.model(place | {"seed": 0}) == run.model

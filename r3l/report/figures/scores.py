@@ -13,7 +13,7 @@ from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import BAND_FROM
 from r3l.report.figures.style import look
-from r3l.report.records import groups, scores_S_T
+from r3l.report.records import groups, pairs, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ def differences(shown: Shown) -> Drawn:
     width = max(4.5, min(style.PAGE, 2.2 + 1.7 * len(benches)))
     figure, axes = style.subplots(1, len(benches), width, 0.19 * len(labels) + 1.2, sharey=True)
     for ax, bench in zip(axes[0], benches, strict=True):
-        theirs = {record.seed: record for record in bench.runs[baseline]}
         for y, method in enumerate(labels):
-            if seeds := bench.runs.get(method):
-                differences_S_T = scores_S_T(seeds) - scores_S_T([theirs[record.seed] for record in seeds])
-                bar = interval(differences_S_T) if len(seeds) > 1 else t_interval(differences_S_T[0])
+            ours, theirs = pairs(bench.runs.get(method, []), bench.runs[baseline])
+            if ours:
+                differences_S_T = scores_S_T(ours) - scores_S_T(theirs)
+                bar = interval(differences_S_T) if len(ours) > 1 else t_interval(differences_S_T[0])
                 style.interval(ax, y, method, bar, list(differences_S_T.mean(axis=1)))
         ax.axvline(0, color=style.GREY, linewidth=0.8)
         ax.set_title(bench.label, loc="left", fontweight="bold")
