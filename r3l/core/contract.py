@@ -100,7 +100,6 @@ def checked_payload(env: str, returned: Any) -> dict[str, Any]:
 
 
 async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
-    """The groups that ``method`` makes of ``task``."""
     groups, who = await method.explore(task, ctx), _named(method)
     if not isinstance(groups, list) or not all(isinstance(group, Group) for group in groups):
         raise wrong(who, "explore returned", groups, "return a list of Group (r3l.core.trajectory)")
@@ -110,7 +109,6 @@ async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Grou
 
 
 def kept(method: Method, groups: Sequence[Group]) -> bool:
-    """Whether ``method`` keeps the groups of a task."""
     return FLAG.check(_named(method), "keep returned", method.keep(groups))
 
 

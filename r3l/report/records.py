@@ -63,7 +63,6 @@ class Record:
 
     @property
     def fingerprint(self) -> str:
-        """Of its configuration."""
         return str(self.evaluation["fingerprint"])
 
     @property
