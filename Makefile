@@ -145,7 +145,7 @@ stored: setup
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done
 	for f in learning_curves dynamics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --method grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
-	$(BIN)/python -m r3l.report.pages
+	$(BIN)/python docs/site/stored_tables.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

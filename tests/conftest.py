@@ -27,7 +27,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # Tests keep all cores busy, and compare what commands print.
 cores.STATISTICS = Path("of no process")
 
-# A worker process takes 4 s to start: engines are in the test's own, unless it asks for workers.
+# A worker process takes a second to start: engines are in the test's own, unless it asks for workers.
 Run.model_fields["workers"].default = 0
 Run.model_rebuild(force=True)
 

@@ -1,4 +1,4 @@
-"""The start models of the nano tier, as its configuration has them."""
+"""The base checkpoints of the nano tier, as its configuration has them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from r3l.files.paths import STORED_MODELS
 
 @cache
 def start_model(env: str = "alfworld") -> str:
-    """The name of the start model of ``env``."""
+    """The name of the base checkpoint of ``env``."""
     return Path(resolve("nano", env, "zero_shot", 0).model).name
 
 
@@ -20,5 +20,5 @@ START_FOLDER = STORED_MODELS / START_MODEL
 
 
 def cell(env: str, method: str) -> str:
-    """Where the runs of ``method`` lie: nano/env/start model/method."""
+    """Where the runs of ``method`` lie: nano/env/base checkpoint/method."""
     return resolve("nano", env, method, 0).cell

@@ -30,8 +30,16 @@ def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
     assert (tmp_path / "run" / "result.json").is_file()
 
 
+def loaded(module):
+    """The packages in a process that has imported ``module``."""
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    return {*subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
+
+
 def test_help_needs_no_package_but_those_of_the_command_line():
-    """So it is there at once: torch alone takes a second."""
-    code = "import sys, r3l.cli; print(*{name.partition('.')[0] for name in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "numpy", "pydantic", "omegaconf", "yaml", "pandas"} & set(done.stdout.split())
+    """So it is there at once: torch alone takes seconds."""
+    assert not {"torch", "numpy", "pydantic", "omegaconf", "yaml", "pandas"} & loaded("r3l.cli")
+
+
+def test_environments_workers_and_reports_need_no_torch():
+    assert "torch" not in loaded("r3l.processes.worker, r3l.envs.alfworld, r3l.report.html")

@@ -1,4 +1,4 @@
-"""A real vLLM server of a stored start model (`make vllm`), started as docs/endpoints.md starts it."""
+"""A real vLLM server of a stored base checkpoint (`make vllm`), started as docs/endpoints.md starts it."""
 
 from __future__ import annotations
 

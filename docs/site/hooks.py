@@ -15,58 +15,12 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from reference import commands, interfaces, metrics, options
 
 _LINK = re.compile(r"(?<=\]\()\.\./([^)#\s]+)")
 _INTERVAL = re.compile(r"(?<=\d) (?=±)|(?<=±) (?=\d)|(?<=\d) (?=\(\d+/\d+\))|(?<=\d) (?=to \d)|(?<=\d to) (?=\d)")
 _SHOWN = {".png", ".html"}  # what a browser shows as it is; anything else is shown as text
 MOVED = {"regime.md": "start_models.md", "tuning.md": "compare.md#tune-learning-rates", "power.md": "compare.md#power"}
-
-INTERFACES = {
-    "Methods": ["r3l.core.method.TrainedMethod", "r3l.core.method.ImitationMethod", "r3l.core.method.Batch"],
-    "Playing": [
-        "r3l.core.rollout.RolloutContext",
-        "r3l.core.rollout.play_group",
-        "r3l.reflection.reflect",
-        "r3l.retry.retry",
-    ],
-    "What was played": ["r3l.core.task.Task", "r3l.core.trajectory"],
-    "Advantages and losses": ["r3l.core.advantages", "r3l.core.losses"],
-    "Environments": [
-        "envs.base.one_file",
-        "r3l.core.environment",
-    ],
-}
-
-
-def commands() -> str:
-    """Every command, as its ``--help`` shows it."""
-    from r3l.cli.reference import page
-
-    return page()
-
-
-def options() -> str:
-    """Every option of methods, environments and runs."""
-    from r3l.config.options import page
-
-    return page()
-
-
-def metrics() -> str:
-    """Every key of metrics.jsonl."""
-    from r3l.runs.metrics import page
-
-    return page()
-
-
-def interfaces() -> str:
-    """What a method or an environment of one's own is written against: signatures and docstrings (mkdocstrings)."""
-    parts = [
-        f"## {heading}\n\n" + "\n\n".join(f"::: {name}" for name in names) for heading, names in INTERFACES.items()
-    ]
-    axes = "Tensors end in their axes: `_B` row, `_T` token, `_G` group member. `envs` is installed as `r3l.envs`."
-    return "\n\n".join(["# Interfaces", axes, *parts])
-
 
 GENERATED: dict[str, Callable[[], str]] = {
     "cli.md": commands,

@@ -169,7 +169,6 @@ class AlfworldExpert(ScriptedExpert):
 
 
 def expert_of(task: Task, first: str) -> AlfworldExpert:
-    """The one for a task and its first observation."""
     return AlfworldExpert.at_start(parse_goal(str(task.payload["goal_text"])), first)
 
 

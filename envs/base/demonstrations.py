@@ -96,7 +96,6 @@ class Demonstrator(ABC):
             engine.close()
 
     def dialogue(self, max_turns: int) -> Dialogue:
-        """The text side that models are taught in."""
         return self.package.dialogue("compact", max_turns)
 
 

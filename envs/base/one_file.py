@@ -146,7 +146,6 @@ class ErringPlayer(ScriptedExpert):
         self._answers.append((action, text))
 
     def suggested(self) -> list[str]:
-        """The best action."""
         return self._player(self._first, self._answers)[:1]
 
     def suggested_at_limit(self) -> list[str]:

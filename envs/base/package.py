@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError
@@ -138,10 +137,6 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         A part of every fingerprint, so it loads no engine; what is not on this machine is ``none``.
         """
         return {name: installed_version(name) for name in self.decisive}
-
-    def build_task_set(self, name: str) -> Path:
-        """Validate every task of a task set and write the file that is committed; its path."""
-        return self.task_sets().build(name)
 
     def check_installed(self) -> None:
         """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""

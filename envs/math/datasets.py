@@ -104,11 +104,6 @@ def known_set(name: str) -> str:
     return name
 
 
-def contaminated(name: str) -> frozenset[str]:
-    """Ids of a test set's problems that also stand in DAPO-Math-17k as published: a model trained on it saw them."""
-    return frozenset(frozen()[known_set(name)].get("in_dapo", ()))
-
-
 def sha256_of(problems: Sequence[Problem]) -> str:
     """Hex digest over the records, in order."""
     return hashlib.sha256("".join(_line(p) for p in problems).encode()).hexdigest()

@@ -145,7 +145,6 @@ def first_difference(right: Sequence[str], other: Sequence[str]) -> int | None:
 
 
 def shuffled(items: list[Any], rng: np.random.Generator) -> list[Any]:
-    """``items`` in random order."""
     return [items[k] for k in rng.permutation(len(items))]
 
 

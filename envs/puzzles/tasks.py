@@ -124,7 +124,6 @@ class Allocation:
 
     @cached_property
     def difficulty(self) -> Difficulty:
-        """The task set's difficulty. Raises ConfigError."""
         try:
             return self.puzzle.difficulty.model_validate(dict(self.wanted.difficulty))
         except ValidationError as error:

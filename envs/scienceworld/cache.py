@@ -158,7 +158,6 @@ class CachedEngine:
         return self._observe()
 
     def close(self) -> None:
-        """End the episode; its simulator is free for others."""
         self._end()
         self._task = None
 

@@ -135,7 +135,6 @@ class ScienceWorldExpert(ScriptedExpert):
 
 
 def expert_of(task: Task, first: str) -> ScienceWorldExpert:
-    """The one for a task with a stored solution and its first observation."""
     return ScienceWorldExpert.at_start(task.payload["solution"], first)
 
 

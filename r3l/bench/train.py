@@ -111,7 +111,6 @@ class _OurStep:
     length: int
 
     def __call__(self, number: int) -> tuple[float, float]:
-        """Step ``number``; seconds of sampling and of training."""
         policy = self.session.policy
         began = clock()
         policy.begin()

@@ -100,7 +100,6 @@ def refuse_unused(ctx: typer.Context, form: str, used: Collection[str]) -> None:
 
 
 def named_runs(runs: list[Path] | None) -> list[Path]:
-    """The evaluation.json of each run that a command names."""
     from r3l.runs.places import named_evaluation
 
     return [named_evaluation(run) for run in runs or ()]
@@ -121,7 +120,6 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
 def resolve_run(
     tier: str, env: str, method: str, seed: int, model: str | None, overrides: list[str] | None = None
 ) -> Run:
-    """The run that options describe, validated."""
     from r3l.config import resolve
 
     return resolve(tier, env, method, seed, model, overrides)

@@ -53,12 +53,10 @@ def pairs(values: dict[str, float]) -> str:
 
 
 def print_result(content: dict[str, Any], as_json: bool, text: str) -> None:
-    """One JSON object, or a line of text."""
     print(json.dumps(content, sort_keys=True) if as_json else printable(text))
 
 
 def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -> None:
-    """One JSON object, or a table."""
     if as_json:
         print(json.dumps(content))
     else:

@@ -67,7 +67,6 @@ def tune(
 
 
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:
-    """Train and score what is missing, by the workflow."""
     from r3l.local.checkpoint import check_template
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.places import validation_evaluation

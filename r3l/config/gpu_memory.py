@@ -33,7 +33,6 @@ class Training:
 
     @property
     def total(self) -> float:
-        """All of it."""
         return float(sum(asdict(self).values()))
 
 

@@ -62,7 +62,6 @@ class Where(Strict):
         return _known("model", value, names("models"))
 
     def holds(self, place: Place) -> bool:
-        """Whether the settings are those of a run."""
         conditions = (
             (self.tiers, place.tier),
             (self.profiles, place.profile),

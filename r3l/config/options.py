@@ -1,4 +1,4 @@
-"""Every hyperparameter as it is declared: `r3l list options` and the site's page."""
+"""Every hyperparameter as it is declared: `r3l list options`, and a page of the site (docs/site)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def method_options() -> list[Option]:
 
 
 def environment_options() -> list[Option]:
-    """The options of environments by name."""
     return _shared({name: find_environment(name).options for name in ENVIRONMENTS})
 
 
@@ -110,47 +109,3 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return ""
     return ", ".join(map(str, field.default)) if isinstance(field.default, tuple) else str(field.default)
-
-
-def page() -> str:
-    """The site's page of options."""
-    return f"""# Options
-
-Every hyperparameter as the code declares it (`r3l.core.option`): allowed values, default, meaning and the source of
-the default. Files of `configs/` hold only what differs, with its own source.
-
-## Of methods
-
-Defaults are those of profile `paper`. Set one with a variant: `r3l train --method r3l@alpha=5`.
-
-{_table(method_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
-## Of environments
-
-Set one with `r3l train --env math --set env_settings.options.attempts=3`.
-
-{_table(environment_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
-## Of a run
-
-Set one with `r3l train --set train.lr=1e-4`. Without a default, each tier states the value. `cluster` stands
-in `configs/models/`.
-
-{_table(run_options(), ("option", "values", "default", "meaning", "source"))}"""
-
-
-def _table(rows: list[Option], columns: tuple[str, ...]) -> str:
-    lines = ["| " + " | ".join(columns).replace("_", " ") + " |", "|" + "---|" * len(columns)]
-    for row in rows:
-        cells = [_cell(column, getattr(row, column)) for column in columns]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(column: str, text: str) -> str:
-    if column in ("meaning", "source"):
-        return CITED.sub(_link, text.replace("|", "\\|"))
-    return ", ".join(f"`{part}`" for part in re.split(r" \| |, ", text)) if text else ""
-
-
-def _link(cited: re.Match[str]) -> str:
-    anchor = f"#{cited[0].lower()}" if cited[0][1] == "-" else ""
-    return f"[{cited[0]}](audit.md{anchor})"

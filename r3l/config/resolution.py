@@ -204,7 +204,6 @@ def _of_protocol(env: str, name: str | None) -> Iterator[Layer]:
 
 
 def _of_method(row: Variant, place: Place) -> Iterator[Layer]:
-    """The file of the method, after those that it extends."""
     for file in method_files(row.method):
         stated = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(place).items()}
         values = {key: value for key, (value, _) in stated.items()}
@@ -290,7 +289,6 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dialogue_of(run: Run) -> Dialogue:
-    """The text side of a run's environment."""
     return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
 
 

@@ -70,7 +70,6 @@ class Run(TierSettings):
 
     @property
     def cell(self) -> str:
-        """That of the inputs as they are now."""
         return self.cell_of()
 
     @property

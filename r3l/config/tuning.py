@@ -16,7 +16,6 @@ STEPS = "train.steps"
 
 
 def place(tier: str, env: str, row: Variant) -> Path:
-    """Where a tuning lies, under results or results/stored."""
     parts = {"tier": tier, "environment": env, "method": row.name.replace("/", "-")}
     *folders, name = (folder_name(kind, part) for kind, part in parts.items())
     return Path(FOLDER, *folders, f"{name}.json")

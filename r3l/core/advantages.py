@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from r3l.core.trajectory import Trajectory
 
 STD_EPSILON = 1e-6  # released code, grpo_advantage.py: added to the standard deviation
 
@@ -47,3 +50,11 @@ def standardised(returns_G: np.ndarray) -> np.ndarray:
     if len(returns_G) == 1:
         return returns_G.astype(float)
     return np.asarray(centred(returns_G) / (returns_G.std(ddof=1) + STD_EPSILON))
+
+
+def mean_advantage(trajectory: Trajectory, advantage: Advantage) -> float:
+    """Over the sampled tokens of ``trajectory``: one number for metrics and readers."""
+    if not isinstance(advantage, np.ndarray):
+        return float(advantage)
+    sampled = trajectory.response_mask() > 0
+    return float(np.mean(advantage, where=sampled)) if sampled.any() else 0.0

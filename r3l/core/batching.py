@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from r3l.core.advantages import Advantage
+from r3l.core.advantages import Advantage, mean_advantage
 from r3l.core.contract import advantages_of
 from r3l.core.method import Batch, Criterion, LossAggregation, Method
 from r3l.core.policy import Samples
@@ -109,14 +109,6 @@ def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "traject
 def rows_to_score(trajectories: Sequence[Trajectory], samples: Samples) -> list[TrajectoryRow]:
     """Rows of which only the log-probs are wanted, in the order of ``trajectories``."""
     return [_row(piece, 1.0, 0.0, False) for t in trajectories for piece in _pieces(t, samples)]
-
-
-def mean_advantage(trajectory: Trajectory, advantage: Advantage) -> float:
-    """Over the sampled tokens of ``trajectory``: one number for metrics and readers."""
-    if not isinstance(advantage, np.ndarray):
-        return float(advantage)
-    sampled = trajectory.response_mask() > 0
-    return float(np.mean(advantage, where=sampled)) if sampled.any() else 0.0
 
 
 def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:

@@ -164,7 +164,6 @@ def parse_reflection(text: str, turns: int, rules: ReflectionRules = STRICT) -> 
 
 
 def reflection_lines(document: Mapping[str, Any]) -> str:
-    """``document`` in lines."""
     return "\n".join(f"{key}: {document[name]}" for name, key in LINES.items() if document.get(name) is not None)
 
 

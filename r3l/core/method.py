@@ -184,7 +184,6 @@ class ImitationMethod(TrainedMethod[S]):
     """A method that only imitates: none of its groups feeds a policy loss."""
 
     def advantages(self, group: Group) -> np.ndarray:
-        """Nothing is weighted by advantages."""
         return np.zeros(len(group.trajectories))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:

@@ -86,7 +86,6 @@ class RolloutContext:
         return completion
 
     def seen(self, observation: Observation) -> Observation:
-        """What an engine said, as Unicode (counted where it was not)."""
         observation, replaced = observation.well_formed()
         self.count_replaced(replaced)
         return observation

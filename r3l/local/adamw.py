@@ -17,7 +17,6 @@ class AdamW:
         self.state: dict[torch.nn.Parameter, dict[str, torch.Tensor]] = {}
 
     def zero_grad(self) -> None:
-        """Forget gradients."""
         for parameter in self.param_groups[0]["params"]:
             parameter.grad = None
 

@@ -225,7 +225,6 @@ def _save_weights(folder: Path, model: Any, trained: Mapping[str, torch.Tensor],
 
 
 def _size(tensors: Mapping[str, torch.Tensor]) -> int:
-    """Bytes."""
     return sum(tensor.nbytes for tensor in tensors.values())
 
 

@@ -70,7 +70,6 @@ class LocalPolicy:
         self.counts: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> LocalConversation:
-        """An empty dialog."""
         return LocalConversation(self)
 
     def take_counts(self) -> dict[str, float]:
@@ -152,7 +151,6 @@ class LocalConversation(TokenDialog):
         return tokens_in(self._state)
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Sample the next response."""
         prompt = self._advance()
         if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
@@ -177,7 +175,6 @@ class LocalConversation(TokenDialog):
         return twin
 
     def close(self) -> None:
-        """Forget the caches."""
         self._state = None
 
     def _before_rendering(self, ids: list[int]) -> None:

@@ -61,8 +61,8 @@ class Session(PlaySession):
         return super().rollout_context(address, temperature)
 
 
-def policy_of(run: Run, model: Any, tokenizer: Any, use_cache: bool = True) -> LocalPolicy:
-    """The policy that samples from ``model`` as ``run`` says; ``use_cache`` is LocalPolicy's."""
+def policy_of(run: Run, model: Any, tokenizer: Any) -> LocalPolicy:
+    """The policy that samples from ``model`` as ``run`` says."""
     if run.compute == "vllm":
         from r3l.local.vllm_sampling import VllmPolicy
 
@@ -72,7 +72,6 @@ def policy_of(run: Run, model: Any, tokenizer: Any, use_cache: bool = True) -> L
         tokenizer,
         run.sampling.max_context,
         samples=run.samples,
-        use_cache=use_cache,
         tokens_per_batch=run.sampling.tokens_per_batch,
         forward=pass_wanted(run),
     )

@@ -120,7 +120,6 @@ class VllmPolicy(LocalPolicy):
             self.counts["encoded"] += len(request.pending) - (output.num_cached_tokens or 0)
 
     def close(self) -> None:
-        """End vLLM."""
         self._llm.llm_engine.engine_core.shutdown()
         del self._llm
 

@@ -45,12 +45,10 @@ class CausalLM(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         return self.lm_head.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
         return self.lm_head.weight.dtype
 
     def gradient_checkpointing_enable(self) -> None:

@@ -38,7 +38,6 @@ class RecordedEnvironment:
         self._recording = False
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task`` and forget the previous trajectory."""
         self._task, self._actions, self._seen, self._recording = task, [], [], True
         return self._record(self._reset(task))
 

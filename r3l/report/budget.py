@@ -64,7 +64,6 @@ class Spent:
     relative_generated: float | None = None
 
     def flat(self) -> dict[str, Any]:
-        """One number a column."""
         values = vars(self)
         return {
             **dict(zip(("tier", "env", "model"), self.bench, strict=True)),

@@ -53,11 +53,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """See r3l.report.paired."""
         return verdict(self.difference)
 
     def flat(self) -> dict[str, Any]:
-        """One value a column."""
         values = vars(self) | interval_columns(self.ours, "ours_") | interval_columns(self.theirs, "theirs_")
         if self.difference:
             values |= interval_columns(self.difference.interval, "difference_") | self.difference.columns()

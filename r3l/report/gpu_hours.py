@@ -123,7 +123,6 @@ def _text(cost: Cost | None) -> str:
 
 
 def summary(run_costs: Sequence[Cost], seeds: int) -> str:
-    """The whole in a sentence or two."""
     total = sum(cost.gpu_hours for cost in run_costs)
     own = sum(cost.gpu_hours for cost in run_costs if not cost.basis)
     return (

@@ -148,7 +148,6 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def differences_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """As the terminal has it."""
     return table("Where paper and released code differ", list(map(Column, COLUMNS)), rows, summary(rows))
 
 

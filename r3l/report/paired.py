@@ -41,7 +41,6 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """After Holm's correction."""
         return self.p_holm is not None and self.p_holm < ALPHA
 
     def columns(self) -> dict[str, Any]:

@@ -35,7 +35,6 @@ class Plan:
 
     @property
     def core_hours(self) -> float | None:
-        """Of all seeds."""
         return None if self.seeds is None else self.seeds * self.core_seconds / 3600
 
     @property
@@ -50,14 +49,12 @@ class Plan:
         return self.comparison.difference.spread if self.comparison.difference else None
 
     def flat(self) -> dict[str, Any]:
-        """One value a column."""
         place = {key: getattr(self.comparison, key) for key in ("tier", "env", "model", "method", "against", "pairs")}
         plan = {"spread": self.spread, "seeds_needed": self.seeds, "core_hours": self.core_hours}
         return place | plan | {"core_hours_left": self.core_hours_left, "seeds_due": self.seeds_due}
 
 
 def power_rows(compared: Sequence[Comparison], records: Sequence[Record], wanted: float, goal: Goal) -> list[Plan]:
-    """A row for each comparison."""
     plans = []
     for row in compared:
         runs = [record for record in records if record.bench == (row.tier, row.env, row.model)]

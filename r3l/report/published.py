@@ -56,7 +56,6 @@ class Published(Strict):
 
     @property
     def quantity(self) -> Quantity:
-        """What the number measures."""
         return self.backbone, self.benchmark, self.method, self.setting, self.metric
 
     @property
@@ -160,7 +159,6 @@ class Against:
     reason: str
 
     def columns(self) -> dict[str, Any]:
-        """By column of a table."""
         return dict(zip(self.COLUMNS, vars(self).values(), strict=True))
 
 

@@ -44,7 +44,6 @@ class Check:
     conflict: str | None
 
     def flat(self) -> dict[str, Any]:
-        """By column."""
         number, checks = self.number.model_dump(mode="json"), vars(self)
         return number | {key: value for key, value in checks.items() if key != "number"}
 

@@ -64,7 +64,6 @@ class Record:
 
     @property
     def fingerprint(self) -> str:
-        """Of its configuration."""
         return str(self.evaluation["fingerprint"])
 
     @property
@@ -154,7 +153,8 @@ def _load(path: Path) -> Record:
         path=path,
         tier_label=evaluation["label"],
         env=env,
-        **{key: evaluation[key] for key in ("tier", "model", "method", "method_label", "seed", "task_set", "groups")},
+        method_label=evaluation["method_label"].replace("start model", "base checkpoint"),  # runs of earlier versions
+        **{key: evaluation[key] for key in ("tier", "model", "method", "seed", "task_set", "groups")},
         evaluation=evaluation,
         result=read_json(run_dir / "result.json"),
         manifest=manifest,

@@ -53,7 +53,6 @@ class Registered(Strict):
 
 
 def load_registered() -> Registered:
-    """Read configs/registered.yaml."""
     path = CONFIGS / "registered.yaml"
     return validate(Registered, read_yaml(path), str(path))
 
@@ -88,7 +87,6 @@ class Standing:
     earlier: Earlier | None = None
 
     def flat(self) -> dict[str, Any]:
-        """One value a column."""
         columns = {key: getattr(self, key) for key in ("env", "pairs", "seeds_due", "verdict", "p_holm", "low", "high")}
         columns |= {f"{key}_mean": getattr(self, key) for key in ("ours", "theirs", "difference")}
         columns |= {"smallest_difference": self.mde}
@@ -145,7 +143,6 @@ def verdict(difference: float, high: float | None, p_holm: float) -> str:
 
 
 def registered_table(rows: Sequence[Standing], plan: Registered) -> Table:
-    """A line a comparison."""
     level = f"{100 * GOAL.alpha:g} %"
     columns = [
         Column("env", lambda row: env_label(row.env) + (f", from {row.earlier.model}" if row.earlier else "")),

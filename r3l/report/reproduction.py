@@ -65,7 +65,6 @@ def equal_episodes(fresh: Sequence[Row], old: Sequence[Row]) -> int:
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    """A sentence a run."""
     return [f"{row['run']}: {_sentence(row)}" for row in rows]
 
 

@@ -41,11 +41,9 @@ class Column:
 
     @property
     def side(self) -> str:
-        """Where its cells stand."""
         return "right" if self.right or self.form else "left"
 
     def cell(self, row: Any) -> Cell:
-        """The cell of ``row``."""
         value = self.of(row) if self.of else row.get(self.name) if isinstance(row, Mapping) else getattr(row, self.name)
         if isinstance(value, Cell):
             return value
@@ -74,12 +72,10 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
         return [column.name for column in self.columns]
 
     @property
     def titled(self) -> bool:
-        """Whether sections have titles."""
         return any(section.title for section in self.sections)
 
     def cells(self) -> Iterator[list[Cell]]:

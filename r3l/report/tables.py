@@ -92,7 +92,6 @@ class ReportTable:
 
     @cached_property
     def printed(self) -> Table:
-        """As papers print it."""
         return layout.printed(self.config.title, self.rows, self.beside, self.config.measures, self.empty)
 
     def to_terminal(self) -> RenderableType:
@@ -102,7 +101,6 @@ class ReportTable:
         return Group(shown, "", to_terminal(details(self.rows))) if detailed else shown
 
     def flat(self) -> list[dict[str, Any]]:
-        """The long rows, one number a column."""
         return [row.flat() for row in self.rows]
 
     def write(self, out: Path) -> None:

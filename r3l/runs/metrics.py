@@ -6,7 +6,6 @@ test runs steps of every method and refuses a key that is not declared.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -269,25 +268,3 @@ def step_seconds(row: Counts) -> float:
 
 def _sum(counts: Counts, names: tuple[str, ...]) -> float:
     return sum(counts.get(name, 0) for name in names)
-
-
-def page() -> str:
-    """The site's page of metrics."""
-    head = """# Metrics
-
-A run writes a line of metrics for every step to `metrics.jsonl`. These are its keys, from
-`r3l/runs/metrics.py`. Words are those of the [glossary](glossary.md). `/*` stands for a family of
-metrics that differ in their last part.
-
-The kind says what a value covers:
-
-- *step*: a mean, a share or a state of this step;
-- *total*: a count of this step, added up over the run in `result.json`;
-- *time*, and *fault* (something that failed and was repaired): not added up, so that `result.json` repeats byte for
-  byte.
-
-| metric | unit | kind | meaning |
-|---|---|---|---|
-"""
-    lines = "".join(f"| `{m.name}` | {m.unit} | {m.kind} | {m.meaning} |\n" for m in METRICS.values())
-    return head + re.sub(r"\b[AB]-\d+", lambda cited: f"[{cited[0]}](audit.md#{cited[0].lower()})", lines)

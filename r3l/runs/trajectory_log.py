@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r3l.core.advantages import Advantage, Advantages
-from r3l.core.batching import mean_advantage
+from r3l.core.advantages import Advantage, Advantages, mean_advantage
 from r3l.core.contract import advantages_of
 from r3l.core.trajectory import Group, Objective, Trajectory
 

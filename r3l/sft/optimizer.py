@@ -41,11 +41,9 @@ class Together:
         self.param_groups: list[dict[str, Any]] = [group for o in optimizers for group in o.param_groups]
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
 
     def step(self) -> None:
-        """A step of each."""
         for optimizer in self.optimizers:
             optimizer.step()

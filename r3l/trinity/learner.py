@@ -66,7 +66,6 @@ class Learner:
 
     @property
     def steps_done(self) -> int:
-        """Updates so far."""
         return self.trainer.steps_done
 
     @torch.inference_mode()
@@ -121,7 +120,6 @@ class Learner:
         return norm
 
     def sync(self) -> None:
-        """Sync the current weights to the sampler."""
         self.trainer.sync()
         self._caches = _Caches()
 

@@ -31,7 +31,6 @@ class TrinityPolicy:
         self.meter: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> TrinityConversation:
-        """An empty dialog."""
         return TrinityConversation(self)
 
     async def sample(self, ids: list[int], sampling: Sampling, stops: Set[int], seed: int) -> Sampled:
@@ -66,7 +65,6 @@ class TrinityConversation(TokenDialog):
     _policy: TrinityPolicy
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Sample the next response."""
         prompt = self._advance()
         if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)

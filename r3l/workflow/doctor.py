@@ -38,7 +38,6 @@ def examine(tier: str) -> list[Finding]:
 
 
 def render(checks: list[Finding]) -> Table:
-    """As a table for a terminal."""
     table = Table("check", "", "found", "fix", title="r3l doctor")
     for check in checks:
         mark = "[green]ok[/]" if check.ok else "[red]fail[/]"

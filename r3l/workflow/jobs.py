@@ -102,7 +102,6 @@ class Jobs:
         return settled
 
     def result(self, wildcards: Any) -> str:
-        """The result of the run of a job."""
         return self._settled(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:
@@ -133,7 +132,6 @@ class Jobs:
         return self.run(wildcards).model
 
     def fingerprint(self, wildcards: Any) -> str:
-        """What makes a run another one."""
         return self.run(wildcards).fingerprint()
 
     def priority(self, wildcards: Any) -> int:
@@ -141,7 +139,6 @@ class Jobs:
         return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
 
     def threads(self, kind: JobKind) -> Callable[[Any], int]:
-        """CPUs of a job of ``kind``."""
         return lambda wildcards: self._request(kind, wildcards).cpus
 
     def requests(self, kind: JobKind) -> dict[str, ForJob]:
@@ -153,7 +150,6 @@ class Jobs:
         return {name: of_job(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
 
     def evaluations(self, table: str) -> list[str]:
-        """The evaluation files of the runs of ``table``."""
         return [self._settled(f"results/{path}/{EVALUATION}", run) for path, run in self.runs(table).items()]
 
     def further_evaluations(self, table: str) -> list[str]:

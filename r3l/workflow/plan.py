@@ -74,7 +74,6 @@ class WorkflowConfig(Strict):
         return load_config("envs", env, EnvConfig).question_sets.get(self.tier, {}) if asked else {}
 
     def rows(self, table: TableConfig) -> list[str]:
-        """The methods of ``table``."""
         if self.methods is not None and table.methods:
             return self.methods
         methods = table.core if self.grid == "core" and table.core else table.methods

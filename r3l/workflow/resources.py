@@ -37,7 +37,6 @@ class JobResources(Strict):
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
 
     def matches(self, names: Mapping[str, str]) -> bool:
-        """Whether this is about a job of these names."""
         return all(getattr(self, key) in (None, name) for key, name in names.items())
 
 
@@ -59,7 +58,6 @@ class ResourceConfig(Strict):
 
 
 def load() -> ResourceConfig:
-    """The committed file."""
     return validate(ResourceConfig, read_yaml(FILE), "configs/resources.yaml")
 
 

@@ -86,7 +86,6 @@ class Status:
         return max(logs, key=lambda log: log.stat().st_mtime, default=None)
 
     def as_json(self) -> dict[str, Any]:
-        """The row that ``r3l run --status --json`` prints."""
         row = {"env": self.run.env, "method": self.run.method, "seed": self.run.seed, "path": str(self.path)}
         return row | {key: getattr(self, key) for key in ("state", "steps", "planned", "seconds_left", "error")}
 

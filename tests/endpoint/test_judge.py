@@ -54,7 +54,7 @@ def judged(url, deadline=600.0):
     ],
 )
 def test_a_step_under_a_judge(tmp_path, monkeypatch, method, env, kind):
-    """The judge is the start model, asked greedily: every text comes from it, and most can be used."""
+    """The judge is the base checkpoint, asked greedily: every text comes from it, and most can be used."""
     run = resolve("nano", env, f"{method}@feedback=judge,group_size=2", 0, overrides=[*SMALL, *AS_POLICY])
     with serving(NanoServer(run.model).answer) as (url, seen):
         monkeypatch.setenv("R3L_JUDGE", url)

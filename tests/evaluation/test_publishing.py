@@ -22,7 +22,7 @@ LOADED = {"README.md", "config.json", "generation_config.json", "model.safetenso
 
 @pytest.fixture
 def run_dir(tmp_path):
-    """A stored run, with a start model in place of the checkpoint that stored runs are kept without."""
+    """A stored run, with a base checkpoint in place of the checkpoint that stored runs are kept without."""
     folder = tmp_path / "seed0"
     shutil.copytree(STORED_RUN, folder)
     result = read_json(folder / "result.json")

@@ -2,8 +2,8 @@
 
 from report.runs import write_run
 
+from docs.site.stored_tables import PAGES, filled
 from r3l.report import records
-from r3l.report.pages import PAGES, filled
 from r3l.runs.places import find_runs
 
 
@@ -16,7 +16,7 @@ def block(name, runs):
 
 
 def test_the_tables_of_the_pages_are_those_of_the_stored_runs(stored):
-    """`python -m r3l.report.pages` writes them."""
+    """`python docs/site/stored_tables.py` writes them."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         assert filled(text, stored) == text and "<!-- stored: " in text, page.name

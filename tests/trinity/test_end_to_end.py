@@ -92,7 +92,7 @@ def assert_same_steps(local, trinity):
 
 
 def test_a_judge_is_asked_by_trinitys_runners_as_by_the_local_engine(tmp_path):
-    """A start model behind a real HTTP server, greedy: the same critiques, counts and losses."""
+    """A base checkpoint behind a real HTTP server, greedy: the same critiques, counts and losses."""
     settings = (f"judge.model={START_MODEL}", "judge.prompts=as_policy", "judge.temperature=0")
     with serving(NanoServer().answer) as (url, seen):
         for engine in ("local", "trinity"):

@@ -85,7 +85,7 @@ def test_a_step_through_the_protocol(server):
     assert metrics["grad_norm"] > 0
     assert result(server, "save_weights_for_sampler", {"path": "x"})["path"] == "tinker://run/sampler_weights/x"
     after = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in bodies.items()}
-    assert after[base] == before[base]  # the start model
+    assert after[base] == before[base]  # the base checkpoint
     assert sum(after[ours["sampling_session_id"]][10:]) > sum(before[base][10:])
 
 

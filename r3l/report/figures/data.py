@@ -20,11 +20,9 @@ class Bench:
     runs: dict[str, list[Record]]
 
     def records(self) -> list[Record]:
-        """All of them."""
         return [record for seeds in self.runs.values() for record in seeds]
 
     def labels(self) -> dict[str, str]:
-        """The label of each method."""
         return {method: seeds[0].method_label for method, seeds in self.runs.items()}
 
 
@@ -36,7 +34,6 @@ class Shown:
     table: TableConfig
 
     def records(self) -> Iterator[Record]:
-        """Every run."""
         return (record for bench in self.benches for record in bench.records())
 
     def labels(self) -> dict[str, str]:

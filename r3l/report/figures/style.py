@@ -79,7 +79,6 @@ class Look:
     marker: str
 
     def line(self) -> dict[str, Any]:
-        """Keywords of a line."""
         return {"color": self.colour, "linestyle": self.dash}
 
     def point(self, size: float = 4.5) -> dict[str, Any]:

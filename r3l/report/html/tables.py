@@ -105,7 +105,6 @@ def _lines(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
 
 
 def all_options() -> Table:
-    """Every option of every method."""
     rows = [{name: str(value) for name, value in vars(option).items()} for option in method_options()]
     note = "Letters and numbers are ids of our audit of the release."
     return table("Every option", list(map(Column, rows[0])), rows, note)

@@ -2,7 +2,7 @@
 
 import pytest
 from r3l.envs.math import datasets
-from r3l.envs.math.datasets import clean, contaminated, key_of, load, read_file
+from r3l.envs.math.datasets import clean, key_of, load, read_file
 from r3l.envs.math.published import ORIGINS
 
 from r3l.core.errors import DataError
@@ -134,9 +134,3 @@ def test_cleaning_by_hand():
     }
     assert [key for key, _, _ in test + train] == sorted(key_of(problem) for problem, _ in clean_rows)
     assert clean(reversed(rows), {"amc23": ["in a test"]}, 300)[:2] == (train, test)
-
-
-def test_contaminated_items_are_data():
-    assert contaminated("amc23") == {f"amc23/{k}" for k in (3, 5, 10, 15, 16, 19, 30, 32)}
-    assert [len(contaminated(name)) for name in datasets.TEST_SETS] == [0, 7, 0, 9, 8, 0]
-    assert contaminated("dapo") == frozenset()

@@ -60,7 +60,7 @@ def test_building_reads_the_shards_cleans_splits_and_freezes(folder):
     assert Math().task_set_hash("deepmath/test") == "unfrozen"
     with pytest.raises(DataError, match="'deepmath' is not frozen yet: .* r3l data build deepmath --env math"):
         Math().tasks("deepmath/test")
-    assert Math().build_task_set("deepmath") == folder / "sets.json"
+    assert Math().task_sets().build("deepmath") == folder / "sets.json"
     report = datasets.frozen()["deepmath"]["cleaning"]
     overlaps = {"gsm8k": 0, "math500": 0, "minerva": 0, "olympiadbench": 0, "amc23": 0, "aime24": 1}
     counts = {"rows": 507, "duplicates": 2, "clusters": 505, "conflicting": 1, "train": 3, "test": 500}

@@ -1,4 +1,4 @@
-"""R3L on templated problems with the stored start model: what is sampled, shared and masked, token by token."""
+"""R3L on templated problems with the stored base checkpoint: what is sampled, shared and masked, token by token."""
 
 from r3l.config import build_method, resolve
 from r3l.local.session import open_session

@@ -52,7 +52,7 @@ def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
 
 @pytest.mark.parametrize("name", PUZZLES)
 def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
-    """Its task sets are of its puzzle, its start model was taught it, and every worked solution has room at nano."""
+    """Its task sets are of it, its base checkpoint was taught it, and every worked solution has room at nano."""
     run = resolve("nano", name, "grpo", 0)
     tokenizer = AutoTokenizer.from_pretrained(STORED_MODELS / run.model)
     assert f"{name}_nano" in load_config(run.model).task_sets

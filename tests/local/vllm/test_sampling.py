@@ -31,13 +31,13 @@ def small(env, method, *overrides):
 
 @pytest.fixture(scope="module")
 def nano():
-    """(model, tokenizer): the stored start model."""
+    """(model, tokenizer): the stored base checkpoint."""
     return load_model(START_MODEL, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
 def started(nano):
-    """(policy, weights of the start model): vLLM, which starts once."""
+    """(policy, weights of the base checkpoint): vLLM, which starts once."""
     from r3l.local.vllm_sampling import VllmPolicy
 
     model, tokenizer = nano
@@ -49,7 +49,7 @@ def started(nano):
 
 @pytest.fixture
 def policy(started):
-    """vLLM with the weights of the start model."""
+    """vLLM with the weights of the base checkpoint."""
     policy, weights = started
     policy.model.load_state_dict(weights)
     policy.sync_weights()
@@ -150,4 +150,4 @@ def test_a_sync_that_does_nothing_is_refused_after_one_update(monkeypatch, tmp_p
 def test_a_sound_sampler_passes_the_preflight():
     report = preflight(small("alfworld", "r3l"))
     assert report["tokens"] > 50 and report["logprob_mismatch/max"] < 1e-3
-    assert 0 < report["handover/mean"] < 2e-5  # float32; 1.1e-5 with the start model of 2026-11-25
+    assert 0 < report["handover/mean"] < 2e-5  # float32; 1.1e-5 with the base checkpoint of 2026-11-25

@@ -44,7 +44,7 @@ def run_of(method):
 
 @pytest.fixture(scope="module", params=METHODS)
 def collected(request):
-    """(run, model, what exploring two tasks on the real engine with the real start model left)."""
+    """(run, model, what exploring two tasks on the real engine with the real base checkpoint left)."""
     run = run_of(request.param)
     method = build_method(run)
     with open_session(run, run.model) as session:

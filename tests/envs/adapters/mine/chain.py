@@ -1,4 +1,4 @@
-"""A taskset of the tests: sums in the words that a stored start model knows."""
+"""A taskset of the tests: sums in the words that a stored base checkpoint knows."""
 
 import itertools
 import re

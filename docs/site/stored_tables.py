@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/results.md: ``python -m r3l.report.pages`` fills them in from the stored runs.
+"""The tables of README.md and docs/results.md: ``python docs/site/stored_tables.py`` fills them in.
 
 A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand. Its
 environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from r3l.core.markdown import pipe_table
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import layout, records, scores
@@ -117,7 +116,7 @@ def _pipes(rows: Rows) -> str:
         return NOTHING
     columns = list(dict.fromkeys(name for texts in rows.values() for name in texts))
     lines = [[name, *(texts.get(column, "") for column in columns)] for name, texts in rows.items()]
-    return pipe_table(["", *columns], lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (["", *columns], ["---"] * (1 + len(columns)), *lines))
 
 
 def write() -> None:
