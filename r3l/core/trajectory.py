@@ -17,6 +17,8 @@ from r3l.core.feedback import Feedback
 from r3l.core.policy import Completion, FinishReason, Usage
 from r3l.core.task import Task
 
+UNLIKELY = -5.0  # nats: how little a taught token may be likely before it is counted (RLTF's release leaves it out)
+
 
 class TrajectoryKind(StrEnum):
     """What a trajectory is to the others of its task."""

@@ -16,7 +16,7 @@ from r3l.config.gpu_memory import CHUNK, LOGITS
 from r3l.core.batching import collate, packed_by_prefix, rows_to_score
 from r3l.core.method import Batch
 from r3l.core.policy import Samples
-from r3l.core.trajectory import Trajectory
+from r3l.core.trajectory import UNLIKELY, Trajectory
 from r3l.local import forward
 from r3l.local.precision import vocabulary_projection
 from r3l.local.prefix_tree import PrefixTree
@@ -170,8 +170,6 @@ class TaughtLogprobs:
     A policy gradient without an importance ratio pushes each of them with full weight, however unlikely it is.
     """
 
-    UNLIKELY = -5.0  # nats; RLTF's released code drops distilled tokens below it (RLTF audit 2)
-
     def __init__(self) -> None:
         self.logprobs: dict[str, list[torch.Tensor]] = {"distilled": [], "imitated": []}
         self.hinted: list[torch.Tensor] = []
@@ -194,7 +192,7 @@ class TaughtLogprobs:
             if len(logprobs_S):
                 found[f"{name}/nll"] = float(-logprobs_S.mean())
                 found[f"{name}/nll_p99"] = float(np.quantile(-logprobs_S, 0.99))
-                found[f"{name}/unlikely"] = float((logprobs_S < self.UNLIKELY).mean())
+                found[f"{name}/unlikely"] = float((logprobs_S < UNLIKELY).mean())
         if "distilled/nll" in found:
             found["distilled/hint_gap"] = float(torch.cat(self.hinted).mean()) + found["distilled/nll"]
         return found

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
 from r3l.core.seeds import generator
+from r3l.core.trajectory import UNLIKELY
 from r3l.evaluation.statistics import LEVEL, wilson_bounds
 from r3l.probe.play import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
 
 RESAMPLES = 2000
-UNLIKELY = -5.0  # nats; RLTF leaves such tokens out (its min_logprob)
 Floats = NDArray[np.float64]
 Read = Callable[[Attempt], float | None]  # None: the attempt does not count
 OutcomeOf = Callable[[Attempt], Outcome | None]
