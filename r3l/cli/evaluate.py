@@ -257,14 +257,14 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
     from r3l.files.json_files import read_jsonl
     from r3l.report import evaluated
     from r3l.runs.manifest import run_of
-    from r3l.runs.places import EVALUATION
+    from r3l.runs.places import EVALUATION, TRANSCRIPTS
 
     run, episodes = run_of(run_dir), read_jsonl(where / EPISODES)
     if markdown:
         print_result(evaluation, as_json, evaluated.markdown(evaluation, episodes))
         return
     page = [summary(evaluation, run.env_settings.max_turns), *evaluated.lines(evaluation, episodes)]
-    line = "\n".join(page) + f"\nin {where}"
+    line = "\n".join(page) + f"\nin {where}, every turn in {TRANSCRIPTS}"
     if where == run_dir and not agent and not as_json and "protocol" not in evaluation:
         line += f"; {_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"
     print_result(evaluation, as_json, line)

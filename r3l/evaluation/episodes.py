@@ -20,6 +20,7 @@ from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.processes.gather import together
 from r3l.processes.progress import progress
 from r3l.runs.metrics import GENERATED_TOKENS
+from r3l.runs.places import TRANSCRIPTS
 from r3l.runs.session import PlaySession
 
 Line = dict[str, Any]
@@ -43,7 +44,8 @@ class Played:
 
 
 def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]) -> Played:
-    """``episodes_per_task`` base rollouts of every task; ``path`` gets a line a batch.
+    """``episodes_per_task`` base rollouts of every task; ``path`` gets a line a batch, and ``transcripts.jsonl.gz``
+    beside it a line an episode.
 
     Lines of the same ``evaluated`` are kept and not played again: a batch does not depend on the others.
     """
@@ -53,6 +55,8 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
     rewrite_jsonl(path, lines)
     done = {(row["task"], row["member"]) for line in lines for row in line["episodes"]}
     left = [batch for batch in batches if _key(batch[0]) not in done]
+    transcripts = path.with_name(TRANSCRIPTS)
+    rewrite_jsonl(transcripts, [row for row in read_jsonl(transcripts) if (row["task"], row["member"]) in done])
     solved = _solved(lines)
     run = session.run
     with progress(f"{run.env} {run.method} seed {run.seed}, test episodes", len(wanted), done=len(done)) as advance:
@@ -60,6 +64,8 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
         def record(trajectories: Sequence[Trajectory], ctx: RolloutContext) -> None:
             nonlocal solved
             lines.append({"evaluated": dict(evaluated)} | _line(session, trajectories, ctx))
+            for trajectory in trajectories:
+                append_jsonl(transcripts, transcript(trajectory))
             append_jsonl(path, lines[-1])
             solved += _solved(lines[-1:])
             advance(f"{solved} solved", count=len(trajectories))
@@ -143,6 +149,13 @@ def episode_row(trajectory: Trajectory) -> Line:
         "transcript_sha256": _digest(ids.astype("<i8").tobytes() if len(ids) else json.dumps(texts).encode()),
         "responses_sha256": _digest(json.dumps(responses).encode()),
     }
+
+
+def transcript(trajectory: Trajectory) -> Line:
+    """One line of transcripts.jsonl.gz: what the agent saw, answered and did, turn by turn."""
+    turns = [{"observation": t.observation, "response": t.response, "action": t.action} for t in trajectory.turns]
+    told = {"task": trajectory.task.id, "member": trajectory.member, "reward": trajectory.reward}
+    return told | {"success": trajectory.success, "stop_reason": trajectory.stop_reason, "turns": turns}
 
 
 def _digest(content: bytes) -> str:

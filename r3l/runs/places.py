@@ -14,6 +14,7 @@ from r3l.runs.run_dir import MANIFEST
 FURTHER = "evaluations"  # in a run: its scores on further task sets
 EVALUATION = "evaluation.json"
 PLAYED = "episodes.played.jsonl"  # while an evaluation is under way
+TRANSCRIPTS = "transcripts.jsonl.gz"  # what was said in its episodes, a line each; for readers, not stored
 
 
 def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:

@@ -1,6 +1,7 @@
 """Stop signals, with real ones to this process and to a command at work."""
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from r3l.config import resolve
 from r3l.evaluation.evaluate import PLAYED, evaluate_run
 from r3l.files.json_files import read_jsonl
 from r3l.local.engine import train
-from r3l.runs.places import evaluation_folder
+from r3l.runs.places import TRANSCRIPTS, evaluation_folder
 from r3l.runs.preemption import EXIT_CODE, Preempted, stop_signals
 
 
@@ -72,6 +73,12 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     assert {path.name for path in stopped.iterdir()} == {path.name for path in quiet.iterdir()}
     for name in ("evaluation.json", "episodes.jsonl"):
         assert (stopped / name).read_bytes() == (quiet / name).read_bytes()
+    said = {
+        row["task"]: json.dumps([turn["response"] for turn in row["turns"]])
+        for row in read_jsonl(stopped / TRANSCRIPTS)
+    }
+    hashed = {row["task"]: row["responses_sha256"] for row in read_jsonl(stopped / "episodes.jsonl")}
+    assert {task: hashlib.sha256(text.encode()).hexdigest()[:16] for task, text in said.items()} == hashed
 
 
 def test_batches_of_another_checkpoint_are_played_again(tmp_path):
