@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
 from r3l.baselines.critique import CritiqueSettings, try_twice
 from r3l.baselines.grpo import GRPO, GRPOSettings
 
@@ -19,6 +18,9 @@ from r3l.core.option import option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, TrajectoryKind
+
+if TYPE_CHECKING:
+    import torch
 
 
 class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
@@ -68,4 +70,4 @@ class CritiqueGRPO(GRPO):
         on_B_T, parts = super().surrogate(batch, logprobs_B_T)
         off_B_T = losses.shaped_probability(logprobs_B_T, batch.advantages_B_T, self.settings.shaping_gamma)
         refined_B_1 = batch.off_policy_B[:, None]
-        return torch.where(refined_B_1, off_B_T, on_B_T), {k: v * ~refined_B_1 for k, v in parts.items()}
+        return off_B_T.where(refined_B_1, on_B_T), {k: v * ~refined_B_1 for k, v in parts.items()}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from r3l.core import losses
 from r3l.core.advantages import Advantages, standardised
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
 from r3l.core.option import option
 from r3l.core.trajectory import Group
+
+if TYPE_CHECKING:
+    import torch
 
 
 class GRPOSettings(MethodSettings):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
+
 from r3l.baselines.grpo import GRPO, GRPOSettings
 
 from r3l.core import losses
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.option import option
+
+if TYPE_CHECKING:
+    import torch
 
 
 class GSPOSettings(GRPOSettings):

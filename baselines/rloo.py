@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
 from r3l.core import losses
 from r3l.core.advantages import centred
 from r3l.core.method import Batch, LossAggregation, MethodSettings, Tokens, TrainedMethod
 from r3l.core.option import option
 from r3l.core.trajectory import Group
+
+if TYPE_CHECKING:
+    import torch
 
 
 class RLOOSettings(MethodSettings):

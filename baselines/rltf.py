@@ -9,10 +9,9 @@ of one turn or many.
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from r3l.baselines.critique import CritiqueSettings, SecondTry, try_twice
 
 from r3l.core import losses
@@ -22,6 +21,9 @@ from r3l.core.option import REQUIRED, option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective
+
+if TYPE_CHECKING:
+    import torch
 
 RELEASED = "RLTF released code"
 
@@ -118,7 +120,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
         ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
         loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, a_B_T, s.clip_low, s.clip_high)
         if s.ratio == "is":
-            loss_B_T, clipped_B_T = -a_B_T * ratio_B_T, torch.zeros_like(ratio_B_T)
+            loss_B_T, clipped_B_T = -a_B_T * ratio_B_T, ratio_B_T.new_zeros(ratio_B_T.shape)
         elif s.ratio == "cispo":
             loss_B_T = losses.clipped_weight(ratio_B_T, logprobs_B_T, a_B_T, s.clip_low, s.clip_high)
         loss_B_T = losses.without_unlikely(loss_B_T, batch.old_logprobs_B_T, batch.off_policy_B, s.min_logprob)

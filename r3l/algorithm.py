@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-import torch
 
 from r3l.amplification import AmplificationSettings, amplify
 from r3l.core import losses
@@ -26,6 +25,9 @@ from r3l.core.trajectory import Group, Objective, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
 from r3l.reflection import Reflection, ReflectionSettings, reflect
 from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, restart_at, retry
+
+if TYPE_CHECKING:
+    import torch
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):

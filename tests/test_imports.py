@@ -41,5 +41,5 @@ def test_help_needs_no_package_but_those_of_the_command_line():
     assert not {"torch", "numpy", "pydantic", "omegaconf", "yaml", "pandas"} & loaded("r3l.cli")
 
 
-def test_environments_workers_and_reports_need_no_torch():
-    assert "torch" not in loaded("r3l.processes.worker, r3l.envs.alfworld, r3l.report.html")
+def test_workers_reports_and_settings_of_methods_need_no_torch():
+    assert "torch" not in loaded("r3l.processes.worker, r3l.report.html, r3l.algorithm, r3l.baselines.rltf")

@@ -1,10 +1,15 @@
-"""Per-token losses. All take and return shape (B, T); weighting and summing is ``Batch.weight_B_T``'s job."""
+"""Per-token losses. All take and return shape (B, T); weighting and summing is ``Batch.weight_B_T``'s job.
+
+Methods and losses only call what tensors have, and never import torch: whoever reads settings starts without it.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
+if TYPE_CHECKING:
+    import torch
+
 
 KLEstimator = Literal["none", "k1", "k2", "k3"]
 
@@ -16,7 +21,7 @@ def policy_gradient(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor, ta
 
 def token_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor) -> torch.Tensor:
     """rho = exp(logp - old) of every token."""
-    return torch.exp(logprobs_B_T - old_logprobs_B_T)
+    return (logprobs_B_T - old_logprobs_B_T).exp()
 
 
 def sequence_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
@@ -26,7 +31,7 @@ def sequence_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor, m
     """
     lengths_B_1 = mask_B_T.sum(1, keepdim=True).clamp(min=1)
     mean_B_1 = ((logprobs_B_T - old_logprobs_B_T) * mask_B_T).sum(1, keepdim=True) / lengths_B_1
-    return torch.exp(mean_B_1.detach() + logprobs_B_T - logprobs_B_T.detach())
+    return (mean_B_1.detach() + logprobs_B_T - logprobs_B_T.detach()).exp()
 
 
 def clipped_surrogate(
@@ -35,7 +40,7 @@ def clipped_surrogate(
     """PPO: max(-A rho, -A clip(rho, 1-lo, 1+hi)). Returns (loss, clipped?)."""
     plain_B_T = -advantages_B_T * ratio_B_T
     clipped_B_T = -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
-    return torch.maximum(plain_B_T, clipped_B_T), (clipped_B_T > plain_B_T).float()
+    return plain_B_T.maximum(clipped_B_T), (clipped_B_T > plain_B_T).float()
 
 
 def clipped_weight(
@@ -51,7 +56,7 @@ def clipped_weight(
 
 def shaped_probability(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor, gamma: float) -> torch.Tensor:
     """Critique-GRPO's off-policy shaping: -A p / (p + gamma), p = exp(logp); tokens of low p learn most."""
-    p_B_T = torch.exp(logprobs_B_T)
+    p_B_T = logprobs_B_T.exp()
     return -advantages_B_T * p_B_T / (p_B_T + gamma)
 
 
@@ -72,5 +77,5 @@ def kl(logprobs_B_T: torch.Tensor, ref_logprobs_B_T: torch.Tensor, estimator: KL
     if estimator == "k2":
         return 0.5 * d.square()
     if estimator == "k3":
-        return torch.exp(-d) - 1 + d
-    return torch.zeros_like(d)
+        return (-d).exp() - 1 + d
+    return d.new_zeros(d.shape)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
-import torch
 from pydantic import ConfigDict
 
 from r3l.core import losses
@@ -18,6 +17,9 @@ from r3l.core.option import OptionModel, option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
+
+if TYPE_CHECKING:
+    import torch
 
 LossAggregation = Literal["traj_mean", "token_mean", "token_sum", "microbatch_released"]
 
@@ -117,7 +119,7 @@ class MethodSettings(OptionModel):
 
 
 S = TypeVar("S", bound=MethodSettings)
-Tokens = tuple[torch.Tensor, Mapping[str, torch.Tensor]]
+Tokens = tuple["torch.Tensor", Mapping[str, "torch.Tensor"]]
 
 
 class TrainedMethod(Generic[S]):
@@ -188,4 +190,4 @@ class ImitationMethod(TrainedMethod[S]):
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """There are no policy rows."""
-        return torch.zeros_like(logprobs_B_T), {}
+        return logprobs_B_T.new_zeros(logprobs_B_T.shape), {}
