@@ -269,7 +269,7 @@ def report(
 
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
-    from r3l.report import html, records
+    from r3l.report import claims, html, records
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
@@ -277,6 +277,7 @@ def report(
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
     shown = records.load(found(named_runs(runs), results))
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    written = html.write(shown, images, planned, out)
+    probes = [path for folder in results or [RESULTS] for path in claims.probes_in(folder)]
+    written = html.write(shown, images, planned, out, probes)
     summary = {"file": str(written), "runs": len(shown), "figures": len(images), "bytes": written.stat().st_size}
     print_result(summary, as_json, f"{written}: {len(shown)} runs, {len(images)} figures, {summary['bytes']:,} bytes")

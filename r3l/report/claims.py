@@ -21,7 +21,7 @@ from r3l.config import Strict, resolve, validate
 from r3l.core.errors import check_known
 from r3l.evaluation.power import Goal
 from r3l.evaluation.statistics import FEWEST, holm
-from r3l.evaluation.verdicts import AHEAD, EQUIVALENT, Estimate, verdict
+from r3l.evaluation.verdicts import AHEAD, EQUIVALENT, INCONCLUSIVE, Estimate, verdict
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report import published
@@ -347,6 +347,15 @@ def claims_table(rows: Sequence[Finding], of: Claims) -> Table:
 def sentence(claim: Claim) -> str:
     """The claim, and what it claims where that is not an effect above 0."""
     return claim.claim + ("" if claim.says == AHEAD else f" (claimed: {EQUIVALENT})")
+
+
+def in_short(row: Finding) -> str:
+    """``behind -0.161``; with the MDE under Holm's correction where inconclusive; of one or two seeds their values."""
+    if row.points or row.effect is None:
+        return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")
+    digits = 3 if row.claim.has_margin else 1
+    mde = f" ({row.mde_holm:.{digits - 1}f})" if row.verdict == INCONCLUSIVE and row.mde_holm is not None else ""
+    return f"{row.verdict} {row.effect:+.{digits}f}{mde}"
 
 
 def over(row: Finding) -> str | None:
