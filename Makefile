@@ -140,6 +140,8 @@ stored: setup
 	$(BIN)/r3l verify
 	for t in table1 mathematics table_rltf learning retry_improvement cost pivot; do \
 	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 5 --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
+	$(BIN)/r3l table claims --out $(STORED)/claims_nano.csv > /dev/null
+	$(BIN)/r3l figure claims --out $(STORED)/claims_nano.png
 	$(BIN)/r3l table budget --results $(STORED) --out $(STORED)/budget_nano.csv > /dev/null
 	for f in exploration pivot cost profile stops table1 mathematics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done

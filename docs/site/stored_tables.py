@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import layout, records, scores
+from r3l.report import claims, layout, probes, records, scores
 from r3l.report.figures.bars import ENDINGS, ending_shares
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
@@ -25,7 +24,6 @@ from r3l.report.registered import (
     registered_rows,
     registered_table,
 )
-from r3l.report.rows import Row
 from r3l.runs.places import find_runs
 from r3l.workflow import plan
 
@@ -49,7 +47,7 @@ def filled(text: str, runs: Sequence[Record]) -> str:
 
 def core(runs: Sequence[Record], of_plan: Registered) -> str:
     """Base checkpoint and both methods of the primary comparisons, and what those say."""
-    rows = _scores(runs, ["zero_shot", of_plan.against, of_plan.method], ["all"])
+    rows = _scores(runs, ["zero_shot", of_plan.against, of_plan.method])
     difference = f"{method_label(of_plan.method)} minus {method_label(of_plan.against)}, paired by seed"
     names = {difference: "difference", "97 % interval": "interval"}
     names |= {"minimum detectable effect": MDE, "verdict": "verdict"}
@@ -60,18 +58,26 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
     return _pipes(rows)
 
 
-def every_method(runs: Sequence[Record], of_plan: Registered, groups: Sequence[str] | None) -> str:
-    """A row a method of Table 1 that has runs, a column an environment and group (None: all that there are)."""
-    return _pipes(_scores(runs, plan.tables()["table1"].methods, groups))
+def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
+    """A row a claim with evidence, of the runs and the stored probes: verdict and effect; below, the other claims."""
+    of = claims.load_claims()
+    rows = claims.findings(runs, probes.read(claims.probes_in(STORED)), of)
+    tested = {row.claim.id for row in rows if row.count}
+    cells: Rows = {}
+    for row in rows:
+        if row.claim.id in tested:
+            cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row)
+    others = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id not in tested)
+    return _pipes(cells) + (f"\n\nNot tested: {'; '.join(others)}." if others else "")
 
 
 def variants(runs: Sequence[Record], of_plan: Registered) -> str:
-    """Both methods of the primary comparisons and all methods with runs that are in no other table: scores, and the
+    """Both methods of the primary comparisons and all methods with runs that are in no table: scores, and the
     share of test episodes by the reason that ended them, seeds together.
     """
     others = sorted({run.method for run in runs} - set(plan.tables()["table1"].methods))
     methods = [of_plan.against, of_plan.method, *others]
-    rows = _scores(runs, methods, None)
+    rows = _scores(runs, methods)
     cells: dict[tuple[str, str], list[Record]] = {}
     for run in runs:
         if run.method in methods:
@@ -85,29 +91,19 @@ def variants(runs: Sequence[Record], of_plan: Registered) -> str:
 
 
 TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
+    "claims": every_claim,
     "core": core,
-    "scores": partial(every_method, groups=["all"]),
-    "groups": partial(every_method, groups=None),
     "variants": variants,
 }
 
 
-def _scores(runs: Sequence[Record], methods: Sequence[str], groups: Sequence[str] | None) -> Rows:
-    rows = scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([]))
-
-    def column(row: Row) -> str:
-        label = env_label(row.env)
-        return label if row.group == "all" else f"{label}, {row.group}"
-
-    return _texts([row for row in rows if groups is None or row.group in groups], column)
-
-
-def _texts(rows: Sequence[Row], column: Callable[[Row], str]) -> Rows:
+def _scores(runs: Sequence[Record], methods: Sequence[str]) -> Rows:
+    """Over all tasks."""
     texts: Rows = {}
-    for row in rows:
-        if row.score is not None:
+    for row in scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([])):
+        if row.score is not None and row.group == "all":
             seeds = f" ({row.seeds_done})" if row.seeds_done else ""
-            texts.setdefault(row.label, {})[column(row)] = layout.plus_minus(row.score, row.unit) + seeds
+            texts.setdefault(row.label, {})[env_label(row.env)] = layout.plus_minus(row.score, row.unit) + seeds
     return texts
 
 

@@ -27,18 +27,20 @@ from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
+    from r3l.report.claims import Claims, Finding
     from r3l.report.records import Record
     from r3l.report.tables import Asked
     from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 PROBE = "probe"  # table and figure of files that r3l probe wrote
-OTHERS = ("budget", "published", PROBE)  # besides configs/tables
+CLAIMS = "claims"  # table and figure of configs/claims.yaml
+OTHERS = ("budget", "published", PROBE, CLAIMS)  # besides configs/tables
 Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")]
 
 
 def table(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget (training cost); published; probe.")],
+    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget (training cost); published; probe; claims.")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md beside it.")] = None,
@@ -52,7 +54,10 @@ def table(
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
     `published` checks the paper's numbers: their sources, conflicting values, and whether a score is a multiple of 1/n.
-    `probe` compares models by the files that `r3l probe` wrote.
+    `probe` compares models by the files that `r3l probe` wrote. `claims` gives the paper's claims, each with the verdict
+    of the stored runs and probes (or of those under --results).
+
+    Example: `r3l table claims`
 
     Example: `r3l table table1 --out results/table1.csv`
 
@@ -71,6 +76,10 @@ def table(
     if name == PROBE:
         refuse_unused(ctx, "table probe", {"out"})
         _print_probes(_probe_files(runs), out, as_json)
+        return
+    if name == CLAIMS:
+        refuse_unused(ctx, "table claims", {"results", "out"})
+        _print_claims(results, out, as_json)
         return
     named = named_runs(runs)
     asked = _asked(env, method, named)
@@ -183,9 +192,32 @@ def _print_probes(paths: list[Path], out: Path | None, as_json: bool) -> None:
     print_shown({"rows": flat}, as_json, to_terminal(printed))
 
 
+def _claims(results: list[Path] | None) -> tuple[list[Finding], Claims]:
+    """Of the runs and probes under ``results``, by default the stored ones."""
+    from r3l.evaluation.stored_runs import stored_runs
+    from r3l.report import claims, probes, records
+
+    folders = results or [stored_runs()]
+    paths = [path for folder in folders for path in claims.probes_in(folder)]
+    of = claims.load_claims()
+    return claims.findings(records.load(found([], folders, may_be_none=True)), probes.read(paths), of), of
+
+
+def _print_claims(results: list[Path] | None, out: Path | None, as_json: bool) -> None:
+    from r3l.report.claims import claims_table
+    from r3l.report.render import to_terminal
+    from r3l.report.rows import write
+
+    rows, of = _claims(results)
+    flat, printed = [row.flat(of.margin) for row in rows], claims_table(rows, of)
+    if out:
+        write(flat, printed, out)
+    print_shown({"rows": flat}, as_json, to_terminal(printed))
+
+
 def figure(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="learning_curves, ... (`r3l list figures`); probe.")],
+    name: Annotated[str, typer.Argument(help="learning_curves, ... (`r3l list figures`); probe; claims.")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)] = RESULTS / "figures",
@@ -194,19 +226,26 @@ def figure(
     method: Methods = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a figure from result files, offline, as PDF and PNG; `probe` from those that `r3l probe` wrote.
+    """Draw a figure from result files, offline, as PDF and PNG; `probe` from those that `r3l probe` wrote, `claims` as
+    the table of this name.
 
     Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
     """
     from r3l.report import figures, probes, records
+    from r3l.report.figures import forest
     from r3l.report.tables import selected
     from r3l.workflow import plan
 
     specs = plan.tables()
-    check_known("figure", name, {*figures.FIGURES, PROBE})
+    check_known("figure", name, {*figures.FIGURES, PROBE, CLAIMS})
     if name == PROBE:
         refuse_unused(ctx, "figure probe", {"out"})
         written = [str(path) for path in probes.draw(probes.read(_probe_files(runs)), out)]
+        print_result({"figure": name, "files": written}, as_json, "\n".join(written))
+        return
+    if name == CLAIMS:
+        refuse_unused(ctx, "figure claims", {"results", "out"})
+        written = [str(path) for path in forest.draw(*_claims(results), out)]
         print_result({"figure": name, "files": written}, as_json, "\n".join(written))
         return
     check_known("table", table or figures.FIGURES[name].table, specs)
@@ -230,7 +269,7 @@ def report(
 
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
-    from r3l.report import html, records
+    from r3l.report import claims, html, records
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
@@ -238,6 +277,7 @@ def report(
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
     shown = records.load(found(named_runs(runs), results))
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    written = html.write(shown, images, planned, out)
+    probes = [path for folder in results or [RESULTS] for path in claims.probes_in(folder)]
+    written = html.write(shown, images, planned, out, probes)
     summary = {"file": str(written), "runs": len(shown), "figures": len(images), "bytes": written.stat().st_size}
     print_result(summary, as_json, f"{written}: {len(shown)} runs, {len(images)} figures, {summary['bytes']:,} bytes")

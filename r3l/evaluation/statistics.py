@@ -18,6 +18,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
+FEWEST = 3  # seeds of an interval; of two, Student's factor is 12.7, and the two values say more
 FEW = 10  # seeds, under which a percentile bootstrap covers much less than it claims
 LEVEL = 0.95
 Floats = NDArray[np.float64]
@@ -25,7 +26,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over ``seeds`` seeds with its interval; ``low`` and ``high`` are None for a single seed.
+    """A mean over ``seeds`` seeds with its interval; under FEWEST seeds ``low`` and ``high`` are None, and ``points``
+    holds the value of each.
 
     Bounds are not clipped: a t-interval of success rates may leave [0, 1], which says that seeds are too few.
     """
@@ -35,6 +37,7 @@ class Interval:
     high: float | None
     seeds: int
     kind: str
+    points: tuple[float, ...] = ()
 
     def excludes_zero(self) -> bool:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
@@ -45,8 +48,9 @@ def t_interval(values_S: ArrayLike, level: float = LEVEL) -> Interval:
     values = _finite(values_S, 1)
     count = len(values)
     mean = float(values.mean())
-    if count == 1:
-        return Interval(mean, None, None, 1, "n/a (1 seed)")
+    if count < FEWEST:
+        kind = f"n/a ({count} seed{'' if count == 1 else 's'})"
+        return Interval(mean, None, None, count, kind, tuple(map(float, values)))
     half = float(stats.t.ppf((1 + level) / 2, count - 1) * values.std(ddof=1) / np.sqrt(count))
     return Interval(mean, mean - half, mean + half, count, f"t, {count} seeds")
 

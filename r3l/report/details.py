@@ -66,7 +66,7 @@ def _difference(row: Row) -> Cell | None:
 def _bounds(interval: Interval | None, unit: str | None = None, sign: str = "") -> Cell | None:
     if interval is None:
         return None
-    bounds = "one seed: no interval" if interval.low is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
+    bounds = "no interval" if interval.low is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
     return Cell(plus_minus(interval, unit, sign), interval.mean, f"{bounds}, {interval.kind}" if interval.kind else "")
 
 

@@ -174,7 +174,7 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
     if not rows:
         return []
     notes = [
-        "Ours: mean ± 95 % interval over training seeds; one seed has none. (n/m): n of m planned seeds are done. "
+        "Ours: mean ± 95 % interval over training seeds; of one or two seeds their values. (n/m): n of m planned seeds are done. "
         "Bold: the best of its block among those with all seeds; it need not differ significantly."
     ]
     notes += filter(None, [_mde_note(rows)])
@@ -240,11 +240,11 @@ def _their_notes(published: Sequence[Published], letters: Mapping[str, str]) -> 
 
 
 def plus_minus(interval: Interval, unit: str | None = None, sign: str = "") -> str:
-    """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; the mean alone without them."""
+    """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; without them every seed: ``0.310, 0.290``."""
     mean, low, high = map(rounded, (interval.mean, interval.low, interval.high))  # as CSV files hold them
     form = f",.{DIGITS[unit or 'share']}f"
     if low is None or high is None:
-        return f"{mean:{sign}{form}}"
+        return ", ".join(f"{rounded(value):{sign}{form}}" for value in interval.points or (mean,))
     if abs((high - mean) - (mean - low)) < 2e-4:
         return f"{mean:{sign}{form}} ± {high - mean:{form}}"
     return f"{mean:{sign}{form}} [{low:{form}}, {high:{form}}]"

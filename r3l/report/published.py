@@ -84,6 +84,14 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
     return rows
 
 
+def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Published]]:
+    """The numbers of one file, each with where it stands (``main.csv, line 3``). Raises DataError for no such file."""
+    path = folder / name
+    if not path.is_file():
+        raise DataError(f"{path} is not a file; name one of {', '.join(sorted(f.name for f in folder.glob('*.csv')))}")
+    return [(where.removeprefix(f"{folder}/"), row) for where, row in _read(path, path.read_bytes())]
+
+
 @lru_cache(maxsize=64)  # a report asks for every table
 def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
     reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
@@ -178,7 +186,7 @@ def against(number: Published, measured: Interval, done: int, planned: int) -> A
     """Whether the published number lies within our interval, which ``measured`` has in its metric."""
     difference = measured.mean - float(number.value)
     if done < planned or measured.low is None or measured.high is None:
-        reason = f"{done} of {planned} seeds" if done < planned else "one seed has no interval"
+        reason = f"{done} of {planned} seeds" if done < planned else "under three seeds there is no interval"
         return replace(incomplete(number, reason), difference=difference)
     inside = measured.low <= float(number.value) <= measured.high
     verdict: Any = "within interval" if inside else "outside"

@@ -20,6 +20,7 @@ LATEX = str.maketrans(
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"`": r"\textasciigrave{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
 )
+LONG = 60  # characters of a section's title, above which it is no cell of the first column
 # adjustbox shrinks what is wider or taller than the page, and leaves the rest as it is
 FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 \begin{{table}}[t]
@@ -39,6 +40,8 @@ FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 def to_terminal(table: Table) -> RenderableType:
     """Sections with a title are printed as papers do: the title above indented rows. Each note begins a line."""
     titled = table.titled
+    if any(len(section.title) > LONG for section in table.sections):
+        return _titles_across(table)
     shown = rich.Table(
         title=_plain(table.title, "table.title") if table.title else None,
         caption=_plain("\n".join(table.notes), "table.caption") if table.notes and not titled else None,
@@ -62,6 +65,27 @@ def to_terminal(table: Table) -> RenderableType:
             shown.add_row(_plain(f"  {head.text}") if titled else _text(head), *map(_text, cells))
         shown.add_section()
     return Group(shown, *map(_plain, table.notes)) if titled else shown
+
+
+def _titles_across(table: Table) -> RenderableType:
+    """Each title on lines of its own, for the first column of a table would be as narrow as its cells."""
+    rows = [[column.name for column in table.columns], *([cell.text for cell in cells] for cells in table.cells())]
+    widths = [max(map(len, texts)) for texts in zip(*rows, strict=True)]
+
+    def lines(cells: Sequence[Sequence[Text]]) -> rich.Table:
+        shown = rich.Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=True)
+        for k, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
+            sizes = {"width": width} if column.no_wrap else {"ratio": 1}
+            shown.add_column(justify="left" if k == 0 else column.side, no_wrap=column.no_wrap, **sizes)
+        for row in cells:
+            shown.add_row(*row)
+        return shown
+
+    parts: list[RenderableType] = [_plain(table.title, "bold"), "", lines([list(map(_plain, table.names))])]
+    for section in table.sections:
+        parts += ["", _plain(section.title, "italic")]
+        parts.append(lines([[_text(row.get(name, EMPTY)) for name in table.names] for row in section.rows]))
+    return Group(*parts, "", *map(_plain, table.notes))
 
 
 def _text(cell: Cell) -> Text:

@@ -8,10 +8,9 @@ import numpy as np
 
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
-from r3l.evaluation.statistics import interval, t_interval, wilson_interval
+from r3l.evaluation.statistics import FEWEST, interval, t_interval, wilson_interval
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
-from r3l.report.figures.series import BAND_FROM
 from r3l.report.figures.style import look
 from r3l.report.records import groups, pairs, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER
@@ -126,7 +125,7 @@ def profile(shown: Shown) -> Drawn:
         seen = look(method)
         values = statistics.performance_profile(scores_E_S, THRESHOLDS)
         ax.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **_marks(method, place))
-        if min(map(len, scores_E_S)) >= BAND_FROM and not crowded:
+        if min(map(len, scores_E_S)) >= FEWEST and not crowded:
             low, high = statistics.profile_band(scores_E_S, THRESHOLDS, np.random.default_rng(0))
             ax.fill_between(THRESHOLDS, low, high, step="post", color=seen.colour, alpha=0.15, linewidth=0)
     ax.set(
@@ -139,7 +138,7 @@ def profile(shown: Shown) -> Drawn:
     style.method_legend(figure, labels)
     left_out = [label for method, label in shown.labels().items() if method not in labels]
     envs = ", ".join(bench.label for bench in shown.benches)
-    band = f"Band: 95 % stratified bootstrap over seeds, from {BAND_FROM} on; under 10 seeds it is too narrow."
+    band = f"Band: 95 % stratified bootstrap over seeds, from {FEWEST} on; under 10 seeds it is too narrow."
     text = f"Share of runs (seeds; {envs} weigh equally) whose test success exceeds the threshold. "
     text += f"No bands with over {style.CROWD} methods." if crowded else band
     return figure, compared, text + (f" Not in every environment: {'; '.join(left_out)}." if left_out else "")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from r3l.config import variant
 from r3l.core.errors import ConfigError
+from r3l.evaluation.statistics import FEWEST
 from r3l.files.writing import writable
 from r3l.report.figures.data import Shown
 from r3l.report.labels import ranges
@@ -231,7 +232,7 @@ def interval_note(shown: Shown, one_seed: str) -> str:
     counts = {len(of_method) for bench in shown.benches for of_method in bench.runs.values()}
     notes = ["Markers: means"]
     if max(counts) > 1:
-        notes.append("ticks: seeds; bars: 95 % t-intervals over seeds")
+        notes.append("ticks: seeds; bars: 95 % t-intervals over seeds" + (f", from {FEWEST} on" if 2 in counts else ""))
     if 1 in counts:
         notes.append(f"dashed bars: one seed, 95 % {one_seed}, which says nothing about other seeds")
     return "; ".join(notes) + "."

@@ -16,11 +16,12 @@ from markupsafe import Markup
 
 from r3l.core.errors import DataError
 from r3l.files.json_files import kept_as
-from r3l.report import tables, trajectories
+from r3l.report import claims, tables, trajectories
 from r3l.report.budget import all_columns, budget_rows, budget_table
 from r3l.report.details import details
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
+from r3l.report.probes import read as read_probes
 from r3l.report.records import Record
 from r3l.report.rows import Row, write_text
 from r3l.report.table import Cell, Table
@@ -56,10 +57,13 @@ TEMPLATES.filters["to_html"] = to_html
 TEMPLATES.filters["zip"] = zip
 
 
-def write(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path) -> Path:
-    """Write the report of ``records``, with the PNG files ``figures``, to ``out``. Raises RunDirectoryError."""
+def write(
+    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path, probes: Sequence[Path] = ()
+) -> Path:
+    """Write the report of ``records``, with the PNG files ``figures``, to ``out``. ``probes``: of claims about fixed
+    models. Raises RunDirectoryError."""
     page = TEMPLATES.get_template("report.html.jinja").render(
-        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned)
+        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned, probes)
     )
     write_text(page, out)
     return out
@@ -70,12 +74,14 @@ def _own(name: str) -> Markup:
     return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
 
 
-def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: int) -> dict[str, Any]:
+def content(
+    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, probes: Sequence[Path] = ()
+) -> dict[str, Any]:
     """What the template shows. Raises DataError for a figure that cannot be read."""
     score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
     return {
         "about": about(records, [row for rows in score_rows for row in rows]),
-        "tables": [details(rows) for rows in score_rows],
+        "tables": [*_claims(records, probes), *(details(rows) for rows in score_rows)],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
         "runs": [_run(record) for record in records],
         "budget": budget_table(spent, all_columns(spent)),
@@ -84,6 +90,13 @@ def content(records: Sequence[Record], figures: Sequence[Path], seeds_planned: i
         "options": html_tables.all_options(),
         "viewer": viewer(records),
     }
+
+
+def _claims(records: Sequence[Record], paths: Sequence[Path]) -> list[Table]:
+    """The claims of the paper, if anything of them is tested."""
+    of = claims.load_claims()
+    rows = claims.findings(records, read_probes(paths), of)
+    return [claims.claims_table(rows, of)] if any(row.count for row in rows) else []
 
 
 def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:

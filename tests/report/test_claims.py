@@ -1,0 +1,67 @@
+"""Claims about made-up runs, by hand; configs/claims.yaml; the stored table is what the stored runs give."""
+
+import pytest
+from docs.test_commands import check
+from report.runs import write_run
+
+from r3l.files.paths import STORED
+from r3l.report import probes, records
+from r3l.report.claims import Claims, claims_table, findings, load_claims, probes_in
+from r3l.report.rows import write
+from r3l.runs.places import find_runs
+
+PAPER = {"file": "main.csv", "tables": ["table1"], "row": "R3L", "minus": "GRPO"}
+AHEAD = {"id": "a", "claim": "R3L is ahead", "run": "r3l compare r3l --env ENV", "paper": PAPER}
+AHEAD |= {"score": {"method": "r3l", "against": "grpo"}}
+HARD = {"id": "h", "claim": "On hard tasks more", "run": "r3l compare r3l --env ENV"}
+HARD |= {"score": {"method": "r3l", "against": "grpo", "group": "hard", "beyond": "easy"}}
+GROWTH = {"id": "g", "claim": "Reflections stay valid", "run": "r3l train", "says": "equivalent"}
+GROWTH |= {"training": {"method": "r3l", "rate": "reflection_valid", "change": 1}}
+OF = Claims.model_validate(
+    {"margin": 0.02, "envs": ["alfworld"], "backbone": "Qwen2.5-1.5B-Instruct", "sources": {}}
+    | {"claims": [AHEAD, HARD, GROWTH]}
+)
+
+
+def of_seeds(root, solved):
+    """Of two easy and two hard tasks GRPO solves the easy ones, R3L as many hard ones besides as ``solved`` says; its
+    valid reflections fall from 4 of 4 to 3 of 4."""
+    steps = [{"reflection/count": 4, "reflection/valid": valid, "step": k} for k, valid in ((1, 4), (2, 3))]
+    for seed, hard in enumerate(solved):
+        write_run(root, "grpo", seed, [1, 1], [0, 0])
+        write_run(root, "r3l", seed, [1, 1], [int(hard > 0), int(hard > 1)], steps=steps)
+    return findings(records.load(find_runs(root)), [], OF)
+
+
+def test_effects_of_four_seeds_by_hand(tmp_path):
+    """Differences of 0.25, 0.5, 0.25, 0.5: mean 0.375, error 0.14434 / 2; t(3) 3.1824 at 0.975. On hard tasks twice
+    that. p is 0.0138 (t = 5.196) for both; Holm's factor of three effects is 3, then 2, of which the larger holds."""
+    ahead, hard, growth = of_seeds(tmp_path, [1, 2, 1, 2])
+    assert (ahead.effect, ahead.estimate.bounds()) == (0.375, pytest.approx((0.1453, 0.6047), abs=1e-4))
+    assert (ahead.over, ahead.count, ahead.verdict, ahead.p_holm) == ("seeds", 4, "ahead", pytest.approx(0.0277, abs=1e-4))
+    assert (hard.effect, hard.verdict) == (0.75, "ahead")
+    assert (ahead.paper, ahead.paper_source) == (pytest.approx(0.208), "main.csv, line 57 minus main.csv, line 21")
+    assert (growth.effect, growth.mde, growth.verdict, growth.as_claimed) == (-0.25, None, "behind", False)
+
+
+def test_two_seeds_and_none(tmp_path):
+    ahead, hard, growth = of_seeds(tmp_path, [1, 2])
+    assert (ahead.points, ahead.estimate, ahead.verdict) == ((0.25, 0.5), None, "too few (2 seeds)")
+    nothing = findings([], [], OF)
+    assert [row.verdict for row in nothing] == ["not tested"] * 3
+    shown = claims_table([ahead, *nothing[1:]], OF).sections
+    assert shown[0].rows[0]["effect"].text == "+0.250, +0.500"
+
+
+def test_every_claim_names_a_command_that_exists():
+    for claim in load_claims().claims:
+        for command in claim.run.replace("ENV", "alfworld").split(" && "):
+            assert check(command.removeprefix("r3l ")) == [], claim.id
+
+
+def test_the_stored_table_is_what_the_stored_runs_give(stored, tmp_path):
+    of = load_claims()
+    rows = findings(stored, probes.read(probes_in(STORED)), of)
+    write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
+    for suffix in (".csv", ".md", ".tex"):
+        assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), suffix
