@@ -49,7 +49,8 @@ def attempts_of(one_file, policy, played, task):
 
 
 def test_one_batch_gives_the_engines_rows_advantages_and_step(one_file, collected):
-    """In float64, where AdamW's first step is not the sign of a rounding."""
+    """In float64, where AdamW's first step is not the sign of a rounding. The engine keeps advantages and the weights of
+    tokens in float32, which shows at a few weights whose gradients nearly cancel."""
     method, run, played, groups = collected
     policy = one_file.Policy(one_file.MODEL)
     policy.model.double()
@@ -70,9 +71,11 @@ def test_one_batch_gives_the_engines_rows_advantages_and_step(one_file, collecte
     Trainer(engine, method, run.train, temperature=run.sampling.temperature).step(rows)
     settings = {"lr": one_file.LR, "weight_decay": one_file.WEIGHT_DECAY}
     one_file.update(policy, torch.optim.AdamW(policy.model.parameters(), **settings), batch)
-    assert max((new - before[name]).abs().max() for name, new in engine.state_dict().items()) > 0.9 * one_file.LR
-    for name, weight in engine.state_dict().items():
-        torch.testing.assert_close(policy.model.state_dict()[name], weight, rtol=0, atol=1e-4 * one_file.LR)
+    after = policy.model.state_dict()
+    moved = torch.cat([(weight - before[name]).flatten() for name, weight in engine.state_dict().items()]).abs()
+    apart = torch.cat([(weight - after[name]).flatten() for name, weight in engine.state_dict().items()]).abs()
+    assert moved.max() > 0.9 * one_file.LR and apart.max() < 0.02 * one_file.LR
+    assert (apart > 1e-4 * one_file.LR).double().mean() < 1e-3
 
 
 def test_it_runs_by_itself(one_file, capsys):
