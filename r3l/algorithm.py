@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from r3l.amplification import AmplificationSettings, amplify
+from r3l.amplification import AmplificationSettings, amplify, explain
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred, standardised
 from r3l.core.audits import count_retry, grade_reflection
@@ -208,10 +208,27 @@ class R3L(TrainedMethod[R3LSettings]):
 
     def advantages(self, group: Group) -> np.ndarray:
         """Centred (or standardised) returns, amplified."""
-        s, returns_G = self.settings, group.returns_G()
+        returns_G = group.returns_G()
+        return amplify(self._plain(returns_G), returns_G, self.settings)
+
+    def _plain(self, returns_G: np.ndarray) -> np.ndarray:
+        s = self.settings
         if s.advantage == "standardised":
-            return amplify(standardised(returns_G), returns_G, s)
-        return amplify(centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau)), returns_G, s)
+            return standardised(returns_G)
+        return centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau))
+
+    def explained_advantages(self, returns_G: np.ndarray) -> list[tuple[float, str]]:
+        """Of each member of a group with these returns the advantage and, for readers, how it comes about."""
+        s, plain_G = self.settings, self._plain(returns_G)
+        baseline = baseline_of(returns_G, s.baseline, s.baseline_tau)
+        name = "baseline" if s.baseline != "mean" or len(returns_G) == 1 else "mean"
+        words = f"r - {name} = {{:.2f}} - {baseline:.2f}"
+        if s.advantage == "standardised":
+            deviation = np.std(returns_G, ddof=1) if len(returns_G) > 1 else 1.0
+            words = f"(r - mean) / standard deviation = ({{:.2f}} - {baseline:.2f}) / {deviation:.2f}"
+        how = explain(plain_G, returns_G, s)
+        values = zip(amplify(plain_G, returns_G, s), how, returns_G, strict=True)
+        return [(float(advantage), text.format(words.format(r))) for advantage, text, r in values]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """-A log p / (1 + tau), or PPO's clipped surrogate (``importance``); without tokens below ``min_logprob``."""

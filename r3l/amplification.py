@@ -40,12 +40,33 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
     ``amplify_all_equal: zero`` keeps A in a group of equal rewards, which otherwise keeps pushing once all succeed
     (A-3). It is implied by ``group_max``: there an all-failed group would be pushed too (A-4).
     """
-    rule, alpha = settings.amplify_rule, settings.alpha
-    equal = all_equal(rewards_G)
-    if rule == "none" or (equal and (settings.amplify_all_equal == "zero" or settings.reward_max == "group_max")):
-        return advantages_G
-    amplified_G = np.where(advantages_G > 0, alpha * advantages_G, advantages_G)
-    if rule == "uniform":
-        return amplified_G
+    best_G, raised_G = _cases(advantages_G, rewards_G, settings)
+    return np.where(best_G, _top(settings), np.where(raised_G, settings.alpha * advantages_G, advantages_G))
+
+
+def explain(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> list[str]:
+    """For readers, how :func:`amplify` comes to each number: a text with ``{}`` in the place of the plain advantage."""
+    top = f"{_top(settings):g}" if settings.amplify_rule == "released_code" else f"alpha = {settings.alpha:g}"
+    best = "largest reward there is" if settings.reward_max == "env_max" else "largest reward of the group"
+    cases = zip(*_cases(advantages_G, rewards_G, settings), strict=True)
+    return [
+        f"{top}, for the {best}" if is_best else f"{settings.alpha:g} x ({{}})" if up else "{}" for is_best, up in cases
+    ]
+
+
+def _top(settings: AmplificationSettings) -> float:
+    """The advantage of the best reward."""
+    return settings.alpha if settings.amplify_rule == "paper" else 1.0
+
+
+def _cases(
+    advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which members have the best reward, and of which others the advantage is multiplied; shape (G,) each."""
+    nobody = np.zeros(len(rewards_G), dtype=bool)
+    kept = settings.amplify_all_equal == "zero" or settings.reward_max == "group_max"
+    if settings.amplify_rule == "none" or (kept and all_equal(rewards_G)):
+        return nobody, nobody
     best_G = rewards_G >= (ENV_MAX if settings.reward_max == "env_max" else rewards_G.max())
-    return np.where(best_G, alpha if rule == "paper" else 1.0, amplified_G)
+    best_G = nobody if settings.amplify_rule == "uniform" else best_G
+    return best_G, (advantages_G > 0) & ~best_G

@@ -5,6 +5,8 @@ from conftest import make_trajectory
 from exploration import LOSE, PERFECT, R3L_SCRIPT, WIN, explore, review, shape
 from scripted import Scripted, rollout_context, say
 
+from r3l.algorithm import R3L
+
 
 def test_r3l_sample_layout_paper():
     """A failed base retried from turn 1 without success, a solved base with a perfect reflection."""
@@ -112,3 +114,17 @@ def test_a_base_without_retry_can_be_replaced():
     _, groups, counters = explore("r3l", script, group_size=2, missing_retry="resample_base")
     assert shape(groups) == [("policy", [("base", 0.0), ("base", 1.0)])]
     assert counters["reflection/invalid/no_json"] == 1
+
+
+def test_each_advantage_says_how_it_came_about():
+    """Mean 0.5; with amplification as in the paper, and of GRPO's advantages (deviation 0.383)."""
+    returns_G = np.array([1.0, 0.6, 0.2, 0.2])
+    paper = R3L({}).explained_advantages(returns_G)
+    assert [round(a, 6) for a, _ in paper] == [3.0, 0.3, -0.3, -0.3]
+    assert [how for _, how in paper[:3]] == [
+        "alpha = 3, for the largest reward of the group",
+        "3 x (r - mean = 0.60 - 0.50)",
+        "r - mean = 0.20 - 0.50",
+    ]
+    amplified = R3L({"advantage": "standardised", "reward_max": "env_max", "alpha": 2.0})
+    assert "(0.60 - 0.50) / 0.38" in amplified.explained_advantages(returns_G)[1][1]

@@ -91,8 +91,8 @@ def train_run(
         log.warning("%s", warning)
     fetch(run.model)
     fingerprint = run.fingerprint()  # an unknown task set is an error now, before there is a directory
-    if set_aside:
-        move_aside(where, fingerprint)
+    if set_aside and (aside := move_aside(where, fingerprint)):
+        log.warning("%s held another configuration; it is kept in %s", where, aside)
     set_aside_changed(where, run)
     engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
     job = resources.requested_resources(resources.load(), "train", run)

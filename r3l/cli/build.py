@@ -15,7 +15,7 @@ from r3l.core.errors import ConfigError
 def sft(
     name: Annotated[
         str, typer.Argument(help="A file of configs/sft/, or an environment of $R3L_ENVS.")
-    ] = "alfworld-1.5m",
+    ] = "alfworld-1.5m-hints",
     model: Annotated[str | None, typer.Option(help="Start from this model, not from the recipe's.")] = None,
     out: Annotated[
         Path | None, output("Default: results/stored/models/NAME; for a published model in $R3L_CACHE.", folder=True)
@@ -23,7 +23,7 @@ def sft(
     workers: Annotated[int, typer.Option(min=0, help="Processes for demonstrations; 0: this one.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Build a base checkpoint by SFT (a nano model: about an hour on 2 cores). Never overwrites one.
+    """Build a base checkpoint by SFT (a nano model: minutes on 2 cores). Never overwrites one.
 
     Re-run the same command to resume after the last complete phase.
 

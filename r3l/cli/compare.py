@@ -129,9 +129,17 @@ def compare(
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     rows = comparison.compare(records.load([*own, *first_found(found)]), method, opponents, group)
     _print(rows, out, as_json, to_terminal(comparison.comparison_table(rows)))
-    for row in [] if as_json else rows:
+    if not as_json:
+        _print_closing(rows, method, sorted({path.parent.parent for path in own}))
+
+
+def _print_closing(rows: Sequence[Comparison], method: str, cells: Sequence[Path]) -> None:
+    """Warnings, where the runs lie, what to type next."""
+    for row in rows:
         for warning in row.warnings:
             print(printable(f"warning: {row.env}, {method} against {row.against}: {warning}"))
+    print(printable("\n".join(f"runs of {method}: {cell}/" for cell in cells)))
+    print(f"next: r3l compare {method} --power 0.8 says how many seeds a difference takes; r3l report shows the runs")
 
 
 def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:

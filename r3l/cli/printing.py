@@ -47,11 +47,6 @@ def _takes_output() -> bool:
     return True
 
 
-def pairs(values: dict[str, float]) -> str:
-    """``key 0.123`` of each, comma-separated."""
-    return ", ".join(f"{key} {value:.3f}" for key, value in values.items()) or "nothing trained"
-
-
 def print_result(content: dict[str, Any], as_json: bool, text: str) -> None:
     print(json.dumps(content, sort_keys=True) if as_json else printable(text))
 

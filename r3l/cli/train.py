@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from r3l.cli.arguments import AsJson, Env, Method, Model, Overrides, Seed, Tier, output, refuse_unused, resolve_run
-from r3l.cli.printing import pairs, print_result
+from r3l.cli.printing import print_result
 from r3l.core.errors import check_known
 
 if TYPE_CHECKING:
@@ -65,8 +65,24 @@ def train(
         return
     refuse_unused(ctx, "training (without --trinity-config)", OF_RUN | {"logger", "set_aside", "minutes"})
     result = train_run(run, where, logger or (), minutes, set_aside)
-    line = f"{run.cell} seed {seed}: {result['steps']} steps, {pairs(result['final'])}; in {where}"
-    print_result(result, as_json, f"{line}\nnext: r3l evaluate {where}")
+    text = f"{_sentences(run, result)}\nin {where}\nnext: r3l evaluate {where}"
+    print_result(result, as_json, text)
+
+
+def _sentences(run: Run, result: dict[str, Any]) -> str:
+    """What a finished run amounts to."""
+    from r3l.runs.result import FINAL_WINDOW
+
+    head, final = f"{run.method_label} on {run.env}, seed {run.seed}: {result['steps']} steps.", result["final"]
+    if "train/success" not in final:
+        return f"{head} Nothing was trained."
+    groups = [f"{key.rpartition('/')[2]} {value:.3f}" for key, value in final.items() if "/success/" in key]
+    of_groups = f" ({', '.join(groups)})" if groups else ""
+    steps = min(FINAL_WINDOW, result["steps"])
+    return (
+        f"{head}\nMean of the last {steps} steps, on training tasks: success {final['train/success']:.3f}{of_groups}, "
+        f"reward {final['train/reward']:.3f}, {final['train/turns']:.1f} turns an attempt."
+    )
 
 
 def _write_trinity_config(run: Run, where: Path, out: Path, write_tasks: bool) -> None:

@@ -46,6 +46,14 @@ def inputs_of(env: str, model: str, settings: EnvSettings, method_code: str) -> 
     return inputs | {"sft": recipe_of(settings.sft), "sft_model": _folder_digest(made) if made.is_dir() else None}
 
 
+def start_weights(inputs: Mapping[str, Any]) -> str | None:
+    """The digest of the weights that a run with these inputs starts from, or their revision on the hub."""
+    if "sft" in inputs:
+        return None if inputs["sft_model"] is None else str(inputs["sft_model"])
+    model = inputs["model"]
+    return model.get("sha256") or model.get("revision") or model.get("name")
+
+
 def model_identity(model: str) -> dict[str, str | None]:
     """Which weights a model is: the sha256 of its folder, of the packaged file that it is made from, or its name on the
     hub with the revision that the cache of this machine has; ``revision`` is None where there is none."""

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run
+from r3l.config import Run, locate, start_of
+from r3l.config.inputs import start_weights
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.evaluation.episodes import Played, play_all, scores
@@ -20,6 +21,7 @@ from r3l.evaluation.verification import EPISODES, verify, verify_further
 from r3l.files.digests import SUMS, sha256_of
 from r3l.files.json_files import read_json
 from r3l.files.writing import write_json_atomic, write_text_atomic
+from r3l.local.checkpoint import find
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
@@ -29,10 +31,19 @@ from r3l.runs.session import PlaySession
 
 
 def checkpoint_of(run_dir: Path) -> str | None:
-    """Where a run's last checkpoint lies; None where a server had the model. Raises CheckpointError for another one."""
+    """Where a run's last checkpoint lies, or the base checkpoint where it trains nothing; None where a server had the
+    model. Raises CheckpointError for another one."""
     result = read_json(run_dir / RESULT)
-    if result["checkpoint"] is None:
+    if result["checkpoint_sha256"] is None:
         return None
+    if result["checkpoint"] is None:
+        run = run_of(run_dir)
+        if start_weights(run.inputs()) != result["checkpoint_sha256"]:
+            raise CheckpointError(
+                f"{locate(start_of(run))} is no longer the model of {run_dir}: its digest is not that of "
+                f"{run_dir / RESULT}. Put the model back, or evaluate this one in another directory (--out)"
+            )
+        return find(start_of(run))
     checkpoint = run_dir / result["checkpoint"]
     if not checkpoint.is_dir() or sha256_of(checkpoint) != result["checkpoint_sha256"]:
         raise CheckpointError(

@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # not in its __all__
 
 from r3l.config import find_model
+from r3l.config.inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation.evaluate import checkpoint_of
 from r3l.evaluation.statistics import wilson_interval
@@ -87,7 +88,8 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT)
-    if not result["checkpoint"] or not (run_dir / "checkpoints").is_dir():
+    copied = result["checkpoint"] is not None  # else the base checkpoint stays where it lies
+    if not result["checkpoint_sha256"] or (copied and not (run_dir / "checkpoints").is_dir()):
         raise DataError(
             f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has none. "
             "Train it again with r3l train, then export that run"
@@ -96,12 +98,19 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
         _check(target)
     elif Path(target).exists():
         raise ConfigError(f"{target} is there already; name a folder that is not, or delete it")
-    with whole_model(run_of(run_dir), Path(str(checkpoint_of(run_dir)))) as model:
+    with whole_model(run_of(run_dir), _folder_of(str(checkpoint_of(run_dir)))) as model:
         card = model_card(run_dir)
-        names = sorted(path.name for path in model.iterdir() if path.name not in RESUMING | {CARD})
+        names = sorted(path.name for path in model.iterdir() if path.is_file() and path.name not in RESUMING | {CARD})
         if not dry_run:
             _upload(model, names, card, target) if target.startswith(HUB) else _write(model, names, card, Path(target))
     return [CARD, *names]
+
+
+def _folder_of(checkpoint: str) -> Path:
+    """Where the files of a folder or of a cached model of the hub lie."""
+    if Path(checkpoint).is_dir():
+        return Path(checkpoint)
+    return Path(huggingface_hub.snapshot_download(checkpoint, allow_patterns=list(MODEL_FILES)))
 
 
 def _check(target: str) -> None:

@@ -56,17 +56,23 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         if done := finished_result(run, run_dir):
             return done
         check_owner(run_dir, run.fingerprint())
+        method = build_method(run)
+        if not method.trains:
+            checkpoint.find(start_of(run))
+            write_json_atomic(run_dir / "manifest.json", manifest(run))
+            content = result(run, run_dir, None, {})
+            write_json_atomic(run_dir / "result.json", content)
+            return content
         start = checkpoint.last_good(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         with open_session(run, str(start) if start else start_of(run), trains=True) as session:
             write_json_atomic(run_dir / "manifest.json", manifest(run))
-            method = build_method(run)
             training = Training(session, method, trainer_of(session, method), run_dir)
             if start and state:
                 training.resume(start, state)
             for name in (METRICS, trajectory_log.FILE):
                 forget_after(run_dir / name, training.trainer.steps_done)
-            if session.model.device.type == "cuda" and method.trains:
+            if session.model.device.type == "cuda":
                 training.trainer.probe_memory(run.sampling.max_context)
             resumed_at = training.trainer.steps_done
             try:
@@ -142,9 +148,7 @@ class Training:
     def steps(self, loggers: Sequence[str]) -> None:
         """Collect, batch, update, log."""
         run, method = self.run, self.method
-        last = run.train.steps if method.trains else 0
-        if last == 0:
-            return
+        last = run.train.steps
         tasks = self.session.package.tasks(run.env_settings.train_task_set)
         with recording(run, self.run_dir, loggers, self.trainer.steps_done) as record:
             while self.trainer.steps_done < last:

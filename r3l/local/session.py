@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils import deterministic
 
-from r3l.config import Run, environment_of, start_of
+from r3l.config import Run, environment_of, locate, start_of
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
@@ -119,7 +119,7 @@ def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
     start = start_of(run)
     network, tokenizer = load_model(start, CPU, forward)
     lora.add(network, run.lora, run.seed, start)
-    if model != start:
+    if locate(model) != locate(start):
         lora.load(Path(model), network)
     return network, tokenizer
 

@@ -177,11 +177,13 @@ def comparison_table(rows: Sequence[Comparison]) -> Table:
         Column("ours", lambda row: _bounds(row.ours), right=True),
         Column("theirs", lambda row: _bounds(row.theirs), right=True),
         Column("difference", lambda row: _bounds(row.difference and row.difference.interval, "+"), right=True),
-        Column("P(>)", lambda row: _short(row.difference and row.difference.probability_of_improvement), right=True),
-        Column("p", lambda row: _short(row.difference and row.difference.p_holm), right=True),
-        Column("rollouts x", lambda row: _short(row.budget and row.budget["rollouts"]), right=True),
-        Column("tokens x", lambda row: _short(row.budget and row.budget["generated"]), right=True),
-        Column(MDE, lambda row: mde(row.difference), right=True),
+        Column(
+            "P(>)", lambda row: _short(row.difference and row.difference.probability_of_improvement), right=True, drop=3
+        ),
+        Column("p", lambda row: _short(row.difference and row.difference.p_holm), right=True, drop=1),
+        Column("rollouts x", lambda row: _short(row.budget and row.budget["rollouts"]), right=True, drop=5),
+        Column("tokens x", lambda row: _short(row.budget and row.budget["generated"]), right=True, drop=4),
+        Column(MDE, lambda row: mde(row.difference), right=True, drop=2),
         Column("verdict", lambda row: Cell(row.verdict, bold=bool(row.difference and row.difference.significant))),
     ]
     return table(

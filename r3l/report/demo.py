@@ -14,9 +14,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from r3l.files.json_files import read_jsonl
-from r3l.report.trajectories import by_member
-from r3l.runs.trajectory_log import FILE
+from r3l.report.trajectories import by_member, read
 
 Trajectory = dict[str, Any]
 MARKUP = re.compile(r"<\|[^|<>]*\|>")  # a chat template's own tokens
@@ -54,7 +52,7 @@ def shortest_example(run_dirs: Iterable[Path]) -> Example | None:
 
 
 def _examples(run_dir: Path) -> Iterator[Example]:
-    for line in read_jsonl(run_dir / FILE):
+    for line in read(run_dir):
         source = f"{'/'.join(run_dir.parts[-5:])}, step {line['step']}, task {line['task']}"
         for member in by_member(line):
             of = {trajectory["kind"]: trajectory for trajectory in member if trajectory["attempt"] == 0}
@@ -117,10 +115,13 @@ def _training(example: Example) -> RenderableType:
         sampled = [(tokens, trained) for turn in trajectory["turns"] for _, tokens, trained in turn["response"]]
         learnt, of = sum(n for n, trained in sampled if trained), sum(n for n, _ in sampled)
         table.add_row(name, reward, advantage, f"{learnt} of {of}")
-    why = (
-        "The advantage is a reward minus the mean of the group; that of the better ones is amplified. The turns before "
-        "the pivot are the same in attempt and retry, so they are masked."
+    explained = dict.fromkeys(
+        f"{trajectory['advantage']:+.2f} is {trajectory['derivation']}."
+        for trajectory in rows.values()
+        if "derivation" in trajectory
     )
+    masked = "The turns before the pivot are the same in attempt and retry, so they are masked."
+    why = "\n".join([*explained, masked])
     return Padding(Group(table, Text(why, style="dim")), (0, 0, 0, 2))
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pandas as pd
 from rich import box
 from rich import table as rich
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from r3l.core.text import printable
-from r3l.report.table import EMPTY, Cell, Table
+from r3l.report.table import EMPTY, Cell, Column, Table
 
+GRID, NARROW = 3, 1  # characters that a column takes beside its texts, with lines between columns and without
 MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")  # an underscore in a word is none
 LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
@@ -37,8 +39,52 @@ FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 """
 
 
+@dataclass(frozen=True)
+class OnTerminal:
+    """A table that fits the terminal: intervals go on in a second line, then columns are left out by their ``drop``,
+    and named. Numbers are never cut."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Called by rich."""
+        table, width = self.table, options.max_width
+        if table.titled or _width(table, GRID) <= width:
+            yield _laid_out(table)
+            return
+        table = _mapped(table, lambda text: text.replace(" [", "\n["))
+        left_out: list[str] = []
+        while _width(table, NARROW) > width and (least := max(table.columns, key=lambda c: c.drop)).drop:
+            table = replace(table, columns=[column for column in table.columns if column is not least])
+            left_out.insert(0, least.name)
+        notes = [f"Left out at {width} columns: {', '.join(left_out)} (all: --json)."] if left_out else []
+        yield _laid_out(replace(table, notes=[*table.notes, *notes]), narrow=True)
+
+
 def to_terminal(table: Table) -> RenderableType:
     """Sections with a title are printed as papers do: the title above indented rows. Each note begins a line."""
+    return OnTerminal(table)
+
+
+def _mapped(table: Table, change: Callable[[str], str]) -> Table:
+    sections = [
+        replace(section, rows=[{n: replace(c, text=change(c.text)) for n, c in row.items()} for row in section.rows])
+        for section in table.sections
+    ]
+    return replace(table, sections=sections)
+
+
+def _width(table: Table, between: int) -> int:
+    """Characters of its longest lines, with ``between`` columns so many."""
+    total = 1
+    for column, cells in zip(table.columns, zip(*table.cells(), strict=True), strict=True):
+        texts = [column.footer, *(cell.text for cell in cells)]
+        name = max(map(len, column.name.split()), default=0)  # a heading may wrap
+        total += between + max(name, *(len(line) for text in texts for line in text.split("\n")))
+    return total
+
+
+def _laid_out(table: Table, narrow: bool = False) -> RenderableType:
     titled = table.titled
     if any(len(section.title) > LONG for section in table.sections):
         return _titles_across(table)
@@ -47,7 +93,7 @@ def to_terminal(table: Table) -> RenderableType:
         caption=_plain("\n".join(table.notes), "table.caption") if table.notes and not titled else None,
         show_footer=any(column.footer for column in table.columns),
     )
-    if titled:
+    if titled or narrow:
         shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
     for index, column in enumerate(table.columns):
         shown.add_column(
@@ -55,7 +101,8 @@ def to_terminal(table: Table) -> RenderableType:
             footer=_plain(column.footer),
             justify="right" if column.side == "right" else "left",
             no_wrap=column.no_wrap,
-            overflow="fold" if titled and index else "ellipsis",  # what is too long goes on in the next line
+            min_width=_widest(table, column) if narrow and column.side == "right" else None,
+            overflow="fold" if narrow or (titled and index) else "ellipsis",  # what is too long goes on below
         )
     for section in table.sections:
         if titled:
@@ -95,6 +142,11 @@ def _text(cell: Cell) -> Text:
 def _plain(text: str, style: str = "") -> Text:
     """Text that rich shows as it is: neither its markup nor escape codes are read."""
     return Text(printable(text), style=style)
+
+
+def _widest(table: Table, column: Column) -> int:
+    texts = [row.get(column.name, EMPTY).text for section in table.sections for row in section.rows]
+    return max((len(line) for text in texts for line in text.split("\n")), default=0)
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:

@@ -28,6 +28,7 @@ class Column:
     stand as they are, a number is written by ``form``, a format specification, which also aligns the column to the
     right.
 
+    ``drop``: where a terminal is too narrow, columns are left out, the largest first; 0: never.
     ``filter``: a reader of the HTML may narrow the column to one value, this one at first ("": all); None: no filter.
     """
 
@@ -38,6 +39,7 @@ class Column:
     no_wrap: bool = False
     footer: str = ""
     filter: str | None = None
+    drop: int = 0
 
     @property
     def side(self) -> str:

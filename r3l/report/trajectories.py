@@ -5,18 +5,49 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from r3l.files.json_files import read_jsonl
+import numpy as np
+
+from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.unpacking import most, unpacked
+from r3l.runs.run_dir import MANIFEST
 from r3l.runs.trajectory_log import FILE
+
+if TYPE_CHECKING:
+    from r3l.algorithm import R3L
 
 Line = dict[str, Any]
 KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined")  # columns, from left to right
+
+
+def read(run_dir: Path) -> list[Line]:
+    """The lines of a run. Of R3L's policy groups each trajectory says under ``derivation`` how its advantage came
+    about, by the settings of the run."""
+    lines = read_jsonl(run_dir / FILE)
+    manifest = run_dir / MANIFEST
+    run = read_json(manifest)["run"] if lines and manifest.is_file() else {}
+    if run.get("method_code") == "r3l.algorithm:R3L":
+        from r3l.algorithm import R3L  # with torch
+
+        method = R3L(run["method_settings"])
+        for line in lines:
+            for group in line["groups"]:
+                if group["objective"] == "policy":
+                    _derive(method, group["trajectories"])
+    return lines
+
+
+def _derive(method: R3L, trajectories: Sequence[Line]) -> None:
+    explained = method.explained_advantages(np.array([t["reward"] for t in trajectories], dtype=float))
+    for trajectory, (advantage, how) in zip(trajectories, explained, strict=True):
+        if math.isclose(advantage, trajectory["advantage"], abs_tol=1e-6):  # else it was made from other returns
+            trajectory["derivation"] = how
 
 
 def pack(run_dir: Path, limit: int) -> str | None:
@@ -26,7 +57,7 @@ def pack(run_dir: Path, limit: int) -> str | None:
     the order of retries and KINDS. At most ``limit`` characters but always one task; ``left_out`` counts what did not
     fit. Tasks that taught something go before the first of a step, and every step has its turn.
     """
-    lines = read_jsonl(run_dir / FILE)
+    lines = read(run_dir)
     included: list[int] = []
     packed = None
     for index in _by_turns(lines):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run
+from r3l.config.inputs import start_weights
 from r3l.core.errors import DataError
 from r3l.files.digests import sha256_of
 from r3l.files.json_files import read_json, read_jsonl
@@ -18,8 +19,10 @@ FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str, float]) -> dict[str, Any]:
     """The content of result.json; ``checkpoint`` is the last one, ``totals`` the run's budget.
 
-    No checkpoint: a server has the model.
+    No checkpoint: nothing was trained, and the digest is that of the base checkpoint, which stays where it lies; None
+    where a server has the model.
     """
+    weights = None if run.served else start_weights(run.inputs())
     metrics = read_jsonl(run_dir / METRICS)
     return {
         "schema": 1,
@@ -35,7 +38,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
         "fingerprint": run.fingerprint(),
         "steps": len(metrics),
         "checkpoint": checkpoint and f"checkpoints/{checkpoint.name}",
-        "checkpoint_sha256": checkpoint and sha256_of(checkpoint),
+        "checkpoint_sha256": sha256_of(checkpoint) if checkpoint else weights,
         "budget": dict(sorted(totals.items())),
         "final": final_scores(metrics),
     }
@@ -47,9 +50,12 @@ def finished_result(run: Run, run_dir: Path) -> dict[str, Any] | None:
         content: dict[str, Any] = read_json(run_dir / RESULT)
     except DataError:  # missing, or damaged and written again
         return None
-    whole = content.get("fingerprint") == run.fingerprint() and content.get("checkpoint")
+    if content.get("fingerprint") != run.fingerprint():
+        return None
+    if content.get("checkpoint") is None:
+        return content if content["checkpoint_sha256"] == start_weights(run.inputs()) else None
     checkpoint = run_dir / str(content.get("checkpoint"))
-    return content if whole and checkpoint.is_dir() and sha256_of(checkpoint) == content["checkpoint_sha256"] else None
+    return content if checkpoint.is_dir() and sha256_of(checkpoint) == content["checkpoint_sha256"] else None
 
 
 def final_scores(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:

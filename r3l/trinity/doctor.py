@@ -33,16 +33,14 @@ ASK = (
 )
 
 
-def checks(tier: str, envs: list[EnvConfig]) -> Iterator[Finding]:
-    """Every check of a tier of this engine, but for the environments' own."""
+def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterator[Finding]:
+    """Every check of a tier of this engine, or of one model in it, but for the environments' own."""
     cards = gpus()
-    models = planned_models()
+    models = [planned for planned in planned_models() if model in (None, planned.model)]
     yield _gpus(cards, models)
-    for model in models:
-        yield _memory(tier, envs, model, min(cards) if cards else CARD)
+    yield from (_memory(tier, envs, each, min(cards) if cards else CARD) for each in models)
     yield from _versions()
-    for model in models:
-        yield _weights(model)
+    yield from map(_weights, models)
 
 
 def gpus() -> list[float]:

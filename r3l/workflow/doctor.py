@@ -14,7 +14,18 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, find_model, load, locate, names
+from r3l.config import (
+    EnvConfig,
+    EnvTierConfig,
+    Run,
+    TierConfig,
+    environment_of,
+    find_model,
+    load,
+    locate,
+    names,
+    trains,
+)
 from r3l.core import requirements
 from r3l.core.requirements import Finding, checked, guarded
 from r3l.envs.base.package import EnvironmentPackage
@@ -25,16 +36,20 @@ MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and lo
 INSTALL = "make setup" if is_checkout() else "pip install --force-reinstall r3l"
 
 
-def examine(tier: str) -> list[Finding]:
-    """All checks of ``tier`` and its environments. Raises ConfigError for an unknown tier."""
+def examine(tier: str, run: Run | None = None) -> list[Finding]:
+    """All checks of ``tier``, or those alone that ``run`` needs; what fails comes first. Raises ConfigError for an
+    unknown tier."""
     config = load("tiers", tier, TierConfig)
     envs = [env for name in names("envs") if tier in (env := load("envs", name, EnvConfig)).tiers]
-    return [
+    if run:
+        envs = [env for env in envs if env.env == run.env]
+    checks = [
         *_packages(),
         *_machine(),
-        *_engine(config, envs),
+        *_engine(config, envs, run),
         *(check for env in envs for check in _environment(env, tier)),
     ]
+    return sorted(checks, key=lambda check: check.ok)
 
 
 def render(checks: list[Finding]) -> Table:
@@ -80,17 +95,19 @@ def _machine() -> Iterator[Finding]:
         yield Finding("write permission", False, f"{where}: {error.strerror}", "chmod, or run elsewhere")
 
 
-def _engine(config: TierConfig, envs: list[EnvConfig]) -> Iterator[Finding]:
-    """What the tier's engine needs: base checkpoints; for trinity GPUs and its own virtual environment."""
-    if config.engine == "trinity":
+def _engine(config: TierConfig, envs: list[EnvConfig], run: Run | None) -> Iterator[Finding]:
+    """What the engine of the tier or run needs: base checkpoints; for trinity GPUs and its own virtual environment."""
+    if (run.engine if run and trains(run) else "local" if run else config.engine) == "trinity":
         from r3l.trinity import doctor
 
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a missing model is reported at once, not after five tries
-        yield from doctor.checks(config.tier, envs)
+        yield from doctor.checks(config.tier, envs, run and run.model)
     else:
         from r3l.local import memory as local
 
-        yield from _models({env.label: env.tiers[config.tier].model or config.model for env in envs})
+        yield from _models(
+            {env.label: run.model if run else env.tiers[config.tier].model or config.model for env in envs}
+        )
         yield from local.checks(config)
 
 

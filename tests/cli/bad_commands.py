@@ -74,7 +74,7 @@ SINGLE = (
     # options that this form of the command does not use
     *(f"evaluate alfworld --model {START_MODEL} --deadline 9", "evaluate ./run --set train.lr=1"),
     *("compare --registered --env alfworld", "compare r3l --registered", "compare r3l --difference 0.1"),
-    *("compare r3l --power 0.8 --seed 0", "run --status --cores 2", "doctor --env math", "train --write-tasks"),
+    *("compare r3l --power 0.8 --seed 0", "run --status --cores 2", "doctor --set train.lr=1", "train --write-tasks"),
     *("train --trinity-config x.yaml --logger wandb", "list tables --tier nano", "table published --env alfworld"),
     "table budget --empty",
 )

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from program import Program
@@ -12,9 +13,11 @@ from program import Program
 from r3l.config import build_method, resolve
 from r3l.core.errors import CheckpointError, DataError
 from r3l.evaluation.evaluate import evaluate_run
+from r3l.evaluation.publishing import publish
 from r3l.evaluation.verification import verify
 from r3l.files.digests import write_digests
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.paths import STORED_MODELS
 from r3l.local.engine import collect, train
 from r3l.local.session import open_session
 from r3l.processes.pool import WorkerProcess
@@ -164,6 +167,23 @@ def test_evaluation_covers_the_task_set(evaluated, tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
     with pytest.raises(DataError, match="optimizer.safetensors changed after it was written"):
         verify(tmp_path)
+
+
+def test_a_model_that_is_played_as_it_is_is_not_copied(tmp_path, monkeypatch):
+    """It is loaded from where it lies, exported from there, and refused once it is another one."""
+    monkeypatch.chdir(tmp_path)
+    model = shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "mine")
+    run = resolve("nano", "math", "zero_shot", 0, str(model), ["evaluation.tasks=4", "workers=0", "threads=1"])
+    result = train(run, Path("run"))
+    assert evaluate_run(Path("run"))["episodes"] == 4
+    assert sum(file.stat().st_size for file in Path("run").rglob("*")) < (model / "model.safetensors").stat().st_size
+    verify(Path("run"))
+    assert train(run, Path("run")) == result and result["checkpoint"] is None
+    publish(Path("run"), "out")
+    assert Path("out/model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+    (model / "config.json").write_text((model / "config.json").read_text() + " ")
+    with pytest.raises(CheckpointError, match="mine is no longer the model of run"):
+        evaluate_run(Path("run"))
 
 
 def test_a_lagging_sampler_survives_a_resume(tmp_path):

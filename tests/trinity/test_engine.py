@@ -182,7 +182,7 @@ with stop_at_once(), processes._running(family, log, os.environ) as process:
 
 
 def test_what_trains_nothing_needs_neither_trinity_nor_gpus(tmp_path, monkeypatch):
-    """Zero-shot is a row of the paper tier's tables: the local engine keeps the base checkpoint."""
+    """Zero-shot is a row of the paper tier's tables: the base checkpoint stays where it lies."""
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
     run_dir = tmp_path / "run"
     options = ["--engine", "trinity", "--method", "zero_shot", "--run-dir", str(run_dir)]
@@ -190,4 +190,4 @@ def test_what_trains_nothing_needs_neither_trinity_nor_gpus(tmp_path, monkeypatc
     assert done.exit_code == 0, done.output
     result = json.loads((run_dir / "result.json").read_text())
     assert (result["method"], result["steps"]) == ("zero_shot@engine=trinity", 0)
-    assert (run_dir / result["checkpoint"] / "model.safetensors").is_file()
+    assert result["checkpoint"] is None and not (run_dir / "checkpoints").exists()

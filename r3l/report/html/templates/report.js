@@ -241,7 +241,8 @@ class Viewer {
     const count = `${sum(sampled.filter((run) => run[2]))} of ${sum(sampled)} tokens`;
     const sign = c.advantage > 0 ? "+" : "";
     const learns = c.advantage || c.turns.some((turn) => turn.advantage);
-    const policy = learns ? `A = ${sign}${c.advantage.toFixed(3)}, trains ${count}` : `A = 0, nothing learnt from ${count}`;
+    const how = c.derivation ? ` (${c.derivation})` : "";
+    const policy = learns ? `A = ${sign}${c.advantage.toFixed(3)}${how}, trains ${count}` : `A = 0, nothing learnt from ${count}`;
     cell.append(make("span", "", { policy, sft: `imitated, trains ${count}` }[c.objective] ?? "explored, not trained"));
     return cell;
   }
