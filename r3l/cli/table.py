@@ -40,7 +40,7 @@ Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default
 
 def table(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget (training cost); published; probe; claims.")],
+    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget; published; probe; claims.")],
     runs: Runs = None,
     results: SeveralResults = None,
     out: Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md beside it.")] = None,
@@ -54,8 +54,8 @@ def table(
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
     `published` checks the paper's numbers: their sources, conflicting values, and whether a score is a multiple of 1/n.
-    `probe` compares models by the files that `r3l probe` wrote. `claims` gives the paper's claims, each with the verdict
-    of the stored runs and probes (or of those under --results).
+    `probe` compares models by the files that `r3l probe` wrote. `claims` gives the paper's claims, each with
+    the verdict of the stored runs and probes (or of those under --results).
 
     Example: `r3l table claims`
 

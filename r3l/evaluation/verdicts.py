@@ -53,7 +53,7 @@ class Estimate:
         """The larger of the two one-sided tests, of an effect of ``margin`` or more on either side."""
         return self._above(margin - abs(self.mean))
 
-    def mde(self, goal: Goal = Goal()) -> float | None:
+    def mde(self, goal: Goal) -> float | None:
         """The effect that so many seeds or tasks detect; None without spread."""
         if not self.error:
             return None

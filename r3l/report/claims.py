@@ -276,7 +276,7 @@ def _judged(rows: Sequence[Finding], margin: float) -> list[Finding]:
         if row.estimate is None:
             return row
         found = verdict(row.estimate, corrected[k], margin if row.claim.has_margin else None)
-        mde, mde_holm = row.estimate.mde(), row.estimate.mde(first_step)
+        mde, mde_holm = row.estimate.mde(Goal()), row.estimate.mde(first_step)
         return replace(row, p_holm=corrected[k], mde=mde, mde_holm=mde_holm, verdict=found)
 
     return [one_of(k, row) for k, row in enumerate(rows)]
@@ -330,10 +330,11 @@ def claims_table(rows: Sequence[Finding], of: Claims) -> Table:
         "Claims of the paper",
         columns,
         _lines(rows),
-        f"ahead, behind: the effect is shown to be above or below 0 (two-sided 5 %, Holm's correction over the {tested} "
-        f"effects with an interval); equivalent: within {of.margin:g} on either side of 0 (two one-sided tests at 5 % "
-        "each, so the 90 % interval lies inside), whatever else is shown; inconclusive: neither; too few: fewer than "
-        f"{FEWEST} seeds, whose values stand in place of an effect; not tested: nothing is stored. Bold: as claimed. Intervals are not corrected.",
+        f"ahead, behind: the effect is shown to be above or below 0 (two-sided 5 %, Holm's correction over the "
+        f"{tested} effects with an interval); equivalent: within {of.margin:g} on either side of 0 (two one-sided "
+        "tests at 5 % each, so the 90 % interval lies inside), whatever else is shown; inconclusive: neither; too few: fewer "
+        f"than {FEWEST} seeds, whose values stand in place of an effect; not tested: nothing is stored. Bold: as claimed. "
+        "Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: one fixed model, bootstrap.",
         f"MDE: minimum detectable effect ({ASKED}), in brackets at the strictest step of Holm's correction.",
         f"paper: {of.backbone}; its effects on WebShop and ScienceWorld are of rewards, ours of success; beside "

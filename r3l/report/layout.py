@@ -174,8 +174,8 @@ def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> li
     if not rows:
         return []
     notes = [
-        "Ours: mean ± 95 % interval over training seeds; of one or two seeds their values. (n/m): n of m planned seeds are done. "
-        "Bold: the best of its block among those with all seeds; it need not differ significantly."
+        "Ours: mean ± 95 % interval over training seeds; of one or two seeds their values. (n/m): n of m planned "
+        "seeds are done. Bold: the best of its block among those with all seeds; it need not differ significantly."
     ]
     notes += filter(None, [_mde_note(rows)])
     if any(row.score and row.score.kind.startswith("Wilson") for row in rows):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from r3l.evaluation.power import Goal
 from r3l.evaluation.statistics import t_interval
 from r3l.evaluation.verdicts import Estimate, verdict
 
@@ -17,7 +18,7 @@ def test_two_one_sided_tests_by_hand():
 def test_of_a_bootstrap_over_tasks():
     """A 95 % interval of +-0.098 has the standard error 0.05; 1.96 + 0.8416 of them are detected."""
     estimate = Estimate.of_bounds(0.1, 0.002, 0.198)
-    assert (estimate.error, estimate.mde()) == pytest.approx((0.05, 0.14008), abs=1e-4)
+    assert (estimate.error, estimate.mde(Goal())) == pytest.approx((0.05, 0.14008), abs=1e-4)
     assert estimate.p_value == pytest.approx(0.0455, abs=1e-4)  # two standard errors
 
 

@@ -38,9 +38,14 @@ def test_effects_of_four_seeds_by_hand(tmp_path):
     that. p is 0.0138 (t = 5.196) for both; Holm's factor of three effects is 3, then 2, of which the larger holds."""
     ahead, hard, growth = of_seeds(tmp_path, [1, 2, 1, 2])
     assert (ahead.effect, ahead.estimate.bounds()) == (0.375, pytest.approx((0.1453, 0.6047), abs=1e-4))
-    assert (ahead.over, ahead.count, ahead.verdict, ahead.p_holm) == ("seeds", 4, "ahead", pytest.approx(0.0277, abs=1e-4))
+    assert (ahead.over, ahead.count, ahead.verdict, ahead.p_holm) == (
+        "seeds",
+        4,
+        "ahead",
+        pytest.approx(0.0277, abs=1e-4),
+    )
     assert (hard.effect, hard.verdict) == (0.75, "ahead")
-    assert (ahead.paper, ahead.paper_source) == (pytest.approx(0.208), "main.csv, line 57 minus main.csv, line 21")
+    assert (ahead.paper, ahead.paper_source) == (pytest.approx(0.208), "main.csv, line 56 minus main.csv, line 20")
     assert (growth.effect, growth.mde, growth.verdict, growth.as_claimed) == (-0.25, None, "behind", False)
 
 
