@@ -91,6 +91,8 @@ class Jobs:
             recorded = recorded_fingerprint(run_dir)
             self._is_there[path] = recorded == fingerprint
             if self.starts and recorded not in (None, fingerprint):
+                # without its data the fingerprint is that of a plan, and the directory may hold this very run
+                environment_of(run.env).tasks(run.env_settings.test_task_set)
                 with locked(run_dir):
                     aside = move_aside(run_dir, fingerprint)
                 print(f"{run_dir} held a run of another configuration, which is kept in {aside}", file=sys.stderr)
