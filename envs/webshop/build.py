@@ -26,7 +26,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.files.paths import cache_folder
 
 ORIGINAL = "original"  # the name of a catalogue of the original's files
-_VARIABLE = "R3L_WEBSHOP"
+VARIABLE = "R3L_WEBSHOP"
 
 
 class CatalogueConfig(Strict):
@@ -52,16 +52,16 @@ def definition(name: str) -> Definition:
 
 def locate(catalogue: str) -> Path:
     """The folder of the catalogue with this id. Raises DataError when it is not there or another one."""
-    return _located(catalogue, os.environ.get(_VARIABLE, ""), str(cache_folder("webshop")))
+    return _located(catalogue, os.environ.get(VARIABLE, ""), str(cache_folder("webshop")))
 
 
 def original() -> tuple[Path, Meta]:
     """The catalogue that ``$R3L_WEBSHOP`` names. Raises DataError when there is none."""
-    folder = os.environ.get(_VARIABLE)
+    folder = os.environ.get(VARIABLE)
     if not folder:
         raise DataError(
-            f"{_VARIABLE} is not set: build the catalogue of the original files (r3l data catalogue --help) "
-            f"and set {_VARIABLE} to its folder"
+            f"{VARIABLE} is not set: build the catalogue of the original files (r3l data catalogue --help) "
+            f"and set {VARIABLE} to its folder"
         )
     return Path(folder), read_meta(Path(folder))
 

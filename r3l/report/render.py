@@ -15,7 +15,8 @@ from rich.text import Text
 from r3l.core.text import printable
 from r3l.report.table import EMPTY, Cell, Column, Table
 
-GRID, NARROW = 3, 1  # characters that a column takes beside its texts, with lines between columns and without
+INTERVAL = re.compile(r" [\[(][^\])]*\d[^\])]*[\])]")  # in brackets, after a number
+GRID, NARROW = 3, 2  # characters that a column takes beside its texts, with lines between columns and without
 MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")  # an underscore in a word is none
 LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
@@ -41,8 +42,8 @@ FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 
 @dataclass(frozen=True)
 class OnTerminal:
-    """A table that fits the terminal: intervals go on in a second line, then columns are left out by their ``drop``,
-    and named. Numbers are never cut."""
+    """A table that fits the terminal: intervals go on in further lines, then columns are left out by ``drop`` and
+    named. Numbers are never cut."""
 
     table: Table
 
@@ -52,7 +53,7 @@ class OnTerminal:
         if table.titled or _width(table, GRID) <= width:
             yield _laid_out(table)
             return
-        table = _mapped(table, lambda text: text.replace(" [", "\n["))
+        table = _mapped(table, lambda text: INTERVAL.sub(lambda found: re.sub(" ", "\n", found[0]), text))
         left_out: list[str] = []
         while _width(table, NARROW) > width and (least := max(table.columns, key=lambda c: c.drop)).drop:
             table = replace(table, columns=[column for column in table.columns if column is not least])

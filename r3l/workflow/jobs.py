@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,7 +41,8 @@ class Jobs:
 
     def __init__(self, content: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         profile = {name: str(value.raw) for name, value in defaults.items()}
-        resources.check_profile(profile)
+        if not any(re.fullmatch(r"--dry-?run|-n\w*", argument) for argument in sys.argv[1:]):
+            resources.check_profile(profile)  # a plan needs no account
         self.config = plan.load(content)
         if self.config.clean:
             check_clean("the workflow is asked for runs that can be stored (clean=true)")
@@ -89,6 +91,8 @@ class Jobs:
             recorded = recorded_fingerprint(run_dir)
             self._is_there[path] = recorded == fingerprint
             if self.starts and recorded not in (None, fingerprint):
+                # without its data the fingerprint is that of a plan, and the directory may hold this very run
+                environment_of(run.env).tasks(run.env_settings.test_task_set)
                 with locked(run_dir):
                     aside = move_aside(run_dir, fingerprint)
                 print(f"{run_dir} held a run of another configuration, which is kept in {aside}", file=sys.stderr)

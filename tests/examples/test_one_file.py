@@ -49,8 +49,10 @@ def attempts_of(one_file, policy, played, task):
 
 
 def test_one_batch_gives_the_engines_rows_advantages_and_step(one_file, collected):
-    """In float64, where AdamW's first step is not the sign of a rounding. The engine keeps advantages and the weights of
-    tokens in float32, which shows at a few weights whose gradients nearly cancel."""
+    """In float64, where AdamW's first step is not the sign of a rounding.
+
+    The engine keeps the weights of tokens in float32, which shows at a few weights whose gradients nearly cancel.
+    """
     method, run, played, groups = collected
     policy = one_file.Policy(one_file.MODEL)
     policy.model.double()
