@@ -333,8 +333,8 @@ def claims_table(rows: Sequence[Finding], of: Claims) -> Table:
         f"ahead, behind: the effect is shown to be above or below 0 (two-sided 5 %, Holm's correction over the "
         f"{tested} effects with an interval); equivalent: within {of.margin:g} on either side of 0 (two one-sided "
         "tests at 5 % each, so the 90 % interval lies inside), whatever else is shown; inconclusive: neither; too "
-        f"few: fewer than {FEWEST} seeds, whose values stand in place of an effect; not tested: nothing is stored. Bold: as claimed. "
-        "Intervals are not corrected.",
+        f"few: fewer than {FEWEST} seeds, whose values stand in place of an effect; not tested: nothing is stored. "
+        "Bold: as claimed. Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: one fixed model, bootstrap.",
         f"MDE: minimum detectable effect ({ASKED}), in brackets at the strictest step of Holm's correction.",
         f"paper: {of.backbone}; its effects on WebShop and ScienceWorld are of rewards, ours of success; beside "
