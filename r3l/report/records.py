@@ -145,7 +145,7 @@ def _load(path: Path) -> Record:
     check_signed(folder)
     manifest, env = read_json(run_dir / "manifest.json"), evaluation["env"]
     episodes = read_jsonl(folder / "episodes.jsonl")
-    if Counter({"all": len(episodes), **Counter(e["group"] for e in episodes)}) != _counts(evaluation):
+    if Counter({"all": len(episodes), **Counter(e["group"] for e in episodes if e["group"])}) != _counts(evaluation):
         raise DataError(f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}")
     if folder != run_dir:
         env = question_set(evaluation["tier"], env, evaluation["task_set"]["name"])

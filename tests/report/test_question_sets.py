@@ -25,7 +25,7 @@ def score_on(path, task_set, right):
     changed = {
         "task_set": {"name": task_set, "sha256": task_set, "tasks": 10},
         "episodes": 10,
-        "groups": {"all": scores},
+        "groups": {"all": scores, "en": scores},
     }
     (folder / "evaluation.json").write_text(json.dumps(json.loads(path.read_text()) | changed))
     (folder / "episodes.jsonl").write_text("".join(json.dumps(e) + "\n" for e in episodes))
