@@ -50,7 +50,7 @@ def start_weights(inputs: Mapping[str, Any]) -> str | None:
     """The digest of the weights that a run with these inputs starts from, or their revision on the hub."""
     if "sft" in inputs:
         return None if inputs["sft_model"] is None else str(inputs["sft_model"])
-    model = inputs["model"]
+    model: dict[str, str | None] = inputs["model"]
     return model.get("sha256") or model.get("revision") or model.get("name")
 
 

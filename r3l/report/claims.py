@@ -196,7 +196,7 @@ class Finding:
         tier, env, model = self.bench
         bounds = self.estimate.bounds() if self.estimate else (None, None)
         narrow = self.estimate.bounds(0.9) if self.estimate else (None, None)
-        columns = {"id": self.claim.id, "claim": self.claim.claim, "says": self.claim.says}
+        columns: dict[str, Any] = {"id": self.claim.id, "claim": self.claim.claim, "says": self.claim.says}
         columns |= {"tier": tier, "env": env, "model": model, "verdict": self.verdict, "effect": self.effect}
         columns |= dict(zip(("low", "high", "low_90", "high_90"), (*bounds, *narrow), strict=True))
         columns |= {"points": " ".join(f"{point:.4f}" for point in self.points), "over": self.over, "n": self.count}
@@ -308,7 +308,7 @@ def _published(paper: Paper, env: str, of: Claims) -> dict[str, Any]:
     second = find(minus, paper.minus_metric or paper.metric) if isinstance(minus, str) else None
     if first is None or (isinstance(minus, str) and second is None):
         return {}
-    less = float(second[1].value) if second else float(minus or 0)  # type: ignore[arg-type]
+    less = float(second[1].value) if second else float(minus or 0)
     source = " minus ".join(where for where, _ in filter(None, (first, second)))
     return {"paper": float(first[1].value) - less, "paper_metric": first[1].metric, "paper_source": source}
 
@@ -390,7 +390,7 @@ def _effect(row: Finding) -> Cell | None:
 
 
 def _interval(row: Finding) -> str | None:
-    return row.estimate and "{:+.3f} to {:+.3f}".format(*row.estimate.bounds())
+    return "{:+.3f} to {:+.3f}".format(*row.estimate.bounds()) if row.estimate else None
 
 
 def _mde(row: Finding) -> str | None:

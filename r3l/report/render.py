@@ -123,8 +123,8 @@ def _titles_across(table: Table) -> RenderableType:
     def lines(cells: Sequence[Sequence[Text]]) -> rich.Table:
         shown = rich.Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=True)
         for k, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
-            sizes = {"width": width} if column.no_wrap else {"ratio": 1}
-            shown.add_column(justify="left" if k == 0 else column.side, no_wrap=column.no_wrap, **sizes)
+            shown.add_column(justify=column.side if k else "left", no_wrap=column.no_wrap)
+            shown.columns[k].width, shown.columns[k].ratio = (width, None) if column.no_wrap else (None, 1)
         for row in cells:
             shown.add_row(*row)
         return shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Column:
     drop: int = 0
 
     @property
-    def side(self) -> str:
+    def side(self) -> Literal["left", "right"]:
         return "right" if self.right or self.form else "left"
 
     def cell(self, row: Any) -> Cell:

@@ -101,7 +101,7 @@ def _engine(config: TierConfig, envs: list[EnvConfig], run: Run | None) -> Itera
         from r3l.trinity import doctor
 
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a missing model is reported at once, not after five tries
-        yield from doctor.checks(config.tier, envs, run and run.model)
+        yield from doctor.checks(config.tier, envs, run.model if run else None)
     else:
         from r3l.local import memory as local
 

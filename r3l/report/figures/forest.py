@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, INCONCLUSIVE
 from r3l.report.claims import Claims, Finding, sentence
@@ -44,7 +44,7 @@ def draw(rows: Sequence[Finding], of: Claims, out: Path) -> list[Path]:
             ax.grid(axis="y")
             ax.set_axisbelow(True)
         axes[0, 0].set_yticks(range(len(claims)), [style.drawable(sentence(claim)) for claim in claims])
-        dot = {"linestyle": "none", "markersize": 4}
+        dot: dict[str, Any] = {"linestyle": "none", "markersize": 4}
         handles = [Line2D([], [], color=colour, marker="o", label=word, **dot) for word, colour in COLOURS.items()]
         handles += [Line2D([], [], color=style.GREY, marker="s", label="over tasks, one fixed model", **dot)]
         handles += [Line2D([], [], color=FEW, marker="|", label="one or two seeds: their values", **dot)]
