@@ -68,7 +68,7 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
         if row.claim.id in tested:
             cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row)
     others = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id not in tested)
-    return _pipes(cells) + (f"\n\nNot tested: {'; '.join(others)}." if others else "")
+    return _pipes(cells) + (f"\n\n{len(others)} more claims are not tested: they are in the picture." if others else "")
 
 
 def variants(runs: Sequence[Record], of_plan: Registered) -> str:
