@@ -30,7 +30,15 @@ setup(
         "": ["py.typed", "prompts/*.txt", "templates/*", "task_sets/*.json", "sets.json", "data/*"],
         "r3l": ["trinity/vllm_stub/**/*"],
         "r3l.data": [
-            *("Snakefile", "workflow/**/*", "configs/**/*.yaml", "configs/**/*.txt", "configs/*.cmake", "examples/*"),
+            *(
+                "Snakefile",
+                "workflow/**/*",
+                "configs/**/*.yaml",
+                "configs/**/*.txt",
+                "configs/**/*.csv",
+                "configs/*.cmake",
+                "examples/*",
+            ),
             *(f"results/stored/{part}" for part in ("models/*/*", "published/*", "released/*", "tuning/*/*/*")),
         ],
     },

@@ -24,6 +24,7 @@ from r3l.local.session import open_session
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import Played, play_probe
 from r3l.report.table import Cell, Column, Section, Table
+from r3l.runs.dialogs import try_dialogs
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 from r3l.runs.session import PlaySession
@@ -86,7 +87,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, agent: ServedAgent | None
     name = sample.task_set or settings.validation_task_set or settings.test_task_set
     if settings.validation_task_set and name in settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
-    check_template(run)
+    _check_template(run, agent)
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
     probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (agent.identity if agent else {})
@@ -95,6 +96,14 @@ def measure_probe(run: Run, sample: Sample, out: Path, agent: ServedAgent | None
         content = content_of(run, described, played, session)
         write_json_atomic(out, content)
     return content
+
+
+def _check_template(run: Run, agent: ServedAgent | None) -> None:
+    """A chat template that cannot be used is an error before anything is played; of a server's, where it is known."""
+    if agent is None:
+        check_template(run)
+    elif renderer := agent.renderer(run):
+        try_dialogs(run, renderer)
 
 
 def _session(run: Run, agent: ServedAgent | None) -> AbstractContextManager[PlaySession]:

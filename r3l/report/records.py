@@ -106,6 +106,12 @@ def load(paths: Iterable[Path]) -> list[Record]:
                 f"{record.path} was measured on task set {_task_set(record)} and {other.path} on {_task_set(other)}; "
                 "they cannot stand in one table: evaluate both on one task set"
             )
+        same = seen.setdefault((*record.bench, record.method, record.seed), record)
+        if same is not record:
+            equal = record.fingerprint == same.fingerprint and record.episodes == same.episodes
+            copies += [record.path] if equal else []
+            clashes += [] if equal else [(same.path, record.path)]
+            continue
         mate = mates.setdefault((*record.bench, record.method), record)
         if record.played != mate.played:
             raise DataError(
@@ -113,11 +119,6 @@ def load(paths: Iterable[Path]) -> list[Record]:
                 f"{len(mate.played)} or of other ones; seeds of one method cannot be averaged then: evaluate both "
                 "with the same evaluation.tasks (-n)"
             )
-        same = seen.setdefault((*record.bench, record.method, record.seed), record)
-        if same is not record:
-            equal = record.fingerprint == same.fingerprint and record.episodes == same.episodes
-            copies += [record.path] if equal else []
-            clashes += [] if equal else [(same.path, record.path)]
     if clashes:
         raise DataError(_clash(clashes))
     if copies:

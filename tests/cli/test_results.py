@@ -119,7 +119,7 @@ def test_what_is_ones_own_has_tables_figures_and_a_place_in_the_report(tmp_path,
     assert done(r3l("table", "table1", "--out", "t.csv")["rows"]) == own
     printed = (tmp_path / "t.tex").read_text()
     header = printed.split("\\midrule")[0]
-    assert "ALFWorld" in header and "Guess" in header and "WebShop" not in header and "0.625 $\\pm$" in printed
+    assert "ALFWorld" in header and "Guess" in header and "WebShop" not in header and "0.500, 0.750" in printed
     only = r3l("table", "table1", "--env", "countdown", "--method", "shortest")["rows"]
     assert done(only) == {("countdown", "shortest", 2)} and {row["method"] for row in only} == {"shortest"}
     assert {r["env"] for r in r3l("table", "learning")["rows"]} == {"alfworld", "guess"}

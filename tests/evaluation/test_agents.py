@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -131,8 +132,9 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
         assert seen[0]["authorization"].startswith("Basic ") and seen[0]["top_p"] == 0.9
         refused = program(*arguments, "--server", url)
     assert "folder holds an evaluation with request" in refused and "choose another folder with --out" in refused
-    written = "".join(path.read_text() for path in Path("folder").rglob("*") if path.is_file())
-    assert "secret" not in written and "word@" not in written
+    files = [path for path in Path("folder").rglob("*") if path.is_file()]
+    written = b"".join((gzip.open if path.suffix == ".gz" else open)(path, "rb").read() for path in files)
+    assert b"secret" not in written and b"word@" not in written
     agent = {"model": "any", "dialog": "messages", "request": '{"seed": 7, "top_p": 0.9}', "about": "{}"}
     assert read_json(Path("folder/manifest.json"))["agent"] == agent
     assert "folder has no checkpoint: a server played it; give --server" in program("./folder")

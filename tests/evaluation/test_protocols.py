@@ -106,12 +106,12 @@ def test_one_model_by_every_protocol(monkeypatch, capsys, tmp_path):
 
 
 def test_an_interval_is_over_tasks_however_often_each_was_tried():
-    rows = [{"task": t, "member": m, "success": s} for t, m, s in (("a", 0, 1), ("a", 1, 0), ("b", 0, 0), ("b", 1, 0))]
-    found = interval_over_tasks(rows)  # means 0.5 and 0: standard error 0.25, t of one degree of freedom 12.706
-    assert (found.mean, passes(rows)) == (0.25, [0.5, 0.0])
-    assert (found.low, found.high) == pytest.approx((0.25 - 12.7062 * 0.25, 0.25 + 12.7062 * 0.25), abs=1e-4)
-    once = interval_over_tasks(rows[::2])  # Wilson's of 1 in 2
-    assert (once.mean, once.low, once.high) == pytest.approx((0.5, 0.0945, 0.9055), abs=1e-4)
+    rows = [{"task": t, "member": m, "success": t == "a" and m == 0} for t in "abc" for m in range(2)]
+    found = interval_over_tasks(rows)  # means 0.5, 0 and 0: standard error 1/6, t of two degrees of freedom 4.30265
+    assert (found.mean, passes(rows)) == (pytest.approx(1 / 6), [pytest.approx(1 / 3), 0.0])
+    assert (found.low, found.high) == pytest.approx((1 / 6 - 4.30265 / 6, 1 / 6 + 4.30265 / 6), abs=1e-4)
+    once = interval_over_tasks(rows[::2])  # Wilson's of 1 in 3
+    assert (once.mean, once.low, once.high) == pytest.approx((1 / 3, 0.0615, 0.7923), abs=1e-4)
 
 
 def test_a_fresh_prompt_is_all_that_the_server_is_sent(monkeypatch, capsys, tmp_path):
