@@ -62,8 +62,8 @@ def server(write, monkeypatch):
         one.shutdown()
 
 
-def play(name, steps=2):
-    """The observations of an episode."""
+def play(name, steps=20):
+    """The observations of an episode, so long that what is sent out of step arrives in it."""
     package = environment_of(name)
     pool = EnvironmentPool(package, workers=0)
 
