@@ -38,8 +38,8 @@ def response_grader(options: MathOptions) -> ResponseGrader:
             return AnswerGrade(check_in_actor(gold, answer or ""), answer)
         if answer is None:
             return AnswerGrade(False, None)
-        at_once = compare_plainly(gold, answer)
-        return AnswerGrade(_grader().grade(gold, answer) if at_once is None else at_once, answer)
+        graded = compare_plainly(gold, answer) or _grader().grade(gold, answer)
+        return AnswerGrade(graded.correct, answer)
 
     return grade
 

@@ -1,10 +1,10 @@
 """Whether an answer equals the gold one: text, then numbers, then math-verify on both, each wrapped in a box.
 
 ``grade`` computes and may take forever on a hostile answer. So ``r3l.envs.math.grading`` runs this module as a process
-(``python -m r3l.envs.math.grader DEADLINE``; a JSON line [gold, answer] in, a JSON boolean out), which it kills and
-replaces when a line takes too long. A Python loop is interrupted by an alarm at the deadline; only what does not
+(``python -m r3l.envs.math.grader DEADLINE``; a JSON line [gold, answer] in, [correct, status, by] out), which it kills
+and replaces when a line takes too long. A Python loop is interrupted by an alarm at the deadline; only what does not
 even come back to Python is killed from outside. The deadline is in seconds of processor time, so that a busy machine
-does not make right answers wrong. What cannot be read or takes too long is wrong.
+does not make right answers wrong. What cannot be read or takes too long is wrong, and counted under its reason.
 """
 
 from __future__ import annotations
@@ -14,35 +14,50 @@ import logging
 import resource
 import signal
 import sys
+from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from r3l.envs.math.plain import apart, bases_agree, case_agrees, legible, number, plain, same_word, without_units
 
 ROUNDING = 1e-5  # of a value: 0.333333 is a third, as math-verify has it
 LONGEST = 1_000  # characters of an answer; no gold of any set has more than 210
+Status = Literal["graded", "none", "too_long", "unreadable", "timeout", "crash"]
+By = Literal["text", "number", "symbols", ""]
+
+
+@dataclass(frozen=True)
+class MathGrade:
+    """``status``: whether an answer was read at all. ``by``: which rule decided."""
+
+    correct: bool
+    status: Status = "graded"
+    by: By = ""
+
+
 _BRACKETS = {("(", ")"), ("[", "]"), ("(", "]"), ("[", ")"), ("\\{", "\\}")}
 
 
-def grade(gold: str, answer: str) -> bool:
+def grade(gold: str, answer: str | None) -> MathGrade:
     """Compare ``answer`` (without its box) with ``gold`` (bare, as the data set has it). May not return in time."""
-    at_once = compare_plainly(gold, answer)
-    return _by_symbols(gold, answer) if at_once is None else at_once
+    return compare_plainly(gold, answer) or _by_symbols(gold, str(answer))
 
 
-def compare_plainly(gold: str, answer: str) -> bool | None:
+def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
     """What can be said at once: no answer, one too long, the same text, two numbers. None where symbols decide."""
-    if not answer.strip() or len(answer) > LONGEST:
-        return False
+    if answer is None or not answer.strip():
+        return MathGrade(False, "none")
+    if len(answer) > LONGEST:
+        return MathGrade(False, "too_long")
     if plain(gold) == plain(answer) or same_word(gold, answer):
-        return True
+        return MathGrade(True, by="text")
     gold, answer = without_units(gold, answer)
     numbers = number(gold), number(answer)
-    return None if None in numbers else numbers[0] == numbers[1]
+    return None if None in numbers else MathGrade(numbers[0] == numbers[1], by="number")
 
 
-def _by_symbols(gold: str, answer: str) -> bool:
+def _by_symbols(gold: str, answer: str) -> MathGrade:
     gold, answer = without_units(gold, answer)
     agree = bases_agree(gold, answer)
     if agree is None and apart(gold) != apart(answer):
@@ -50,9 +65,11 @@ def _by_symbols(gold: str, answer: str) -> bool:
     if agree is None and _brackets(gold) and _brackets(answer) and _brackets(gold) != _brackets(answer):
         agree = False  # math-verify takes the interval (1, 2) for the set {1, 2}
     if agree is not None:
-        return agree
+        return MathGrade(agree, by="symbols")
     expected, given = _parsed(legible(gold)), _parsed(legible(answer))
-    return bool(given and expected) and _verified(gold, expected, answer, given)
+    if not given or not expected:
+        return MathGrade(False, "unreadable")
+    return MathGrade(_verified(gold, expected, answer, given), by="symbols")
 
 
 def _verified(gold: str, expected: tuple[Any, ...], answer: str, given: tuple[Any, ...]) -> bool:
@@ -115,15 +132,18 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         gold, answer = json.loads(line)
-        print(json.dumps(_timely(gold, answer, deadline)), flush=True)
+        graded = _timely(gold, answer, deadline)
+        print(json.dumps([graded.correct, graded.status, graded.by]), flush=True)
 
 
-def _timely(gold: str, answer: str, deadline: float) -> bool:
+def _timely(gold: str, answer: str | None, deadline: float) -> MathGrade:
     signal.setitimer(signal.ITIMER_PROF, deadline)
     try:
         return grade(gold, answer)
-    except Exception:  # noqa: BLE001 - the time is up, or sympy raises anything on hostile input
-        return False
+    except TimeIsUpError:
+        return MathGrade(False, "timeout")
+    except Exception:  # noqa: BLE001 - sympy raises anything on hostile input; counted under its reason
+        return MathGrade(False, "crash")
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import select
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Lock
 
 import psutil
+from r3l.envs.math.grader import MathGrade
 
 from r3l.core.errors import EngineError
 
@@ -26,22 +32,67 @@ _START = 120.0  # seconds for a process to import sympy on a busy machine
 
 
 class Grader:
-    """A grading process, started when first needed. Safe to call from several threads, one after the other."""
+    """``workers`` grading processes, started when first needed. Close it, or use it as a context manager.
 
-    def __init__(self, deadline: float = DEADLINE) -> None:
-        self._deadline, self._asking = deadline, Lock()
-        self._process: _Process | None = None
+    ``counts`` holds how many answers had each status, ``slowest`` the processor seconds of the slowest (0 where none
+    took a tenth of a second), ``over`` how many took more than the deadline and what a kill may add to it. Safe to call
+    from several threads.
+    """
 
-    def grade(self, gold: str, answer: str) -> bool:
-        """Whether ``answer`` equals ``gold``; not within the deadline: no."""
-        with self._asking:
-            if self._process is None or not self._process.alive:
-                self._process = _Process(self._deadline)
-            return self._process.ask(gold, answer)
+    def __init__(self, workers: int = 1, deadline: float = DEADLINE) -> None:
+        self._deadline, self._workers = deadline, workers
+        self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
+        for _ in range(workers):
+            self._idle.put(None)
+        self.counts: Counter[str] = Counter()
+        self.slowest, self.over = 0.0, 0
+        self._counting = Lock()
+
+    def grade(self, gold: str, answer: str | None) -> MathGrade:
+        """Whether ``answer`` (None: there was none) equals ``gold``."""
+        with self._process() as process:
+            grade, spent = process.ask(gold, answer), process.spent
+        with self._counting:
+            self.counts[grade.status] += 1
+            self.slowest = max(self.slowest, spent)
+            self.over += spent > self._deadline + GRACE + 2 * _POLL
+        return grade
+
+    def grade_all(
+        self, pairs: Iterable[tuple[str, str | None]], done: Callable[[], None] | None = None
+    ) -> list[MathGrade]:
+        """``grade`` of every (gold, answer), all workers at once, in the order given; ``done`` is called after each."""
+
+        def one(pair: tuple[str, str | None]) -> MathGrade:
+            grade = self.grade(*pair)
+            if done:
+                done()
+            return grade
+
+        with ThreadPoolExecutor(self._workers) as threads:
+            return list(threads.map(one, pairs))
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
+        for _ in range(self._workers):
+            if process := self._idle.get():
+                process.kill()
+            self._idle.put(None)
+
+    def __enter__(self) -> Grader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _process(self) -> Iterator[_Process]:
+        process = self._idle.get()
+        try:
+            if process is None or not process.alive:
+                process = _Process(self._deadline)
+            yield process
+        finally:
+            self._idle.put(process)
 
 
 class _Process:
@@ -49,6 +100,7 @@ class _Process:
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
+        self.spent = 0.0  # processor seconds of the last answer, as far as anybody looked
         command = [sys.executable, "-m", "r3l.envs.math.grader", str(deadline)]
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # the r3l that runs here
         self._process = subprocess.Popen(
@@ -64,17 +116,19 @@ class _Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, gold: str, answer: str) -> bool:
+    def ask(self, gold: str, answer: str | None) -> MathGrade:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps([gold, answer]) + "\n")
             line = self._read(self._deadline + GRACE, _WALL)
         except BrokenPipeError:
             line = ""
-        if not line:  # too late, or it ended itself: out of memory, or a defect of sympy
+        if not line:
+            crashed = not self.alive  # it ended itself: out of memory, or a defect of sympy
             self.kill()
-            return False
-        return bool(json.loads(line))
+            return MathGrade(False, "crash" if crashed else "timeout")
+        correct, status, by = json.loads(line)
+        return MathGrade(correct, status, by)
 
     def kill(self) -> None:
         self._process.kill()
@@ -86,11 +140,12 @@ class _Process:
     def _read(self, cpu_s: float, wall_s: float) -> str:
         """A line, or nothing when the time is up (of the processor, or by the clock) or the process has ended."""
         assert self._process.stdout is not None
-        before, began = self._cpu_s(), time.monotonic()
-        while self._cpu_s() - before < cpu_s and time.monotonic() - began < wall_s:
+        before, began, self.spent = self._cpu_s(), time.monotonic(), 0.0
+        while self.spent < cpu_s and time.monotonic() - began < wall_s:
             ready, _, _ = select.select([self._process.stdout], [], [], _POLL)
             if ready:
                 return self._process.stdout.readline()
+            self.spent = self._cpu_s() - before
         return ""
 
     def _cpu_s(self) -> float:

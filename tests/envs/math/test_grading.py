@@ -3,7 +3,7 @@
 import pytest
 from r3l.envs.base.answers import extract
 from r3l.envs.math.grader import LONGEST, grade
-from r3l.envs.math.grading import Grader
+from r3l.envs.math.grading import GRACE, Grader
 
 
 @pytest.mark.parametrize(
@@ -61,22 +61,23 @@ def test_answers_that_were_said(response, answer):
 
 
 @pytest.mark.parametrize(
-    ("gold", "answer", "correct"),
+    ("gold", "answer", "correct", "by"),
     [
-        ("18", "18", True),
-        ("1234", "1,234.0", True),
-        ("18", "19", False),
-        (r"\frac{1}{2}", r"\dfrac{1}{2}", True),
-        (r"\frac{1}{2}", "0.5", True),
-        (r"\left( 3, \frac{\pi}{2} \right)", r"(3,\frac{\pi}{2})", True),
-        ("(1,2)", r"\{1,2\}", False),  # math-verify alone takes an interval for a set
-        ("[1,2)", "(1,2)", False),
-        ("2, 8", "8, 2", True),
-        ("p - q", "q - p", False),
+        ("18", "18", True, "text"),
+        ("1234", "1,234.0", True, "number"),
+        ("18", "19", False, "number"),
+        (r"\frac{1}{2}", r"\dfrac{1}{2}", True, "text"),
+        (r"\frac{1}{2}", "0.5", True, "symbols"),
+        (r"\left( 3, \frac{\pi}{2} \right)", r"(3,\frac{\pi}{2})", True, "text"),
+        ("(1,2)", r"\{1,2\}", False, "symbols"),  # math-verify alone takes an interval for a set
+        ("[1,2)", "(1,2)", False, "symbols"),
+        ("2, 8", "8, 2", True, "symbols"),
+        ("p - q", "q - p", False, "symbols"),
     ],
 )
-def test_grading(gold, answer, correct):
-    assert grade(gold, answer) is correct
+def test_grading(gold, answer, correct, by):
+    graded = grade(gold, answer)
+    assert (graded.correct, graded.by, graded.status) == (correct, by, "graded")
 
 
 RIGHT = {
@@ -159,15 +160,24 @@ WRONG = {
 
 @pytest.mark.parametrize("kind", RIGHT)
 def test_what_a_reader_knows_and_math_verify_does_not(kind):
-    assert [pair for pair in RIGHT[kind] if not grade(*pair)] == []
-    assert [pair for pair in WRONG.get(kind, []) if grade(*pair)] == []
+    assert [pair for pair in RIGHT[kind] if not grade(*pair).correct] == []
+    assert [pair for pair in WRONG.get(kind, []) if grade(*pair).correct] == []
+
+
+def test_what_cannot_be_read_is_wrong_and_counted():
+    with Grader() as grader:
+        answers = [None, " ", "1" * (LONGEST + 1), "34"]
+        assert [grader.grade("34", answer).status for answer in answers] == ["none", "none", "too_long", "graded"]
+        assert grader.counts == {"none": 2, "too_long": 1, "graded": 1}
 
 
 def test_the_deadline_holds_and_the_next_answer_is_graded():
-    grader = Grader(deadline=0.5)
-    hostile = [" ", "3" * LONGEST, "34" + " " * LONGEST, r"10^{10^{10}}", r"\sum_{k=1}^{10^9} k^{17}"]
-    assert [grader.grade("34", answer) for answer in [*hostile, "34"]] == [False] * 5 + [True]
-    grader.close()
+    with Grader(deadline=0.5) as grader:
+        hostile = [r"10^{10^{10}}", r"\sum_{k=1}^{10^9} k^{17}"]
+        grades = [grader.grade("34", answer) for answer in hostile]
+        assert not any(graded.correct for graded in grades)
+        assert grader.slowest < 0.5 + GRACE + 0.2 and grader.over == 0
+        assert grader.grade("34", "34").correct and sum(grader.counts.values()) == 3
 
 
 VARIANTS = {  # kind: pairs (gold, answer) that are right to a reader, pairs that are wrong
@@ -205,5 +215,5 @@ VARIANTS = {  # kind: pairs (gold, answer) that are right to a reader, pairs tha
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_variants_by_hand(kind):
     right, wrong = VARIANTS[kind]
-    assert [pair for pair in right if not grade(*pair)] == []
-    assert [pair for pair in wrong if grade(*pair)] == []
+    assert [pair for pair in right if not grade(*pair).correct] == []
+    assert [pair for pair in wrong if grade(*pair).correct] == []

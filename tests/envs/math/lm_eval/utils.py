@@ -30,7 +30,7 @@ def prompt(doc: dict[str, Any]) -> str:
 def grades(doc: dict[str, Any], results: list[str]) -> dict[str, float]:
     """Strict and flexible grades of one response."""
     rules = ("strict", "flexible")
-    return {rule: float(_grader().grade(doc["gold"], extract(results[0], rule) or "")) for rule in rules}
+    return {rule: float(_grader().grade(doc["gold"], extract(results[0], rule)).correct) for rule in rules}
 
 
 @cache
