@@ -110,12 +110,6 @@ def evaluate(
     _print(run_dir, where, evaluation, agent=bool(server), as_json=as_json, markdown=markdown)
 
 
-def default_tier(config: EnvConfig) -> str:
-    """nano; of an environment that is named after a published set (gsm8k) the tier that plays this set."""
-    published = "smol" in config.tiers and config.tiers["smol"].test_task_set == f"{config.env}/test"
-    return "smol" if published else "nano"
-
-
 class _Rules(NamedTuple):
     """What is asked of the rules; ``changes``: overrides beside the protocol."""
 

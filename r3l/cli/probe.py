@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Model, Overrides, Seed, SomeTier, output, refuse_unused, resolve_run
-from r3l.cli.evaluate import DEADLINE, Asked, default_tier
+from r3l.cli.evaluate import DEADLINE, Asked
 from r3l.cli.printing import print_shown
 
 SERVER_ONLY = {"request", "deadline"}
@@ -55,9 +55,9 @@ def probe(
         local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
         refuse_unused(ctx, "a model of this machine (without --server)", local)
     asked.check_there()
-    from r3l.config import EnvConfig, load  # takes seconds
+    from r3l.config.protocol import is_question_set  # takes seconds
 
-    tier = tier or default_tier(load("envs", env, EnvConfig))
+    tier = tier or ("smol" if is_question_set(env) else "nano")
     if server:
         from r3l.evaluation.agents import model_named
 
