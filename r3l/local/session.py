@@ -26,7 +26,7 @@ from r3l.core.trajectory import Trajectory
 from r3l.endpoint.judge import judge_options
 from r3l.local import lora
 from r3l.local.checkpoint import load_model
-from r3l.local.cpu import keep_freed_memory, use_onednn
+from r3l.local.cpu import keep_freed_memory, use_onednn, use_threads
 from r3l.local.forward import Pass
 from r3l.local.logprobs import scored
 from r3l.local.policy import LocalPolicy
@@ -87,7 +87,7 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Pass | Non
     check_installed(run)
     if trains:
         judge_options(run)
-    torch.set_num_threads(run.threads)
+    use_threads(run.threads)
     device = device_of(run.device)
     # Not on a GPU, where cumsum, which samples, has no such form. By this name torch imports no compiler.
     torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")

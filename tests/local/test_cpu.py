@@ -1,5 +1,8 @@
 """What makes torch fast on a CPU: kept memory, and which library multiplies matrices of which heights."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -35,6 +38,17 @@ def test_few_rows_are_mkl_s_and_then_all_is_as_before():
             assert torch.backends.mkldnn.matmul.fp32_precision == inside
             raise RuntimeError
         assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+
+
+def test_threads_take_numbers_too_small_for_a_normal_float32_for_0():
+    program = """
+import torch
+from r3l.local.cpu import use_threads
+use_threads(2)
+tiny = torch.full((2**20,), 1e-30)
+print(torch.count_nonzero(tiny * 1e-9).item(), torch.count_nonzero(tiny * 1e-7).item())
+"""
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["0", str(2**20)]
 
 
 def test_heights_by_hand():
