@@ -106,6 +106,8 @@ _DECLARED = (
     Metric("tokens/cut", "tokens", TOTAL, "sampled in vain, after a line that ended a response (trinity)"),
     Metric("tokens/response", "tokens", TOTAL, "sampled tokens of policy rows"),
     Metric("tokens/masked", "tokens", TOTAL, "those of them that carry no gradient"),
+    Metric("prefix/tokens", "tokens", TOTAL, "of attempts and retries, sampled before the earliest retry's turn"),
+    Metric("prefix/pushed_down", "tokens", TOTAL, "those of them that train with a negative advantage"),
     Metric("tokens/trained", "tokens", TOTAL, "that carry gradient, imitated ones included"),
     Metric("tokens/forwarded", "tokens", TOTAL, "of the rows of an update, prompts included"),
     Metric("prompt/rollout", "tokens", TOTAL, "read for base rollouts, each once a dialog"),
@@ -191,6 +193,7 @@ RATES = (
     Rate("reflection_partial", _QUALITY[1:2], _QUALITY, "reflections that name one of the two"),
     Rate("reflection_wrong", _QUALITY[2:], _QUALITY, "reflections that name neither"),
     Rate("masked", ("tokens/masked",), ("tokens/response",), "sampled tokens of policy rows without gradient"),
+    Rate("prefix_pushed_down", ("prefix/pushed_down",), ("prefix/tokens",), "tokens before a pivot made less likely"),
     Rate("imitated", _IMITATED, ("tokens/trained",), "trained tokens that are imitated, groups of one left out"),
     Rate("answer_stated", ("leak/answer_stated",), ("leak/guidance",), "guidance that states a known answer"),
 )

@@ -4,6 +4,7 @@ metrics.jsonl; and, where a number is not finite, the rows that it was to train 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +85,31 @@ def of_rows(rows: Sequence[TrajectoryRow]) -> Metrics:
         "advantage/inverted": _inversions(policy),
         "tokens/response": sampled,
         "tokens/masked": sampled - sum(int(row.mask.sum()) for row in policy),
+        **_of_prefixes(policy),
     }
+
+
+def _of_prefixes(policy: Sequence[TrajectoryRow]) -> Metrics:
+    """Sampled tokens of attempts and their retries before the turn that the earliest retry starts from, and those of
+    them that are made less likely: they train, and their advantage is negative. Nothing where there is no retry."""
+    pivots: dict[tuple[str, int], int] = {}
+    for t in (row.trajectory for row in policy):
+        if t.kind is not TrajectoryKind.BASE:
+            attempt = t.task.address, t.member
+            pivots[attempt] = min(pivots.get(attempt, t.restart_turn), t.restart_turn)
+    if not pivots:
+        return {}
+    counts: Metrics = {"prefix/tokens": 0, "prefix/pushed_down": 0}
+    turns: Counter[tuple[Any, ...]] = Counter()  # of a trajectory, in the rows so far: a row may be a single turn
+    for row in policy:
+        t = row.trajectory
+        key = (t.task.address, t.member, t.kind, t.attempt)
+        prefix = t.turns[: max(0, pivots.get((t.task.address, t.member), 0) - turns[key])]
+        turns[key] += len(t.turns)
+        length = sum(len(turn.prompt_ids) + len(turn.response_ids) for turn in prefix)
+        counts["prefix/tokens"] += sum(len(turn.response_ids) for turn in prefix)
+        counts["prefix/pushed_down"] += int((row.mask * (np.asarray(row.advantage) < 0))[:length].sum())
+    return counts
 
 
 def of_training(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 from conftest import make_trajectory
 
-from r3l.config import resolve
+from r3l.config import build_method, resolve
+from r3l.core.batching import rows_of
+from r3l.core.trajectory import Group
 from r3l.files.columns import read_columns
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total, totals
-from r3l.runs.steps import of_groups
+from r3l.runs.steps import of_groups, of_rows
 
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=0", "threads=1"]
 FAMILIES = {  # methods that report different metrics: what each is run with
@@ -53,3 +55,17 @@ def test_reflections_that_are_all_the_same_text_show():
     reflections[0].turns[0] = replace(reflections[0].turns[0], response="other")
     assert of_groups([], reflections)["reflection/distinct"] == 2 / 3
     assert "reflection/distinct" not in of_groups([], [make_trajectory(1)])
+
+
+@pytest.mark.parametrize("samples", ["trajectory", "turn"])
+@pytest.mark.parametrize(("first", "pushed_down"), [(0, 4), (2, 0)])
+def test_tokens_before_the_pivot_that_are_pushed_down(samples, first, pushed_down):
+    """Turns of two tokens. An attempt of four fails, its retry from turn 2 succeeds; another attempt has no retry.
+    Of two turns each the prefixes have 4 + 4 tokens; those of the attempt are pushed down where they train."""
+    attempt, retry = make_trajectory(4, 0.0, first=first), make_trajectory(5, 1.0, "distilled", first=first)
+    retry.restart_turn = 2
+    other = replace(make_trajectory(3, 0.0), member=1)
+    method = build_method(resolve("nano", "math", "r3l", 0))
+    counts = of_rows(rows_of(method, [Group(attempt.task, [attempt, retry, other])], samples))
+    assert (counts["prefix/tokens"], counts["prefix/pushed_down"]) == (8, pushed_down)
+    assert "prefix/tokens" not in of_rows(rows_of(method, [Group(attempt.task, [attempt, other])], samples))
