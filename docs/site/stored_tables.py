@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from r3l.evaluation.statistics import FEWEST
+from r3l.evaluation.verdicts import Estimate
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claims, layout, probes, records, scores
@@ -30,6 +34,10 @@ from r3l.workflow import plan
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "No such run is stored yet."
+AT = "@train.lr=0.0003"
+ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
+ARMS += (f"r3l_no_amplification{AT}",)
+OF_STEPS = {"distilled/hint_gap": ("hint gap", ".2f"), "distilled/unlikely": ("below -5", ".3f")}
 Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
 
@@ -39,7 +47,8 @@ def filled(text: str, runs: Sequence[Record]) -> str:
 
     def table(found: re.Match[str]) -> str:
         beginning, name, envs, end = found.groups()
-        seen = of_base_checkpoints(runs, of_plan, envs.split() or of_plan.envs)
+        chosen = envs.split() or of_plan.envs
+        seen = runs if name == "arms" else of_base_checkpoints(runs, of_plan, chosen)
         return f"{beginning}\n{TABLES[name](seen, of_plan)}\n\n{end}"
 
     return BLOCK.sub(table, text)
@@ -90,7 +99,35 @@ def variants(runs: Sequence[Record], of_plan: Registered) -> str:
     return _pipes(rows)
 
 
+def arms(runs: Sequence[Record], of_plan: Registered) -> str:
+    """The arms of the registered experiment on ALFWorld, from each base checkpoint, beside GRPO."""
+    benches = sorted({run.bench for run in runs if run.bench[:2] == (of_plan.tier, "alfworld")}, reverse=True)
+    rows: Rows = {}
+    for bench in benches:
+        of_bench = [run for run in runs if run.bench == bench]
+        for method in ARMS:
+            if seeds := [run for run in of_bench if run.method == method]:
+                rows[f"`{bench[2]}`: {seeds[0].method_label}"] = _arm(seeds, of_bench, of_plan.against)
+    return _pipes(rows)
+
+
+def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> dict[str, str]:
+    success = [float(np.mean(run.successes("all"))) for run in seeds]
+    values = claims.Score(method=seeds[0].method, against=against).values_S(of_bench)
+    few = len(values) < FEWEST
+    low, high = (0.0, 0.0) if few else Estimate.of_seeds(values).bounds()
+    interval = ", ".join(f"{value:+.3f}" for value in values) if few else f"{low:+.3f} to {high:+.3f}"
+    shown = {"success (seeds)": f"{np.mean(success):.3f} ({len(seeds)})"}
+    if seeds[0].method != against:
+        shown |= {"minus GRPO": f"{np.mean(values):+.3f}" if values else "", "95 % interval": interval}
+    for name, (column, form) in OF_STEPS.items():
+        if steps := [step[name] for run in seeds for step in run.metrics if name in step]:
+            shown[column] = format(float(np.mean(steps)), form)
+    return shown | {"impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"}
+
+
 TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
+    "arms": arms,
     "claims": every_claim,
     "core": core,
     "variants": variants,
