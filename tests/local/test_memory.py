@@ -122,7 +122,9 @@ def test_the_plan_is_what_an_h100_took(measured):
 
 def test_settings_that_cost_least_come_first():
     """Those that cost time alone, then fewer tasks a step, last an adapter."""
-    run = resolve("smol", "gsm8k", "r3l", 0, "smollm2-135m", ["train.gradient_checkpointing=false"])
+    many = ["train.tasks_per_step=16", "train.tokens_per_microbatch=16384", "sampling.tokens_per_batch=524288"]
+    all_weights = ["lora.rank=0", "train.gradient_checkpointing=false", "sampling.max_tokens=4096"]
+    run = resolve("smol", "gsm8k", "r3l", 0, "smollm2-135m", many + all_weights)
     a = find_model("smollm2-135m").architecture
     less = {"train.gradient_checkpointing": True}
     for gib, expected in (
@@ -137,14 +139,22 @@ def test_settings_that_cost_least_come_first():
 
 
 def test_doctor_prints_a_plan_and_settings_that_fit(capsys):
-    command = ["doctor", "--model", HALF, "--env", "gsm8k", "--memory", "24"]
+    """Of both sizes the tier's own settings fit 24 GiB; all weights of the larger do not, and an adapter does."""
+    command = ["doctor", "--model", HALF, "--env", "gsm8k", "--memory", "8"]
     assert app(command, standalone_mode=False) == 2
     *_, settings = capsys.readouterr().out.splitlines()
-    assert settings == "  --set sampling.tokens_per_batch=32768"
+    assert settings == "  --set sampling.tokens_per_batch=16384"
     assert not app([*command, *settings.split()], standalone_mode=False)
-    assert "fits 24 GiB" in capsys.readouterr().out
-    command[2] = "qwen2.5-coder-1.5b"
-    app([*command, "--json"], standalone_mode=False)
-    found = json.loads(capsys.readouterr().out)
-    assert found["set"] == {"lora.rank": 16, "train.tasks_per_step": 8, "sampling.tokens_per_batch": 131072}
-    assert found["total_gib_then"] < 24 * 0.9 and not found["fits"]
+    assert "fits 8 GiB" in capsys.readouterr().out
+    command[-1] = "24"
+    for size, changes, expected in (
+        (HALF, (), {}),
+        (HALF, ("lora.rank=0",), {}),
+        ("qwen2.5-coder-1.5b", (), {}),
+        ("qwen2.5-coder-1.5b", ("lora.rank=0",), {"lora.rank": 16}),
+    ):
+        command[2] = size
+        app([*command, "--json", *(word for change in changes for word in ("--set", change))], standalone_mode=False)
+        found = json.loads(capsys.readouterr().out)
+        assert found["fits"] == (not expected) and (found["set"] or {}) == expected
+        assert found["fits"] or found["total_gib_then"] < 24 * 0.9
