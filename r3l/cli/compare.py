@@ -70,6 +70,7 @@ def compare(
         bool, typer.Option("--registered", help="Instead: the primary comparisons of docs/preregistration.md.")
     ] = False,
     out: Annotated[Path | None, output("Also write the rows as JSON.")] = None,
+    html: Annotated[Path | None, output("Also write the report of these runs: the table, tasks, trajectories.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
@@ -81,6 +82,8 @@ def compare(
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
 
+    Example: `r3l compare raft --env math --html compared.html`
+
     Example: `r3l compare r3l --against grpo --power 0.8 --difference 0.05`
 
     Example: `r3l compare --registered`
@@ -88,6 +91,7 @@ def compare(
     from r3l.evaluation.power import ALPHA, Goal
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
+    from r3l.report import html as report
     from r3l.report import records
     from r3l.report.render import to_terminal
     from r3l.runs.places import first_found, runs_of
@@ -112,7 +116,7 @@ def compare(
         compared = comparison.compare(stored_records, method, opponents, group)
         _print_power(compared, stored_records, difference, Goal(ALPHA, power, comparisons), out, as_json)
         return
-    used = {"against", "tier", "env", "seed", "group", "results", "stored", "cores", "offline", "out"}
+    used = {"against", "tier", "env", "seed", "group", "results", "stored", "cores", "offline", "out", "html"}
     refuse_unused(ctx, "a comparison (without --power)", used)
     if results and not offline:
         raise ConfigError(f"--results is {results[0]}, but runs are made under {RESULTS}/; add --offline to read it")
@@ -127,8 +131,12 @@ def compare(
     own = own_runs(folders, sorted({run.cell for run in runs.values()}), seeds if offline else config.seeds)
     found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
-    rows = comparison.compare(records.load([*own, *first_found(found)]), method, opponents, group)
-    _print(rows, out, as_json, to_terminal(comparison.comparison_table(rows)))
+    loaded = records.load([*own, *first_found(found)])
+    rows = comparison.compare(loaded, method, opponents, group)
+    shown = comparison.comparison_table(rows)
+    if html:
+        report.write(loaded, [], len(seeds or DEFAULT_SEEDS), html, first=[shown])
+    _print(rows, out, as_json, to_terminal(shown))
     if not as_json:
         _print_closing(rows, method, sorted({path.parent.parent for path in own}))
 
