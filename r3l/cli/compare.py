@@ -147,7 +147,9 @@ def _print_closing(rows: Sequence[Comparison], method: str, cells: Sequence[Path
         for warning in row.warnings:
             print(printable(f"warning: {row.env}, {method} against {row.against}: {warning}"))
     print(printable("\n".join(f"runs of {method}: {cell}/" for cell in cells)))
-    print(f"next: r3l compare {method} --power 0.8 says how many seeds a difference takes; r3l report shows the runs")
+    print(
+        f"next: r3l compare {method} --power 0.8 says how many seeds a difference takes; --html FILE shows these runs"
+    )
 
 
 def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:

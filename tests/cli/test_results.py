@@ -108,7 +108,9 @@ def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_
     ]
     text = page.read_text(encoding="utf-8")
     assert (
-        text.index("raft against stored runs") < text.index("Figures") < text.index(f"{cell('alfworld', 'opmd')}/seed1")
+        text.index("raft against stored runs")
+        < text.index('<section id="figures">')
+        < text.index(f"{cell('alfworld', 'opmd')}/seed1")
     )
 
 
