@@ -130,9 +130,12 @@ lint: setup
 	cd $(TYPES) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache r3l
 	$(BIN)/snakefmt --check Snakefile workflow
 
+# Where this clone comes from, as an address of the web; nothing for a folder.
+ORIGIN := $(shell git config --get remote.origin.url | sed -E 's|^git@([^:]+):|https://\1/|; s|\.git$$||' | grep ^https:)
+
 # Every link and anchor is checked. The variable silences an advertisement of the theme's.
 docs: setup
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 R3L_REPOSITORY=$(ORIGIN) $(BIN)/mkdocs build --strict
 
 # Tables and figures of the stored runs, offline: what results/stored/*_nano.* are, and the tables of two pages.
 STORED := results/stored

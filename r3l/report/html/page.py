@@ -91,7 +91,7 @@ def content(
     score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
     return {
         "about": about(records, [row for rows, _ in score_rows for row in rows]),
-        "tables": [*first, *_claims(records, probes), *(details(rows, to_second) for rows, to_second in score_rows)],
+        "tables": [*(first or _claims(records, probes)), *(details(rows, to_second) for rows, to_second in score_rows)],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
         "runs": [_run(record) for record in records],
         "budget": budget_table(spent, all_columns(spent)),
