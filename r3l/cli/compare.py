@@ -75,7 +75,8 @@ def compare(
 ) -> None:
     """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    By default with the seeds 0, 1 and 2; with `--offline` with all seeds that both methods have.
+    By default with the seeds 0, 1 and 2; with `--offline` with all seeds that both methods have, and where you have no
+    runs of the method with the stored ones.
 
     With `--power`: how many seeds, and core-hours, a difference takes, given the variance of the stored runs; and the
     minimum detectable effect of 3, 5, 10 and 20 seeds.
@@ -128,7 +129,10 @@ def compare(
     if not offline:
         _train(runs, config, cores)
     folders = results or [RESULTS]
-    own = own_runs(folders, sorted({run.cell for run in runs.values()}), seeds if offline else config.seeds)
+    cells = sorted({run.cell for run in runs.values()})
+    own = own_runs(folders, cells, seeds if offline else config.seeds)
+    if offline and not own and not results:
+        own = own_runs([stored or stored_runs()], cells, seeds)
     found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     loaded = records.load([*own, *first_found(found)])

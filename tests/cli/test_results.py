@@ -106,6 +106,10 @@ def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_
         ("grpo", 2, 0.25, 0.25),
         ("opmd", 2, 0.0, 0.5),
     ]
+    (row,) = r3l(
+        "compare", "grpo", "--env", "alfworld", "--offline", "--against", "opmd", "--stored", tmp_path / "mine0"
+    )["rows"]
+    assert (row["pairs"], row["difference_mean"]) == (2, 1.0)  # no run of mine: both are stored
     text = page.read_text(encoding="utf-8")
     assert (
         text.index("raft against stored runs")
