@@ -14,30 +14,29 @@ from r3l.report.table import Cell, Column, Table, table
 
 
 def details(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
-    """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below; the columns
-    on feedback and on the paper are left out where they say nothing. ``to_second``: the same rows with another
+    """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below;
+    columns that say nothing are left out. ``to_second``: the same rows with another
     baseline, whose differences stand beside the first's."""
     shown = [row for row in rows if row.score is not None] or list(rows)
     absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in rows if row.score is None)
     columns = [
         Column("tasks", lambda row: row.group, filter="all"),
         Column(METHOD, lambda row: Cell(row.label, title=row.method)),
-        Column(FEEDBACK),
+        Column(FEEDBACK, drop=6),
         Column("success", lambda row: _bounds(row.score, row.unit) or "no run", right=True, no_wrap=True),
         Column("seeds", lambda row: "" if row.constant else Cell(_seeds(row), row.seeds_done), right=True),
-        Column("episodes", lambda row: None if row.constant else row.episodes, ","),
+        Column("episodes", lambda row: None if row.constant else row.episodes, ",", drop=5),
         Column("difference", lambda row: _bounds_of(row.difference), right=True, no_wrap=True),
         Column("p", lambda row: p_cell(row.difference and row.difference.p_holm), right=True),
         *(_minus(to_second) if to_second else ()),
-        Column(MDE, lambda row: mde(row.difference), right=True, no_wrap=True),
-        Column("invalid", lambda row: row.parse_failure_rate, ".1%"),
-        Column("truncated", lambda row: row.truncation_rate, ".1%"),
-        Column("tokens", lambda row: _short(row.generated_tokens), right=True),
+        Column(MDE, lambda row: mde(row.difference), right=True, no_wrap=True, drop=3),
+        Column("invalid", lambda row: row.parse_failure_rate, ".1%", drop=7),
+        Column("truncated", lambda row: row.truncation_rate, ".1%", drop=8),
+        Column("tokens", lambda row: _short(row.generated_tokens), right=True, drop=4),
         Column("paper", lambda row: row.paper.value, ".3f"),
         Column("verdict", lambda row: Cell(row.paper.verdict, title=row.paper.reason)),
     ]
-    if not any(row.feedback for row in shown):
-        columns = [column for column in columns if column.name != FEEDBACK]
+    columns = [column for column in columns if any(column.cell(row).text for row in shown)]
     each = (
         f", of the differences to each of {baseline_label(rows)} and {baseline_label(to_second)}" if to_second else ""
     )
