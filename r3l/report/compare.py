@@ -184,7 +184,7 @@ def comparison_table(rows: Sequence[Comparison]) -> Table:
         Column("rollouts x", lambda row: _short(row.budget and row.budget["rollouts"]), right=True, drop=5),
         Column("tokens x", lambda row: _short(row.budget and row.budget["generated"]), right=True, drop=4),
         Column(MDE, lambda row: mde(row.difference), right=True, drop=2),
-        Column("verdict", lambda row: Cell(row.verdict, bold=bool(row.difference and row.difference.significant))),
+        Column("verdict", _verdict),
     ]
     return table(
         f"{rows[0].method} against stored runs, tier {rows[0].tier}{tasks}",
@@ -194,6 +194,11 @@ def comparison_table(rows: Sequence[Comparison]) -> Table:
         "task; P(>): probability that a seed of ours scores above one of theirs; p: paired t-test over seeds, "
         f"Holm-corrected over this table; {MDE_NOTE}; x: what training spent, ours / theirs",
     )
+
+
+def _verdict(row: Comparison) -> Cell:
+    """Without the number of seeds, which has a column."""
+    return Cell(row.verdict.partition(" (")[0], bold=bool(row.difference and row.difference.significant))
 
 
 def _bounds(interval: Interval | None, sign: str = "") -> str:

@@ -93,6 +93,7 @@ def _laid_out(table: Table, narrow: bool = False) -> RenderableType:
     shown = rich.Table(
         title=_plain(table.title, "table.title") if table.title else None,
         caption=_plain("\n".join(table.notes), "table.caption") if table.notes and not titled else None,
+        caption_justify="left",
         show_footer=any(column.footer for column in table.columns),
     )
     if titled or narrow:
