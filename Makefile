@@ -30,6 +30,9 @@ TORCH ?= torch==2.13.0
 # take 105 CPU-seconds. pip installs torch, for it knows where a machine keeps its own build.
 UV ?= uv==0.13.9
 
+# Where this clone comes from, as an address of the web; nothing for a folder.
+ORIGIN := $(shell git config --get remote.origin.url | sed -E 's|^git@([^:]+):|https://\1/|; s|\.git$$||' | grep ^https:)
+
 # The first interpreter that really runs and is 3.11 or 3.12; newest first. A name on PATH may be a dead shim.
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
@@ -64,12 +67,17 @@ lock: setup
 	    --overrides <(echo "torch; sys_platform == 'never'") --no-emit-package torch \
 	    --custom-compile-command "make lock" --output-file requirements.lock $(LOCK_ARGS)
 
-# The wheel, and the stored runs that an installed r3l can fetch (docs/getting_started.md).
+# The archive of stored runs, and the wheel, which knows its digest and where it will be published: RELEASE=https://...,
+# by default among the releases of the origin (docs/getting_started.md).
 dist: setup
-	rm -rf build/lib build/bdist.* dist
+	rm -rf build/lib build/bdist.* build/release.json dist && mkdir -p build dist
+	version=$$($(BIN)/python -c 'import r3l; print(r3l.__version__)'); name=r3l-stored-$$version; \
+	    git archive --format=zip --prefix=$$name/ --output=dist/$$name.zip HEAD:results/stored -- . ':(exclude)models' && \
+	    release="$(or $(RELEASE),$(if $(ORIGIN),$(ORIGIN)/releases/download/v$$version))" && \
+	    if [ -n "$$release" ]; then printf '{"address": "%s/%s.zip", "sha256": "%s"}\n' "$$release" $$name \
+	        $$(sha256sum < dist/$$name.zip | cut -d' ' -f1) > build/release.json; fi
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
-	name=r3l-stored-$$($(BIN)/python -c 'import r3l; print(r3l.__version__)'); \
-	    git archive --format=zip --prefix=$$name/ --output=dist/$$name.zip HEAD:results/stored -- . ':(exclude)models'
+	rm -f build/release.json
 	ls -l dist
 
 trinity: $(TRINITY_STAMP)
@@ -132,7 +140,7 @@ lint: setup
 
 # Every link and anchor is checked. The variable silences an advertisement of the theme's.
 docs: setup
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 R3L_REPOSITORY=$(ORIGIN) $(BIN)/mkdocs build --strict
 
 # Tables and figures of the stored runs, offline: what results/stored/*_nano.* are, and the tables of two pages.
 STORED := results/stored

@@ -38,6 +38,7 @@ setup(
                 "configs/**/*.csv",
                 "configs/*.cmake",
                 "examples/*",
+                "build/release.json",
             ),
             *(f"results/stored/{part}" for part in ("models/*/*", "published/*", "released/*", "tuning/*/*/*")),
         ],

@@ -1,7 +1,7 @@
 """r3l: reproducible reinforcement learning for language-model agents (reflect-then-retry and its baselines).
 
-The Python API is :func:`train`, :func:`evaluate`, :func:`compare`, :func:`load_results`, :func:`stored_runs`; it is
-imported when it is first asked for.
+The Python API is :func:`train`, :func:`evaluate`, :func:`compare`, :func:`load_results`, :func:`stored_runs`,
+:func:`trajectories`; it is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from r3l.api import compare, evaluate, load_results, stored_runs, train
+    from r3l.api import compare, evaluate, load_results, stored_runs, train, trajectories
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compare", "evaluate", "load_results", "stored_runs", "train"]
+__all__ = ["__version__", "compare", "evaluate", "load_results", "stored_runs", "train", "trajectories"]
 
 # In a checkout, environments and baselines stand beside this package, in a wheel inside it (setup.py): so each checkout
 # imports its own, whichever one is installed.

@@ -83,7 +83,7 @@ def _table(rows: Sequence[Option], columns: tuple[str, ...]) -> str:
     for row in rows:
         cells = [_cell(column, getattr(row, column)) for column in columns]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return '<div class="options" markdown>\n\n' + "\n".join(lines) + "\n\n</div>\n"
 
 
 def _cell(column: str, text: str) -> str:

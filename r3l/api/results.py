@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r3l.core.errors import DataError
 from r3l.files.paths import RESULTS
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from r3l.report.groups import LoggedTask
     from r3l.report.records import Record
 
 IDENTITY = ("tier", "env", "model", "method", "seed")
@@ -62,6 +64,22 @@ def stored_runs() -> Path:
     from r3l.evaluation import stored_runs
 
     return stored_runs.stored_runs()
+
+
+def trajectories(run_dir: Path | str) -> list[LoggedTask]:
+    """What a run logged of its training: three tasks each of its first, middle and last step.
+
+    ``task.members`` are the attempts of the group, each with its ``trajectories``: the attempt, reflections, retries,
+    as dictionaries with text, reward, advantage and trained tokens (keys: r3l/runs/trajectory_log.py). A notebook shows
+    a task as a table of what trains, a member turn by turn.
+
+    Raises DataError where the run kept none: stored runs have those of seed 0.
+    """
+    from r3l.report.groups import logged_tasks
+
+    if not (tasks := logged_tasks(Path(run_dir))):
+        raise DataError(f"{run_dir} has no trajectories; of the stored runs, those of seed 0 have some")
+    return tasks
 
 
 def _folders(given: Sequence[Path | str]) -> list[Path]:

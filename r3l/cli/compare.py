@@ -70,16 +70,20 @@ def compare(
         bool, typer.Option("--registered", help="Instead: the primary comparisons of docs/preregistration.md.")
     ] = False,
     out: Annotated[Path | None, output("Also write the rows as JSON.")] = None,
+    html: Annotated[Path | None, output("Also write the report of these runs: the table, tasks, trajectories.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a method where it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    By default with the seeds 0, 1 and 2; with `--offline` with all seeds that both methods have.
+    By default with the seeds 0, 1 and 2; with `--offline` with all seeds that both methods have, and where you have no
+    runs of the method with the stored ones.
 
     With `--power`: how many seeds, and core-hours, a difference takes, given the variance of the stored runs; and the
     minimum detectable effect of 3, 5, 10 and 20 seeds.
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
+
+    Example: `r3l compare raft --env math --html compared.html`
 
     Example: `r3l compare r3l --against grpo --power 0.8 --difference 0.05`
 
@@ -88,6 +92,7 @@ def compare(
     from r3l.evaluation.power import ALPHA, Goal
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
+    from r3l.report import html as report
     from r3l.report import records
     from r3l.report.render import to_terminal
     from r3l.runs.places import first_found, runs_of
@@ -112,7 +117,7 @@ def compare(
         compared = comparison.compare(stored_records, method, opponents, group)
         _print_power(compared, stored_records, difference, Goal(ALPHA, power, comparisons), out, as_json)
         return
-    used = {"against", "tier", "env", "seed", "group", "results", "stored", "cores", "offline", "out"}
+    used = {"against", "tier", "env", "seed", "group", "results", "stored", "cores", "offline", "out", "html"}
     refuse_unused(ctx, "a comparison (without --power)", used)
     if results and not offline:
         raise ConfigError(f"--results is {results[0]}, but runs are made under {RESULTS}/; add --offline to read it")
@@ -124,11 +129,18 @@ def compare(
     if not offline:
         _train(runs, config, cores)
     folders = results or [RESULTS]
-    own = own_runs(folders, sorted({run.cell for run in runs.values()}), seeds if offline else config.seeds)
+    cells = sorted({run.cell for run in runs.values()})
+    own = own_runs(folders, cells, seeds if offline else config.seeds)
+    if offline and not own and not results:
+        own = own_runs([stored or stored_runs()], cells, seeds)
     found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
-    rows = comparison.compare(records.load([*own, *first_found(found)]), method, opponents, group)
-    _print(rows, out, as_json, to_terminal(comparison.comparison_table(rows)))
+    loaded = records.load([*own, *first_found(found)])
+    rows = comparison.compare(loaded, method, opponents, group)
+    shown = comparison.comparison_table(rows)
+    if html:
+        report.write(loaded, [], len(seeds or DEFAULT_SEEDS), html, first=[shown])
+    _print(rows, out, as_json, to_terminal(shown))
     if not as_json:
         _print_closing(rows, method, sorted({path.parent.parent for path in own}))
 
@@ -139,7 +151,9 @@ def _print_closing(rows: Sequence[Comparison], method: str, cells: Sequence[Path
         for warning in row.warnings:
             print(printable(f"warning: {row.env}, {method} against {row.against}: {warning}"))
     print(printable("\n".join(f"runs of {method}: {cell}/" for cell in cells)))
-    print(f"next: r3l compare {method} --power 0.8 says how many seeds a difference takes; r3l report shows the runs")
+    print(
+        f"next: r3l compare {method} --power 0.8 says how many seeds a difference takes; --html FILE shows these runs"
+    )
 
 
 def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.rule import Rule
+from rich.text import Text
 
 from r3l.cli.arguments import StoredRuns, resolve_run
 from r3l.core.errors import DataError
@@ -65,7 +66,7 @@ def _check(env: str) -> None:
 
 def _play(console: Console, stored: Path | None) -> None:
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report.demo import scenes, shortest_example
+    from r3l.report.demo import shortest_example
 
     try:
         runs = stored or stored_runs()
@@ -80,7 +81,9 @@ def _play(console: Console, stored: Path | None) -> None:
             markup=False,
         )
         return
-    for scene in scenes(example, console.color_system is not None and not console.no_color):
+    task, member = example
+    heading = [Rule("1  A group that a stored run learnt from", align="left"), Text(task.place, style="dim")]
+    for scene in (*heading, *member.scenes(console.color_system is not None and not console.no_color)):
         console.print(scene)
         time.sleep(PAUSE if console.is_terminal else 0)
 

@@ -45,7 +45,9 @@ def evaluate(
     tasks: Annotated[
         int | None, typer.Option("-n", min=1, help="Tasks to play. Default: all, or the protocol's.")
     ] = None,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Attempts at each task. Default: 1, or the tier's.")] = None,
+    repeat: Annotated[
+        int | None, typer.Option("--repeat", "-r", min=1, help="Attempts at each task. Default: 1, or the tier's.")
+    ] = None,
     seed: Seed = 0,
     overrides: Overrides = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Episodes at once. Default: 16, or the tier's.")] = None,
@@ -257,27 +259,31 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
     if markdown:
         print_result(evaluation, as_json, evaluated.markdown(evaluation, episodes))
         return
-    page = [summary(evaluation, run.env_settings.max_turns), *evaluated.lines(evaluation, episodes)]
+    several = len(evaluated.passes(episodes)) > 1
+    interval = evaluated.interval_over_tasks(episodes) if several else None
+    page = [summary(evaluation, run.env_settings.max_turns, interval), *evaluated.lines(evaluation, episodes)]
     line = "\n".join(page) + f"\nin {where}, every turn in {TRANSCRIPTS}"
     if where == run_dir and not agent and not as_json and "protocol" not in evaluation:
-        line += f"; {_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"
+        line += f"\n{_beside_stored(where / EVALUATION)}\nnext: {_next(run, run_dir, stored_runs.folder())}"
     print_result(evaluation, as_json, line)
 
 
 def _beside_stored(evaluation: Path) -> str:
-    from r3l.evaluation.stored_runs import ARCHIVE, folder
+    from r3l.evaluation.stored_runs import folder
     from r3l.report.reproduction import sentence
 
     if not folder().is_dir():
-        return f"the stored runs are not here (r3l stored fetch {ARCHIVE})"
+        return "the stored runs are not here (r3l stored fetch)"
     return sentence(evaluation, folder())
 
 
 def _next(run: Run, run_dir: Path, stored: Path) -> str:
     """The command that compares the run with stored ones, where it would find both; else the one that shows it."""
     from r3l.api.running import place_of
+    from r3l.config import variant
 
-    if run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
+    partly = any(change.startswith("evaluation.") for change in variant(run.method).changes)
+    if partly or run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
         return f"r3l report {run_dir}"
     return offline_command(run.method, run.tier, [run.env])
 

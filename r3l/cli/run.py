@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from collections import Counter
@@ -101,7 +102,7 @@ def run(
         return
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
-    command = line(files, changes, placement(profile, cores))
+    command = line(files, changes, placement(profile, cores) + (_restarts(profile, runs, config) if profile else []))
     if dry_run:
         _print_jobs(command, runs, config, as_json)
         return
@@ -112,6 +113,27 @@ def run(
         _show_tables(files, config)
     text = _closing(made, compared, time.monotonic() - began, _next(runs, config))
     print_result({"made": made, "runs": list(runs), "compared": compared}, as_json, text)
+
+
+def _restarts(profile: str, runs: Mapping[str, Run], config: WorkflowConfig) -> list[str]:
+    """How often snakemake restarts a job at the end of its time: as the longest run takes by its GPU hours, and as
+    often again as the profile says for other reasons; nothing where the engine's hours are not known."""
+    from r3l.config import TierConfig, gpu_cluster, load
+    from r3l.files.paths import WORKFLOW
+    from r3l.files.yaml_files import read_yaml
+    from r3l.report import gpu_hours
+    from r3l.workflow import resources
+
+    if load("tiers", config.tier, TierConfig).engine != "trinity":
+        return []
+    parts, requests = 1, resources.load()
+    trained = [(run, cluster) for run in runs.values() if (cluster := gpu_cluster(run))]
+    for (run, cluster), cost in zip(trained, gpu_hours.costs(run for run, _ in trained), strict=True):
+        hours = cost.gpu_hours / (cluster.nodes * cluster.gpus_per_node)
+        limit = resources.requested_resources(requests, "train", run).runtime / 60
+        parts = max(parts, math.ceil(hours / limit))
+    lost = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)
+    return ["--restart-times", str(parts - 1 + lost)]
 
 
 def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[str], dict[str, Run]]:

@@ -83,12 +83,17 @@ def add(
 
 
 def fetch(
-    source: Annotated[str, typer.Argument(help="r3l-stored-VERSION.zip, published with the wheel: a file or a URL.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(help="r3l-stored-VERSION.zip: a file or a URL. Default: the one released with this wheel."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Unpack the stored runs into $R3L_CACHE/stored, where `compare` and `verify` find them.
 
     Only an installed package needs this: a checkout has them in results/stored.
+
+    Example: `r3l stored fetch`
 
     Example: `r3l stored fetch r3l-stored-0.1.0.zip`
     """

@@ -29,7 +29,7 @@ SCHEMA_VERSION = 3  # raise when a change of code makes all old results incompar
 
 NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
     "": {"label", "method_label", "profile", "model", "served", "workers", "device"},  # model: by its inputs
-    "train": {"save_every", "gradient_checkpointing"},
+    "train": {"save_every", "save_minutes", "gradient_checkpointing"},
     "env_settings": {"validation_task_set", "further_test_task_sets"},
     "judge": {"concurrency", "deadline"},
 }

@@ -48,6 +48,9 @@ class TrainConfig(OptimizerConfig):
     steps: int = option(REQUIRED, "optimiser steps", ge=0, le=10_000_000)
     tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1, le=100_000)
     save_every: int = option(5, "steps from checkpoint to checkpoint", "our choice: little is played again", ge=1)
+    save_minutes: float = option(
+        30, "minutes after which a step saves one all the same; of the local engine", "our choice: as above", gt=0
+    )
     sync_interval: int = option(
         1, "S: the sampling weights are renewed every S updates", "paper and released code: 1 (audit 0.3, 4.1)", ge=1
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r3l.core.environment import StopReason
-from r3l.evaluation.statistics import wilson_bounds
+from r3l.evaluation.statistics import Interval, wilson_bounds
 
 ENDINGS = {  # names of the reasons, here and in figures
     StopReason.SUCCESS: "success",
@@ -31,15 +31,17 @@ SHARE = 0.1
 SHOWN = 150  # characters of each end of a response; our choice
 
 
-def summary(evaluation: Mapping[str, Any], max_turns: int) -> str:
-    """Lines for a person about the content of an evaluation.json; the last ones are warnings, where there are any."""
+def summary(evaluation: Mapping[str, Any], max_turns: int, over_tasks: Interval | None = None) -> str:
+    """Lines for a person about the content of an evaluation.json; the last ones are warnings, where there are any.
+    ``over_tasks``: of the success, where a task was attempted several times."""
     groups, counts, tasks = evaluation["groups"], evaluation["stops"], evaluation["task_set"]
     episodes, rate = evaluation["episodes"], groups["all"]["success"]
-    low, high = wilson_bounds(rate, episodes)
+    low, high = (over_tasks.low, over_tasks.high) if over_tasks else wilson_bounds(rate, episodes)
+    interval = "no interval" if low is None else f"95 % interval {low:.3f} to {high:.3f}"
     parts = ", ".join(f"{name} {values['success']:.3f}" for name, values in groups.items() if name != "all")
     turns = f"at most {max_turns} turn{'s' if max_turns > 1 else ''}"
     lines = [
-        f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} (95 % interval {low:.3f} to {high:.3f})"
+        f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
         + (f"; {parts}" if parts else ""),
         f"{episodes} episodes on task set {tasks['name']} ({tasks['tasks']} tasks), {turns}, temperature "
         f"{evaluation['temperature']:g}; how they ended: {endings(counts)}",

@@ -2,7 +2,7 @@
 
 A checkout has this project's own in results/stored; an installed package gets them as the archive
 ``r3l-stored-VERSION.zip`` (`make dist`), one folder of its own name: results/stored without what the wheel has already.
-It is unpacked into ``$R3L_CACHE/stored/VERSION``.
+The wheel that was made with it knows its address and digest. It is unpacked into ``$R3L_CACHE/stored/VERSION``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import r3l
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.columns import columns_path, write_columns
+from r3l.files.digests import digest_of
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.files.paths import STORED, cache_folder, is_checkout
-from r3l.files.shapes import Tuning
+from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
+from r3l.files.shapes import Release, Tuning
 from r3l.files.unpacking import most
 from r3l.files.writing import write_text_atomic
 from r3l.runs.places import find_runs
@@ -33,6 +34,7 @@ from r3l.runs.run_dir import MANIFEST
 
 TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"
+MADE = "`make dist` makes it in a clone"
 READ = "seed0"  # the runs whose trajectories are kept
 
 
@@ -44,15 +46,16 @@ def folder() -> Path:
 def stored_runs() -> Path:
     """Where stored runs lie. Raises DataError where nobody has fetched them."""
     if not folder().is_dir():
+        how = "r3l stored fetch" if RELEASE.is_file() else f"r3l stored fetch {ARCHIVE} (a file or a URL; {MADE})"
         raise DataError(
-            f"the stored runs are not here: the wheel holds none. Get {ARCHIVE}, which comes with the wheel, and "
-            f"unpack it: r3l stored fetch {ARCHIVE} (a file or a URL). Or work in a checkout, which has them"
+            f"the stored runs are not here: a wheel holds none. Get them: {how}. Or work in a checkout, which has them"
         )
     return folder()
 
 
-def fetch(source: str) -> Path:
-    """Unpack the archive ``source``, a file or a URL; where its runs lie now.
+def fetch(source: str | None = None) -> Path:
+    """Unpack the archive ``source``, a file or a URL, by default the one that was released with this wheel, which must
+    have the digest that the wheel knows; where its runs lie now.
 
     Raises DataError for another file, ConfigError in a checkout; what was there stays until the new runs are whole.
     """
@@ -61,7 +64,14 @@ def fetch(source: str) -> Path:
     target = folder()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch.") as scratch:
-        _unpack(_local(source, Path(scratch)), Path(scratch))
+        source, sha256 = (source, None) if source else _released()
+        archive = _local(source, Path(scratch))
+        if sha256 and (found := digest_of(archive)) != sha256:
+            raise DataError(
+                f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: it is cut off "
+                f"or was replaced; get {ARCHIVE} where you trust it and give its path"
+            )
+        _unpack(archive, Path(scratch))
         fresh = Path(scratch) / TOP
         if not find_runs(fresh, may_be_none=True):
             raise DataError(f"{source} holds no runs under {TOP}/; get {ARCHIVE} again")
@@ -69,6 +79,14 @@ def fetch(source: str) -> Path:
             os.replace(target, Path(scratch) / "before")
         os.replace(fresh, target)
     return target
+
+
+def _released() -> tuple[str, str]:
+    """Address and SHA-256 of the archive that was made with this wheel."""
+    if not RELEASE.is_file():
+        raise DataError(f"this wheel names no address of its stored runs; give a file or a URL of {ARCHIVE} ({MADE})")
+    release = read_json(RELEASE, Release)
+    return release["address"], release["sha256"]
 
 
 def _local(source: str, scratch: Path) -> Path:

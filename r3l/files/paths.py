@@ -24,6 +24,7 @@ WORKFLOW = _DATA / "workflow"  # rules and profiles
 STORED = _DATA / "results" / "stored"  # what this project has measured itself
 STORED_MODELS = STORED / "models"
 PUBLISHED = STORED / "published"
+RELEASE = _DATA / "build" / "release.json"  # only in a wheel of `make dist`: where the archive of stored runs lies
 
 
 def is_checkout() -> bool:

@@ -174,6 +174,13 @@ class Trajectories(TypedDict):
     groups: list[LoggedGroup]
 
 
+class Release(TypedDict):
+    """The archive of stored runs that was made with a wheel."""
+
+    address: Text
+    sha256: Text
+
+
 class TriedRun(TypedDict):
     seed: int
     success: Number

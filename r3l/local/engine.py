@@ -150,6 +150,7 @@ class Training:
         run, method = self.run, self.method
         last = run.train.steps
         tasks = self.session.package.tasks(run.env_settings.train_task_set)
+        saved = time.monotonic()
         with recording(run, self.run_dir, loggers, self.trainer.steps_done) as record:
             while self.trainer.steps_done < last:
                 collected = collect(self.session, method, tasks, self.trainer.steps_done + 1)
@@ -157,8 +158,10 @@ class Training:
                 with keeping_batch(run, collected.number, self.run_dir, rows):
                     updated = self.update(rows)
                 record(self.log(collected, rows, updated))
-                if self.trainer.steps_done % run.train.save_every == 0:
+                due = time.monotonic() - saved >= 60 * run.train.save_minutes
+                if due or self.trainer.steps_done % run.train.save_every == 0:
                     self.save()
+                    saved = time.monotonic()
 
     def update(self, rows: Sequence[TrajectoryRow]) -> Metrics:
         """One optimiser step, handed to the sampler when its turn comes; metrics."""

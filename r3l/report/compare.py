@@ -13,7 +13,7 @@ from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
 from r3l.report.feedback import is_taught
 from r3l.report.labels import method_label
-from r3l.report.paired import MDE, MDE_NOTE, Difference, corrected, mde, paired, verdict
+from r3l.report.paired import MDE, MDE_NOTE, Difference, corrected, mde, p_cell, paired, verdict
 from r3l.report.records import Record, by_method, groups, pairs, scores_S_T
 from r3l.report.rows import interval_columns
 from r3l.report.table import Cell, Column, Table, table
@@ -180,11 +180,11 @@ def comparison_table(rows: Sequence[Comparison]) -> Table:
         Column(
             "P(>)", lambda row: _short(row.difference and row.difference.probability_of_improvement), right=True, drop=3
         ),
-        Column("p", lambda row: _short(row.difference and row.difference.p_holm), right=True, drop=1),
+        Column("p", lambda row: p_cell(row.difference and row.difference.p_holm), right=True, drop=1),
         Column("rollouts x", lambda row: _short(row.budget and row.budget["rollouts"]), right=True, drop=5),
         Column("tokens x", lambda row: _short(row.budget and row.budget["generated"]), right=True, drop=4),
         Column(MDE, lambda row: mde(row.difference), right=True, drop=2),
-        Column("verdict", lambda row: Cell(row.verdict, bold=bool(row.difference and row.difference.significant))),
+        Column("verdict", _verdict),
     ]
     return table(
         f"{rows[0].method} against stored runs, tier {rows[0].tier}{tasks}",
@@ -196,6 +196,11 @@ def comparison_table(rows: Sequence[Comparison]) -> Table:
     )
 
 
+def _verdict(row: Comparison) -> Cell:
+    """Without the number of seeds, which has a column."""
+    return Cell(row.verdict.partition(" (")[0], bold=bool(row.difference and row.difference.significant))
+
+
 def _bounds(interval: Interval | None, sign: str = "") -> str:
     if interval is None:
         return "no run"
@@ -205,4 +210,4 @@ def _bounds(interval: Interval | None, sign: str = "") -> str:
 
 
 def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.0e}" if 0 < value < 0.01 else f"{value:.2f}"
+    return "" if value is None else f"{value:.2f}"

@@ -8,34 +8,38 @@ from r3l.evaluation.statistics import Interval
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
 from r3l.report.layout import METHOD, baseline_label, notes_of_runs, plus_minus, task_set_names
-from r3l.report.paired import MDE, MDE_NOTE, mde
+from r3l.report.paired import MDE, MDE_NOTE, Difference, mde, p_cell
 from r3l.report.rows import Row
 from r3l.report.table import Cell, Column, Table, table
 
 
-def details(rows: Sequence[Row]) -> Table:
-    """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below; the columns
-    on feedback and on the paper are left out where they say nothing."""
+def details(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
+    """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below;
+    columns that say nothing are left out. ``to_second``: the same rows with another
+    baseline, whose differences stand beside the first's."""
     shown = [row for row in rows if row.score is not None] or list(rows)
     absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in rows if row.score is None)
     columns = [
         Column("tasks", lambda row: row.group, filter="all"),
         Column(METHOD, lambda row: Cell(row.label, title=row.method)),
-        Column(FEEDBACK),
+        Column(FEEDBACK, drop=6),
         Column("success", lambda row: _bounds(row.score, row.unit) or "no run", right=True, no_wrap=True),
         Column("seeds", lambda row: "" if row.constant else Cell(_seeds(row), row.seeds_done), right=True),
-        Column("episodes", lambda row: None if row.constant else row.episodes, ","),
-        Column("difference", _difference, right=True, no_wrap=True),
-        Column("p", lambda row: row.difference and row.difference.p_holm, ".3f"),
-        Column(MDE, lambda row: mde(row.difference), right=True, no_wrap=True),
-        Column("invalid", lambda row: row.parse_failure_rate, ".1%"),
-        Column("truncated", lambda row: row.truncation_rate, ".1%"),
-        Column("tokens", lambda row: _short(row.generated_tokens), right=True),
+        Column("episodes", lambda row: None if row.constant else row.episodes, ",", drop=5),
+        Column("difference", lambda row: _bounds_of(row.difference), right=True, no_wrap=True),
+        Column("p", lambda row: p_cell(row.difference and row.difference.p_holm), right=True),
+        *(_minus(to_second) if to_second else ()),
+        Column(MDE, lambda row: mde(row.difference), right=True, no_wrap=True, drop=3),
+        Column("invalid", lambda row: row.parse_failure_rate, ".1%", drop=7),
+        Column("truncated", lambda row: row.truncation_rate, ".1%", drop=8),
+        Column("tokens", lambda row: _short(row.generated_tokens), right=True, drop=4),
         Column("paper", lambda row: row.paper.value, ".3f"),
         Column("verdict", lambda row: Cell(row.paper.verdict, title=row.paper.reason)),
     ]
-    if not any(row.feedback for row in shown):
-        columns = [column for column in columns if column.name != FEEDBACK]
+    columns = [column for column in columns if any(column.cell(row).text for row in shown)]
+    each = (
+        f", of the differences to each of {baseline_label(rows)} and {baseline_label(to_second)}" if to_second else ""
+    )
     incomparable = ""
     if all(row.paper.value is None for row in shown):
         reasons = {row.paper.reason for row in shown if row.paper.verdict == "not comparable" and not row.constant}
@@ -47,7 +51,7 @@ def details(rows: Sequence[Row]) -> Table:
         columns,
         shown,
         f"Success of the last checkpoint on {', '.join(task_set_names(rows))}; ± is the 95 % interval over training "
-        f"seeds; difference: to {baseline_label(rows)}, paired by task and seed; p: Holm-corrected; {MDE_NOTE}; "
+        f"seeds; difference: to {baseline_label(rows)}, paired by task and seed; p: Holm-corrected{each}; {MDE_NOTE}; "
         "invalid: episodes ended by a response without a usable action; tokens: generated in training, means of the "
         "runs.",
         incomparable,
@@ -59,8 +63,21 @@ def details(rows: Sequence[Row]) -> Table:
     )
 
 
-def _difference(row: Row) -> Cell | None:
-    return _bounds(row.difference.interval, sign="+") if row.difference else None
+def _minus(rows: Sequence[Row]) -> list[Column]:
+    """The differences of ``rows`` and their p-values, for the rows of the same places."""
+    label, of = baseline_label(rows), {_place(row): row.difference for row in rows}
+    return [
+        Column(f"minus {label}", lambda row: _bounds_of(of[_place(row)]), right=True, no_wrap=True),
+        Column(f"p ({label})", lambda row: p_cell(d.p_holm if (d := of[_place(row)]) else None), right=True),
+    ]
+
+
+def _place(row: Row) -> tuple[str, ...]:
+    return row.tier, row.env, row.model, row.method, row.group
+
+
+def _bounds_of(difference: Difference | None) -> Cell | None:
+    return _bounds(difference.interval, sign="+") if difference else None
 
 
 def _bounds(interval: Interval | None, unit: str | None = None, sign: str = "") -> Cell | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from pydantic import Field
@@ -46,11 +46,16 @@ class Beside(Strict):
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
     """The mean over tasks of the mean over their attempts. Tasks are what was drawn, so attempts at one are no further
     evidence: Wilson's interval for a success rate of single attempts, else Student's over the means of tasks."""
+    means = _of_tasks(episodes, key)
+    return wilson_interval(means) if key == "success" and len(means) == len(episodes) else t_interval(means)
+
+
+def _of_tasks(episodes: Episodes, key: str) -> list[float]:
+    """The mean over its attempts of each task."""
     by_task = defaultdict(list)
     for row in episodes:
         by_task[row["task"]].append(float(row[key]))
-    means = [fmean(values) for values in by_task.values()]
-    return wilson_interval(means) if key == "success" and len(means) == len(episodes) else t_interval(means)
+    return [fmean(values) for values in by_task.values()]
 
 
 def passes(episodes: Episodes, key: str = "success") -> list[float]:
@@ -101,9 +106,9 @@ def _of_paper(env: str) -> list[Beside]:
 
 
 def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
-    """What a person reads below the summary of an evaluation by a protocol; nothing of one without."""
+    """What a person reads below the summary of an evaluation; of one by a protocol also published numbers."""
     if "protocol" not in evaluation:
-        return []
+        return [_spread(episodes)]
     env, name = evaluation["env"], evaluation["protocol"]["name"]
     rows = beside(env, name)
     same = [row.told() for row in rows if not row.differs]
@@ -118,16 +123,22 @@ def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
 
 def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     measure = load_protocol(evaluation["env"], evaluation["protocol"]["name"]).config.measure
-    repeats = passes(episodes, measure)
-    told = f"{measure} {shown(interval_over_tasks(episodes, measure))}"
-    if len(repeats) > 1:
-        told += f", each {len(repeats)} times; by attempt: {', '.join(f'{value:.3f}' for value in repeats)}"
+    told = f"{measure} {shown(interval_over_tasks(episodes, measure))}; {_spread(episodes, measure)}"
     turns, tokens = evaluation["turns"], evaluation["tokens"]["generated"]
     return [
         told,
         f"{tokens:,.0f} tokens generated, {tokens / len(episodes):,.0f} an episode; {turns['impossible']} of "
         f"{turns['all']} turns had an impossible action",
     ]
+
+
+def _spread(episodes: Episodes, key: str = "success") -> str:
+    """The standard error over tasks (as lm-eval's: sample deviation / sqrt(n)), and each attempt's mean of several."""
+    means, repeats = _of_tasks(episodes, key), passes(episodes, key)
+    error = f"{stdev(means) / len(means) ** 0.5:.3f}" if len(means) > 1 else "none"
+    told = f"standard error {error} over {len(means)} tasks"
+    attempts = ", ".join(f"{value:.3f}" for value in repeats)
+    return told if len(repeats) == 1 else f"{told}, each {len(repeats)} times; by attempt: {attempts}"
 
 
 def shown(of: Interval) -> str:

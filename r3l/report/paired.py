@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from r3l.evaluation import statistics
 from r3l.evaluation.power import ALPHA, POWER, Goal, smallest_difference, spread
 from r3l.evaluation.statistics import Interval
+from r3l.report.table import Cell
 
 ASKED = f"two-sided {100 * ALPHA:.0f} %, power {100 * POWER:.0f} %"
 MDE = "MDE"  # the column in print
@@ -89,6 +90,11 @@ def verdict(difference: Difference | None) -> str:
     if not difference.significant:
         return "inconclusive"
     return "better" if difference.interval.mean > 0 else "worse"
+
+
+def p_cell(p: float | None) -> Cell | None:
+    """A p-value in print: never 0, which none is."""
+    return None if p is None else Cell("< 0.001" if p < 0.001 else f"{p:.3f}", p)
 
 
 def mde(difference: Difference | None) -> str:

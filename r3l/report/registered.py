@@ -17,6 +17,7 @@ from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report.compare import Comparison, compare
 from r3l.report.labels import env_label, method_label
+from r3l.report.paired import p_cell
 from r3l.report.records import Record
 from r3l.report.table import Column, Table, table
 
@@ -151,7 +152,7 @@ def registered_table(rows: Sequence[Standing], plan: Registered) -> Table:
         Column("against", lambda row: row.theirs, ".3f"),
         Column("difference", form="+.3f"),
         Column("interval", lambda row: None if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}", right=True),
-        Column("p (Holm)", lambda row: row.p_holm, ".3f"),
+        Column("p (Holm)", lambda row: p_cell(row.p_holm), right=True),
         Column("MDE", lambda row: row.mde, ".3f"),
         Column("verdict"),
     ]

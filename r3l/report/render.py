@@ -50,7 +50,8 @@ class OnTerminal:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
         table, width = self.table, options.max_width
-        if table.titled or _width(table, GRID) <= width:
+        fixed = table.titled and not any(column.drop for column in table.columns)
+        if fixed or _width(table, NARROW if table.titled else GRID) <= width:
             yield _laid_out(table)
             return
         table = _mapped(table, lambda text: INTERVAL.sub(lambda found: re.sub(" ", "\n", found[0]), text))
@@ -92,6 +93,7 @@ def _laid_out(table: Table, narrow: bool = False) -> RenderableType:
     shown = rich.Table(
         title=_plain(table.title, "table.title") if table.title else None,
         caption=_plain("\n".join(table.notes), "table.caption") if table.notes and not titled else None,
+        caption_justify="left",
         show_footer=any(column.footer for column in table.columns),
     )
     if titled or narrow:

@@ -10,11 +10,12 @@ import zlib
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
 import numpy as np
 
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.shapes import LoggedTrajectory
 from r3l.files.unpacking import most, unpacked
 from r3l.runs.run_dir import MANIFEST
 from r3l.runs.trajectory_log import FILE
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from r3l.algorithm import R3L
 
 Line = dict[str, Any]
+
+
+class Trajectory(LoggedTrajectory):
+    """A logged one, with its group's ``objective`` (policy, sft, none) and, under ``derivation``, how its advantage
+    comes about (:func:`read`). What the other keys hold is said in r3l/runs/trajectory_log.py."""
+
+    objective: str
+    derivation: NotRequired[str]
+
+
 KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined")  # columns, from left to right
 
 
@@ -95,9 +106,9 @@ def _task(line: Line) -> Line:
     return {key: line[key] for key in ("step", "task", "group", "selected_as")} | {"members": by_member(line)}
 
 
-def by_member(line: Line) -> list[list[Line]]:
+def by_member(line: Line) -> list[list[Trajectory]]:
     """The trajectories of a task by members of its group, each in the order of retries and KINDS."""
-    columns = [
+    columns: list[Trajectory] = [
         trajectory | {"objective": group["objective"]}
         for group in line["groups"]
         for trajectory in group["trajectories"]

@@ -99,11 +99,23 @@ def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_
         write_run(tmp_path / "mine0", "grpo", seed, [1, 1], [1, 1])  # the stored ones count
         write_run(tmp_path / "kept", "grpo", seed, [1, 0], [0, 0])
     folders = ("--results", tmp_path / "mine0", "--results", tmp_path / "mine1", "--stored", tmp_path / "kept")
-    rows = r3l("compare", "raft", "--env", "alfworld", "--offline", "--against", "grpo,opmd", *folders)["rows"]
+    page = tmp_path / "compared.html"
+    words = ("--env", "alfworld", "--offline", "--against", "grpo,opmd", "--html", page)
+    rows = r3l("compare", "raft", *words, *folders)["rows"]
     assert [(r["against"], r["pairs"], r["theirs_mean"], r["difference_mean"]) for r in rows] == [
         ("grpo", 2, 0.25, 0.25),
         ("opmd", 2, 0.0, 0.5),
     ]
+    (row,) = r3l(
+        "compare", "grpo", "--env", "alfworld", "--offline", "--against", "opmd", "--stored", tmp_path / "mine0"
+    )["rows"]
+    assert (row["pairs"], row["difference_mean"]) == (2, 1.0)  # no run of mine: both are stored
+    text = page.read_text(encoding="utf-8")
+    assert (
+        text.index("raft against stored runs")
+        < text.index('<section id="figures">')
+        < text.index(f"{cell('alfworld', 'opmd')}/seed1")
+    )
 
 
 def test_what_is_ones_own_has_tables_figures_and_a_place_in_the_report(tmp_path, monkeypatch, r3l):

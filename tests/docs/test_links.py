@@ -41,6 +41,7 @@ class Loader(yaml.SafeLoader):
     """Reads mkdocs.yml, whose Python objects are not of interest here."""
 
 
+Loader.add_constructor("!ENV", lambda loader, node: None)
 Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
 
 

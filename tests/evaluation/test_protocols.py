@@ -19,7 +19,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.evaluation.protocols import chosen
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.report.evaluated import interval_over_tasks, passes
+from r3l.report.evaluated import interval_over_tasks, lines, passes
 
 (TASK,) = find_environment("alfworld").tasks("one/train")
 LINES = ["think: look around", "fly", *TASK.payload["walkthrough"]]
@@ -110,6 +110,7 @@ def test_an_interval_is_over_tasks_however_often_each_was_tried():
     found = interval_over_tasks(rows)  # means 0.5, 0 and 0: standard error 1/6, t of two degrees of freedom 4.30265
     assert (found.mean, passes(rows)) == (pytest.approx(1 / 6), [pytest.approx(1 / 3), 0.0])
     assert (found.low, found.high) == pytest.approx((1 / 6 - 4.30265 / 6, 1 / 6 + 4.30265 / 6), abs=1e-4)
+    assert lines({}, rows) == ["standard error 0.167 over 3 tasks, each 2 times; by attempt: 0.333, 0.000"]
     once = interval_over_tasks(rows[::2])  # Wilson's of 1 in 3
     assert (once.mean, once.low, once.high) == pytest.approx((1 / 3, 0.0615, 0.7923), abs=1e-4)
 

@@ -265,3 +265,12 @@ def test_kl_needs_a_reference_and_changes_the_loss(tmp_path):
     assert "kl_to_start" in rows[1] and rows[1]["kl_to_start"] > 0  # measured after the step, every second one
     assert rows[0]["clip_fraction"] == 0  # on policy: the trainer's ratios to the sampled log-probs are 1
     assert rows[0]["loss/kl"] == pytest.approx(0, abs=1e-5)  # the first step's model is its own reference
+
+
+def test_a_checkpoint_is_due_by_time_too(tmp_path):
+    def saved(minutes):
+        settings = [*SHORT, "train.steps=2", "train.save_every=100", f"train.save_minutes={minutes}"]
+        train(resolve("nano", "math", "grpo", 0, overrides=settings), tmp_path / str(minutes))
+        return sorted(path.name for path in (tmp_path / str(minutes) / "checkpoints").glob("step-*"))
+
+    assert (saved(30), saved(0.0001)) == (["step-000002"], ["step-000001", "step-000002"])

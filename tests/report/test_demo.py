@@ -9,7 +9,9 @@ import pytest
 from program import Program
 from rich.console import Console
 
-from r3l.report.demo import scenes, shortest_example
+import r3l
+from r3l.core.errors import DataError
+from r3l.report.demo import shortest_example
 
 
 def trajectory(kind, turns, **more):
@@ -50,21 +52,38 @@ def test_the_shortest_successful_retry_that_keeps_a_turn_and_is_learnt_from(tmp_
     write(run, 3, 2, pivot=0)  # from the start: no pivot to see
     write(run, 4, 2, solved=False)
     write(run, 5, 2, advantage=0.0)  # learns nothing
-    example = shortest_example([run])
-    assert example.source == "nano/webshop/m/r3l/seed0, step 2, task t2" and example.turns == 6
+    task, member = shortest_example([run])
+    assert task.place == "nano/webshop/m/r3l/seed0, step 2, task t2"
+    assert [len(member.first(kind)["turns"]) for kind in ("base", "guided_retry")] == [3, 4] and member.pivot == 1
     assert shortest_example([tmp_path]) is None
 
 
 def test_what_trains_stands_beside_the_words(tmp_path):
     write(tmp_path, 1, 3)
+    _, member = shortest_example([tmp_path])
     console = Console(width=110, record=True, file=io.StringIO())
-    for scene in scenes(shortest_example([tmp_path]), in_colour=False):
-        console.print(scene)
+    console.print(member)
     text = console.export_text()
     assert "wrong pan" in text and "<|" not in text
-    assert re.search(r"the attempt, from the pivot on\s+0\.00\s+-0\.50\s+9 of 15", text)
-    assert re.search(r"the retry without the suggestion, from the pivot on\s+1\.00\s+\+1\.50\s+9 of 15", text)
+    assert re.search(r"the attempt\s+0\.00\s+-0\.50\s+9 of 15", text)
+    assert re.search(r"the retry without the hint\s+1\.00\s+\+1\.50\s+9 of 15", text)
     assert re.search(r"the reflection\s+imitated\s+12 of 20", text)
+
+
+def test_a_notebook_shows_a_member_and_a_group(tmp_path):
+    write(tmp_path, 1, 3)
+    (task,) = r3l.trajectories(tmp_path)
+    (member,) = task.members
+    assert (task.step, task.task, member.rescued, member.pivot) == (1, "t1", True, 1)
+    page = member._repr_html_()
+    learnt = re.findall(
+        r"color: (#\w+)[^>]*>do (\w+)<", page
+    )  # of the attempt all turns, of the retry those from the pivot
+    assert [kind for _, kind in learnt] == ["base"] * 3 + ["guided_retry"] * 2
+    assert len({colour for colour, _ in learnt}) == 2  # made less likely, imitated
+    assert page.count("the retry without the hint") == task._repr_html_().count("the retry without the hint") == 1
+    with pytest.raises(DataError, match="has no trajectories"):
+        r3l.trajectories(tmp_path / "nothing")
 
 
 @pytest.mark.slow

@@ -19,7 +19,9 @@ from r3l.cli import app
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
 from r3l.report import records
+from r3l.report.details import details
 from r3l.report.html import page as report
+from r3l.report.paired import p_cell
 from r3l.report.trajectories import pack, unpack
 from r3l.runs.places import find_runs
 
@@ -92,6 +94,20 @@ def test_what_runs_say_stays_text(report_path):
     assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in report_path.read_text(encoding="utf-8")
 
 
+def test_methods_stand_beside_zero_shot_and_grpo(three_seeds):
+    (rows, to_grpo), *_ = report.score_tables(records.load(find_runs(three_seeds)), 3)
+    of = {row["method"].text: row for row in details(rows, to_grpo).sections[0].rows if row["tasks"].text == "all"}
+    assert of["GRPO"]["minus GRPO"].text == "" and of["zero_shot"]["difference"].text == ""
+    less = of["R3L"]["difference"].value - of["GRPO"]["difference"].value
+    assert of["R3L"]["minus GRPO"].value == pytest.approx(less)
+    assert of["R3L"]["p (GRPO)"].text
+
+
+def test_a_p_value_is_never_printed_as_zero():
+    assert [p_cell(p).text for p in (0.0, 0.0004, 0.02, 1.0)] == ["< 0.001", "< 0.001", "0.020", "1.000"]
+    assert p_cell(None) is None
+
+
 def test_the_same_runs_give_the_same_bytes(three_seeds, tmp_path):
     runs = records.load(find_runs(three_seeds))
     first = report.write(runs, [], 3, tmp_path / "a.html").read_bytes()
@@ -140,6 +156,8 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     out = report.write(records.load(find_runs(results)), [], 3, tmp_path / "report.html")
     shown = dom(out, f"run={quote(RUN, safe='')}&step=2&member=0")
     assert f'data-shown="{RUN} 2 1 0"' in shown and "data-broken" not in shown
+    assert f'class="of-run" href="#{RUN}"' in shown and f'id="{RUN}" open=""' not in shown
+    assert f'id="{RUN}" open=""' in dom(out, RUN)
     viewer = shown[shown.index('<table class="compare">') : shown.index('<section id="budget">')]
     assert "pivot: retry starts at turn 1" in viewer
     assert viewer.index("pivot: retry") < viewer.index("<th>1</th>")  # above turn 1

@@ -1,5 +1,7 @@
 """The archive of stored runs: what an installed package unpacks, and what it says where there is none."""
 
+import hashlib
+import json
 import threading
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -39,8 +41,9 @@ def test_it_is_unpacked_in_place_of_an_older_one(installed, tmp_path):
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_it_comes_from_a_url(installed, tmp_path):
-    archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/{RUN}": "1"})
+@pytest.fixture
+def address(tmp_path):
+    """Of a server of the files in ``tmp_path``."""
 
     class Handler(SimpleHTTPRequestHandler):
         def __init__(self, *arguments):
@@ -51,11 +54,30 @@ def test_it_comes_from_a_url(installed, tmp_path):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        assert (stored_runs.fetch(f"{address}/runs.zip") / RUN).read_text() == "1"
-        with pytest.raises(DataError, match="404"):
-            stored_runs.fetch(f"{address}/none.zip")
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def test_it_comes_from_a_url(installed, tmp_path, address):
+    archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/{RUN}": "1"})
+    assert (stored_runs.fetch(f"{address}/runs.zip") / RUN).read_text() == "1"
+    with pytest.raises(DataError, match="404"):
+        stored_runs.fetch(f"{address}/none.zip")
+
+
+def test_by_default_it_is_the_one_of_the_release_by_its_digest(installed, monkeypatch, tmp_path, address):
+    release = tmp_path / "release.json"
+    monkeypatch.setattr(stored_runs, "RELEASE", release)
+    with pytest.raises(DataError, match="names no address"):
+        stored_runs.fetch()
+    made = archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/{RUN}": "1"})
+    sha256 = hashlib.sha256(made.read_bytes()).hexdigest()
+    release.write_text(json.dumps({"address": f"{address}/runs.zip", "sha256": sha256}))
+    assert (stored_runs.fetch() / RUN).read_text() == "1"
+    archive(made, {f"{stored_runs.TOP}/{RUN}": "another"})
+    with pytest.raises(DataError, match=f"not {sha256[:12]} as when this wheel was made"):
+        stored_runs.fetch()
+    assert (stored_runs.stored_runs() / RUN).read_text() == "1"
 
 
 @pytest.mark.parametrize(
@@ -89,4 +111,4 @@ def test_another_file_is_refused(installed, tmp_path, name, message):
 def test_without_it_verbs_say_where_to_get_it(installed, monkeypatch, capsys, words):
     code, _, stderr = run(monkeypatch, capsys, *words)
     assert code == 2 and len(stderr.splitlines()) == 1
-    assert f"unpack it: r3l stored fetch {stored_runs.ARCHIVE}" in stderr
+    assert f"Get them: r3l stored fetch {stored_runs.ARCHIVE}" in stderr

@@ -39,6 +39,7 @@ DIFFERENCES = {
         "a model sets one length for all environments; the release gives Qwen3 8192 on DAPO",
     ),
     "runner_per_model": ("both", "one number; the release has 16 in three files, where WebShop's copies filled memory"),
+    "save_interval": ("both", "what a limit of time costs: half an hour at 1.5B, not eight hours"),
     "max_checkpoints_to_keep": ("both", "after an error the newest may be of a step that was not trained"),
     "n": ("paper", "one N for all methods; the release has 1 or 8 by method, environment and model"),
     "kl": ("paper", "the paper's objective has none"),

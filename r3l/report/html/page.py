@@ -31,6 +31,7 @@ from r3l.workflow import plan
 # Characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most.
 EMBEDDED = 2_500_000
 BASELINE = "zero_shot"  # of runs that no table is about
+SECOND = "grpo"  # what a method is compared with beside the base checkpoint
 
 
 def to_html(table: Table) -> Markup:
@@ -58,12 +59,17 @@ TEMPLATES.filters["zip"] = zip
 
 
 def write(
-    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path, probes: Sequence[Path] = ()
+    records: Sequence[Record],
+    figures: Sequence[Path],
+    seeds_planned: int,
+    out: Path,
+    probes: Sequence[Path] = (),
+    first: Sequence[Table] = (),
 ) -> Path:
     """Write the report of ``records``, with the PNG files ``figures``, to ``out``. ``probes``: of claims about fixed
-    models. Raises RunDirectoryError."""
+    models. ``first``: tables that stand before its own. Raises RunDirectoryError."""
     page = TEMPLATES.get_template("report.html.jinja").render(
-        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned, probes)
+        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned, probes, first)
     )
     write_text(page, out)
     return out
@@ -75,13 +81,17 @@ def _own(name: str) -> Markup:
 
 
 def content(
-    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, probes: Sequence[Path] = ()
+    records: Sequence[Record],
+    figures: Sequence[Path],
+    seeds_planned: int,
+    probes: Sequence[Path] = (),
+    first: Sequence[Table] = (),
 ) -> dict[str, Any]:
     """What the template shows. Raises DataError for a figure that cannot be read."""
     score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
     return {
-        "about": about(records, [row for rows in score_rows for row in rows]),
-        "tables": [*_claims(records, probes), *(details(rows) for rows in score_rows)],
+        "about": about(records, [row for rows, _ in score_rows for row in rows]),
+        "tables": [*(first or _claims(records, probes)), *(details(rows, to_second) for rows, to_second in score_rows)],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
         "runs": [_run(record) for record in records],
         "budget": budget_table(spent, all_columns(spent)),
@@ -99,10 +109,18 @@ def _claims(records: Sequence[Record], paths: Sequence[Path]) -> list[Table]:
     return [claims.claims_table(rows, of)] if any(row.count for row in rows) else []
 
 
-def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row]]:
+def score_tables(records: Sequence[Record], seeds_planned: int) -> list[tuple[list[Row], list[Row]]]:
     """The rows of every table of scores of whose methods at least half have run, the paper's tables first; and of all
-    runs that stand in none of those, whatever their environments and methods."""
+    runs that stand in none of those, whatever their environments and methods. Beside rows with differences to BASELINE
+    the same ones with differences to SECOND."""
     config, nothing, left = plan.load(), tables.Asked(), {record.path for record in records}
+
+    def built(table: plan.TableConfig, runs: Sequence[Record], methods: Sequence[str]) -> tuple[list[Row], list[Row]]:
+        second = table.model_copy(update={"baseline": SECOND})
+        asked = [table, second] if table.baseline == BASELINE and SECOND in methods else [table]
+        rows = [tables.build(one, runs, methods, seeds_planned, config.tier).rows for one in asked]
+        return rows[0], rows[1] if len(rows) > 1 else []
+
     score_rows = []
     for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
         if table.kind != "scores":
@@ -111,13 +129,13 @@ def score_tables(records: Sequence[Record], seeds_planned: int) -> list[list[Row
         planned = config.rows(table)
         if 2 * len({record.method for record in of_table} & {*planned}) >= max(len(planned), 4):
             methods = tables.methods_of(of_table, table, config, nothing)
-            score_rows.append(tables.build(table, of_table, methods, seeds_planned, config.tier).rows)
+            score_rows.append(built(table, of_table, methods))
             left -= {record.path for record in of_table}
     others = [record for record in records if record.path in left]
     methods = sorted({record.method for record in others}, key=lambda method: (method != BASELINE, method))
     content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
     rest = plan.TableConfig.model_validate(content)
-    return score_rows + ([tables.build(rest, others, methods, seeds_planned, config.tier).rows] if others else [])
+    return score_rows + ([built(rest, others, methods)] if others else [])
 
 
 def about(records: Sequence[Record], rows: Sequence[Row]) -> dict[str, Any]:
@@ -169,6 +187,7 @@ def _run(record: Record) -> dict[str, Any]:
         "success": record.groups["all"]["success"],
         "fingerprint": record.fingerprint,
         "task_set": f"{record.task_set['name']} {record.task_set['sha256']}",
+        "logged": bool(kept_as(record.path.parent / FILE)),
         "manifest": json.dumps(record.manifest, indent=2, sort_keys=True),
     }
 

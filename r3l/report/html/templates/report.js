@@ -78,6 +78,16 @@ for (const table of document.querySelectorAll(".sortable")) {
   if (figure.dataset.filters) narrow(figure, table, JSON.parse(figure.dataset.filters));
 }
 
+/** An address of a run (#tier/env/model/method/seedN) opens it. */
+function openRun() {
+  const run = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!run?.matches("details")) return;
+  run.open = true;
+  run.scrollIntoView();
+}
+addEventListener("hashchange", openRun);
+openRun();
+
 /* Trajectories: JSON of a run, compressed (r3l/report/trajectories.py). */
 async function unpack(node) {
   const bytes = Uint8Array.from(atob(node.textContent), (character) => character.charCodeAt(0));
@@ -138,14 +148,16 @@ class Viewer {
     this.task = this.data.tasks[Number(this.select.task.value)];
     if (key !== "member") {
       this.fill("member", this.members());
-      const retried = this.task.members.findIndex((columns) => columns.some((c) => c.kind === "guided_retry"));
-      this.select.member.value = retried < 0 ? "all" : String(retried);
+      const retries = (columns) => columns.filter((c) => c.kind === "guided_retry");
+      const rescued = this.task.members.findIndex((columns) => retries(columns).some((c) => c.success && c.restart_turn > 0));
+      const retried = this.task.members.findIndex((columns) => retries(columns).length);
+      this.select.member.value = retried < 0 ? "all" : String(rescued < 0 ? retried : rescued);
       pick("member");
     }
-    if (remember) {
-      const state = Object.fromEntries(Object.entries(this.select).map(([name, node]) => [name, node.value]));
-      history.replaceState(null, "", "#" + new URLSearchParams(state));
-    }
+    const here = "#" + new URLSearchParams(Object.entries(this.select).map(([name, node]) => [name, node.value]));
+    if (remember) history.replaceState(null, "", here);
+    this.root.querySelector(".here").href = here;
+    this.root.querySelector(".of-run").href = "#" + this.select.run.value;
     this.draw();
   }
 
@@ -190,7 +202,10 @@ class Viewer {
         else if (k === 0) row.append(this.reflection(column, turns + below, largest));
       }
     }
-    this.root.querySelector(".compare").replaceWith(table);
+    const frame = this.root.querySelector(".scroll");
+    frame.replaceChildren(table);
+    const pivot = table.querySelector(".pivot"); // the turns before it are the same everywhere; they are above
+    frame.scrollTop = pivot ? pivot.offsetTop - table.tHead.offsetHeight : 0;
     const left = this.data.left_out ? ` ${this.data.left_out} more tasks of this run did not fit into this file; its ${this.data.file} has them.` : "";
     const group = this.task.group ? ` (${this.task.group})` : "";
     this.root.querySelector(".summary").textContent = `Step ${this.task.step}, task ${this.task.task}${group}.${left}`;

@@ -1,0 +1,201 @@
+"""Logged groups as a reader sees them: `r3l demo` prints them, a notebook shows them, ``rich`` prints them anywhere.
+
+The HTML report has the same trajectories in its viewer (r3l/report/trajectories.py packs them).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from r3l.report.trajectories import Trajectory, by_member, read
+
+MARKUP = re.compile(r"<\|[^|<>]*\|>")  # a chat template's own tokens
+LONGEST = 300  # characters of an observation or a response that are shown
+WIDTH = 100  # columns in a notebook
+COLOURS = {"up": "blue", "down": "dark_orange", "imitated": "magenta", "masked": "dim"}  # as in the HTML report
+MEANINGS = {"up": "made likelier", "down": "less likely", "imitated": "imitated", "masked": "masked"}
+SAID = {  # keys of a parsed reflection or critique
+    "root_cause_analysis": "what went wrong",
+    "improvement_suggestion": "suggestion",
+    "guidance": "guidance",
+    "invalid": "invalid",
+}
+NAMES = {
+    "base": "the attempt",
+    "reflection": "the reflection",
+    "critique": "the critique",
+    "guided_retry": "the retry with the hint",
+    "distilled": "the retry without the hint",
+    "refined": "the refinement, in place of its attempt",
+}
+FEEDBACK = ("reflection", "critique")
+PAGE = '<pre style="background:#fff;color:#000;font-family:monospace;line-height:1.35">{code}</pre>'
+
+
+class Shown:
+    """What ``rich`` prints and a notebook shows."""
+
+    def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
+        """The parts, from top to bottom; ``in_colour``: with what the colours mean."""
+        raise NotImplementedError
+
+    def __rich__(self) -> RenderableType:
+        return Group(*self.scenes())
+
+    def _repr_html_(self) -> str:
+        console = Console(width=WIDTH, record=True, file=io.StringIO(), force_jupyter=False, color_system="256")
+        console.print(self)
+        return console.export_html(code_format=PAGE, inline_styles=True)
+
+
+@dataclass(frozen=True, repr=False)
+class Member(Shown):
+    """An attempt with the reflections on it and its retries, in the order in which they came."""
+
+    trajectories: Sequence[Trajectory]
+
+    def __repr__(self) -> str:
+        return f"Member({', '.join(trajectory['kind'] for trajectory in self.trajectories)})"
+
+    def first(self, kind: str) -> Trajectory | None:
+        """The first trajectory of this kind (``base``, ``reflection``, ``guided_retry``, ``distilled`` ...)."""
+        return next((trajectory for trajectory in self.trajectories if trajectory["kind"] == kind), None)
+
+    @property
+    def pivot(self) -> int | None:
+        """The first turn that the first retry plays again, counted from 0; None where there is none."""
+        retry = self.first("guided_retry") or self.first("refined")
+        return None if retry is None else retry["restart_turn"]
+
+    @property
+    def rescued(self) -> bool:
+        """Whether the attempt failed and its first retry succeeded."""
+        base, retry = self.first("base"), self.first("guided_retry")
+        return bool(base and retry and retry["success"] and not base["success"])
+
+    def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
+        for trajectory in self.trajectories:
+            kind, start = trajectory["kind"], trajectory["restart_turn"]
+            if kind == "base":
+                yield from _played("The attempt", trajectory, 0)
+            elif kind in FEEDBACK:
+                yield Text(f"\nThe {kind} on it", style="bold")
+                parsed = trajectory["parsed"] or {}
+                yield _grid((name, Text(str(parsed[key]))) for key, name in SAID.items() if parsed.get(key))
+            elif kind == "guided_retry":
+                yield from _played(
+                    f"The retry from turn {start} (the pivot), guided by the suggestion", trajectory, start
+                )
+            elif kind == "refined":
+                yield from _played(f"The refinement from turn {start}, which replaces the attempt", trajectory, start)
+        legend = [(f"{MEANINGS[name]}  ", colour) for name, colour in COLOURS.items() if in_colour]
+        yield Text.assemble(("\nWhat trains", "bold"), "   ", *legend)
+        yield _training([("", trajectory) for trajectory in self.trajectories], bool(self.pivot))
+
+
+@dataclass(frozen=True, repr=False)
+class LoggedTask(Shown):
+    """A task of one training step; its members share a baseline.
+
+    ``group``: easy or hard. ``selected_as``: why it was logged (``first`` of the step, or ``taught`` something).
+    ``source``: the run.
+    """
+
+    source: Path
+    step: int
+    task: str
+    group: str
+    selected_as: str
+    members: Sequence[Member]
+
+    def __repr__(self) -> str:
+        return f"LoggedTask(step={self.step}, task={self.task!r}, members={len(self.members)})"
+
+    @property
+    def place(self) -> str:
+        """The run, as under a folder of results, and the step and task."""
+        return f"{'/'.join(self.source.parts[-5:])}, step {self.step}, task {self.task}"
+
+    def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
+        yield Text(self.place, style="dim")
+        rows = [
+            (f"{k}  ", trajectory) for k, member in enumerate(self.members, 1) for trajectory in member.trajectories
+        ]
+        yield _training(rows, any(member.pivot for member in self.members))
+
+
+def logged_tasks(run_dir: Path) -> list[LoggedTask]:
+    """What a run logged of its first, middle and last step; none where it kept no trajectories."""
+    return [
+        LoggedTask(
+            source=run_dir,
+            members=[Member(trajectories) for trajectories in by_member(line)],
+            **{key: line[key] for key in ("step", "task", "group", "selected_as")},
+        )
+        for line in read(run_dir)
+    ]
+
+
+def _played(title: str, trajectory: Trajectory, first: int) -> Iterator[RenderableType]:
+    """Its outcome and its turns from ``first`` on, response tokens coloured by what training does with them."""
+    outcome = "solved" if trajectory["success"] else "not solved"
+    yield Text.assemble((f"\n{title}", "bold"), f"   reward {trajectory['reward']:.2f}, {outcome}")
+    for k, turn in enumerate(trajectory["turns"][first:], first):
+        parts = [
+            (_plain(str(part)), _effect(trajectory) if trained else "masked") for part, _, trained in turn["response"]
+        ]
+        writes = Text.assemble(*((text, COLOURS[effect]) for text, effect in parts))
+        yield _grid([(f"turn {k} reads", Text(_plain(turn["prompt"]))), ("writes", writes)])
+
+
+def _effect(trajectory: Trajectory) -> str:
+    if trajectory["objective"] == "sft":
+        return "imitated"
+    return "up" if (trajectory["advantage"] or 0) > 0 else "down"
+
+
+def _training(rows: Sequence[tuple[str, Trajectory]], pivoted: bool) -> RenderableType:
+    """Reward, advantage and trained tokens of each trajectory, and how each advantage comes about."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    for column in ("", "reward", "advantage", "tokens that train"):
+        table.add_column(column, justify="left" if not column else "right")
+    for number, trajectory in rows:
+        kind, objective = trajectory["kind"], trajectory["objective"]
+        others = {"sft": "imitated", "none": "not trained"}.get(objective, "-")
+        advantage = others if trajectory["advantage"] is None else f"{trajectory['advantage']:+.2f}"
+        reward = "" if kind in FEEDBACK else f"{trajectory['reward']:.2f}"
+        sampled = [(int(tokens), trained) for turn in trajectory["turns"] for _, tokens, trained in turn["response"]]
+        learnt, of = sum(n for n, trained in sampled if trained), sum(n for n, _ in sampled)
+        table.add_row(number + NAMES[kind], reward, advantage, f"{learnt} of {of}")
+    explained = dict.fromkeys(
+        f"{trajectory['advantage']:+.2f} is {trajectory['derivation']}."
+        for _, trajectory in rows
+        if "derivation" in trajectory
+    )
+    masked = ["The turns before the pivot are the same in attempt and retry, so they are masked."] if pivoted else []
+    why = "\n".join([*explained, *masked])
+    parts = [table, Text(why, style="dim")] if why else [table]
+    return Padding(Group(*parts), (0, 0, 0, 2))
+
+
+def _plain(text: str) -> str:
+    shown = MARKUP.sub("", text).strip()
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]} ..."
+
+
+def _grid(rows: Iterable[tuple[str, Text]]) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True, justify="right")
+    grid.add_column()
+    for key, value in rows:
+        grid.add_row(key, value)
+    return Padding(grid, (0, 0, 0, 2))
