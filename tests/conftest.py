@@ -16,6 +16,8 @@ from r3l.core.policy import FinishReason
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 from r3l.processes import cores
+from r3l.processes.pool import EnvironmentPool
+from r3l.runs import session
 
 # An example takes longer on a busy machine; every run draws others.
 settings.register_profile("r3l", max_examples=30, deadline=None)
@@ -70,6 +72,12 @@ def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", first: 
         StopReason.DONE,
         trainable=range(first, turns),
     )
+
+
+@pytest.fixture
+def no_workers(monkeypatch):
+    """Environments in this process in place of the four of tier smol, each of which takes a second to start."""
+    monkeypatch.setattr(session, "EnvironmentPool", lambda package, _, options: EnvironmentPool(package, 0, options))
 
 
 @pytest.fixture(scope="session")

@@ -70,5 +70,6 @@ def _main(module, arguments, folder, environment, outputs):
     os.environ.update(environment)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(Path(outputs, name), os.O_WRONLY), number)
+    sys.modules.pop("__mp_main__", None)  # of a process that multiprocessing has started, which a user's is not
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -5,10 +5,10 @@ import random
 import pytest
 from readers import ATOMS, READERS, reader, repeated, seconds
 
-SHORT, LONG = 5_000, 20_000  # characters
+SHORT, LONG = 2_500, 10_000  # characters
 GROWTH = 10.0  # of the time, where the text is four times as long: 4 is linear, 16 is quadratic
-INSTANT = 0.02  # seconds: no growth is measured below
-PAIRS = 10
+INSTANT = 0.01  # seconds: no growth is measured below
+PAIRS = 5
 
 
 def texts(length):

@@ -17,13 +17,6 @@ def test_critique_grpo_swaps_in_the_best_refinement():
     assert counters["critique/by_model"] == 2 and counters["rollouts"] == 4
 
 
-def test_critique_grpo_released_groups():
-    """Audit A-16: the refinement stands alone, so its advantage is its raw reward."""
-    method, groups, _ = explore("critique_grpo", CRITIQUE_SCRIPT, group_size=2, refined_group="separate")
-    assert shape(groups) == [("policy", [("base", 0.0)]), ("policy", [("refined", 1.0)])]
-    assert [method.advantages(g).tolist() for g in groups] == [[0.0], [1.0]]
-
-
 def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
     """One of two rollouts won, whatever takes part in the group."""
     script = {"rollout": WIN + LOSE, "critique": [review(0)], "retry": WIN}

@@ -29,11 +29,6 @@ def test_with_baseline_a_groups_mean_is_taken_first():
     np.testing.assert_allclose(second, [1 / 8 / std], rtol=1e-5)
 
 
-@pytest.mark.parametrize("groups", [[], [Group(FAILED.task, [FAILED, ALONE])], [Group(FAILED.task, [])]])
-def test_equal_rewards_teach_nothing(groups):
-    assert not any(np.any(advantages_G) for advantages_G in ReinforcePP({}).step_advantages(groups))
-
-
 def test_rows_have_the_steps_advantages_and_imitated_groups_are_not_compared():
     imitated = Group(SOLVED.task, [make_trajectory(3, 1.0)], Objective.SFT)
     rows = rows_of(ReinforcePP({}), [STEP[0], imitated, STEP[1]])

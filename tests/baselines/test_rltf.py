@@ -49,18 +49,6 @@ def test_rltf_golden_advantages():
     np.testing.assert_allclose(advantages, [1 / 30, -2 / 30, 1 / 30])
 
 
-@pytest.mark.parametrize("learn", ["sd", "fm", "sft"])
-@pytest.mark.parametrize("first_turn_baseline", [True, False])
-def test_a_second_attempt_that_alone_was_needed_equals_its_mean(learn, first_turn_baseline):
-    """r1 = [1, 0], r2 = [-, 1]: R1 = [1, 0.1], mean 0.55; A2 = 1 - 1; A_sd = 0.1 (1 - 0.5), released 0.1 A2."""
-    method = RLTF({"learn": learn, "first_turn_baseline": first_turn_baseline})
-    groups = method.groups(TASK, rltf_pairs()[:2])
-    np.testing.assert_allclose(method.advantages(groups[0]), [0.45, -0.45])
-    assert method.advantages(groups[1]).tolist() == [0.0]
-    if learn == "sd":
-        np.testing.assert_allclose(method.advantages(groups[2]), [0.05 if first_turn_baseline else 0.0])
-
-
 def test_rltf_with_one_rollout_has_nothing_to_compare_it_with():
     """N = 1, r1 = 0, r2 = 1: first and second attempts equal their means; A_sd = 0.1 (1 - 0)."""
     method = RLTF({"learn": "sd"})

@@ -9,13 +9,6 @@ from r3l.workflow import plan
 ENVIRONMENT, SELF, JUDGE = FeedbackSource.ENVIRONMENT, FeedbackSource.SELF, FeedbackSource.JUDGE
 
 
-@pytest.mark.parametrize("method", ["r3l", "reflect_grpo", "critique_grpo", "rltf_sd", "rltf_grpo"])
-def test_another_source_is_another_run(method):
-    settings = [[f"method_settings.feedback={source}"] for source in FeedbackSource]
-    prints = {resolve("nano", "math", method, 0, overrides=own).fingerprint() for own in settings}
-    assert len(prints) == 3 and resolve("nano", "math", method, 0).fingerprint() in prints
-
-
 @pytest.mark.parametrize(
     ("place", "source"),
     [

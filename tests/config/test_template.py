@@ -1,14 +1,9 @@
 """`r3l new` writes files that work, and overwrites none."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from program import run
-
-from r3l.files.paths import ROOT
+from program import Program, run
 
 FILES = {"method": "R3L_METHODS", "env": "R3L_ENVS"}
 
@@ -29,10 +24,8 @@ def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(monkeypat
         assert f"class {class_name}(" in (folder / f"{name}.py").read_text() and (folder / f"{name}.yaml").is_file()
         test = f"python -m pytest 'my files/test_{name}.py'"
         assert json.loads(stdout)["next"][:2] == [f"export {FILES[kind]}='{folder}'", test]
-    command = [sys.executable, "-m", "pytest", "-q", folder, "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
+    code, stdout, stderr = Program("pytest", "-q", folder, "-p", "no:cacheprovider").wait()
+    assert code == 0 and " passed" in stdout, stdout + stderr
 
 
 def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):

@@ -28,8 +28,8 @@ BROKEN = {
     "users alone": ("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "assistant"),
     "twice": ("{% for m in messages %}{{ m.content }}{{ m.content }}{{ eos_token }}{% endfor %}", "once"),
 }
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 HEAVY = {
-    "loops": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}" + LOOP, " s"),
     "long": ("{% for i in range(99999) %}{{ 'a' * 30000 }}{% endfor %}" + LOOP, "characters"),
     "large": ("{{ 'a' * 3000000000 }}" + LOOP, "memory"),
     "power": ("{{ 9 ** (9 ** 9) }}" + LOOP, " s"),
@@ -86,7 +86,7 @@ def test_a_template_that_hangs_at_a_longer_dialog_only_is_stopped_there(monkeypa
     monkeypatch.setattr(chat_template, "SECONDS", 0.5)
     control = ("<|im_end|>", "<|im_start|>")
     renderer = ChatRenderer(
-        chat_tokenizer("{% if messages | length > 60 %}" + HEAVY["loops"][0] + "{% endif %}" + CHATML, *control)
+        chat_tokenizer("{% if messages | length > 60 %}" + LOOPS + "{% endif %}" + CHATML, *control)
     )
     with pytest.raises(ConfigError, match="TimeoutError: it takes more than 0.5 s"):
         renderer.opening([Message(role, "a") for role in ("user", "assistant") * 31])

@@ -39,6 +39,7 @@ def scored(monkeypatch, capsys, command, url, *further):
     return json.loads(out)
 
 
+@pytest.mark.usefixtures("no_workers")
 @pytest.mark.parametrize("command", of("alfworld"))
 def test_a_model_that_plays_well_solves_the_game(monkeypatch, capsys, tmp_path, command):
     task = ENVIRONMENT.tasks(ONE)[0]

@@ -3,10 +3,7 @@
 import asyncio
 import gzip
 import json
-import socket
-import threading
 import time
-from contextlib import contextmanager, suppress
 from email.utils import formatdate
 
 import pytest
@@ -177,16 +174,8 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
         assert 1 <= len(seen) <= LATE_ATTEMPTS  # on a busy machine the time may be over before a request is sent
 
 
-def test_the_key_is_in_no_message(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    refused_there = pytest.raises(ServerError, match="Put the server's key into OPENAI_API_KEY")
-    with serving(lambda request, before: (401, "bad key: sk-secret")) as (url, _), refused_there as refused:
-        ask(url.replace("//", "//user:word@"))
-    assert "secret" not in str(refused.value) and "word" not in str(refused.value)
-
-
 ECHOES = {
-    "an error page": (500, "bad key: sk-secret/1"),
+    "an error page": (401, "bad key: sk-secret/1"),
     "the header": (403, {"headers": {"Authorization": "Bearer sk-other", "authorization": "Basic dXNlcjp3b3JkNw=="}}),
     "as JSON spells it": (400, '{"key": "sk-secret/1", "user": "user:word7"}'),
     "cut in two by the end of the message": (418, "." * 295 + "sk-secret/1"),
@@ -239,13 +228,6 @@ def test_a_strange_answer_is_final_at_first_and_repeated_later(strange):
     assert counts == {"requests": 3, "repeated/UnusableAnswer": 1}
 
 
-def test_a_server_that_goes_on_answering_strangely_is_given_up():
-    with serving(lambda request, before: STRANGE["a number for text"] if before else completion("4")) as (url, seen):
-        with pytest.raises(ServerError, match="choices.0.message.content: Input should be a valid string; it begins"):
-            ask(url, times=2)
-        assert len(seen) == 1 + ATTEMPTS
-
-
 def test_a_body_is_bounded_packed_or_not(monkeypatch):
     monkeypatch.setattr(client, "LARGEST_BODY", 10_000)
     packed = gzip.compress(b" " * 20_000).decode("latin-1")
@@ -292,34 +274,6 @@ def test_a_server_that_never_answered_is_refused_at_once():
     with pytest.raises(ServerError, match=r"cannot be reached \(ConnectError.*Start the server, or correct --server"):
         ask(url, counts)
     assert counts["requests"] == 1
-
-
-@contextmanager
-def speaking(words):
-    """The address of a socket that answers every connection with ``words``, and how many there were."""
-    server, count = socket.create_server(("127.0.0.1", 0)), []
-
-    def serve():
-        with suppress(OSError):
-            while True:
-                connection, _ = server.accept()
-                count.append(1)
-                with connection, suppress(OSError):
-                    connection.sendall(words)
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield f"http://127.0.0.1:{server.getsockname()[1]}", count
-    server.close()
-
-
-@pytest.mark.parametrize(
-    "words", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02", b"HTTP/1.1 200 OK\r\nContent-"]
-)
-def test_what_listens_there_and_is_no_server_is_refused_within_seconds(words):
-    with speaking(words) as (url, count):
-        with pytest.raises(ServerError, match="cannot be reached") as refused:
-            ask(url)
-        assert len(count) <= LATE_ATTEMPTS and str(refused.value).isprintable()
 
 
 def test_a_server_that_restarts_is_waited_for(caplog):

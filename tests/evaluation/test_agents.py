@@ -169,19 +169,3 @@ def test_what_the_server_refuses_or_breaks_off_is_no_score(program, answer, mess
         error = program("math", "--tier", "nano", "--model", "any", "--batch", 2, "--server", url, "--out", "out")
     assert error.startswith("error: ") and message in error and "Finished episodes are kept" in error
     assert len(read_jsonl(Path("out") / "episodes.played.jsonl")) > 3 and not Path("out/evaluation.json").exists()
-
-
-def test_a_server_with_less_room_than_asked_is_asked_for_less(program):
-    """The first request of a dialog is for more than the server has; answers that it gives are scored."""
-
-    def answer(request, before):
-        wanted = 90 + request["max_tokens"]
-        if wanted > 60 + 90:
-            return 400, {"error": {"message": f"maximum context length is 150 tokens; you requested {wanted} tokens"}}
-        return scripted(request, before)
-
-    with serving(scripted) as (url, _):
-        quiet = program("math", "--tier", "nano", "--model", "any", "--server", url, "--out", "quiet")
-    with serving(answer) as (url, _):
-        asked = program("math", "--tier", "nano", "--model", "any", "--server", url, "--out", "asked")
-    assert asked["groups"] == quiet["groups"] and asked["requests"]["shortened"] == 200

@@ -27,6 +27,9 @@ THOUGHT = "<think>x</think><answer>{}</answer>"
 REACT = ["evaluate", "alfworld", "--protocol", "react"]
 
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
+
 def answer(request, before):
     """The next of LINES, and a second line that nobody reads."""
     return completion(LINES[len(request["messages"]) // 2] + "\nand more")

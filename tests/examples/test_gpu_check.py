@@ -13,17 +13,13 @@ def load():
     return SimpleNamespace(**runpy.run_path(str(ROOT / "examples" / "gpu_check.py")))
 
 
-@pytest.mark.parametrize("checks", [["agreement, float32"], pytest.param(None, marks=pytest.mark.slow)])
-def test_the_check_of_a_gpu_runs_on_a_cpu(tmp_path, monkeypatch, capsys, checks):
+@pytest.mark.slow
+def test_the_check_of_a_gpu_runs_on_a_cpu(tmp_path, monkeypatch, capsys):
     gpu_check = load()
-    every = gpu_check.Check.all
-    if checks:
-        monkeypatch.setattr(gpu_check.Check, "all", lambda self: [c for c in every(self) if c[0] in checks])
     monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--nano", "--out", str(tmp_path / "out")])
     assert gpu_check.main() == 0
     shown = capsys.readouterr().out
-    assert "nats in the mean" in shown
-    assert checks or "byte for byte (stopped with exit code 75)" in shown
+    assert "nats in the mean" in shown and "byte for byte (stopped with exit code 75)" in shown
 
 
 def test_a_failed_command_fails_its_check_alone(tmp_path, monkeypatch, capsys):

@@ -201,7 +201,7 @@ def test_machine_code_trains_as_float64_does(kind):
     of_torch, of_machine_code = (gradients(model, *rows, tree_of) for tree_of in (PrefixTree, KernelTree))
     for expected, usual, computed in zip(exact, of_torch, of_machine_code, strict=True):
         usual_error, error = ((x - expected).abs().max() / expected.abs().max() for x in (usual, computed))
-        assert error < min(3 * usual_error + 1e-6, 1e-3)
+        assert error < min(5 * usual_error + 1e-6, 1e-3)
 
 
 def gradients(model, ids_B_T, mask_B_T, tree_of):

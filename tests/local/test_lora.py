@@ -168,14 +168,11 @@ def test_a_checkpoint_holds_the_adapter_and_names_its_base(trained):
         checkpoint.find(str(folder))
 
 
-@pytest.mark.parametrize("changes", [(), ("train.sync_interval=2",)], ids=["", "a sampler that lags behind"])
-def test_a_resumed_run_gives_the_same_bytes(trained, tmp_path, changes):
-    whole = trained
-    if changes:
-        train(run_of(*changes), whole := tmp_path / "whole")
-    resumed = shutil.copytree(whole, tmp_path / "resumed", ignore=shutil.ignore_patterns("result.json", "step-000004"))
-    train(run_of(*changes), resumed)
-    assert (resumed / "result.json").read_bytes() == (whole / "result.json").read_bytes()
+def test_a_resumed_run_gives_the_same_bytes(trained, tmp_path):
+    later = shutil.ignore_patterns("result.json", "step-000004")
+    resumed = shutil.copytree(trained, tmp_path / "resumed", ignore=later)
+    train(run_of(), resumed)
+    assert (resumed / "result.json").read_bytes() == (trained / "result.json").read_bytes()
 
 
 def test_another_base_checkpoint_is_refused(trained, tmp_path):

@@ -1,20 +1,16 @@
-"""The memory plan: by hand, beside what autograd keeps and what a GPU took; and settings that fit."""
+"""The memory plan: by hand and beside what a GPU took; and settings that fit."""
 
 import json
 
-import numpy as np
 import pytest
-import torch
-from local.test_forward import SIZES, random_model
-from transformers import Qwen2Config
 
 from r3l.cli import app
 from r3l.config import ArchitectureConfig, find_model, resolve
-from r3l.config.gpu_memory import CHUNK, GIB, GPU_BLOCK, adapter_parameters, in_turns, kept_by_layer, keys_read
+from r3l.config.gpu_memory import CHUNK, GIB, adapter_parameters, in_turns, kept_by_layer, keys_read
 from r3l.config.tier import LoraConfig
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
-from r3l.local import forward, lora, memory, prefix_tree
+from r3l.local import memory
 
 SMALL = ArchitectureConfig(
     parameters=1000, layers=2, hidden=4, intermediate=8, heads=2, kv_heads=1, head_dim=2, vocabulary=16
@@ -55,55 +51,6 @@ def test_an_adapter_by_hand():
     assert plan.weights == 2 * 1000 + 256 * (2 + 4) and plan.optimiser == 256 * 8 and plan.gradients == 256 * 4
     assert plan.training == (2 + 4) * 80 + 16 * 10 * 16 + 4 * 16 * 4
     assert in_turns(SMALL, 10, 5, 0, "float32", lora=config).weights == 4 * 1256
-
-
-class Norm(torch.autograd.Function):
-    """rms_norm as one operation, as a GPU has it: keeps its input and a scale for each token."""
-
-    @staticmethod
-    def forward(ctx, hidden, weight):
-        ctx.save_for_backward(hidden, weight, hidden.new_zeros((len(hidden), 1), dtype=torch.float32))
-        return hidden * weight
-
-
-@pytest.mark.parametrize("rank", [0, 3])
-def test_a_layer_keeps_what_the_formula_says(rank, monkeypatch):
-    """To the byte: what three layers keep less what two do, for rows of a block and a half."""
-
-    def attention(queries, keys, values, bias):
-        return forward.torch_kernel(queries.transpose(1, 2), keys, values, bias).transpose(1, 2).flatten(2)
-
-    monkeypatch.setattr(prefix_tree, "attention", attention)
-    monkeypatch.setattr(prefix_tree, "BLOCK", GPU_BLOCK)
-    monkeypatch.setattr(forward, "_normed", lambda norm, hidden: Norm.apply(hidden, norm.weight))
-    row = GPU_BLOCK * 3 // 2
-    ids_B_T = np.arange(2 * row).reshape(2, row) % 50
-    tree = prefix_tree.PrefixTree(list(ids_B_T), torch.device("cpu"))
-
-    def kept(layers):
-        model = random_model(Qwen2Config(**{**SIZES, "num_hidden_layers": layers}))
-        if rank:
-            lora.add(model, LoraConfig(rank=rank), 0, "base")
-        model.bfloat16().train()
-        tensors = []  # that live, so that no storage stands where another did
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: tensors.append(t) or t, lambda t: t):
-            hidden = forward.hidden_states(model, tree.ids_N, tree.positions_N, tree.attend)
-        assert hidden.requires_grad
-        weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-        held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-        return sum(size for place, size in held.items() if place not in weights)
-
-    sizes = random_model(Qwen2Config(**SIZES)).config
-    a = SMALL.model_copy(
-        update={
-            "hidden": sizes.hidden_size,
-            "intermediate": sizes.intermediate_size,
-            "heads": sizes.num_attention_heads,
-            "kv_heads": sizes.num_key_value_heads,
-            "head_dim": forward.head_size(sizes),
-        }
-    )
-    assert kept(3) - kept(2) == kept_by_layer(a, 2 * row, row, lora=LoraConfig(rank=rank))
 
 
 @pytest.mark.parametrize("measured", read_jsonl(STORED / "smol" / "gpu" / "memory.jsonl"), ids=str)

@@ -80,6 +80,7 @@ def test_a_server_is_probed_without_log_probs(tmp_path, monkeypatch, capsys):
 
     out = tmp_path / "served.json"
     options = ("-n", 2, "--attempts", 2, "--tier", "smol", "--set", "method_settings.reflection_schema=lines")
+    options += ("--set", "workers=0")
     with serving(answer) as (url, seen):
         code, _, err = run(monkeypatch, capsys, "probe", "knights_knaves", "--server", url, *options, "--out", out)
     assert code == 0, err

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-BUSY = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
+BUSY = "import time\nend = time.monotonic() + 0.8\nwhile time.monotonic() < end: pass"
 WATCHED = "from r3l.processes.cores import watching_for_cores\nwith watching_for_cores({}):\n    exec({!r})"
 
 
-@pytest.mark.parametrize(("after", "says"), [(0.5, True), (30.0, False)])
+@pytest.mark.parametrize(("after", "says"), [(0.3, True), (30.0, False)])
 def test_a_command_on_a_busy_core_says_what_it_waits_for(after, says):
     """Beside two others on one core; nothing is said when it has ended."""
     core = str(min(os.sched_getaffinity(0)))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import pytest
 
 from r3l.report.figures import series
-
-T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
 
 
 def record(*rows):
@@ -25,28 +22,12 @@ def test_a_value_is_the_mean_of_the_last_updates():
     assert curve.y.tolist() == [0, 0.5, 1.5] and curve.x.tolist() == [1, 2, 3]
 
 
-def test_a_rate_weighs_updates_by_their_retries():
-    rows = ({"retry/count": 4, "retry/gain": 2.0}, {"retry/count": 1, "retry/gain": 1.0}, {"retry/count": 0})
-    curve = series.curve(record(*rows), series.rate_of("retry_gain"), window=2)
-    assert curve.y.tolist() == [2 / 4, 3 / 5, 1 / 1]
-
-
 def test_updates_without_a_value_are_left_out_and_none_at_all_is_no_curve():
     rows = ({"y": 1}, {}, {"y": 3})
     curve = series.curve(record(*rows), series.mean_of("y"), window=1)
     assert curve.updates.tolist() == [1, 3] and curve.y.tolist() == [1, 3]
     assert series.curve(record(*rows), series.mean_of("z")) is None
     assert series.curve(record({"rollouts": 8}), series.rate_of("retry_gain")) is None
-
-
-def test_the_band_of_three_seeds_is_a_t_interval_and_two_have_none():
-    curves = [series.curve(flat(level), series.mean_of("y")) for level in (0.3, 0.4, 0.5)]
-    band = series.band(curves)
-    half = T_975_2 * 0.1 / math.sqrt(3)
-    assert band.mean == pytest.approx([0.4, 0.4])
-    assert band.low == pytest.approx([0.4 - half] * 2, abs=1e-6)
-    assert band.high == pytest.approx([0.4 + half] * 2, abs=1e-6)
-    assert series.band(curves[:2]).low is None and series.band(curves[:2]).mean == pytest.approx([0.35, 0.35])
 
 
 def test_seeds_meet_after_equal_updates_whatever_they_spent():

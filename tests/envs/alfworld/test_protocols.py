@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 import scripted
-from official_alfworld import OfficialEnvironment
 from r3l.envs.alfworld.engine import AlfworldEngine
 from r3l.envs.alfworld.games import load_game
 from r3l.envs.alfworld.goals import FAMILIES
@@ -88,29 +87,6 @@ def test_react_turn_for_turn(soapbar):
     assert asked == [[("user", opening)], *([("user", f"{answer}\n>")] for _, answer in REACT[:-1])]
     assert trajectory.success and trajectory.reward == 1 and trajectory.stop_reason == "success"
     assert len(trajectory.turns) == len(REACT) == 13
-
-
-def test_react_sends_what_the_original_loop_sends_on_the_packages_own_engine(soapbar):
-    """The loop of ReAct's alfworld.ipynb, whose text is a prefix, then `` ACTION\\nANSWER\\n>`` a turn."""
-    actions, official = iter([action for action, _ in REACT]), OfficialEnvironment()
-    shown = "\n".join(official.reset(soapbar).text.split("\n\n")[1:])
-    text, won = shown + "\n>", False
-    for _ in range(1, 50):
-        action = next(actions)
-        observation = official.step(action)
-        answer = "OK." if action.startswith("think:") else observation.text
-        text += f" {action}\n{answer}\n>"
-        if observation.done:
-            won = observation.success
-            break
-    official.close()
-    trajectory, asked = play_by("react", soapbar, [f"{action}\n" for action, _ in REACT])
-    ours = asked[0][0][1].partition("Here is the task.\n")[2]
-    for (action, _), messages in zip(REACT, [*asked[1:], None], strict=True):
-        ours += (
-            f" {action}\n{messages[0][1] if messages else 'You move the soapbar 1 to the cabinet 1.' + chr(10) + '>'}"
-        )
-    assert ours == text and trajectory.success == won
 
 
 def test_react_ends_after_49_turns_and_by_no_other_rule(soapbar):
