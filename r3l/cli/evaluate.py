@@ -257,7 +257,7 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
     if markdown:
         print_result(evaluation, as_json, evaluated.markdown(evaluation, episodes))
         return
-    page = [summary(evaluation, run.env_settings.max_turns), *evaluated.lines(evaluation, episodes)]
+    page = [summary(evaluation, run), *evaluated.lines(evaluation, episodes)]
     line = "\n".join(page) + f"\nin {where}, every turn in {TRANSCRIPTS}"
     if where == run_dir and not agent and not as_json and "protocol" not in evaluation:
         line += f"; {_beside_stored(where / EVALUATION)}; next: {_next(run, run_dir, stored_runs.folder())}"

@@ -262,7 +262,7 @@ class _Connection(httpx2.AsyncClient):
             response.status_code, headers=headers, content=content, request=request, extensions={"answer": answer}
         )
 
-    async def _received(self, request: httpx2.Request, options: Mapping[str, Any]) -> tuple[httpx2.Response, bytes]:
+    async def _received(self, request: httpx2.Request, options: dict[str, Any]) -> tuple[httpx2.Response, bytes]:
         response = await super().send(request, **options | {"stream": True})
         return response, await _read(response)
 
