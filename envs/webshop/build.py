@@ -61,7 +61,7 @@ def original() -> tuple[Path, Meta]:
     if not folder:
         raise DataError(
             f"{VARIABLE} is not set: build the catalogue of the original files (r3l data catalogue --help) "
-            f"and set {VARIABLE} to its folder"
+            f"and set {VARIABLE} to its folder, or play this project's own catalogue (--tier nano)"
         )
     return Path(folder), read_meta(Path(folder))
 

@@ -29,6 +29,7 @@ from r3l.runs.preemption import Preempted
 # Allocations between two garbage collections; Python's default is 700. While torch is imported that meant 500
 # collections over all modules, a tenth of the start-up time.
 GARBAGE = 10_000
+INTERRUPTED = 130  # typer's exit code after Ctrl-C, as a shell has it: 128 and the number of SIGINT
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -143,4 +144,8 @@ def main() -> None:
         sys.exit(2)
     except Preempted as preempted:
         print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)
+        raise
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            print("stopped by Ctrl-C; re-run to resume", file=sys.stderr)
         raise

@@ -261,7 +261,7 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
         return
     several = len(evaluated.passes(episodes)) > 1
     interval = evaluated.interval_over_tasks(episodes) if several else None
-    page = [summary(evaluation, run.env_settings.max_turns, interval), *evaluated.lines(evaluation, episodes)]
+    page = [summary(evaluation, run, interval), *evaluated.lines(evaluation, episodes)]
     line = "\n".join(page) + f"\nin {where}, every turn in {TRANSCRIPTS}"
     if where == run_dir and not agent and not as_json and "protocol" not in evaluation:
         line += f"\n{_beside_stored(where / EVALUATION)}\nnext: {_next(run, run_dir, stored_runs.folder())}"

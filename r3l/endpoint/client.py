@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -38,13 +38,17 @@ ATTEMPTS = 20  # of one request; their pauses of up to 8 s add up to two minutes
 LATE_ATTEMPTS = 3  # the third deadline passed is final (each takes that long), and the third filtered or unknown answer
 LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one
 QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to say
+NOTICE = 60.0  # seconds without an answer after which one is told, and the server looked for; our choice
 _IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
 _TERMINAL = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours
 _RESPONSE_TOKENS = ("max_tokens", "max_completion_tokens")  # fields of a request
 _OF_WEIGHTS = ("root", "parent", "owned_by", "meta")  # fields of an entry of /models
 _KINDS: dict[str, type[Answer]] = {"/chat/completions": ChatAnswer, "/completions": TokenAnswer, "/models": ModelList}
+_ASIDE = "x-r3l-aside"  # a header that is not sent: of a question that need not be answered
+_OPTIONAL: Any = {"max_retries": 0, "headers": {_ASIDE: "1"}}
 _FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)  # no such server, most likely
 AnswerT = TypeVar("AnswerT", bound=Answer)
+ReceivedT = TypeVar("ReceivedT")
 
 
 class Endpoint:
@@ -162,7 +166,7 @@ class Endpoint:
         """What the server answers at once, as JSON; None where it does not."""
         try:
             async with asyncio.timeout(CONNECT):
-                response = await self._client.get(path, cast_to=httpx2.Response, options={"max_retries": 0})
+                response = await self._client.get(path, cast_to=httpx2.Response, options=_OPTIONAL)
         except (openai.APIError, ServerError, TimeoutError):
             return None
         return json.loads(response.content)
@@ -207,17 +211,17 @@ class _Connection(httpx2.AsyncClient):
         self._options, self._counts = options, counts
         self._has_answered = False  # so it is such a server, and a strange answer may be an accident
         self._is_there = False  # whatever it answers
-        self._warned = float("-inf")
+        self._warned = self._answered = float("-inf")
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """The answer, read to its end and checked."""
+        aside = request.headers.pop(_ASIDE, None) is not None
         self._counts["requests"] += 1
         path = request.url.path.removeprefix(urlsplit(self._options.base).path)
         attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
         try:
             async with asyncio.timeout(self._options.deadline):
-                response = await super().send(request, **options | {"stream": True})
-                content = await _read(response)
+                response, content = await self._watched(self._received(request, options))
             answer = _KINDS.get(path, Answer).read(content) if response.is_success else None
             if answer is not None:
                 answer.check_whole()
@@ -240,26 +244,56 @@ class _Connection(httpx2.AsyncClient):
             if unlikely and not (self._has_answered or (self._is_there and not isinstance(error, UnusableAnswer))):
                 raise _failure(self._options, path, error) from None
             raise
-        self._is_there = True
+        self._is_there, self._answered = True, time.monotonic()
+        # A server that fails before it has ever answered fails at every request; a busy one says so (503).
+        final = response.status_code == 500 and attempt >= LATE_ATTEMPTS and not self._has_answered
         if answer is not None:
             self._has_answered = True
-        elif response.status_code in (408, 409, 429) or response.status_code >= 500:  # what openai's client repeats
+        elif not aside and (response.status_code in (408, 409, 429) or response.status_code >= 500):  # repeated
             self._count(str(response.status_code))
         # The body is unpacked, and read as UTF-8: a server may name a character set that is none.
         changed = (b"content-encoding", b"content-type")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in changed]
-        if response.status_code >= 500 and refusal_for_room(response.status_code, content.decode(errors="replace")):
-            headers.append((b"x-should-retry", b"false"))  # to wait would not give it more room
+        if response.status_code >= 500:  # to wait would not give it more room
+            final = final or refusal_for_room(response.status_code, content.decode(errors="replace")) is not None
+        if final:
+            headers.append((b"x-should-retry", b"false"))
         return httpx2.Response(
             response.status_code, headers=headers, content=content, request=request, extensions={"answer": answer}
         )
 
+    async def _received(self, request: httpx2.Request, options: dict[str, Any]) -> tuple[httpx2.Response, bytes]:
+        response = await super().send(request, **options | {"stream": True})
+        return response, await _read(response)
+
+    async def _watched(self, receiving: Coroutine[Any, Any, ReceivedT]) -> ReceivedT:
+        """What is being received. A server that stops may keep its connections open: where nobody listens at its
+        address any more, this attempt has failed."""
+        task, began = asyncio.ensure_future(receiving), time.monotonic()
+        try:
+            while not (await asyncio.wait({task}, timeout=NOTICE))[0]:
+                try:
+                    await asyncio.to_thread(self._options.check_there)
+                except ServerError as error:
+                    raise httpx2.ReadError("nobody listens there any more") from error
+                silent = time.monotonic() - max(began, self._answered)
+                if silent >= NOTICE:
+                    setting = self._options.settable.deadline
+                    self._warn(f"no answer for {silent:.0f} s; waiting up to {self._options.deadline:g} s ({setting})")
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
     def _count(self, reason: str) -> None:
         self._counts[f"repeated/{reason}"] += 1
+        self._warn(f"an attempt failed ({reason})")
+
+    def _warn(self, what: str) -> None:
         now = time.monotonic()
         if now - self._warned >= QUIET:
             self._warned = now
-            log.warning("%s: an attempt failed (%s)", self._options.shown, reason)
+            log.warning("%s: %s", self._options.shown, what)
 
 
 async def _read(response: httpx2.Response) -> bytes:
@@ -338,7 +372,10 @@ async def about_model(options: EndpointOptions) -> dict[str, Any]:
 async def only_model(options: EndpointOptions) -> str:
     """The name of the one model that is served. Raises ServerError where there is not exactly one."""
     async with Endpoint(options) as endpoint:
-        names = await endpoint.models()
+        try:
+            names = await endpoint.models()
+        except ServerError as error:
+            raise ServerError(f"{error}; or name the model: {options.settable.model} NAME") from error
     if len(names) != 1:
         served = _safe(options, ", ".join(names))[:300] or "no model that it names"
         raise ServerError(f"{options.shown} serves {served}; choose with {options.settable.model} NAME")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from r3l.config import Run, environment_of
 from r3l.core.environment import StopReason
 from r3l.evaluation.statistics import Interval, wilson_bounds
 
@@ -20,20 +21,15 @@ ENDINGS = {  # names of the reasons, here and in figures
     StopReason.TRUNCATED: "response too long",
     StopReason.CONTEXT: "dialog too long",
 }
-# Endings that the setting may have caused, and what to change; our choice: a tenth of the episodes is worth a word.
-SUSPECT = {
-    StopReason.CONTEXT: "the dialog outgrew sampling.max_context: raise it (--set sampling.max_context=8192)",
-    StopReason.TRUNCATED: "responses are cut off: raise --set sampling.max_tokens",
-    StopReason.FORMAT: "responses do not have the form that the prompt asks for: a language model needs --set "
-    "prompts=full, and the options response_format and extraction can be flexible",
-}
-SHARE = 0.1
+SHARE = 0.1  # of the episodes may end by what the setting may have caused, before one is warned; our choice
+IDLE = 0.5  # of the turns with an action that did nothing, the same
 SHOWN = 150  # characters of each end of a response; our choice
 
 
-def summary(evaluation: Mapping[str, Any], max_turns: int, over_tasks: Interval | None = None) -> str:
+def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None = None) -> str:
     """Lines for a person about the content of an evaluation.json; the last ones are warnings, where there are any.
     ``over_tasks``: of the success, where a task was attempted several times."""
+    max_turns = run.env_settings.max_turns
     groups, counts, tasks = evaluation["groups"], evaluation["stops"], evaluation["task_set"]
     episodes, rate = evaluation["episodes"], groups["all"]["success"]
     low, high = (over_tasks.low, over_tasks.high) if over_tasks else wilson_bounds(rate, episodes)
@@ -46,7 +42,8 @@ def summary(evaluation: Mapping[str, Any], max_turns: int, over_tasks: Interval 
         f"{episodes} episodes on task set {tasks['name']} ({tasks['tasks']} tasks), {turns}, temperature "
         f"{evaluation['temperature']:g}; how they ended: {endings(counts)}",
         *played_by(evaluation.get("protocol")),
-        *warnings(counts, episodes, evaluation.get("examples", {})),
+        *warnings(counts, episodes, evaluation.get("examples", {}), fixes(run)),
+        *_idle(evaluation),
     ]
     return "\n".join(lines)
 
@@ -70,13 +67,48 @@ def endings(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{ENDINGS[StopReason(reason)]} {count}" for reason, count in ordered)
 
 
-def warnings(counts: Mapping[str, int], episodes: int, examples: Mapping[str, Sequence[str]]) -> list[str]:
-    """A line for each suspect ending that more than a tenth of the episodes have, with an example."""
+def fixes(run: Run) -> dict[StopReason, str]:
+    """Endings that the setting may have caused, and what to change in that of ``run``."""
+    sampling, readers = run.sampling, ("response_format", "extraction")
+    strict = [key for key in readers if _reads_strictly(run, key)]
+    if run.prompts == "compact":
+        reader = "; a language model needs --set prompts=full"
+    else:
+        reader = "".join(f"; --set env_settings.options.{key}=flexible reads more of them" for key in strict)
+    return {
+        StopReason.CONTEXT: f"the dialog outgrew sampling.max_context, or the server's room: raise it (--set "
+        f"sampling.max_context={2 * sampling.max_context})",
+        StopReason.TRUNCATED: f"responses are cut off at sampling.max_tokens: raise it (--set sampling.max_tokens="
+        f"{2 * sampling.max_tokens})",
+        StopReason.FORMAT: f"responses do not have the form that the prompt asks for{reader}",
+    }
+
+
+def _reads_strictly(run: Run, key: str) -> bool:
+    options = environment_of(run.env).options
+    return key in options.model_fields and run.env_settings.options.get(key, "strict") == "strict"
+
+
+def warnings(
+    counts: Mapping[str, int], episodes: int, examples: Mapping[str, Sequence[str]], suspect: Mapping[StopReason, str]
+) -> list[str]:
+    """A line for each ``suspect`` ending that more than a tenth of the episodes have, with an example."""
     return [
         f"warning: {counts[reason]} of {episodes} episodes ended by '{ENDINGS[reason]}': {fix}"
         + (f". For example, task {examples[reason][0]}: {_quoted(examples[reason][1])}" if reason in examples else "")
-        for reason, fix in SUSPECT.items()
+        for reason, fix in suspect.items()
         if counts.get(reason, 0) > SHARE * episodes
+    ]
+
+
+def _idle(evaluation: Mapping[str, Any]) -> list[str]:
+    """A warning where most actions were impossible: such a score is of what the model takes for an action."""
+    turns = evaluation.get("turns", {"all": 0, "impossible": 0})
+    if turns["impossible"] <= IDLE * turns["all"]:
+        return []
+    return [
+        f"warning: {turns['impossible']} of {turns['all']} turns had an action that the environment does not know: "
+        "read them in the transcripts"
     ]
 
 

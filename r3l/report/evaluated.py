@@ -143,8 +143,9 @@ def _spread(episodes: Episodes, key: str = "success") -> str:
 
 def shown(of: Interval) -> str:
     """``0.250 (0.180 to 0.330; Wilson, 134 tasks)``."""
-    low = "no interval" if of.low is None else f"{of.low:.3f} to {of.high:.3f}"
-    return f"{of.mean:.3f} ({low}; {of.kind.replace('seeds', 'tasks')})"
+    if of.low is None:
+        return f"{of.mean:.3f} (no interval: {of.seeds} task{'' if of.seeds == 1 else 's'})"
+    return f"{of.mean:.3f} ({of.low:.3f} to {of.high:.3f}; {of.kind.replace('seeds', 'tasks')})"
 
 
 def markdown(evaluation: Evaluation, episodes: Episodes) -> str:

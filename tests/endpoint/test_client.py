@@ -3,11 +3,15 @@
 import asyncio
 import gzip
 import json
+import re
+import socket
+import threading
 import time
 from email.utils import formatdate
+from http.server import SimpleHTTPRequestHandler
 
 import pytest
-from chat_server import completion, serving
+from chat_server import Server, completion, serving
 
 from r3l.core.errors import ConfigError
 from r3l.core.policy import FinishReason, Sampling, Usage
@@ -15,7 +19,7 @@ from r3l.core.seeds import seed_of
 from r3l.core.text import Message
 from r3l.endpoint import client
 from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer
-from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, only_model
+from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, about_model, only_model
 from r3l.endpoint.options import EndpointOptions, ServerError
 
 DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]
@@ -174,6 +178,29 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
         assert 1 <= len(seen) <= LATE_ATTEMPTS  # on a busy machine the time may be over before a request is sent
 
 
+def test_a_long_wait_says_so_and_ends_where_the_server_has_gone(monkeypatch, caplog):
+    """It took the request and stopped, with the connection still open: nobody will answer."""
+    monkeypatch.setattr(client, "NOTICE", 0.2)
+    server = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    def stop():
+        connections.append(server.accept()[0])
+        time.sleep(0.5)
+        server.close()
+
+    connections = []
+    thread = threading.Thread(target=stop)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(ServerError, match="cannot be reached"):
+        ask(url, deadline=60)
+    assert time.monotonic() - began < 30
+    assert re.search(r"no answer for \d s; waiting up to 60 s \(--deadline\)", caplog.text)
+    thread.join()
+    connections[0].close()
+
+
 ECHOES = {
     "an error page": (401, "bad key: sk-secret/1"),
     "the header": (403, {"headers": {"Authorization": "Bearer sk-other", "authorization": "Basic dXNlcjp3b3JkNw=="}}),
@@ -300,6 +327,34 @@ def test_the_only_model_needs_no_name():
     wanted = pytest.raises(ServerError, match="serves a, b; choose with --model NAME")
     with serving(lambda request, before: completion("4"), models=("a", "b")) as (url, _), wanted:
         name(url)
+
+
+def test_a_server_that_fails_from_the_first_is_asked_a_few_times():
+    with serving(lambda request, before: (500, "Internal Server Error")) as (url, seen):
+        with pytest.raises(ServerError, match="answered 500: Internal Server Error"):
+            ask(url)
+        assert len(seen) == LATE_ATTEMPTS
+
+
+def test_a_server_that_cannot_list_its_models_is_told_which_one(caplog):
+    class Unlisted(SimpleHTTPRequestHandler):
+        def do_GET(self):
+            count.append(1)
+            self.send_error(500)
+
+        def log_message(self, *arguments):
+            pass
+
+    count = []
+    with Server(("127.0.0.1", 0), Unlisted) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(ServerError, match="answered 500.*or name the model: --model NAME"):
+            asyncio.run(only_model(EndpointOptions(url, "")))
+        assert len(count) == LATE_ATTEMPTS
+        caplog.clear()
+        assert asyncio.run(about_model(EndpointOptions(url, "tiny"))) == {} and not caplog.text
+        server.shutdown()
 
 
 def test_what_is_no_unicode_is_replaced_and_counted():

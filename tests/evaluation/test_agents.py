@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from chat_server import completion, serving
 from nano_server import NanoServer
-from program import run
+from program import Program, run
 from start_models import START_MODEL
 
 from r3l.files.json_files import read_json, read_jsonl
@@ -92,6 +94,19 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
         assert len(seen) == 200 - len(played)
     assert (Path("stopped") / "episodes.jsonl").read_bytes() == (Path("quiet") / "episodes.jsonl").read_bytes()
     assert resumed["groups"] == quiet["groups"] and resumed["tokens"] == quiet["tokens"]
+
+
+def test_ctrl_c_keeps_what_was_played_and_says_so(tmp_path):
+    def stop(request, before):
+        if before == 4:
+            os.kill(stopped.process.pid, signal.SIGINT)
+        return scripted(request, before)
+
+    with serving(stop) as (url, _):
+        stopped = Program("r3l.cli", "evaluate", *MATH, "--server", url, "--batch", "1", "-n", "6", folder=tmp_path)
+        code, _, err = stopped.wait()
+    assert code == 130 and err.endswith("stopped by Ctrl-C; re-run to resume\n"), err
+    assert 1 <= len(read_jsonl(next(tmp_path.rglob("episodes.played.jsonl")))) < 6
 
 
 def test_servers_that_name_their_models_alike_share_no_scores(program):
