@@ -16,7 +16,7 @@ from r3l.evaluation.verdicts import Estimate
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claims, layout, probes, records, scores
-from r3l.report.figures.bars import ENDINGS, ending_shares
+from r3l.report.figures.bars import ending_shares
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
 from r3l.report.published import Reference
@@ -29,7 +29,6 @@ from r3l.report.registered import (
     registered_table,
 )
 from r3l.runs.places import find_runs
-from r3l.workflow import plan
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -80,25 +79,6 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     return _pipes(cells) + (f"\n\n{len(others)} more claims are not tested: they are in the picture." if others else "")
 
 
-def variants(runs: Sequence[Record], of_plan: Registered) -> str:
-    """Both methods of the primary comparisons and all methods with runs that are in no table: scores, and the
-    share of test episodes by the reason that ended them, seeds together.
-    """
-    others = sorted({run.method for run in runs} - set(plan.tables()["table1"].methods))
-    methods = [of_plan.against, of_plan.method, *others]
-    rows = _scores(runs, methods)
-    cells: dict[tuple[str, str], list[Record]] = {}
-    for run in runs:
-        if run.method in methods:
-            cells.setdefault((run.method_label, env_label(run.env)), []).append(run)
-    shares = {cell: ending_shares(seeds) for cell, seeds in cells.items()}
-    seen = {reason for of_cell in shares.values() for reason in of_cell} - {"success"}
-    names = {reason: name for reason, (name, _) in ENDINGS.items() if reason in seen}
-    for (label, env), of_cell in shares.items():
-        rows[label] |= {f"{env}, {name}": f"{of_cell.get(reason, 0.0):.3f}" for reason, name in names.items()}
-    return _pipes(rows)
-
-
 def arms(runs: Sequence[Record], of_plan: Registered) -> str:
     """The arms of the registered experiment on ALFWorld, from each base checkpoint, beside GRPO."""
     benches = sorted({run.bench for run in runs if run.bench[:2] == (of_plan.tier, "alfworld")}, reverse=True)
@@ -107,7 +87,8 @@ def arms(runs: Sequence[Record], of_plan: Registered) -> str:
         of_bench = [run for run in runs if run.bench == bench]
         for method in ARMS:
             if seeds := [run for run in of_bench if run.method == method]:
-                rows[f"`{bench[2]}`: {seeds[0].method_label}"] = _arm(seeds, of_bench, of_plan.against)
+                label = seeds[0].method_label.replace(", train.lr=0.0003", "").replace(" (train.lr=0.0003)", "")
+                rows[f"`{bench[2]}`: {label}"] = _arm(seeds, of_bench, of_plan.against)
     return _pipes(rows)
 
 
@@ -117,9 +98,10 @@ def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> d
     few = len(values) < FEWEST
     low, high = (0.0, 0.0) if few else Estimate.of_seeds(values).bounds()
     interval = ", ".join(f"{value:+.3f}" for value in values) if few else f"{low:+.3f} to {high:+.3f}"
+    itself = seeds[0].method == against
     shown = {"success (seeds)": f"{np.mean(success):.3f} ({len(seeds)})"}
-    if seeds[0].method != against:
-        shown |= {"minus GRPO": f"{np.mean(values):+.3f}" if values else "", "95 % interval": interval}
+    shown["minus GRPO"] = "" if itself else f"{np.mean(values):+.3f}"
+    shown["95 % interval, or by seed"] = "" if itself else interval
     for name, (column, form) in OF_STEPS.items():
         if steps := [step[name] for run in seeds for step in run.metrics if name in step]:
             shown[column] = format(float(np.mean(steps)), form)
@@ -130,7 +112,6 @@ TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
     "arms": arms,
     "claims": every_claim,
     "core": core,
-    "variants": variants,
 }
 
 
