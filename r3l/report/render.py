@@ -78,7 +78,7 @@ def _mapped(table: Table, change: Callable[[str], str]) -> Table:
 
 def _width(table: Table, between: int) -> int:
     """Characters of its longest lines, with ``between`` columns so many."""
-    total = 1
+    total = 2
     for column, cells in zip(table.columns, zip(*table.cells(), strict=True), strict=True):
         texts = [column.footer, *(cell.text for cell in cells)]
         name = max(map(len, column.name.split()), default=0)  # a heading may wrap
