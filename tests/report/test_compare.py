@@ -57,8 +57,8 @@ def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
 
 def test_no_word_is_broken_however_wide_the_terminal_is(tmp_path):
     for seed in range(5):
-        write_run(tmp_path, "mine", seed, [1, 1, 0, seed % 2], [1, 1])
-        write_run(tmp_path, "grpo", seed, [0, 1, 1, 0], [0, seed // 2 % 2])
+        write_run(tmp_path, "mine", seed, [1, seed % 2], [1, 0])
+        write_run(tmp_path, "grpo", seed, [1, seed // 2 % 2], [0, 1])
     table = comparison_table(typed(tmp_path, "mine", ["grpo"]))
     for width in range(80, 131):
         console = Console(width=width, record=True, file=io.StringIO())
