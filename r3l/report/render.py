@@ -81,8 +81,7 @@ def _width(table: Table, between: int) -> int:
     total = 2
     for column, cells in zip(table.columns, zip(*table.cells(), strict=True), strict=True):
         texts = [column.footer, *(cell.text for cell in cells)]
-        name = max(map(len, column.name.split()), default=0)  # a heading may wrap
-        total += between + max(name, *(len(line) for text in texts for line in text.split("\n")))
+        total += between + max(len(column.name), *(len(line) for text in texts for line in text.split("\n")))
     return total
 
 
