@@ -78,7 +78,7 @@ def _mapped(table: Table, change: Callable[[str], str]) -> Table:
 
 def _width(table: Table, between: int) -> int:
     """Characters of its longest lines, with ``between`` columns so many."""
-    total = 2
+    total = 4 if table.titled else 2  # rows below a title are indented
     for column, cells in zip(table.columns, zip(*table.cells(), strict=True), strict=True):
         texts = [column.footer, *(cell.text for cell in cells)]
         total += between + max(len(column.name), *(len(line) for text in texts for line in text.split("\n")))
