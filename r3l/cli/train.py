@@ -80,8 +80,9 @@ def _sentences(run: Run, result: dict[str, Any]) -> str:
     of_groups = f" ({', '.join(groups)})" if groups else ""
     steps = min(FINAL_WINDOW, result["steps"])
     return (
-        f"{head}\nMean of the last {steps} steps, on training tasks: success {final['train/success']:.3f}{of_groups}, "
-        f"reward {final['train/reward']:.3f}, {final['train/turns']:.1f} turns an attempt."
+        f"{head} Means of the last {steps}, on training tasks:\n"
+        f"success {final['train/success']:.3f}{of_groups}, reward {final['train/reward']:.3f}, "
+        f"{final['train/turns']:.1f} turns an attempt."
     )
 
 

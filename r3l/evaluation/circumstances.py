@@ -40,7 +40,8 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
         + (f"; {parts}" if parts else ""),
         f"{episodes} episodes on task set {tasks['name']} ({tasks['tasks']} tasks), {turns}, temperature "
-        f"{evaluation['temperature']:g}; how they ended: {endings(counts)}",
+        f"{evaluation['temperature']:g}",
+        f"how they ended: {endings(counts)}",
         *played_by(evaluation.get("protocol")),
         *warnings(counts, episodes, evaluation.get("examples", {}), fixes(run)),
         *_idle(evaluation),

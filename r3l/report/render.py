@@ -78,11 +78,10 @@ def _mapped(table: Table, change: Callable[[str], str]) -> Table:
 
 def _width(table: Table, between: int) -> int:
     """Characters of its longest lines, with ``between`` columns so many."""
-    total = 1
+    total = 4 if table.titled else 2  # rows below a title are indented
     for column, cells in zip(table.columns, zip(*table.cells(), strict=True), strict=True):
         texts = [column.footer, *(cell.text for cell in cells)]
-        name = max(map(len, column.name.split()), default=0)  # a heading may wrap
-        total += between + max(name, *(len(line) for text in texts for line in text.split("\n")))
+        total += between + max(len(column.name), *(len(line) for text in texts for line in text.split("\n")))
     return total
 
 

@@ -1,13 +1,16 @@
 """Comparing with stored runs: numbers worked out by hand, from files as runs leave them."""
 
+import io
 import json
 
 import pytest
 from report.runs import rewrite, write_run
+from rich.console import Console
 
 from r3l.core.errors import DataError
 from r3l.report import records
 from r3l.report.compare import compare, comparison_table
+from r3l.report.render import to_terminal
 from r3l.runs.places import find_runs
 
 
@@ -50,6 +53,17 @@ def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
     # four seeds: 2.12795 standard deviations alone, 2.66 at 2.5 %
     assert equal["smallest_difference"] == pytest.approx(2.12795 * equal["spread"], rel=1e-5)
     assert equal["smallest_difference_holm"] > 1.2 * equal["smallest_difference"]
+
+
+def test_no_word_is_broken_however_wide_the_terminal_is(tmp_path):
+    for seed in range(5):
+        write_run(tmp_path, "mine", seed, [1, seed % 2], [1, 0])
+        write_run(tmp_path, "grpo", seed, [1, seed // 2 % 2], [0, 1])
+    table = comparison_table(typed(tmp_path, "mine", ["grpo"]))
+    for width in range(80, 131):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(to_terminal(table))
+        assert "inconclusive" in console.export_text(), width
 
 
 def test_one_group_of_tasks_can_be_compared_alone(tmp_path):
