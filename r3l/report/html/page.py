@@ -21,7 +21,7 @@ from r3l.report.budget import all_columns, budget_rows, budget_table
 from r3l.report.details import details
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
-from r3l.report.probes import read as read_probes
+from r3l.report.probes import Content
 from r3l.report.records import Record
 from r3l.report.rows import Row, write_text
 from r3l.report.table import Cell, Table
@@ -58,7 +58,7 @@ TEMPLATES.filters["zip"] = zip
 
 
 def write(
-    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path, probes: Sequence[Path] = ()
+    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, out: Path, probes: Sequence[Content] = ()
 ) -> Path:
     """Write the report of ``records``, with the PNG files ``figures``, to ``out``. ``probes``: of claims about fixed
     models. Raises RunDirectoryError."""
@@ -75,7 +75,7 @@ def _own(name: str) -> Markup:
 
 
 def content(
-    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, probes: Sequence[Path] = ()
+    records: Sequence[Record], figures: Sequence[Path], seeds_planned: int, probes: Sequence[Content] = ()
 ) -> dict[str, Any]:
     """What the template shows. Raises DataError for a figure that cannot be read."""
     score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
@@ -92,10 +92,10 @@ def content(
     }
 
 
-def _claims(records: Sequence[Record], paths: Sequence[Path]) -> list[Table]:
+def _claims(records: Sequence[Record], probes: Sequence[Content]) -> list[Table]:
     """The claims of the paper, if anything of them is tested."""
     of = claims.load_claims()
-    rows = claims.findings(records, read_probes(paths), of)
+    rows = claims.findings(records, probes, of)
     return [claims.claims_table(rows, of)] if any(row.count for row in rows) else []
 
 
