@@ -141,8 +141,8 @@ def _readable(paths: Iterable[Path], named: Collection[Path]) -> list[Record]:
             errors.append(error)
     if errors and not read:
         raise errors[0]
-    for error in errors:
-        log.warning("a run is left out: %s", error)
+    for damage in errors:
+        log.warning("a run is left out: %s", damage)
     return read
 
 
