@@ -283,6 +283,6 @@ def _operand(tokens: list[str]) -> tuple[Expression, list[str]]:
             raise ValueError("a bracket stays open")
         return inner, rest[1:]
     if first == "-":
-        inner, rest = _sum(rest, 2)
+        inner, rest = _operand(rest)
         return Operation("-", Number(0), inner, sign=True), rest
     return Number(int(first)), rest

@@ -27,6 +27,8 @@ _CONFUSED = {"and": "or", "or": "and", "->": "and", "<=>": "or"}
 _LAYOUT = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf)\b|[*_`(){}$~]|(?<!\\)\\ |^[ \t]*(?:[-+•–]|\d+[.)])[ \t]+", re.MULTILINE
 )
+# Words that lead up to an answer and say nothing of it; reasoning-gym's reader skips them too.
+_LEAD = re.compile(r"\s*(?:(?:(?:the )?(?:final )?answer(?: is)?|therefore|thus|hence|so|finally)\b[\s,:]*)*")
 _BETWEEN = re.compile(r"[.,;|\n]|\\\\|\\?&|\band\b")
 _PART = re.compile(r"(\w+)(?: is | ?[:=–—-] ?| )(?:(?:an?|the) )?(\w+)")
 
@@ -177,7 +179,7 @@ def read(data: Data, answer: str) -> Roles | None:
         return None
     names, (honest, liar) = [[word.casefold() for word in data[key]] for key in ("names", "roles")]
     roles: dict[str, bool] = {}
-    for part in _BETWEEN.split(_LAYOUT.sub(" ", answer.casefold())):
+    for part in _BETWEEN.split(_LEAD.sub("", _LAYOUT.sub(" ", answer.casefold()), count=1)):
         if not part.strip():
             continue
         match = _PART.fullmatch(" ".join(part.split()))

@@ -25,8 +25,9 @@ def verify(
 ) -> None:
     """Check finished runs: every number is computed again from the raw lines, and every file has its digest.
 
-    Exit code 2 at the first that differs. Runs that are not the stored ones are also compared with them, episode by
-    episode. It says which runs were made from uncommitted code, and under which text of docs/preregistration.md.
+    Exit code 2 where one differs; all that do are named. Runs that are not the stored ones are also compared with
+    them, episode by episode. It says which runs were made from uncommitted code, and under which text of
+    docs/preregistration.md.
 
     Example: `r3l verify`
 
@@ -34,7 +35,7 @@ def verify(
     """
     from r3l.evaluation import stored_runs
     from r3l.evaluation.stored_runs import origins
-    from r3l.evaluation.verification import verify as verify_run
+    from r3l.evaluation.verification import verify_all
     from r3l.report.reproduction import lines, reproduction
     from r3l.runs.places import EVALUATION, find_runs
 
@@ -44,8 +45,7 @@ def verify(
     checked = [
         run_dir for run in named for run_dir in ([p.parent for p in find_runs(run)] if run in several else [run])
     ]
-    for run_dir in checked:
-        verify_run(run_dir)
+    verify_all(checked)
     own = [run for run in checked if not run.resolve().is_relative_to(where.resolve())] if where.is_dir() else []
     compared = reproduction(RESULTS, where, [run / EVALUATION for run in own]) if own else []
     found = origins(checked)

@@ -138,7 +138,7 @@ def _belonging(
     if table.question_sets:
         known = {*paths}
         paths += [further for path in paths for further in find_further(path.parent) if further not in known]
-    runs = [record for record in records.load(paths) if tier in (None, record.tier)]
+    runs = [record for record in records.load(paths, asked.runs) if tier in (None, record.tier)]
     shown = tables.selected(runs, table, config, asked)
     if not shown and not may_be_none:
         where = " or ".join(map(str, results or ([] if asked.runs else [RESULTS])))
@@ -154,7 +154,7 @@ def _print_budget(asked: Asked, paths: list[Path], out: Path | None, as_json: bo
     from r3l.report.render import to_terminal
     from r3l.report.rows import write
 
-    spent = budget_rows(asked.narrowed(records.load(paths)))
+    spent = budget_rows(asked.narrowed(records.load(paths, asked.runs)))
     flat, printed = [row.flat() for row in spent], budget_table(spent)
     if out:
         write(flat, printed, out)
@@ -198,9 +198,9 @@ def _claims(results: list[Path] | None) -> tuple[list[Finding], Claims]:
     from r3l.report import claims, probes, records
 
     folders = results or [stored_runs()]
-    paths = [path for folder in folders for path in claims.probes_in(folder)]
     of = claims.load_claims()
-    return claims.findings(records.load(found([], folders, may_be_none=True)), probes.read(paths), of), of
+    runs = records.load(found([], folders, may_be_none=True))
+    return claims.findings(runs, probes.read_folders(folders), of), of
 
 
 def _print_claims(results: list[Path] | None, out: Path | None, as_json: bool) -> None:
@@ -250,7 +250,7 @@ def figure(
         return
     check_known("table", table or figures.FIGURES[name].table, specs)
     spec, named = specs[table or figures.FIGURES[name].table], named_runs(runs)
-    shown = selected(records.load(found(named, results)), spec, plan.load(), _asked(env, method, named))
+    shown = selected(records.load(found(named, results), named), spec, plan.load(), _asked(env, method, named))
     written = [str(path) for path in figures.draw(name, shown, out, spec)]
     print_result({"figure": name, "files": written}, as_json, "\n".join(written))
 
@@ -269,15 +269,15 @@ def report(
 
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
-    from r3l.report import claims, html, records
+    from r3l.report import html, probes, records
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
         raise DataError(f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out")
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
-    shown = records.load(found(named_runs(runs), results))
+    named = named_runs(runs)
+    shown = records.load(found(named, results), named)
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    probes = [path for folder in results or [RESULTS] for path in claims.probes_in(folder)]
-    written = html.write(shown, images, planned, out, probes)
+    written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
     summary = {"file": str(written), "runs": len(shown), "figures": len(images), "bytes": written.stat().st_size}
     print_result(summary, as_json, f"{written}: {len(shown)} runs, {len(images)} figures, {summary['bytes']:,} bytes")

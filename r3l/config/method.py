@@ -19,6 +19,7 @@ from r3l.files.names import Label
 ProfileName = Literal["paper", "released_code", "fair"]  # who decides where they differ; fair: one budget for all
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
 RATE = "train.lr"
+SERVED = "engine=server"  # a variant's change: a server has the model
 
 
 @dataclass(frozen=True)
@@ -187,5 +188,10 @@ def method_label(row: Variant) -> str:
     stated = settings_in(row.method, Place("", profile_of(row)))
     source = stated.get("feedback", FeedbackSource.SELF)
     is_told = source == FeedbackSource.SELF or row.value("feedback", "")
-    changes = row.changed(feedback=None if is_told else source).changes
-    return load_method(row.method).label + (f" ({', '.join(changes)})" if changes else "")
+    changes, label = row.changed(feedback=None if is_told else source).changes, load_method(row.method).label
+    if SERVED in changes:
+        changes, label = (
+            tuple(change for change in changes if change != SERVED),
+            label.replace("base checkpoint", "served model"),
+        )
+    return label + (f" ({', '.join(changes)})" if changes else "")

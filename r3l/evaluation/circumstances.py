@@ -78,9 +78,9 @@ def fixes(run: Run) -> dict[StopReason, str]:
         reader = "".join(f"; --set env_settings.options.{key}=flexible reads more of them" for key in strict)
     return {
         StopReason.CONTEXT: f"the dialog outgrew sampling.max_context, or the server's room: raise it (--set "
-        f"sampling.max_context={2 * sampling.max_context})",
+        f"sampling.max_context={max(8192, 2 * sampling.max_context)})",
         StopReason.TRUNCATED: f"responses are cut off at sampling.max_tokens: raise it (--set sampling.max_tokens="
-        f"{2 * sampling.max_tokens})",
+        f"{max(512, 2 * sampling.max_tokens)})",
         StopReason.FORMAT: f"responses do not have the form that the prompt asks for{reader}",
     }
 

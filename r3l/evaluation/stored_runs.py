@@ -136,11 +136,11 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
             f"{len(dirty)} of {len(run_dirs)} runs were made from a tree with uncommitted changes, the first "
             f"{dirty[0]}: nobody could repeat them. Make them again from a clean clone, or keep them elsewhere (--out)"
         )
-    from r3l.evaluation.verification import sign, verify  # needs what playing needs; where runs lie, many ask
+    from r3l.evaluation.verification import sign, verify_all  # needs what playing needs; where runs lie, many ask
 
+    verify_all(run_dirs)
     written = []
     for source in run_dirs:
-        verify(source)
         target = out / source.relative_to(results)
         if _stands(source, target):
             continue
@@ -162,8 +162,9 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
     from a tree with uncommitted changes.
     """
     found = sorted((results / FOLDER).glob("*/*/*.json"))
-    for path in found if out.resolve() == STORED else []:
-        if any(is_dirty(run["commit"]) for rate in read_json(path, Tuning)["rates"] for run in rate["runs"]):
+    for path in found:
+        rates = read_json(path, Tuning)["rates"]
+        if out.resolve() == STORED and any(is_dirty(run["commit"]) for rate in rates for run in rate["runs"]):
             raise DataError(
                 f"{path} has runs that were made from a tree with uncommitted changes: nobody could repeat them. Tune "
                 "again in a clean clone, or keep it elsewhere (--out)"

@@ -6,22 +6,25 @@ compare digests.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, environment_of
-from r3l.core.errors import DataError
+from r3l.core.errors import DataError, R3LError
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.protocols import chosen
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import kept_as, read_json, read_jsonl
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import run_of
-from r3l.runs.metrics import totals
+from r3l.runs.metrics import COLLECT_SECONDS, totals
 from r3l.runs.places import EVALUATION, find_further
 from r3l.runs.result import final_scores
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
@@ -54,6 +57,57 @@ def _files(run_dir: Path) -> list[str]:
     return [*whole, *(path.name for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name))]
 
 
+def verify_all(run_dirs: Sequence[Path]) -> None:
+    """:func:`verify` each. Raises DataError naming every run that does not pass, and every copy under another name."""
+    wrong: list[str] = []
+    trained: dict[str, Path] = {}
+    for run_dir in run_dirs:
+        try:
+            verify(run_dir)
+        except (R3LError, OSError) as error:
+            wrong.append(str(error))
+            continue
+        if digest := training_digest(read_jsonl(run_dir / METRICS)):
+            other = trained.setdefault(digest, run_dir)
+            if other is not run_dir and _names(other) != _names(run_dir):
+                wrong.append(copied(other, run_dir))
+    if wrong:
+        count = f"{len(wrong)} of {len(run_dirs)} runs do not pass:\n" if len(wrong) > 1 else ""
+        raise DataError(count + "\n".join(wrong))
+
+
+def _names(run_dir: Path) -> tuple[str, int]:
+    evaluation = read_json(run_dir / EVALUATION)
+    return evaluation["cell"], evaluation["seed"]
+
+
+def training_digest(metrics: Sequence[Mapping[str, Any]]) -> str:
+    """Of all that a training counted, with its seconds, which no second training has again; empty without them."""
+    if not metrics or COLLECT_SECONDS not in metrics[0]:
+        return ""
+    return hashlib.sha256(json.dumps(metrics, sort_keys=True).encode()).hexdigest()
+
+
+def copied(one: Path, other: Path) -> str:
+    return (
+        f"{one} and {other} have one training, seconds and all: one of them is a copy of the other under another name. "
+        "Delete that one, and train what it is called"
+    )
+
+
+def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
+    """Raises DataError where a run lies under another one's name; ``content``: of its evaluation.json.
+
+    Elsewhere than in TIER/ENV/MODEL/METHOD/seedN a directory is called as its user likes.
+    """
+    lies, own = run_dir.absolute().parts[-5:], (*content["cell"].split("/"), f"seed{content['seed']}")
+    if lies[0] == own[0] and re.fullmatch(r"seed\d+", lies[-1]) and lies != own:
+        raise DataError(
+            f"{run_dir} holds the run {'/'.join(own)}, as its files say: a copy under another name is no other run. "
+            "Delete it, or move it to its own place"
+        )
+
+
 def verify(run_dir: Path) -> None:
     """Compute a run's scores, stops, budget and final means again from its raw lines, and hold its files together.
 
@@ -65,6 +119,7 @@ def verify(run_dir: Path) -> None:
     run = run_of(run_dir)
     _verify_checkpoints(run_dir)
     _verify_names(run, run_dir)
+    check_place(run_dir, read_json(run_dir / EVALUATION))
     _verify_scores(run_dir)
     _verify_training(run_dir)
     _verify_episodes(run, run_dir)

@@ -45,6 +45,19 @@ class TaskSetOfManifest(TypedDict):
     test: TaskSet
 
 
+class TrainSettings(TypedDict):
+    lr: NotRequired[Number]
+
+
+class RunSettings(TypedDict):
+    """Of the ``run`` of a manifest what reports read; whoever plays or verifies it checks all of it (Run)."""
+
+    profile: str
+    method_settings: dict[str, Any]
+    env_settings: dict[str, Any]
+    train: NotRequired[TrainSettings]
+
+
 class Recorded(TypedDict):
     """What says whose directory it is, in a manifest of any version."""
 
@@ -53,7 +66,7 @@ class Recorded(TypedDict):
 
 
 class Manifest(Recorded):
-    run: dict[str, Any]
+    run: RunSettings
     inputs: dict[str, Any]
     task_set: TaskSetOfManifest
     versions: dict[str, Any]
@@ -208,6 +221,43 @@ class Tuning(TypedDict):
     standard_error: Number
     task_set: TaskSet
     rates: Annotated[list[TriedRate], Field(min_length=3, max_length=3)]
+
+
+class ProbedModel(TypedDict):
+    name: str
+    weights_sha256: Text
+    parameters: int | None
+
+
+class Judged(TypedDict):
+    target: Text
+    met: bool | None
+
+
+class Measure(TypedDict):
+    value: Number | None
+    low: Number | None
+    high: Number | None
+    n: int
+    tasks: int | None
+    target: NotRequired[Text]
+    met: NotRequired[bool | None]
+
+
+class Probe(TypedDict):
+    """What r3l probe writes."""
+
+    env: str
+    label: str
+    tier: str
+    model: ProbedModel
+    temperature: Number
+    task_set: TaskSet
+    attempts: int
+    tasks: int
+    measures: dict[str, Measure]
+    gate: NotRequired[dict[str, Judged]]
+    reflection_schema: NotRequired[str]
 
 
 class SplitSize(TypedDict):

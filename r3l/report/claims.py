@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -222,11 +221,6 @@ def findings(records: Sequence[Record], probes: Sequence[Content], of: Claims) -
         if (row := _finding(claim, bench, everywhere, records, probes, of)).count or bench in planned
     ]
     return _judged(rows, of.margin)
-
-
-def probes_in(folder: Path) -> list[Path]:
-    """The probes beside runs in ``folder``."""
-    return sorted((folder / "probe").glob("*.json"))
 
 
 def _bench(probe: Content) -> Bench:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
+from r3l.files.shapes import Probe
 from r3l.report.figures import style
 from r3l.report.table import Cell, Column, Table, table
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,11 +42,22 @@ def read(paths: Sequence[Path]) -> list[Content]:
     """By environment and size. Raises DataError for a file that is no probe."""
     probes = []
     for path in paths:
-        content = read_json(path)
-        if not isinstance(content, dict) or not {"measures", "env", "model", "attempts"} <= set(content):
-            raise DataError(f"{path} is no probe; give files that r3l probe wrote (results/probe/*.json)")
-        probes.append(content)
+        try:
+            probes.append(read_json(path, Probe))
+        except DataError as error:
+            raise DataError(f"{error}. A probe is what r3l probe wrote (results/probe/*.json)") from error
     return sorted(probes, key=lambda probe: (probe["env"], *_size(probe), probe.get("reflection_schema", "")))
+
+
+def read_folders(folders: Sequence[Path]) -> list[Content]:
+    """The probes beside the runs in ``folders``; what is none, or damaged, is left out with a warning."""
+    probes = []
+    for path in [path for folder in folders for path in sorted((folder / "probe").glob("*.json"))]:
+        try:
+            probes += read([path])
+        except (DataError, OSError) as error:
+            log.warning("a probe is left out: %s", error)
+    return probes
 
 
 def _size(probe: Content) -> tuple[float, str]:

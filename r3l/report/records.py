@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r3l.core.errors import DataError
-from r3l.evaluation.verification import check_signed
+from r3l.evaluation.verification import check_place, check_signed, copied, training_digest
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.feedback import source_label, written_by
 from r3l.report.labels import question_set
@@ -89,23 +89,27 @@ class Record:
         return {task: sum(values) / len(values) for task, values in sorted(scores.items())}
 
 
-def load(paths: Iterable[Path]) -> list[Record]:
+def load(paths: Iterable[Path], named: Collection[Path] = ()) -> list[Record]:
     """Read runs by their evaluation.json; checks that what is compared was measured on one task set.
 
     A run that lies in two places with the same episodes counts once; where they differ nobody can say which is meant.
+    One whose files are damaged is left out with a warning. Raises DataError where it is one of those that are
+    ``named``, or none is left, and where a run is a copy of another method's or seed's.
     """
     first: dict[Bench, Record] = {}
     mates: dict[tuple[Any, ...], Record] = {}
     seen: dict[tuple[Any, ...], Record] = {}
     copies: list[Path] = []
     clashes: list[tuple[Path, Path]] = []
-    for record in map(_load, paths):
+    trained: dict[str, Record] = {}
+    for record in _readable(paths, named):
         other = first.setdefault(record.bench, record)
         if record.task_set["sha256"] != other.task_set["sha256"]:
             raise DataError(
                 f"{record.path} was measured on task set {_task_set(record)} and {other.path} on {_task_set(other)}; "
                 "they cannot stand in one table: evaluate both on one task set"
             )
+        _note_training(trained, record)
         same = seen.setdefault((*record.bench, record.method, record.seed), record)
         if same is not record:
             equal = record.fingerprint == same.fingerprint and record.episodes == same.episodes
@@ -126,6 +130,31 @@ def load(paths: Iterable[Path]) -> list[Record]:
     return list(seen.values())
 
 
+def _readable(paths: Iterable[Path], named: Collection[Path]) -> list[Record]:
+    read, errors = [], []
+    for path in paths:
+        try:
+            read.append(_load(path))
+        except (DataError, OSError) as error:
+            if path in named:
+                raise
+            errors.append(error)
+    if errors and not read:
+        raise errors[0]
+    for damage in errors:
+        log.warning("a run is left out: %s", damage)
+    return read
+
+
+def _note_training(trained: dict[str, Record], record: Record) -> None:
+    """Note the training of ``record``. Raises DataError where that of another run is the same, seconds and all."""
+    if not (digest := training_digest(record.metrics)):
+        return
+    other = trained.setdefault(digest, record)
+    if (other.evaluation["cell"], other.seed) != (record.evaluation["cell"], record.seed):
+        raise DataError(copied(other.path.parent, record.path.parent))
+
+
 def _clash(clashes: Sequence[tuple[Path, Path]]) -> str:
     a, b = clashes[0]
     more = f" (and {len(clashes) - 1} more such pairs)" if len(clashes) > 1 else ""
@@ -144,6 +173,7 @@ def renamed(records: Iterable[Record], names: Mapping[str, str]) -> list[Record]
 def _load(path: Path) -> Record:
     evaluation, folder, run_dir = read_json(path), path.parent, run_dir_of(path)
     check_signed(folder)
+    check_place(run_dir, evaluation)
     manifest, env = read_json(run_dir / "manifest.json"), evaluation["env"]
     episodes = read_jsonl(folder / "episodes.jsonl")
     if Counter({"all": len(episodes), **Counter(e["group"] for e in episodes if e["group"])}) != _counts(evaluation):

@@ -9,6 +9,7 @@ from program import run
 from report.runs import rewrite, write_run
 from start_models import cell
 
+from r3l.evaluation.verification import sign
 from r3l.files.paths import ROOT, STORED
 
 
@@ -149,6 +150,36 @@ def test_what_is_ones_own_has_tables_figures_and_a_place_in_the_report(tmp_path,
         and page.count("<td>Guess a number</td>") > 6
         and "<td>Countdown</td>" in page
     )
+
+
+DAMAGE = {"manifest.json": b"[", "result.json": b"", "evaluation.json": b'{"schema": NaN}', "episodes.jsonl": b"[]"}
+COMMANDS = [
+    ["table", "table1"],
+    ["table", "claims"],
+    ["compare", "grpo", "--against", "zero_shot", "--env", "alfworld", "--offline", "--stored", "x"],
+    ["report", "--out", "r.html"],
+]
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_run_is_left_out_with_a_warning_unless_it_is_named(tmp_path, r3l, refused, caplog, name):
+    runs = [write_run(tmp_path / "x", method, s, [1, s], [0, 0]) for method in ("zero_shot", "grpo") for s in (0, 1)]
+    bad, probes = runs[-1].parent, tmp_path / "x/probe"
+    (bad / name).write_bytes(DAMAGE[name])
+    sign(bad)
+    probes.mkdir()
+    (probes / "notes.json").write_text("{}")
+    for words in COMMANDS:
+        caplog.clear()
+        shown = r3l(*words, "--results", "x")
+        assert f"a run is left out: {bad.relative_to(tmp_path)}" in caplog.text, words
+        if words[1] == "table1":
+            assert {("alfworld", "grpo", 1), ("alfworld", "zero_shot", 2)} <= done(shown["rows"])
+        if words[0] == "report":
+            assert shown["runs"] == 3
+        if words[1] == "claims" or words[0] == "report":
+            assert "a probe is left out: x/probe/notes.json" in caplog.text
+    assert str(bad) in refused("table", "table1", bad, runs[0].parent)
 
 
 def test_a_copy_of_a_stored_run_with_another_result_is_refused(tmp_path, refused):

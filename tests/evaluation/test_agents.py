@@ -58,6 +58,8 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     (folder,) = Path("results/nano/alfworld").glob(f"{START_MODEL}@????????/{row}/seed0")
     there = episodes(folder)
     assert without("transcript_sha256", there) == without("transcript_sha256", episodes("here"))
+    label = "Zero-shot (served model) (env_settings.test_task_set=one/train, evaluation.temperature=0)"
+    assert by_messages["method_label"] == label
     assert "agent" not in here and here["groups"] == by_tokens["groups"] == by_messages["groups"]
     assert here["tokens"]["generated"] == by_tokens["tokens"]["generated"] == by_messages["tokens"]["generated"]
     turns = episodes("here")[0]["turns"]

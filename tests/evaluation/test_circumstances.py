@@ -54,7 +54,7 @@ def test_what_to_change_is_what_is_not_so_already_and_can_be_typed(env, prompts,
     )
     for change in re.findall(r"--set (\S+=\w+)", " ".join(found.values())):
         resolve("nano", env, "zero_shot", 0, overrides=[*settings[2:], change])
-    assert "--set sampling.max_tokens=60" in found[StopReason.TRUNCATED]
+    assert "--set sampling.max_tokens=512" in found[StopReason.TRUNCATED]
 
 
 def test_a_warning_shows_what_the_model_wrote():

@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
+from r3l.config import Run
 from r3l.core.errors import DataError
 from r3l.evaluation import stored_runs
 from r3l.evaluation.episodes import scores
-from r3l.evaluation.verification import check_signed, sign, verify
+from r3l.evaluation.verification import check_signed, sign, verify, verify_all
 from r3l.files.columns import columns_path
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
@@ -122,6 +123,63 @@ def test_what_belongs_to_another_run_is_found(copy, words):
     FORGERIES[words](copy)
     with pytest.raises(DataError, match=words):
         verify(copy)
+
+
+@pytest.mark.parametrize("place", ["{method}/seed3", "grpo/seed0", "../other-model/{method}/seed0"])
+def test_a_copy_under_another_name_is_found(copy, tmp_path, place):
+    other = (copy.parents[1] / place.format(method=copy.parent.name)).resolve()
+    shutil.copytree(copy, other)
+    for reader in READERS:
+        with pytest.raises(DataError, match="holds the run .*/seed0, as its files say"):
+            reader([other], tmp_path)
+
+
+def test_so_is_one_whose_files_have_the_other_name_too(copy, tmp_path):
+    other = copy.with_name("seed3")
+    shutil.copytree(copy, other)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    run = Run.model_validate(manifest["run"] | {"seed": 3})
+    fingerprint = run.fingerprint(manifest["inputs"])
+    edit(other / "manifest.json", run=run.model_dump(mode="json"), fingerprint=fingerprint)
+    for name in ("evaluation.json", "result.json"):
+        edit(other / name, seed=3, fingerprint=fingerprint)
+    sign(other)
+    verify(other)  # nothing is wrong with it alone
+    for reader in READERS:
+        with pytest.raises(DataError, match="seed0 and .*seed3 have one training, seconds and all"):
+            reader([copy, other], tmp_path)
+    assert not (tmp_path / "stored").exists()
+
+
+READERS = [
+    lambda run_dirs, tmp_path: verify_all(run_dirs),
+    lambda run_dirs, tmp_path: stored_runs.store(run_dirs, tmp_path / "results", tmp_path / "stored"),
+    lambda run_dirs, tmp_path: records.load([run_dir / "evaluation.json" for run_dir in run_dirs]),
+]
+
+
+def test_every_run_that_does_not_pass_is_named(copy, tmp_path):
+    others = [copy.with_name("seed3"), copy.with_name("seed4"), copy.with_name("seed5")]
+    for other in others:
+        shutil.copytree(copy, other)
+    (others[1] / "manifest.json").write_text("[]")
+    (others[2] / "evaluation.json").unlink()
+    with pytest.raises(DataError) as refused:
+        verify_all([others[0], copy, *others[1:]])
+    first, *lines = str(refused.value).splitlines()
+    assert first == "3 of 4 runs do not pass:" and all(
+        str(other) in line for other, line in zip(others, lines, strict=True)
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b'{"tier": "nano"}'])
+def test_no_tuning_is_stored_that_is_none(tmp_path, content):
+    path = tmp_path / "results/tuning/nano/math/r3l.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"r3l\.json"):
+        stored_runs.store_tunings(tmp_path / "results", tmp_path / "stored")
+    assert not (tmp_path / "stored").exists()
 
 
 def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):

@@ -6,7 +6,7 @@ from report.runs import write_run
 
 from r3l.files.paths import STORED
 from r3l.report import probes, records
-from r3l.report.claims import Claims, claims_table, findings, load_claims, probes_in
+from r3l.report.claims import Claims, claims_table, findings, load_claims
 from r3l.report.rows import write
 from r3l.runs.places import find_runs
 
@@ -66,7 +66,7 @@ def test_every_claim_names_a_command_that_exists():
 
 def test_the_stored_table_is_what_the_stored_runs_give(stored, tmp_path):
     of = load_claims()
-    rows = findings(stored, probes.read(probes_in(STORED)), of)
+    rows = findings(stored, probes.read_folders([STORED]), of)
     write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
     for suffix in (".csv", ".md", ".tex"):
         assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), suffix

@@ -21,7 +21,7 @@ from r3l.report.budget import all_columns, budget_rows, budget_table
 from r3l.report.details import details
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
-from r3l.report.probes import read as read_probes
+from r3l.report.probes import Content
 from r3l.report.records import Record
 from r3l.report.rows import Row, write_text
 from r3l.report.table import Cell, Table
@@ -63,7 +63,7 @@ def write(
     figures: Sequence[Path],
     seeds_planned: int,
     out: Path,
-    probes: Sequence[Path] = (),
+    probes: Sequence[Content] = (),
     first: Sequence[Table] = (),
 ) -> Path:
     """Write the report of ``records``, with the PNG files ``figures``, to ``out``. ``probes``: of claims about fixed
@@ -84,7 +84,7 @@ def content(
     records: Sequence[Record],
     figures: Sequence[Path],
     seeds_planned: int,
-    probes: Sequence[Path] = (),
+    probes: Sequence[Content] = (),
     first: Sequence[Table] = (),
 ) -> dict[str, Any]:
     """What the template shows. Raises DataError for a figure that cannot be read."""
@@ -102,10 +102,10 @@ def content(
     }
 
 
-def _claims(records: Sequence[Record], paths: Sequence[Path]) -> list[Table]:
+def _claims(records: Sequence[Record], probes: Sequence[Content]) -> list[Table]:
     """The claims of the paper, if anything of them is tested."""
     of = claims.load_claims()
-    rows = claims.findings(records, read_probes(paths), of)
+    rows = claims.findings(records, probes, of)
     return [claims.claims_table(rows, of)] if any(row.count for row in rows) else []
 
 

@@ -63,7 +63,8 @@ def test_past_plus_and_minus_it_goes_bracket_by_bracket():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("2 + 3 * 4", 14), ("10 - 4 - 3", 3), ("24 / 4 / 2", 3), ("-2 * 3 + 10", 4), ("2 - -3", 5), ("((7))", 7)],
+    [("2 + 3 * 4", 14), ("10 - 4 - 3", 3), ("24 / 4 / 2", 3), ("-2 * 3 + 10", 4), ("2 - -3", 5), ("((7))", 7)]
+    + [("2 / -3 * 6", -4), ("8 / -4 / 2", -1), ("2 - -3 * 4", 14), ("-(2 + 3) * 4", -20), ("--2 * 3", 6)],
 )
 def test_operators_bind_as_in_arithmetic(text, value):
     assert worth(parse(text)) == value

@@ -53,6 +53,8 @@ def test_the_writer_chooses_case_layout_and_what_stands_between_people():
         "Zoey (saint) \\& Riley (sinner)",
         "\\text{Zoey is a saint, and Riley is a sinner.}",
         "\\text{Zoey is a saint} \\\\ \\text{Riley is a sinner}",
+        "Therefore, Zoey is a saint, and Riley is a sinner.",
+        "So the final answer is: **Zoey is a saint**, Riley is a sinner",
     ):
         assert KIND.verify(BY_HAND, right) and KIND.critique(BY_HAND, right) == CORRECT, right
     for wrong in (
