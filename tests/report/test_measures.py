@@ -77,12 +77,6 @@ def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_
     )
 
 
-def test_an_unknown_measure_is_an_error(tmp_path):
-    a_run(tmp_path, 0, {})
-    with pytest.raises(ConfigError, match="no measure 'speed'; known: .*train_success"):
-        rows(tmp_path, ["speed"])
-
-
 def test_budget_by_hand(tmp_path):
     for method, spent in (
         ("grpo", {"tokens/generated": 100, "tokens/rollout": 100, "tokens/trained": 80, "rollouts": 8}),

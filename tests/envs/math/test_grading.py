@@ -9,59 +9,12 @@ from r3l.envs.math.grading import GRACE, Grader
 
 from r3l.files.yaml_files import read_yaml
 
+HERE = Path(__file__).parent
 
-@pytest.mark.parametrize(
-    ("response", "strict", "flexible"),
-    [
-        (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}", r"\frac{1}{2}"),
-        (r"\boxed{1} or rather \boxed{2}", "2", "2"),
-        (r"<think>\boxed{1}</think> none", None, None),
-        (r"<think>1</think><answer>x = 2</answer>", "x = 2", "x = 2"),
-        (r"<think>\boxed{1} so far", None, None),  # cut off while thinking
-        (r"I get \boxed{1}.</think>", None, None),  # the chat template opened the thought
-        ("I get \\boxed{1}.</think>\n\nThe answer is \\boxed{2}.", "2", "2"),
-        (r"<think>1</think> so <think>\boxed{2}</think> \boxed{3}", "3", "3"),
-        (r"\boxed{24} (the tag </think> is not used)", "24", "24"),
-        (r"\boxed{24} (no <think> was needed)", "24", "24"),
-        (r"$\boxed 7$", "7", "7"),
-        (r"so \boxed 1,200.", "1,200", "1,200"),
-        (r"\boxed \frac{1}{2}", r"\frac{1}{2}", r"\frac{1}{2}"),
-        (r"put it in \boxed and stop", None, None),
-        (r"\boxed{\begin{pmatrix}3\\{4}\end{pmatrix}}", *[r"\begin{pmatrix}3\\{4}\end{pmatrix}"] * 2),
-        (r"<answer>\boxed{2}</answer>", "2", "2"),
-        ("The final answer is 5.", None, "5"),
-        ("so\n#### 1,234", None, "1,234"),
-        ("first 3, then $1,200", None, "$1,200"),
-        (r"\boxed{2", None, "2"),
-        (r"\boxed{}", None, None),
-        ("no idea", None, None),
-    ],
-)
+
+@pytest.mark.parametrize(("response", "strict", "flexible"), read_yaml(HERE / "answers.yaml")["answers"])
 def test_extraction(response, strict, flexible):
     assert (extract(response, "strict"), extract(response, "flexible")) == (strict, flexible)
-
-
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        ("Altogether he paid 2,450, and was glad.", "2,450"),
-        ("So 5, 6, 7, in this order", "7"),
-        ("So p = .25", ".25"),
-        ("That leaves 1 3/4 cups", "1 3/4"),
-        ("The change is \u22127.", "\u22127"),
-        ("The answer is 24. Shall I explain?", "24"),
-        ("The answer is **3.5**. Done!", "3.5"),
-        ("The answer is 24 eggs, because 9 + 15 = 24", "24 eggs"),
-        ("The answer is 24. Now the answer is clear.", "24"),
-        ("#### Working\n8*3=24\n#### Result\nThe answer is 24", "24"),
-        ("#### 1. Setup\n3 boxes\n#### 2. Result\nThe answer is 24", "24"),
-        ("#### Final answer\n24", "24"),
-        ("so #### -5", "-5"),
-        ("#### yes", "yes"),
-    ],
-)
-def test_answers_that_were_said(response, answer):
-    assert extract(response, "flexible") == answer and extract(response, "strict") is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +51,7 @@ def test_the_deadline_holds_and_the_next_answer_is_graded():
         assert grader.grade("34", "34").correct and sum(grader.counts.values()) == 2
 
 
-VARIANTS = read_yaml(Path(__file__).with_name("variants.yaml"))
+VARIANTS = read_yaml(HERE / "variants.yaml")
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
