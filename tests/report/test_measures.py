@@ -7,7 +7,6 @@ import json
 import pytest
 from report.runs import rewrite, write_run
 
-from r3l.core.errors import ConfigError
 from r3l.report import measures, published, records
 from r3l.report.budget import budget_rows, budget_table
 from r3l.runs.places import find_runs
