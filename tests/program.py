@@ -19,7 +19,8 @@ from r3l import cli
 # Imports are most of what a short command takes: 3 to 6 s. A process that has done them is forked for each command.
 ENVIRONMENT = dict(os.environ)
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["r3l.cli", "r3l.evaluation.evaluate", "r3l.local.engine", "snakemake.cli"])
+OURS = ["r3l.cli", "r3l.evaluation.evaluate", "r3l.local.engine", "r3l.report.tables"]
+FORKS.set_forkserver_preload([*OURS, "snakemake.cli", "smart_open"])
 
 
 def run(monkeypatch, capsys, *arguments):

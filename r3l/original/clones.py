@@ -1,6 +1,6 @@
-"""The two releases that the project is compared with, and where the user has a clone of them.
+"""The release that the project is compared with, and where the user has a clone of it.
 
-Nothing of them is part of the project: what needs them reads the clone that an environment variable names.
+Nothing of it is part of the project: what needs it reads the clone that an environment variable names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class Release:
 
 
 R3L = Release("R3L", "R3L_RELEASE", "https://github.com/shiweijiezero/R3L", ("d503f6c", "633c9ae87c92c3d3acc4"))
-RLTF = Release("RLTF", "RLTF_RELEASE", "https://github.com/lili-chen/rltf", ("22ddfd7d16516702d252",))
 
 
 def folder_of(release: Release) -> Path:

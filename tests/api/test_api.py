@@ -13,7 +13,7 @@ import r3l
 from r3l.files.paths import ROOT
 
 STEPS = {"train.steps": 1, "train.tasks_per_step": 2, "method_settings.group_size": 2, "workers": 0}
-STEPS |= {"env_settings.max_turns": 1}
+STEPS |= {"env_settings.max_turns": 1, "evaluation.tasks": 20}
 
 
 @pytest.fixture(scope="module")

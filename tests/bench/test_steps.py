@@ -1,43 +1,12 @@
 """The benches of a step: memory of logits; every arm really steps."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from r3l.bench.measuring import peak_gib
 from r3l.bench.step import ratio_of
 from r3l.bench.stopwatch import Stopwatch
 from r3l.cli import app
-from r3l.config.gpu_memory import LOGITS
-
-# Prints the bytes for each logit of the most memory of a forward and backward pass, of a model almost only vocabulary:
-# of all at once, and in chunks of a quarter (smaller blocks would stay in the heap).
-LOGIT_BYTES = """
-import torch
-from transformers import AutoModelForCausalLM, LlamaConfig
-from r3l.bench.measuring import forget_peak, peak_gib
-from r3l.local import logprobs
-sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1}
-model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=72000, num_hidden_layers=1, **sizes))
-ids_B_T = torch.arange(1024)[None]
-for chunks in (1, 1, 4):  # the first time, other things take memory too
-    logprobs.CHUNK = logprobs.LOGITS * 1024 * 72000 // chunks
-    forget_peak()
-    before = peak_gib()
-    logprobs.tree_logprobs(model, ids_B_T, torch.ones(1, 1024), 0.7).sum().backward()
-    print((peak_gib() - before) * 2**30 / (1024 * 72000))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(peak_gib() is None, reason="not Linux")
-def test_logits_take_what_the_plan_says():
-    """Of a GPU's memory, measured in a CPU's; in a process of its own, whose heap no session has set."""
-    run = subprocess.run([sys.executable, "-c", LOGIT_BYTES], capture_output=True, text=True, check=True)
-    _, whole, in_chunks = map(float, run.stdout.split())
-    assert whole == pytest.approx(LOGITS, rel=0.1) and in_chunks == pytest.approx(LOGITS / 4, rel=0.1)
 
 
 def test_a_step_of_every_arm(tmp_path, capsys):

@@ -2,15 +2,12 @@
 
 import pytest
 import yaml
-from r3l.envs.registry import ENVIRONMENTS, find_environment
 from start_models import START_MODEL
 
 from r3l.config import (
     PROFILES,
-    ClusterConfig,
     EnvConfig,
     TierConfig,
-    TrainConfig,
     build_method,
     load,
     load_method,
@@ -19,9 +16,7 @@ from r3l.config import (
 )
 from r3l.config.files import find_class
 from r3l.config.method import Place, settings_in
-from r3l.config.tier import EvaluationConfig, SamplingConfig
 from r3l.core.errors import ConfigError
-from r3l.core.option import source_of
 from r3l.files.paths import CONFIGS
 from r3l.workflow import plan
 
@@ -179,22 +174,8 @@ def test_an_environment_changes_the_tier_and_a_variant_changes_it_again():
     assert resolve("nano", "math", "grpo@train.tasks_per_step=6", 0).train.tasks_per_step == 6
 
 
-OPTIONS = {  # every model that declares hyperparameters
-    **{model.__name__: model for model in (TrainConfig, SamplingConfig, EvaluationConfig, ClusterConfig)},
-    **{name: find_class("methods", load_method(name).code).Settings for name in names("methods")},
-    **{name: find_environment(name).options for name in ENVIRONMENTS},
-}
-
-
 NAMING = {"tier", "env", "environment", "method", "table", "title", "label", "code", "extends", "engine"}
 NAMING |= {"model", "prompts", "baseline", "kind", "where"}
-
-
-@pytest.mark.parametrize("model", OPTIONS.values(), ids=list(OPTIONS))
-def test_every_default_is_declared_with_its_meaning_and_source(model):
-    for key, field in model.model_fields.items():
-        assert field.description, key
-        assert bool(source_of(field)) != field.is_required(), key
 
 
 @pytest.mark.parametrize("kind", ["tiers", "envs", "models", "methods", "tables"])

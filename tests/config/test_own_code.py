@@ -82,7 +82,7 @@ def test_train_and_compare_say_that_code_changed(mine, tmp_path, monkeypatch, ca
     """On templated mathematics, with one step of one task."""
     monkeypatch.chdir(tmp_path)
     options = ("--env", "math", "--set", "train.tasks_per_step=1", "--set", "workers=0")
-    options += ("--set", "env_settings.max_turns=1", "--method")
+    options += ("--set", "env_settings.max_turns=1", "--set", "evaluation.tasks=4", "--method")
 
     def r3l(*arguments):
         code, out, err = program(monkeypatch, capsys, *arguments)

@@ -76,10 +76,6 @@ def test_uniform_and_none():
     np.testing.assert_array_equal(amplify(a, rewards_G, none), a)
 
 
-def test_singleton_group_keeps_its_reward():
-    assert centred(np.asarray([1.0])) == standardised(np.asarray([1.0])) == 1.0
-
-
 rewards = st.lists(st.floats(-1, 1), min_size=2, max_size=16)
 
 

@@ -294,15 +294,6 @@ def test_a_token_that_is_no_token_number_is_refused(token):
         TokenAnswer.read(json.dumps({"choices": [{"token_ids": [token]}]}).encode())
 
 
-def test_a_server_that_never_answered_is_refused_at_once():
-    with serving(lambda request, before: completion("")) as (url, _):
-        pass
-    counts = {}
-    with pytest.raises(ServerError, match=r"cannot be reached \(ConnectError.*Start the server, or correct --server"):
-        ask(url, counts)
-    assert counts["requests"] == 1
-
-
 def test_a_server_that_restarts_is_waited_for(caplog):
     async def asked():
         with serving(lambda request, before: completion("4")) as (url, _):

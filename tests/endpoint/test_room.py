@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from chat_server import completion, serving
@@ -11,6 +12,7 @@ from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
 from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
 from r3l.endpoint.room import Room, limit_of_model, limit_of_properties, refusal_for_room
+from r3l.files.yaml_files import read_yaml
 
 VLLM = "This model's maximum context length is 4096 tokens. "
 
@@ -19,81 +21,13 @@ def error(message, **fields):
     return json.dumps({"error": {"message": message, **fields}})
 
 
-REFUSALS = {  # text, status, what it says
-    "vllm": (
-        error(VLLM + "However, you requested 4186 tokens (90 in the messages, 4096 in the completion)."),
-        *(400, Room(4096, 90, 4186)),
-    ),
-    "vllm of today": (
-        error(
-            "'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 4096 "
-            "tokens and your request has 90 input tokens (4096 > 4096 - 90)."
-        ),
-        *(400, Room(4096, 90)),
-    ),
-    "vllm, a bound": (
-        error(VLLM + "However, you requested 4096 output tokens and your prompt contains at least 1 input tokens."),
-        *(400, Room(4096)),
-    ),
-    "sglang": (
-        error(
-            "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of "
-            "4186 tokens: 90 tokens from the input messages and 4096 tokens for the completion."
-        ),
-        *(400, Room(4096, 90, 4186)),
-    ),
-    "tgi": (
-        json.dumps(
-            {
-                "error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 90 "
-                "`inputs` tokens and 4096 `max_new_tokens`",
-                "error_type": "validation",
-            }
-        ),
-        *(422, Room(4096, 90)),
-    ),
-    "gemini": (
-        json.dumps(
-            [
-                {
-                    "error": {
-                        "code": 400,
-                        "message": "The input token count (1200000) exceeds the maximum number of tokens allowed "
-                        "(1048576).",
-                        "status": "INVALID_ARGUMENT",
-                    }
-                }
-            ]
-        ),
-        *(400, Room(1048576, 1200000)),
-    ),
-    "openai": (error("Your input exceeds what we take.", code="context_length_exceeded"), 400, Room()),
-    "llama.cpp": (
-        error("no room", type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096),
-        *(500, Room(4096, 5000)),
-    ),
-    "llama.cpp before": (
-        error("the request exceeds the available context size. try increasing the context size"),
-        *(400, Room()),
-    ),
-    "llama-cpp-python": (error("Requested tokens (2285) exceed context window of 2048"), 500, Room(2048, 2285)),
-    "lmdeploy": (
-        json.dumps({"object": "error", "message": "input length 5000 exceeds session_len 4096", "code": 400}),
-        *(400, Room(4096, 5000)),
-    ),
-    "mistral": (
-        error("Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length"),
-        *(400, Room(32768, 40000)),
-    ),
-    "tensorrt-llm": (error("Prompt length (5000) exceeds maximum input length (4096)"), 400, Room(4096, 5000)),
-    "anthropic": (error("prompt is too long: 210000 tokens > 200000 maximum"), 400, Room(200000, 210000)),
-}
+REFUSALS = read_yaml(Path(__file__).with_name("refusals.yaml"))
 
 
 @pytest.mark.parametrize("server", REFUSALS)
 def test_want_of_room_in_the_words_of_many_servers(server):
-    text, status, room = REFUSALS[server]
-    assert refusal_for_room(status, text) == room
+    refusal = REFUSALS[server]
+    assert refusal_for_room(refusal["status"], refusal["text"]) == Room(*refusal["room"])
 
 
 OTHER = [

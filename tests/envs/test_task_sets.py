@@ -40,6 +40,7 @@ def test_every_split_has_the_committed_hash_and_shares_no_task(env, nano):
     assert all([task.id for task in tasks] == sorted(task.id for task in tasks) for tasks in splits)
     ids = [{task.id for task in tasks} for tasks in splits]
     assert len(ids[2]) == 128 and len(set.union(*ids)) == sum(map(len, splits))
+    assert not {sets.spare_task(nano, k).id for k in range(100)} & set.union(*ids)  # what SFT teaches
 
 
 def test_other_tasks_than_the_committed_ones_are_refused(env, nano, copied):

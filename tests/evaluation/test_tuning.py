@@ -5,8 +5,7 @@ import json
 import pytest
 from start_models import START_MODEL, cell, start_model
 
-from r3l.config import resolve, tuning
-from r3l.config.tier import TuningConfig
+from r3l.config import resolve
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import tuning as of_runs
 from r3l.evaluation.evaluate import evaluate_run
@@ -28,14 +27,6 @@ def test_the_rule_by_hand():
     assert choose({1e-4: [0, 0], 3e-4: [0, 0], 9e-4: [0, 0]})[0] == 1e-4
     with pytest.raises(ValueError, match="two seeds"):
         choose({1e-4: [0.5], 3e-4: [0.4]})
-
-
-def test_the_grid_surrounds_the_usual_rate():
-    """That of tier and environment, whatever was chosen before."""
-    assert list(plan.tuning_runs("nano", "alfworld", "r3l")) == ["0.0001", "0.0003", "0.0009"]
-    config = TuningConfig(span=3, seeds=[100, 101])
-    assert tuning.rates(3e-4, config) == ["0.0001", "0.0003", "0.0009"]
-    assert tuning.rates(1e-4, config) == ["3.33e-05", "0.0001", "0.0003"]
 
 
 def test_a_tuning_takes_six_runs_with_seeds_of_its_own():

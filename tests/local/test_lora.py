@@ -135,7 +135,8 @@ KL = ["method_settings.kl=k3", "method_settings.kl_coef=0.1", "train.kl_metric_e
 
 
 def run_of(*changes):
-    return resolve("nano", "math", "grpo", 0, overrides=[*SMALL, *KL, "train.steps=4", "train.save_every=2", *changes])
+    steps = ["train.steps=4", "train.save_every=2", "evaluation.tasks=8"]
+    return resolve("nano", "math", "grpo", 0, overrides=[*SMALL, *KL, *steps, *changes])
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def test_a_run_begins_at_its_reference_and_leaves_it(trained):
     assert rows[0]["loss/kl"] == pytest.approx(0, abs=1e-5)
     assert [row["kl_to_start"] > 0 for row in rows] == [True] * 4
     assert max(row["logprob_mismatch/mean"] for row in rows) < 1e-5
-    assert read_json(trained / "evaluation.json")["episodes"] == 200
+    assert read_json(trained / "evaluation.json")["episodes"] == 8
 
 
 def test_a_checkpoint_holds_the_adapter_and_names_its_base(trained):

@@ -9,8 +9,7 @@ import torch
 from r3l.core.policy import Sampling
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.text import Message
-from r3l.local.decoding import GenerationRequest
-from r3l.local.policy import LocalPolicy, SamplingProgress
+from r3l.local.policy import LocalPolicy
 
 SAMPLING = Sampling(1.0, 8)
 
@@ -138,17 +137,3 @@ def test_lines_continue_one_response_and_forks_continue_it_too(nano):
     expected = plain_logprobs(model, dialog._ids, len(sampled))
     assert [p for x in lines for p in x.logprobs] == pytest.approx(expected, abs=1e-5)
     assert [x.response_ids for x in again] == [x.response_ids for x in lines[2:]]
-
-
-def test_long_sampling_says_how_far_it_is(monkeypatch, capsys):
-    requests = [GenerationRequest(None, [1], Sampling(max_tokens=400), frozenset(), seed) for seed in range(3)]
-    watch = SamplingProgress(requests)
-    began = watch.said
-    seconds = iter([10.0, 31.0, 40.0, 62.0])
-    monkeypatch.setattr("r3l.local.policy.time.monotonic", lambda: began + next(seconds))
-    for live in (3, 3, 2, 1):
-        watch(live)
-    assert capsys.readouterr().err.splitlines() == [
-        "  rollout: 0 of 3 responses ended, token 2 of at most 400, 1 h 43 min left at most",  # 398 of 15.5 s
-        "  rollout: 2 of 3 responses ended, token 4 of at most 400, 1 h 42 min left at most",
-    ]

@@ -8,7 +8,6 @@ from decimal import Decimal
 import pytest
 
 from r3l.config import variant
-from r3l.core.errors import DataError
 from r3l.evaluation.statistics import Interval
 from r3l.report import published
 from r3l.report import published_checks as checks
@@ -66,26 +65,6 @@ def test_counts_by_hand():
     assert not checks.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
     assert checks.is_count(Decimal("0.325"), 40) and not checks.is_count(Decimal("0.330"), 40)  # 13/40
     assert checks.is_count(Decimal("1.000"), 3) and checks.is_count(Decimal("0"), 3)
-
-
-HEADER = ",".join(published.COLUMNS)
-LINE = "table1,M,ALFWorld,GRPO,,success,share,0.72,140,s,paper,"
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([HEADER, LINE.replace("0.72", "o.72")], r"x\.csv, line 2: column 'value' has value 'o.72'"),
-        ([HEADER, LINE.replace("0.72", "72")], r"line 2: .*above 1; write shares as fractions"),
-        ([HEADER, LINE.removesuffix(",")], r"line 2: not 12 columns"),
-        ([HEADER, LINE, LINE], r"line 3: table1 has M/ALFWorld/GRPO//success already in .*line 2; keep one"),
-        (["table,value", "table1,0.7"], r"line 1: columns are \['table', 'value'\]; write table,backbone"),
-    ],
-)
-def test_bad_data_names_file_line_column_and_fix(tmp_path, lines, message):
-    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=message):
-        published.load(tmp_path)
 
 
 def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):

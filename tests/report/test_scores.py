@@ -36,17 +36,6 @@ def test_mean_and_interval_over_seeds(three_seeds):
     assert (row["seeds_done"], row["seeds_planned"], row["episodes"]) == (3, 3, 12)
 
 
-def test_difference_is_paired_with_zero_shot(three_seeds):
-    row = pick(rows_of(three_seeds), "r3l", "easy")
-    assert row["difference_mean"] == 0.5  # 0.25, 0.5, 0.75
-    assert row["probability_of_improvement"] == 1.0
-    assert row["p_holm"] >= row["p_value"] > 0
-    assert (row["pairs"], row["spread"]) == (3, 0.25)
-    assert row["smallest_difference"] == round(3.2640435 * 0.25, 4)  # standard deviations that three seeds show
-    assert row["smallest_difference_holm"] > row["smallest_difference"]
-    assert pick(rows_of(three_seeds), "zero_shot", "easy")["difference_mean"] is None
-
-
 def test_missing_seeds_and_single_seeds_are_shown_as_such(tmp_path):
     write_run(tmp_path, "r3l", 0, [1, 0], [0, 0])
     row = pick(rows_of(tmp_path), "r3l", "all")

@@ -19,7 +19,7 @@ from r3l.files.paths import ROOT, STORED, STORED_MODELS
 from r3l.workflow import execution, plan
 
 SMALL = ("train.steps=12", "train.tasks_per_step=2", "method_settings.group_size=4", "threads=1", "workers=0")
-SMALL += ("env_settings.max_turns=1",)
+SMALL += ("env_settings.max_turns=1", "evaluation.tasks=8")
 GRPO = f"results/{cell('math', 'grpo')}"
 LOG = GRPO.replace("results/", "results/logs/train/") + "/seed0.log"
 

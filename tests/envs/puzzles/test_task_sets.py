@@ -32,7 +32,7 @@ def test_nano_panels_are_committed_grouped_and_apart(name):
         assert all(set(task.payload) == {"puzzle", "data", "answer", "problem"} for task in tasks)
     keys = [kind.key(task.payload["data"]) for tasks in splits.values() for task in tasks]
     assert len(set(keys)) == len(keys) == 928
-    spare = [TASK_SETS.spare_task(name, k) for k in range(200)]
+    spare = [TASK_SETS.spare_task(name, k) for k in range(1000)]
     assert not {kind.key(task.payload["data"]) for task in spare} & set(keys)
     kinds = 3 if kind.name == "knights_knaves" else 2  # those of 3 people are in no split
     assert len({task.group for task in spare}) == kinds and TASK_SETS.spare_task(name, 3) == spare[3]

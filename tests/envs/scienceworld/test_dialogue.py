@@ -59,11 +59,8 @@ def test_compact_is_a_numbered_transcript():
         (write_response("why", "go to kitchen"), "go to kitchen", None),
         ("<action> fly to the moon\n</action> then <think>a\nb</think>", "fly to the moon", None),  # sent all the same
         ("<action>look around</action>", None, "format"),
-        ("<think>x</think>", None, "format"),
         ("<think>x</think><action>  </action>", None, "format"),
         ("<think>x</think><action>a</action><action>b</action>", None, "format"),
-        ("<think>x</think><think>y</think><action>a</action>", None, "format"),
-        ("", None, "format"),
     ],
 )
 def test_parse(response, action, error):

@@ -51,8 +51,6 @@ def test_compact_shows_what_matters_on_one_line(at_item, shop):
         ("<action>click[x]</action><think>a</think>", Parsed(None, "format")),  # the order counts
         ("<action>click[x]</action>", Parsed(None, "format")),
         ("<think>a</think><action> </action>", Parsed(None, "format")),
-        ("<think>a</think><action>click[x]", Parsed(None, "format")),
-        ("", Parsed(None, "format")),
     ],
 )
 def test_responses(response, expected):
