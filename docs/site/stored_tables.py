@@ -69,7 +69,7 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
 def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     """A row a claim with evidence, of the runs and the stored probes: verdict and effect; below, the other claims."""
     of = claims.load_claims()
-    rows = claims.findings(runs, probes.read(claims.probes_in(STORED)), of)
+    rows = claims.findings(runs, probes.read_folders([STORED]), of)
     tested = {row.claim.id for row in rows if row.count}
     cells: Rows = {}
     for row in rows:
