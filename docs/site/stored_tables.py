@@ -33,6 +33,7 @@ from r3l.runs.places import find_runs
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "No such run is stored yet."
+HINT_GAP = STORED / "hint_gap"  # what only the table of arms shows
 AT = "@train.lr=0.0003"
 ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
 ARMS += (f"r3l_no_amplification{AT}",)
@@ -135,7 +136,7 @@ def _pipes(rows: Rows) -> str:
 
 def write() -> None:
     """Both pages."""
-    runs = records.load(find_runs(STORED, may_be_none=True))
+    runs = records.load(find_runs(STORED, may_be_none=True) + find_runs(HINT_GAP, may_be_none=True))
     for page in PAGES:
         write_text_atomic(page, filled(page.read_text(encoding="utf-8"), runs))
 

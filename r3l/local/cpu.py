@@ -34,14 +34,19 @@ LARGEST = 2**31 - 1  # bytes; mallopt takes an int
 TOP_PAD = 64 * 2**20  # bytes by which the heap grows
 
 
-def use_threads(count: int) -> None:
-    """Compute with ``count`` threads, to which a float32 below 1.2e-38 is 0.
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with ``count`` threads, to which a float32 below 1.2e-38 is 0 until the end of the block.
 
     Intel's processors leave such numbers to microcode, and weights of attention and gradients of a model that is sure
     of itself have many (docs/engine.md). Weights after three steps were the same to the last bit with them and without.
     """
     torch.set_flush_denormal(True)  # threads that start later begin with what holds in this one
     torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def keep_freed_memory() -> bool:

