@@ -146,6 +146,7 @@ docs: setup
 STORED := results/stored
 stored: setup
 	$(BIN)/r3l verify
+	$(BIN)/r3l verify $(STORED)/hint_gap
 	for t in table1 mathematics table_rltf learning retry_improvement cost pivot; do \
 	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 5 --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
 	$(BIN)/r3l table claims --out $(STORED)/claims_nano.csv > /dev/null

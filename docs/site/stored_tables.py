@@ -82,6 +82,7 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
 
 def arms(runs: Sequence[Record], of_plan: Registered) -> str:
     """The arms of the registered experiment on ALFWorld, from each base checkpoint, beside GRPO."""
+    runs = [*runs, *records.load(find_runs(HINT_GAP, may_be_none=True))]
     benches = sorted({run.bench for run in runs if run.bench[:2] == (of_plan.tier, "alfworld")}, reverse=True)
     rows: Rows = {}
     for bench in benches:
@@ -136,7 +137,7 @@ def _pipes(rows: Rows) -> str:
 
 def write() -> None:
     """Both pages."""
-    runs = records.load(find_runs(STORED, may_be_none=True) + find_runs(HINT_GAP, may_be_none=True))
+    runs = records.load(find_runs(STORED, may_be_none=True))
     for page in PAGES:
         write_text_atomic(page, filled(page.read_text(encoding="utf-8"), runs))
 
