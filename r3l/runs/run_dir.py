@@ -82,13 +82,16 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
 
 
 def is_stored(run_dir: Path, fingerprint: str) -> bool:
-    """Whether this run is there, finished, but without checkpoints, as stored runs are."""
+    """Whether this run is there, finished or with scores, but without checkpoints, as stored runs are."""
+    if any((run_dir / "checkpoints").glob("step-*")):
+        return False
+    if (run_dir / "evaluation.json").is_file():
+        return True
     path = run_dir / RESULT
     try:
-        finished = path.is_file() and read_json(path, Recorded)["fingerprint"] == fingerprint
+        return path.is_file() and bool(read_json(path, Recorded)["fingerprint"] == fingerprint)
     except DataError:  # damaged, and written again
         return False
-    return finished and not any((run_dir / "checkpoints").glob("step-*"))
 
 
 def check_owner(run_dir: Path, fingerprint: str) -> None:

@@ -61,3 +61,13 @@ def test_the_key_is_not_in_the_note_of_an_error(tmp_path, monkeypatch):
     with pytest.raises(ValueError), locked(tmp_path):
         raise ValueError("server said: Bearer sk-secret")
     assert json.loads((tmp_path / "failed.json").read_text()) == {"error": "ValueError: server said: Bearer ***"}
+
+
+def test_a_run_with_scores_and_without_checkpoints_is_never_trained_over(tmp_path):
+    """Its result may be gone: what it scored cannot be made again from nothing."""
+    (tmp_path / "manifest.json").write_text('{"fingerprint": "own"}')
+    (tmp_path / "evaluation.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="holds this very run"):
+        check_owner(tmp_path, "own")
+    (tmp_path / "checkpoints" / "step-000001").mkdir(parents=True)
+    check_owner(tmp_path, "own")
