@@ -38,8 +38,9 @@ TOP_PAD = 64 * 2**20  # bytes by which the heap grows
 def threads(count: int) -> Iterator[None]:
     """Compute with ``count`` threads, to which a float32 below 1.2e-38 is 0 until the end of the block.
 
-    Intel's processors leave such numbers to microcode, and weights of attention and gradients of a model that is sure
-    of itself have many (docs/engine.md). Weights after three steps were the same to the last bit with them and without.
+    Intel's processors are slow with such numbers (its optimization manual: microcode assists), and weights of attention
+    and gradients of a model that is sure of itself have many (docs/engine.md). Weights after three steps were the same
+    to the last bit with them and without.
     """
     torch.set_flush_denormal(True)  # threads that start later begin with what holds in this one
     torch.set_num_threads(count)

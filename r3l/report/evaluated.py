@@ -123,10 +123,10 @@ def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
 
 def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     measure = load_protocol(evaluation["env"], evaluation["protocol"]["name"]).config.measure
-    told = f"{measure} {shown(interval_over_tasks(episodes, measure))}; {_spread(episodes, measure)}"
+    line = f"{measure} {shown(interval_over_tasks(episodes, measure))}; {_spread(episodes, measure)}"
     turns, tokens = evaluation["turns"], evaluation["tokens"]["generated"]
     return [
-        told,
+        line,
         f"{tokens:,.0f} tokens generated, {tokens / len(episodes):,.0f} an episode; {turns['impossible']} of "
         f"{turns['all']} turns had an impossible action",
     ]
@@ -136,9 +136,9 @@ def _spread(episodes: Episodes, key: str = "success") -> str:
     """The standard error over tasks (as lm-eval's: sample deviation / sqrt(n)), and each attempt's mean of several."""
     means, repeats = _of_tasks(episodes, key), passes(episodes, key)
     error = f"{stdev(means) / len(means) ** 0.5:.3f}" if len(means) > 1 else "none"
-    told = f"standard error {error} over {len(means)} tasks"
+    line = f"standard error {error} over {len(means)} tasks"
     attempts = ", ".join(f"{value:.3f}" for value in repeats)
-    return told if len(repeats) == 1 else f"{told}, each {len(repeats)} times; by attempt: {attempts}"
+    return line if len(repeats) == 1 else f"{line}, each {len(repeats)} times; by attempt: {attempts}"
 
 
 def shown(of: Interval) -> str:
