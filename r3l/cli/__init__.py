@@ -84,8 +84,8 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
             {"check": build.data_check, "build": build.data_build, "catalogue": build.data_catalogue},
         ),
         "bench": _group(
-            "Measure the speed of a training step, or of an environment.",
-            {"step": bench.step, "train": bench.train, "env": bench.env},
+            "Measure the speed of a training step.",
+            {"step": bench.step, "train": bench.train},
         ),
     },
 }

@@ -1,4 +1,4 @@
-"""`r3l bench`: how fast a step, training beside others, and an environment are on this machine."""
+"""`r3l bench`: how fast a step, and training beside others, are on this machine."""
 
 from __future__ import annotations
 
@@ -56,25 +56,6 @@ def train(
 
     run = resolve_run(tier, env, method, seed, model, overrides)
     _print_and_write(bench.bench_train(run, tasks, group, length, repeats), out, as_json)
-
-
-def env(
-    env: Annotated[str, typer.Argument(help="Environment.")] = "alfworld",
-    tier: Tier = "nano",
-    seed: Seed = 0,
-    tasks: Annotated[int, typer.Option(min=0, help="Tasks, spread over the test task set; 0: all.")] = 16,
-    steps: Annotated[int, typer.Option(min=0, help="Random admissible actions after the expert's.")] = 10,
-    out: ReportFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Speed and memory of an environment's engine.
-
-    Example: `r3l bench env scienceworld --tasks 8 --out env.json`
-    """
-    from r3l.bench import env as bench
-    from r3l.workflow.task_sets import env_settings
-
-    _print_and_write(bench.bench_env(env, env_settings(tier, env), tasks, steps, seed), out, as_json)
 
 
 def _print_and_write(report: dict[str, Any], out: Path | None, as_json: bool) -> None:

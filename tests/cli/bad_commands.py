@@ -52,7 +52,7 @@ OF_NAMES = (  # each refuses every name of NO_NAME that follows
     *(f"table --results {STORED}", f"figure --results {STORED}", f"figure table1 --results {STORED} --method"),
     *(f"table table1 --results {STORED} {option}" for option in ("--method", "--tier")),
     *("report --results", "stored add --results", "verify", "sft", "model fetch", "data check --tier", "data build"),
-    *("bench env", "doctor --tier", "doctor --step --env", "list", "list options --env"),
+    *("bench step --env", "doctor --tier", "doctor --step --env", "list", "list options --env"),
     *("evaluate", f"evaluate --model {START_MODEL}", f"evaluate alfworld --model {START_MODEL} --task-set"),
     "evaluate alfworld --model m --server",
 )
