@@ -158,10 +158,11 @@ def _print_closing(rows: Sequence[Comparison], method: str, cells: Sequence[Path
 
 def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:
     from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.run_dir import EVALUATION
 
     for path, run in runs.items():  # before snakemake deletes what it will make again
         set_aside_changed(RESULTS / path, run)
-    targets = [str(RESULTS / path / "evaluation.json") for path in runs]
+    targets = [str(RESULTS / path / EVALUATION) for path in runs]
     changes = {"tier": config.tier, "methods": config.methods, "envs": config.envs, "seeds": config.seeds}
     make(line(targets, changes, placement(None, cores)), runs)
 

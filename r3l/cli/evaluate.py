@@ -253,7 +253,8 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
     from r3l.files.json_files import read_jsonl
     from r3l.report import evaluated
     from r3l.runs.manifest import run_of
-    from r3l.runs.places import EVALUATION, TRANSCRIPTS
+    from r3l.runs.places import TRANSCRIPTS
+    from r3l.runs.run_dir import EVALUATION
 
     run, episodes = run_of(run_dir), read_jsonl(where / EPISODES)
     if markdown:

@@ -138,7 +138,7 @@ def _restarts(profile: str, runs: Mapping[str, Run], config: WorkflowConfig) -> 
 
 def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[str], dict[str, Run]]:
     """The files to make, and the runs behind them by their directories under results/."""
-    from r3l.runs.places import EVALUATION
+    from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
     from r3l.workflow.jobs import DEFAULT_TARGETS
 
@@ -151,7 +151,7 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
 
 def _runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
     """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
-    from r3l.runs.places import EVALUATION
+    from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
 
     planned: dict[str, Run] = {}
@@ -246,7 +246,7 @@ def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
     """The number of runs by how they compare with the stored ones."""
     from r3l.evaluation import stored_runs
     from r3l.report.reproduction import reproduction
-    from r3l.runs.places import EVALUATION
+    from r3l.runs.run_dir import EVALUATION
 
     rows = reproduction(RESULTS, stored_runs.folder(), [RESULTS / key / EVALUATION for key in runs])
     return dict(Counter(row["verdict"] for row in rows))
@@ -255,7 +255,7 @@ def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
 def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
     from r3l.cli.table import print_table
     from r3l.report.tables import Asked
-    from r3l.runs.places import EVALUATION
+    from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
 
     tables = plan.tables()

@@ -23,7 +23,7 @@ from r3l.files.writing import write_json_atomic
 from r3l.processes.gather import together
 from r3l.runs.manifest import manifest
 from r3l.runs.result import result
-from r3l.runs.run_dir import MANIFEST, locked
+from r3l.runs.run_dir import MANIFEST, RESULT, locked
 from r3l.runs.session import PlaySession, open_play_session
 
 if TYPE_CHECKING:
@@ -159,4 +159,4 @@ def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
                     f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder with --out"
                 )
         write_json_atomic(path, content)
-        write_json_atomic(run_dir / "result.json", result(run, run_dir, None, {}))
+        write_json_atomic(run_dir / RESULT, result(run, run_dir, None, {}))

@@ -25,8 +25,8 @@ from r3l.local.checkpoint import find
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
-from r3l.runs.places import EVALUATION, PLAYED, evaluation_folder
-from r3l.runs.run_dir import RESULT, locked
+from r3l.runs.places import PLAYED, evaluation_folder
+from r3l.runs.run_dir import EVALUATION, RESULT, locked
 from r3l.runs.session import PlaySession
 
 

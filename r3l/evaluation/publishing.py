@@ -25,8 +25,7 @@ from r3l.files.writing import write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import whole_model
 from r3l.runs.manifest import run_of
-from r3l.runs.places import EVALUATION
-from r3l.runs.run_dir import MANIFEST, RESULT
+from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT
 
 HUB = "hub:"
 CARD = "README.md"

@@ -30,7 +30,7 @@ from r3l.files.unpacking import most
 from r3l.files.writing import write_text_atomic
 from r3l.runs.places import find_runs
 from r3l.runs.provenance import is_dirty, preregistration_sha256
-from r3l.runs.run_dir import MANIFEST
+from r3l.runs.run_dir import EVALUATION, MANIFEST
 
 TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"
@@ -181,9 +181,9 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
 
 def _stands(source: Path, target: Path) -> bool:
     """Whether this very run is stored already."""
-    if not (target / "evaluation.json").is_file():
+    if not (target / EVALUATION).is_file():
         return False
-    new, old = read_json(source / "evaluation.json"), read_json(target / "evaluation.json")
+    new, old = read_json(source / EVALUATION), read_json(target / EVALUATION)
     if new["fingerprint"] != old["fingerprint"]:
         return False
     if new["groups"] != old["groups"]:

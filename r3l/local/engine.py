@@ -34,7 +34,7 @@ from r3l.runs import steps, trajectory_log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.result import finished_result, result
-from r3l.runs.run_dir import METRICS, check_owner, forget_after, locked
+from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.session import progress
 from r3l.runs.steps import keeping_batch, recording
 
@@ -59,14 +59,14 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         method = build_method(run)
         if not method.trains:
             checkpoint.find(start_of(run))
-            write_json_atomic(run_dir / "manifest.json", manifest(run))
+            write_json_atomic(run_dir / MANIFEST, manifest(run))
             content = result(run, run_dir, None, {})
-            write_json_atomic(run_dir / "result.json", content)
+            write_json_atomic(run_dir / RESULT, content)
             return content
         start = checkpoint.last_good(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         with open_session(run, str(start) if start else start_of(run), trains=True) as session:
-            write_json_atomic(run_dir / "manifest.json", manifest(run))
+            write_json_atomic(run_dir / MANIFEST, manifest(run))
             training = Training(session, method, trainer_of(session, method), run_dir)
             if start and state:
                 training.resume(start, state)
@@ -86,7 +86,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
                 raise
             last = training.save()
         content = result(run, run_dir, last, training.totals)
-        write_json_atomic(run_dir / "result.json", content)
+        write_json_atomic(run_dir / RESULT, content)
         return content
 
 

@@ -20,6 +20,7 @@ from r3l.report.feedback import source_label, written_by
 from r3l.report.labels import question_set
 from r3l.runs.metrics import faults
 from r3l.runs.places import run_dir_of
+from r3l.runs.run_dir import MANIFEST, RESULT
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ def _load(path: Path) -> Record:
     evaluation, folder, run_dir = read_json(path), path.parent, run_dir_of(path)
     check_signed(folder)
     check_place(run_dir, evaluation)
-    manifest, env = read_json(run_dir / "manifest.json"), evaluation["env"]
+    manifest, env = read_json(run_dir / MANIFEST), evaluation["env"]
     episodes = read_jsonl(folder / "episodes.jsonl")
     if Counter({"all": len(episodes), **Counter(e["group"] for e in episodes if e["group"])}) != _counts(evaluation):
         raise DataError(f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}")
@@ -187,7 +188,7 @@ def _load(path: Path) -> Record:
         method_label=evaluation["method_label"].replace("start model", "base checkpoint"),  # runs of earlier versions
         **{key: evaluation[key] for key in ("tier", "model", "method", "seed", "task_set", "groups")},
         evaluation=evaluation,
-        result=read_json(run_dir / "result.json"),
+        result=read_json(run_dir / RESULT),
         manifest=manifest,
         episodes=episodes,
         metrics=read_jsonl(run_dir / "metrics.jsonl"),

@@ -9,10 +9,9 @@ from typing import NamedTuple
 from r3l.config import Run
 from r3l.config.tuning import validation_task_set
 from r3l.core.errors import DataError
-from r3l.runs.run_dir import MANIFEST
+from r3l.runs.run_dir import EVALUATION, MANIFEST
 
 FURTHER = "evaluations"  # in a run: its scores on further task sets
-EVALUATION = "evaluation.json"
 PLAYED = "episodes.played.jsonl"  # while an evaluation is under way
 TRANSCRIPTS = "transcripts.jsonl.gz"  # what was said in its episodes, a line each; for readers, not stored
 

@@ -19,6 +19,7 @@ from r3l.files.writing import write_json_atomic
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"  # a line a step
 RESULT = "result.json"
+EVALUATION = "evaluation.json"
 FAILED = "failed.json"  # the error that ended the last command there
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a write's error, which names no file
 LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
@@ -85,7 +86,7 @@ def is_stored(run_dir: Path, fingerprint: str) -> bool:
     """Whether this run is there, finished or with scores, but without checkpoints, as stored runs are."""
     if any((run_dir / "checkpoints").glob("step-*")):
         return False
-    if (run_dir / "evaluation.json").is_file():
+    if (run_dir / EVALUATION).is_file():
         return True
     path = run_dir / RESULT
     try:

@@ -27,7 +27,7 @@ from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.result import finished_result, result
-from r3l.runs.run_dir import MANIFEST, METRICS, check_owner, forget_after, locked
+from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.steps import Record, recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_tasksets
@@ -98,7 +98,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         if (folder / trajectory_log.FILE).is_file():
             shutil.copy(folder / trajectory_log.FILE, run_dir / trajectory_log.FILE)
         finished = result(run, run_dir, last, run_metrics.totals(read_jsonl(run_dir / METRICS)))
-        write_json_atomic(run_dir / "result.json", finished)
+        write_json_atomic(run_dir / RESULT, finished)
         return finished
 
 

@@ -19,7 +19,7 @@ from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.shapes import CheckedTaskSets
 from r3l.runs.metrics import TRAIN_SUCCESS, step_seconds
 from r3l.runs.places import PLAYED, evaluation_of, validation_evaluation
-from r3l.runs.run_dir import FAILED, METRICS, recorded_fingerprint
+from r3l.runs.run_dir import FAILED, METRICS, RESULT, recorded_fingerprint
 from r3l.workflow.plan import LOGS
 
 Split = Literal["test", "validation"]
@@ -114,9 +114,9 @@ def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
     """Mean seconds of a finished training by (tier, environment, method)."""
     seconds: dict[Key, list[float]] = defaultdict(list)
     for folder in folders:
-        if (folder / "result.json").is_file():
+        if (folder / RESULT).is_file():
             with suppress(DataError, OSError):  # the run's own status says it
-                result = read_json(folder / "result.json")
+                result = read_json(folder / RESULT)
                 key = result["tier"], result["env"], result["method"]
                 seconds[key].append(sum(map(step_seconds, read_jsonl(folder / METRICS))))
     return {key: mean(values) for key, values in seconds.items()}
@@ -171,7 +171,7 @@ def _state(run: Run, folder: Path, evaluation: Path) -> tuple[State, str]:
         return State.DONE, ""
     if failed:
         return State.FAILED, failed
-    return (State.TRAINED if (folder / "result.json").is_file() else State.STOPPED), ""
+    return (State.TRAINED if (folder / RESULT).is_file() else State.STOPPED), ""
 
 
 def _episodes(run: Run, results: Path, split: Split) -> int:
