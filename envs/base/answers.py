@@ -26,7 +26,6 @@ from r3l.core.text import THOUGHT, Message, split_thought
 from r3l.original.prompts import ReleasedPrompts
 
 Rule = Literal["strict", "flexible"]
-RELEASED_LINES = 200  # our choice: more lines than 4,096 tokens hold (the released code knows no lines)
 WRONG = "That answer is not correct. Try again."  # with attempts left
 
 # A heading (#### Result) announces nothing, unless it is the last line.

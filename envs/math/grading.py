@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import select
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from threading import Lock
 
 import psutil
@@ -32,51 +27,24 @@ _START = 120.0  # seconds for a process to import sympy on a busy machine
 
 
 class Grader:
-    """``workers`` grading processes, started when first needed. Close it, or use it as a context manager.
+    """A grading process, started when first needed. Close it, or use it as a context manager. Safe to call from several
+    threads, which wait for each other."""
 
-    ``counts`` holds how many answers had each status, ``slowest`` the processor seconds of the slowest (0 where none
-    took a tenth of a second), ``over`` how many took more than the deadline and what a kill may add to it. Safe to call
-    from several threads.
-    """
-
-    def __init__(self, workers: int = 1, deadline: float = DEADLINE) -> None:
-        self._deadline, self._workers = deadline, workers
-        self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
-        for _ in range(workers):
-            self._idle.put(None)
-        self.counts: Counter[str] = Counter()
-        self.slowest, self.over = 0.0, 0
-        self._counting = Lock()
+    def __init__(self, deadline: float = DEADLINE) -> None:
+        self._deadline = deadline
+        self._process: _Process | None = None
+        self._asking = Lock()
 
     def grade(self, gold: str, answer: str | None) -> MathGrade:
         """Whether ``answer`` (None: there was none) equals ``gold``."""
-        with self._process() as process:
-            grade, spent = process.ask(gold, answer), process.spent
-        with self._counting:
-            self.counts[grade.status] += 1
-            self.slowest = max(self.slowest, spent)
-            self.over += spent > self._deadline + GRACE + 2 * _POLL
-        return grade
-
-    def grade_all(
-        self, pairs: Iterable[tuple[str, str | None]], done: Callable[[], None] | None = None
-    ) -> list[MathGrade]:
-        """``grade`` of every (gold, answer), all workers at once, in the order given; ``done`` is called after each."""
-
-        def one(pair: tuple[str, str | None]) -> MathGrade:
-            grade = self.grade(*pair)
-            if done:
-                done()
-            return grade
-
-        with ThreadPoolExecutor(self._workers) as threads:
-            return list(threads.map(one, pairs))
+        with self._asking:
+            if self._process is None or not self._process.alive:
+                self._process = _Process(self._deadline)
+            return self._process.ask(gold, answer)
 
     def close(self) -> None:
-        for _ in range(self._workers):
-            if process := self._idle.get():
-                process.kill()
-            self._idle.put(None)
+        if self._process:
+            self._process.kill()
 
     def __enter__(self) -> Grader:
         return self
@@ -84,23 +52,12 @@ class Grader:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    @contextmanager
-    def _process(self) -> Iterator[_Process]:
-        process = self._idle.get()
-        try:
-            if process is None or not process.alive:
-                process = _Process(self._deadline)
-            yield process
-        finally:
-            self._idle.put(process)
-
 
 class _Process:
     """One grading process and its pipes."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
-        self.spent = 0.0  # processor seconds of the last answer, as far as anybody looked
         command = [sys.executable, "-m", "r3l.envs.math.grader", str(deadline)]
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # the r3l that runs here
         self._process = subprocess.Popen(
@@ -140,12 +97,12 @@ class _Process:
     def _read(self, cpu_s: float, wall_s: float) -> str:
         """A line, or nothing when the time is up (of the processor, or by the clock) or the process has ended."""
         assert self._process.stdout is not None
-        before, began, self.spent = self._cpu_s(), time.monotonic(), 0.0
-        while self.spent < cpu_s and time.monotonic() - began < wall_s:
+        before, began, spent = self._cpu_s(), time.monotonic(), 0.0
+        while spent < cpu_s and time.monotonic() - began < wall_s:
             ready, _, _ = select.select([self._process.stdout], [], [], _POLL)
             if ready:
                 return self._process.stdout.readline()
-            self.spent = self._cpu_s() - before
+            spent = self._cpu_s() - before
         return ""
 
     def _cpu_s(self) -> float:

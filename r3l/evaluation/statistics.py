@@ -39,9 +39,6 @@ class Interval:
     kind: str
     points: tuple[float, ...] = ()
 
-    def excludes_zero(self) -> bool:
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
 
 def t_interval(values_S: ArrayLike, level: float = LEVEL) -> Interval:
     """Mean of one value a seed, with Student's t-interval. Raises ValueError for no or non-finite values."""

@@ -16,7 +16,7 @@ from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.files.digests import sha256_of
-from r3l.files.paths import CONFIGS, KEPT
+from r3l.files.paths import CONFIGS
 from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
 from r3l.local.checkpoint import check_template
@@ -30,7 +30,6 @@ from r3l.runs.provenance import commit
 from r3l.runs.session import PlaySession
 
 SCHEMA = 2
-STORED_PROBES = KEPT / "probe"
 
 
 class Target(Strict):

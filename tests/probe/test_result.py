@@ -11,11 +11,13 @@ from start_models import START_FOLDER
 
 from r3l.core.task import Task
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.paths import STORED
 from r3l.probe.measures import SECTIONS
-from r3l.probe.result import STORED_PROBES, Target, chosen, rows_beside, table_of
+from r3l.probe.result import Target, chosen, rows_beside, table_of
 from r3l.report.probes import name_of, read
 from r3l.report.render import to_terminal
 
+STORED_PROBES = STORED / "probe"
 SMALL = ("--tasks", 2, "--attempts", 2, "--batch", 2, "--set", "env_settings.max_turns=4")
 
 

@@ -1,11 +1,11 @@
-"""Extraction and grading by hand, and the deadline: whatever it is asked, an answer comes, and it is counted."""
+"""Extraction and grading by hand, and the deadline: whatever it is asked, an answer comes."""
 
 from pathlib import Path
 
 import pytest
 from r3l.envs.base.answers import extract
 from r3l.envs.math.grader import LONGEST, grade
-from r3l.envs.math.grading import GRACE, Grader
+from r3l.envs.math.grading import Grader
 
 from r3l.files.yaml_files import read_yaml
 
@@ -37,18 +37,17 @@ def test_grading(gold, answer, correct, by):
     assert (graded.correct, graded.by, graded.status) == (correct, by, "graded")
 
 
-def test_what_cannot_be_read_is_wrong_and_counted():
+def test_what_cannot_be_read_is_wrong():
     with Grader() as grader:
         answers = [None, " ", "1" * (LONGEST + 1), "34"]
         assert [grader.grade("34", answer).status for answer in answers] == ["none", "none", "too_long", "graded"]
-        assert grader.counts == {"none": 2, "too_long": 1, "graded": 1}
 
 
 def test_the_deadline_holds_and_the_next_answer_is_graded():
     with Grader(deadline=0.5) as grader:
-        assert not grader.grade("34", r"\sum_{k=1}^{10^9} k^{17}").correct
-        assert grader.slowest < 0.5 + GRACE + 0.2 and grader.over == 0
-        assert grader.grade("34", "34").correct and sum(grader.counts.values()) == 2
+        late = grader.grade("34", "9^{9^{9^{9}}}")
+        assert (late.correct, late.status) == (False, "timeout")
+        assert grader.grade("34", "34").correct
 
 
 VARIANTS = read_yaml(HERE / "variants.yaml")
