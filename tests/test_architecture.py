@@ -64,3 +64,17 @@ def test_methods_know_no_environment_and_environments_no_method():
             assert "envs" not in targets, module
         if module.startswith("r3l.envs"):
             assert not targets & {"baselines", *PAPER}, module
+
+
+def test_no_function_calls_what_its_own_name_hides():
+    """``kept = [x for x in xs if kept(x)]`` raises NameError, and linters pass it."""
+    for module, path in modules().items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        known = {(alias.asname or alias.name) for node in imports for alias in node.names}
+        known |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+            hidden = {node.id for node in names if isinstance(node.ctx, ast.Store)} & known
+            called = {node.func.id for node in ast.walk(function) if isinstance(node, ast.Call) and node.func in names}
+            assert not hidden & called, f"{module}, {function.name}"

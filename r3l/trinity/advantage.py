@@ -42,21 +42,21 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
         """The experiences that train, made from those of a step, and its metrics as the local engine counts them."""
         tasks = unpack(exps)
-        kept = [collected for collected in tasks if kept(self.method, collected.groups)]
-        groups = [group for collected in kept for group in collected.groups]
+        accepted = [collected for collected in tasks if kept(self.method, collected.groups)]
+        groups = [group for collected in accepted for group in collected.groups]
         played = [trajectory for collected in tasks for trajectory in collected.trajectories]
         rows = rows_of(self.method, groups, self.run.samples)
         step = int(exps[0].eid.batch)
         with keeping_batch(self.run, step, self.file.parent, rows):
             trainable = self._weighed(trainable_rows(self.method, rows))
         if step in trajectory_log.logged_steps(self.run.train.steps):
-            self._log_trajectories(step, kept)
+            self._log_trajectories(step, accepted)
         counters: Counter[str] = Counter({"sampling_rounds": 1})
         for collected in tasks:
             counters.update(collected.counters)
         metrics = {
             "step": step,
-            **steps.of_groups(groups, played, len(tasks) - len(kept)),
+            **steps.of_groups(groups, played, len(tasks) - len(accepted)),
             **steps.of_rows(rows),
             **counters,
             "dropped/tasks": self.run.train.tasks_per_step - len(tasks),
@@ -73,11 +73,11 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
             )
         return [row for part in microbatches(rows, 0, self.method.loss_agg) for row in part]
 
-    def _log_trajectories(self, step: int, kept: Sequence[CollectedTask]) -> None:
+    def _log_trajectories(self, step: int, accepted: Sequence[CollectedTask]) -> None:
         if self._decode is None:
             self._decode = load_tokenizer(locate(self.run.model)).decode
-        groups = [collected.groups for collected in kept]
-        played = [trajectory for collected in kept for trajectory in collected.trajectories]
+        groups = [collected.groups for collected in accepted]
+        played = [trajectory for collected in accepted for trajectory in collected.trajectories]
         for line in trajectory_log.lines(self.method, groups, played, self._decode):
             append_jsonl(self.file, {"step": step, "method": self.run.method, **line})
 
