@@ -36,7 +36,11 @@ def train(
         Path | None, output("Train nothing; write the configuration of Trinity-RFT 0.6.0 (YAML) here.")
     ] = None,
     write_tasks: Annotated[
-        bool, typer.Option("--write-tasks", help="With --trinity-config: also write its tasksets.")
+        bool,
+        typer.Option(
+            "--write-tasks",
+            help="With --trinity-config: also write its tasksets, and LoRA's adapter.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -88,11 +92,11 @@ def _sentences(run: Run, result: dict[str, Any]) -> str:
 
 def _write_trinity_config(run: Run, where: Path, out: Path, write_tasks: bool) -> None:
     from r3l.files.writing import writable, write_text_atomic
-    from r3l.trinity.config import Place, as_yaml, trinity_config, write_tasksets
+    from r3l.trinity.config import Place, as_yaml, trinity_config, write_inputs
 
     place = Place(where / "trinity", where / "trinity" / "tasks")
     text = as_yaml(run, trinity_config(run, place))
     if write_tasks:
-        write_tasksets(run, place.tasks)
+        write_inputs(run, place)
     with writable(out):
         write_text_atomic(out, text)

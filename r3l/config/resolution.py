@@ -238,8 +238,6 @@ def _run(tier: str, env: str, row: Variant, seed: int, layers: Sequence[Layer]) 
     _check_samples(run)
     _check_compute(run)
     _check_protocol(run)
-    if run.lora.rank and run.engine == "trinity":
-        raise ConfigError(f"{tier}/{env}: the trinity engine trains all weights; leave out lora, or set engine=local")
     if run.engine != "server":  # a server calls its models as it likes
         check_model(run.model)
     return run

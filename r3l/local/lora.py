@@ -7,17 +7,20 @@ loads. peft is imported where an adapter is made: it brings half of transformers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
 
 from r3l.config import model_identity
 from r3l.config.tier import LoraConfig
 from r3l.core.errors import CheckpointError, ConfigError
+from r3l.core.pretrained import pretrained
 from r3l.core.requirements import require
 from r3l.core.seeds import generator
 from r3l.files.json_files import read_json
@@ -44,15 +47,52 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
         r=config.rank,
         lora_alpha=config.alpha,
         target_modules=[*config.targets],
-        base_model_name_or_path=Path(base).name if Path(base).is_dir() else base,
+        base_model_name_or_path=_name(base),
         revision=_digest(base),
     )
     peft.inject_adapter_in_model(settings, model, _NAME)
     for name, layer in _layers(model):
-        drawn = layer.lora_A[_NAME].weight
-        bound = drawn.shape[1] ** -0.5  # as peft and torch draw a linear layer
-        draws = generator(seed, "lora", name).uniform(-bound, bound, tuple(drawn.shape))
-        drawn.data.copy_(torch.from_numpy(draws))
+        weight = layer.lora_A[_NAME].weight
+        weight.data.copy_(_drawn(seed, name, weight.shape))
+
+
+def _drawn(seed: int, name: str, shape: Sequence[int]) -> torch.Tensor:
+    """A of the projection ``name``, shape (rank, width of its input): as peft and torch draw a linear layer."""
+    bound = shape[1] ** -0.5
+    return torch.from_numpy(generator(seed, "lora", name).uniform(-bound, bound, tuple(shape)))
+
+
+def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
+    """Write the adapter that :func:`add` begins with, for an engine that trains elsewhere; no weight is read.
+
+    ``base``: a folder or hub id, of which the configuration alone is read.
+    """
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(pretrained(AutoConfig, base))
+    tensors = {}
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] in config.targets:
+            out, width = module.weight.shape
+            tensors[f"{_PREFIX}{name}.lora_A.weight"] = _drawn(seed, name, (config.rank, width)).float()
+            tensors[f"{_PREFIX}{name}.lora_B.weight"] = torch.zeros(out, config.rank)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder, tensors, config.rank, config.alpha, config.targets, _name(base), _digest(base))
+
+
+def adopt(trained: Path, start: Path) -> None:
+    """Give the adapter in ``trained``, which another engine has written, the form of :func:`save`.
+
+    ``start``: that of :func:`write_start`, with which it began. Raises CheckpointError where its tensors are others.
+    """
+    tensors, first = load_file(trained / ADAPTER), load_file(start / ADAPTER)
+    if {name: t.shape for name, t in tensors.items()} != {name: t.shape for name, t in first.items()}:
+        raise CheckpointError(
+            f"{trained / ADAPTER} has other tensors than {start / ADAPTER}, with which training began: train again"
+        )
+    save_file({name: t.float() for name, t in tensors.items()}, trained / ADAPTER, metadata={"format": "pt"})
+    shutil.copy(start / CONFIG, trained / CONFIG)
 
 
 def has_adapter(model: Any) -> bool:
@@ -83,20 +123,24 @@ def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.T
 def save(folder: Path, model: Any, trained: Mapping[str, torch.Tensor]) -> None:
     """Write the adapter, whose tensors are ``trained`` by the names of ``model``, and what it is an adapter of."""
     tensors = {_PREFIX + name.replace(f".{_NAME}.", "."): tensor.contiguous() for name, tensor in trained.items()}
-    save_file(tensors, folder / ADAPTER, metadata={"format": "pt"})
-    settings = model.peft_config[_NAME]
-    write_json_atomic(
-        folder / CONFIG,  # not by peft, which writes targets in the order of a set
-        {
-            "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
-            "r": settings.r,
-            "lora_alpha": settings.lora_alpha,
-            "target_modules": sorted(settings.target_modules),
-            "base_model_name_or_path": settings.base_model_name_or_path,
-            "revision": settings.revision,
-        },
-    )
+    own = model.peft_config[_NAME]
+    _write(folder, tensors, own.r, own.lora_alpha, own.target_modules, own.base_model_name_or_path, own.revision)
+
+
+def _write(
+    folder: Path,
+    tensors: Mapping[str, torch.Tensor],
+    rank: int,
+    alpha: int,
+    targets: Collection[str],
+    base: str | None,
+    digest: str | None,
+) -> None:
+    """In peft's layout, but not by peft, which writes targets in the order of a set."""
+    save_file(dict(tensors), folder / ADAPTER, metadata={"format": "pt"})
+    settings = {"r": rank, "lora_alpha": alpha, "target_modules": sorted(targets)}
+    of_base = {"base_model_name_or_path": base, "revision": digest}
+    write_json_atomic(folder / CONFIG, {"peft_type": "LORA", "task_type": "CAUSAL_LM"} | settings | of_base)
 
 
 def load(folder: Path, model: Any) -> None:
@@ -115,6 +159,11 @@ def load(folder: Path, model: Any) -> None:
 def _layers(model: Any) -> Iterator[tuple[str, Any]]:
     """peft's layers in ``model``, by the names of the projections that they stand for."""
     return ((name, module) for name, module in model.named_modules() if hasattr(module, "lora_A"))
+
+
+def _name(base: str) -> str:
+    """Of a base checkpoint: its folder's, wherever that lies, or its hub id."""
+    return Path(base).name if Path(base).is_dir() else base
 
 
 def _digest(base: str) -> str | None:

@@ -58,6 +58,11 @@ class Place:
     nodes: int | None = None
     gpus_per_node: int | None = None
 
+    @property
+    def adapter(self) -> Path:
+        """Where the adapter lies with which LoRA begins; on a CPU the trainer makes its own."""
+        return self.folder / "adapter"
+
 
 def trinity_config(run: Run, place: Place) -> Config:
     """The configuration of ``run`` at ``place``, as `trinity run --config` reads it.
@@ -97,11 +102,21 @@ def as_yaml(run: Run, config: Config) -> str:
     return head + str(yaml.safe_dump(config, sort_keys=False))
 
 
-def write_tasksets(run: Run, folder: Path) -> None:
-    """train.jsonl with the tasks in the order of training, and a file for each task set that is tested on the way.
+def write_inputs(run: Run, place: Place) -> None:
+    """What the configuration names: task sets, and the adapter that LoRA begins with, drawn from the run's seed.
 
-    Raises DataError where a task set's data is not here; the message says how to get it.
+    Raises DataError where a task set's data is not here, CheckpointError where the model's configuration is not; the
+    message says how to get it.
     """
+    write_tasksets(run, place.tasks)
+    if run.lora.rank and place.backend == "verl":
+        from r3l.local import checkpoint, lora  # torch takes a second
+
+        lora.write_start(place.adapter, run.lora, run.seed, checkpoint.find(run.model))
+
+
+def write_tasksets(run: Run, folder: Path) -> None:
+    """train.jsonl with the tasks in the order of training, and a file for each task set that is tested on the way."""
     package = environment_of(run.env)
     tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
     rewrite_jsonl(folder / "train.jsonl", task_rows(run))
@@ -178,6 +193,9 @@ def _model(run: Run, place: Place) -> Config:
     }
     if place.backend == "tinker":
         config["tinker"] = {"enable": True, "base_url": place.tinker_url, "seed": run.seed}
+    elif run.lora.rank:  # vLLM and verl read one adapter, Trinity's own would be drawn without a seed
+        adapter = {"name": "r3l", "path": str(place.adapter.absolute()), "base_model_name": config["model_path"]}
+        config["lora_configs"] = [adapter | {"lora_rank": run.lora.rank, "lora_alpha": run.lora.alpha}]
     return config
 
 
@@ -246,8 +264,9 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
 
 
 def _synchronizer(run: Run, place: Place) -> Config:
+    by_verl = "checkpoint" if run.lora.rank else "nccl"  # Trinity syncs adapters by their files alone
     return {
-        "sync_method": "nccl" if place.backend == "verl" else "memory",  # the tinker trainer hangs with `checkpoint`
+        "sync_method": by_verl if place.backend == "verl" else "memory",  # the tinker trainer hangs with `checkpoint`
         "sync_style": "fixed",  # as the local engine; safe since the number of experiences is fixed
         "sync_interval": run.train.sync_interval,
         "sync_offset": 0,
@@ -265,7 +284,7 @@ def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
         "trainer_strategy": "fsdp2",  # changed default
         "save_interval": run.train.save_every,
         "max_checkpoints_to_keep": KEPT_CHECKPOINTS,
-        "save_hf_checkpoint": "last",
+        "save_hf_checkpoint": "never" if run.lora.rank else "last",  # every checkpoint holds the adapter
         "use_dynamic_bsz": True,  # audit 4.1
         "use_remove_padding": True,
         "balance_batch": True,

@@ -30,7 +30,7 @@ from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.steps import Record, recording
 from r3l.trinity import job as trinity_job
-from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_tasksets
+from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_inputs
 from r3l.trinity.processes import Environment, Ray
 from r3l.trinity.tinker import Tinker
 from r3l.trinity.verl import Verl
@@ -80,9 +80,10 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     judge_options(run)
     environment, folder = Environment.find(), run_dir / FOLDER
     planned = gpu_cluster(run)
-    config = trinity_config(run, Place(folder, folder / "tasks", "verl" if planned else "tinker"))
+    place = Place(folder, folder / "tasks", "verl" if planned else "tinker")
+    config = trinity_config(run, place)
     job = folder / config["project"] / config["group"] / config["name"]
-    backend: Backend = Verl(run, run_dir, job, planned) if planned else Tinker(run, run_dir, job)
+    backend: Backend = Verl(run, run_dir, job, planned, place.adapter) if planned else Tinker(run, run_dir, job)
     if not backend.finished():
         backend.check(environment)
     with locked(run_dir):
@@ -93,7 +94,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         reconcile(run, run_dir, job, backend)
         with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):
             if not backend.finished():
-                _train(run, run_dir, loggers, backend, environment, config, job)
+                _train(run, run_dir, loggers, backend, environment, config, place, job)
         last = backend.collect()
         if (folder / trajectory_log.FILE).is_file():
             shutil.copy(folder / trajectory_log.FILE, run_dir / trajectory_log.FILE)
@@ -109,15 +110,16 @@ def _train(
     backend: Backend,
     environment: Environment,
     config: Config,
+    place: Place,
     job: Path,
 ) -> None:
-    done, folder = backend.steps_done(), run_dir / FOLDER
+    done, folder = backend.steps_done(), place.folder
     for file in (run_dir / METRICS, folder / trajectory_log.FILE):
         forget_after(file, done)
     trinity_job.reset_to(job, done, run.train.tasks_per_step)
     if done:
         backend.reset_to(done)
-    write_tasksets(run, folder / "tasks")
+    write_inputs(run, place)
     with backend.cluster(environment, config, folder) as ray, recording(run, run_dir, loggers, done) as record:
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
         with ray.trinity(folder / "config.yaml") as trinity:

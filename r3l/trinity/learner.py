@@ -9,19 +9,21 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from r3l.config import Run, build_method
+from r3l.config import Run, build_method, start_of
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.render import ChatRenderer
-from r3l.local import checkpoint
+from r3l.local import checkpoint, lora
 from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
 from r3l.local.forward import LayerState
+from r3l.local.session import load_network
 from r3l.local.trainer import Trainer
 
 KEPT = 512  # dialogs whose caches are kept: more than a step plays at once; our choice
@@ -54,11 +56,11 @@ class Learner:
         self.run, self.folder = run, run_dir / "checkpoints"
         start = checkpoint.last_good(self.folder)
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
-        device = torch.device("cpu")
-        model, self.tokenizer = checkpoint.load_model(str(start) if start else run.model, device)
+        base = start_of(run)
+        model, self.tokenizer = load_network(run, str(start) if start else base, "transformers")
         self._renderer = ChatRenderer(self.tokenizer)
         sampler = copy.deepcopy(model)
-        reference = checkpoint.load_model(run.model, device)[0].eval()
+        reference = model if run.lora.rank else load_network(run, base, "transformers")[0].eval()
         self.trainer = Trainer(model, build_method(run), run.train, reference, run.sampling.temperature, sampler)
         if start and state:
             checkpoint.load_trainer(start, self.trainer, state["step"])
@@ -88,7 +90,7 @@ class Learner:
         """Log-probability of each token given those before it, 0 for the first; by the sampler or the base model."""
         model = self.trainer.reference if of_base else self.trainer.sampler
         ids_1_T = torch.tensor([ids])
-        with torch.no_grad():
+        with torch.no_grad(), lora.without_adapter(model) if of_base else nullcontext():
             return list(self.trainer.token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T))[0].tolist())
 
     def forward(self, data: Sequence[Datum], backward: bool) -> list[np.ndarray]:

@@ -20,7 +20,7 @@ from r3l.config import ClusterConfig, Run
 from r3l.core.errors import ConfigError
 from r3l.files.digests import write_digests
 from r3l.files.writing import write_json_atomic
-from r3l.local import checkpoint
+from r3l.local import checkpoint, lora
 from r3l.runs.gpu_locks import visible_gpus
 from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Environment, Ray
@@ -29,13 +29,15 @@ ADDRESS = "RAY_ADDRESS"
 CPUS_PER_GPU = 16  # as told to Ray: verl books 3 for each of its GPUs, and waits for ever where there are fewer
 JOB_SIZES = ("SLURM_GPUS", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES")  # srun would ask for a step as large
 EXPORTED = Path("actor", "huggingface")  # of a checkpoint: verl 0.8, fsdp_checkpoint_manager.py
+ADAPTER = Path("actor", "lora_adapter")  # with LoRA: Trinity 0.6.0, trainer/verl/workers.py
 
 
 class Verl:
     """A backend of r3l.trinity.engine."""
 
-    def __init__(self, run: Run, run_dir: Path, job: Path, planned: ClusterConfig) -> None:
-        self.run, self.job, self.planned = run, job, planned
+    def __init__(self, run: Run, run_dir: Path, job: Path, planned: ClusterConfig, adapter: Path) -> None:
+        self.run, self.job, self.planned, self.adapter = run, job, planned, adapter
+        self.exported = ADAPTER if run.lora.rank else EXPORTED
         self.checkpoints = run_dir / "checkpoints"
 
     def check(self, environment: Environment) -> None:
@@ -70,7 +72,7 @@ class Verl:
     def finished(self) -> bool:
         """Whether the weights of the last step have been exported, moved to our checkpoints or not yet."""
         steps = self.run.train.steps
-        return self._final().is_dir() or (self.steps_done() >= steps and _whole(self._saved()[steps] / EXPORTED))
+        return self._final().is_dir() or (self.steps_done() >= steps and _whole(self._saved()[steps] / self.exported))
 
     def drop_after(self, step: int) -> None:
         """Delete checkpoints of later steps.
@@ -115,7 +117,9 @@ class Verl:
         """Move the exported weights to our checkpoints. Trinity's own are deleted: only resuming needs them."""
         final = self._final()
         if not final.is_dir():
-            exported = self._saved()[self.run.train.steps] / EXPORTED
+            exported = self._saved()[self.run.train.steps] / self.exported
+            if self.run.lora.rank:
+                lora.adopt(exported, self.adapter)
             state = {"step": self.run.train.steps, "fingerprint": self.run.fingerprint(), "totals": {}}
             write_json_atomic(exported / checkpoint.STATE, state)
             write_digests(exported)

@@ -26,7 +26,9 @@ def save(step, export):
     folder = JOB / f"global_step_{step}"
     (folder / "actor" / "huggingface").mkdir(parents=True, exist_ok=True)
     (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"shard")
-    if export:
+    if CONFIG["model"].get("lora_configs"):
+        shutil.copytree(CONFIG["model"]["lora_configs"][0]["path"], folder / "actor/lora_adapter", dirs_exist_ok=True)
+    elif export:
         shutil.copytree(NANO, folder / "actor" / "huggingface", dirs_exist_ok=True)
     if folder not in KEPT:
         KEPT.append(folder)

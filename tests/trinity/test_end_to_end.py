@@ -81,6 +81,16 @@ def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(local, tm
     assert largest_difference(*weights) < 1e-5
 
 
+def test_an_adapter_trains_as_in_the_local_engine(tmp_path):
+    for engine in ("local", "trinity"):
+        code, errors = finish(start(engine, 2, tmp_path / engine, settings=("lora.rank=4",)))
+        assert code == 0, errors
+    assert_same_steps(tmp_path / "local", tmp_path / "trinity")
+    last = [tmp_path / engine / "checkpoints/step-000002" for engine in ("local", "trinity")]
+    assert largest_difference(*(folder / "adapter_model.safetensors" for folder in last)) < 1e-4
+    assert (last[0] / "adapter_config.json").read_bytes() == (last[1] / "adapter_config.json").read_bytes()
+
+
 def assert_same_steps(local, trinity):
     ours, theirs = read_jsonl(local / "metrics.jsonl"), read_jsonl(trinity / "metrics.jsonl")
     local_alone = ("seconds/", "kl_to_start", "logprob_mismatch/")

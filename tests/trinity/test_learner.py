@@ -28,9 +28,9 @@ def run_of(method="r3l", *more):
     return resolve("nano", "alfworld", method, 0, overrides=[*SETTINGS, *more])
 
 
-@pytest.fixture
-def learner(tmp_path):
-    return Learner(run_of(), tmp_path)
+@pytest.fixture(params=["all weights", "lora.rank=4"])
+def learner(request, tmp_path):
+    return Learner(run_of("r3l", *([request.param] if "=" in request.param else [])), tmp_path)
 
 
 def talk(policy, dialogs=3, turns=3):
@@ -98,9 +98,12 @@ def test_a_step_is_the_local_trainers(learner):
 
 def test_it_goes_on_from_its_newest_checkpoint(learner, tmp_path):
     ids, weights = np.arange(5, 25), np.ones(20, dtype=np.float32)
+    before = learner.logprobs(ids.tolist(), of_base=False)
     for _ in range(2):
         learner.forward([Datum(ids, weights)], backward=True)
         learner.step(1e-3)
+    learner.sync()
+    assert learner.logprobs(ids.tolist(), of_base=True) == before != learner.logprobs(ids.tolist(), of_base=False)
     saved = learner.save()
     assert saved.name == "step-000002" and checkpoint.last_good(tmp_path / "checkpoints") == saved
     again = Learner(learner.run, tmp_path)

@@ -5,16 +5,19 @@ Real are the configuration, the run directory, resuming, the export of the weigh
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, ConfigError, EngineError
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.files.digests import sha256_of
 from r3l.files.json_files import read_jsonl
+from r3l.files.paths import STORED_MODELS
 from r3l.runs.gpu_locks import VISIBLE
 from r3l.trinity import verl
 from r3l.trinity.engine import train
@@ -77,6 +80,28 @@ def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
     (machine / "environment/bin/trinity").write_text("#!/bin/sh\nexit 1\n")
     os.environ[VISIBLE] = ""  # monkeypatch puts it back
     assert train(run, run_dir) == result  # finished: neither Trinity nor a GPU is needed
+
+
+def test_with_lora_both_engines_read_our_adapter_and_the_last_one_is_the_checkpoint(machine, monkeypatch):
+    hub = machine / "hub" / "models--Qwen--Qwen2.5-1.5B-Instruct"
+    small = STORED_MODELS / "math-1.5m"  # in place of the hub's, whose weights are not read
+    shutil.copytree(small, hub / "snapshots" / "abc", ignore=shutil.ignore_patterns("*.safetensors"))
+    (hub / "refs").mkdir()
+    (hub / "refs" / "main").write_text("abc")
+    for place in ("huggingface_hub.constants.HF_HUB_CACHE", "transformers.utils.hub.constants.HF_HUB_CACHE"):
+        monkeypatch.setattr(place, str(hub.parent))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HUB_CACHE", str(hub.parent))
+    run, run_dir = run_of("lora.rank=4"), machine / "run"
+    result = train(run, run_dir)
+    start, last = run_dir / "trinity/adapter", run_dir / result["checkpoint"]
+    config = yaml.safe_load((run_dir / "trinity/config.yaml").read_text())
+    (adapter,) = config["model"]["lora_configs"]
+    assert (adapter["path"], adapter["lora_rank"], adapter["lora_alpha"]) == (str(start), 4, 32)
+    assert (config["synchronizer"]["sync_method"], config["trainer"]["save_hf_checkpoint"]) == ("checkpoint", "never")
+    assert sorted(path.name for path in last.glob("adapter_*")) == ["adapter_config.json", "adapter_model.safetensors"]
+    assert sha256_of(last / "adapter_model.safetensors") == sha256_of(start / "adapter_model.safetensors")
+    assert not list(run_dir.glob("trinity/**/global_step_*"))
 
 
 def test_after_an_error_it_goes_on_from_the_last_step_that_was_reported(machine, monkeypatch):
