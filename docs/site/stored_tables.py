@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from r3l.evaluation.statistics import FEWEST
-from r3l.evaluation.verdicts import Estimate
+from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, Estimate
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claims, layout, probes, records, scores
@@ -37,6 +37,7 @@ HINT_GAP = STORED / "hint_gap"  # what only the table of arms shows
 AT = "@train.lr=0.0003"
 ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
 ARMS += (f"r3l_no_amplification{AT}",)
+DECIDED = (AHEAD, BEHIND, EQUIVALENT)
 OF_STEPS = {"distilled/hint_gap": ("hint gap", ".2f"), "distilled/unlikely": ("below -5", ".3f")}
 Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
@@ -68,16 +69,20 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
 
 
 def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
-    """A row a claim with evidence, of the runs and the stored probes: verdict and effect; below, the other claims."""
+    """A row a claim with a verdict somewhere, of the runs and the stored probes; below, the other claims."""
     of = claims.load_claims()
     rows = claims.findings(runs, probes.read_folders([STORED]), of)
     tested = {row.claim.id for row in rows if row.count}
+    decided = {row.claim.id for row in rows if row.verdict in DECIDED}
     cells: Rows = {}
     for row in rows:
-        if row.claim.id in tested:
+        if row.claim.id in decided:
             cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row)
-    others = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id not in tested)
-    return _pipes(cells) + (f"\n\n{len(others)} more claims are not tested: they are in the picture." if others else "")
+    undecided = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id in tested - decided)
+    left = len({row.claim.id for row in rows} - tested)
+    texts = [f"Inconclusive wherever tested: {'; '.join(undecided)}."] if undecided else []
+    texts += [f"Claims that are not tested: {left}."] if left else []
+    return "\n\n".join([_pipes(cells), *texts])
 
 
 def arms(runs: Sequence[Record], of_plan: Registered) -> str:
