@@ -92,6 +92,28 @@ def padded_rows(rows: int) -> int:
     return -(-rows // step) * step
 
 
+@contextmanager
+def bfloat16_factors(given: bool) -> Iterator[None]:
+    """Inside, where ``given``, all factors of float32 products are numbers of bfloat16: oneDNN may take them as such.
+
+    It adds in float32, so that this rounds nothing (a vocabulary projection of 150,000 words takes less than half the
+    time with AMX).
+    """
+    before = _mkldnn.matmul.fp32_precision
+    if given:
+        _allow_rounding(True)
+    try:
+        yield
+    finally:
+        _mkldnn.matmul.fp32_precision = before
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this processor multiplies matrices in bfloat16 several times as fast as in float32, which is where oneDNN
+    rounds to it."""
+    return not is_exact()
+
+
 @cache
 def is_exact() -> bool:
     """Whether oneDNN's float32 products are float32's on this machine."""

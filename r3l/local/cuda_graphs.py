@@ -12,7 +12,7 @@ import torch
 
 from r3l.local import forward
 from r3l.local.packed_decoding import AppendedColumn, PackedDecoder, RowCache
-from r3l.local.precision import vocabulary_logits
+from r3l.local.precision import vocabulary_logits, vocabulary_projection
 
 COLUMNS = 128  # that a graph's attention reads at most in vain; each further one takes a capture. Our choice
 
@@ -41,7 +41,7 @@ class Graph:
         with torch.cuda.graph(self._graph, pool=pool):
             column.hide_later()
             hidden = forward.hidden_states(model, column.ids_N, column.positions_N, column.attend)
-            self._logits = vocabulary_logits(model, hidden).double()
+            self._logits = vocabulary_logits(hidden, *vocabulary_projection(model)).double()
 
     def logits(self, tokens: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
         """After those tokens, float64, shape (B, V); overwritten by the next call."""

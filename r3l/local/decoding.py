@@ -15,7 +15,7 @@ import torch
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
 from r3l.local.forward import LayerState, layer_shape
-from r3l.local.precision import vocabulary_logits
+from r3l.local.precision import vocabulary_logits, vocabulary_projection
 
 
 def tokens_in(state: Sequence[LayerState] | None) -> int:
@@ -66,6 +66,7 @@ class Decoder(ABC):
     ) -> None:
         self.model, self.end_id, self.counts = model, end_id, counts
         self.live = list(requests)  # those that have finished leave
+        self._projection: tuple[torch.Tensor, torch.Tensor | None] | None = None
 
     def run(self, watch: Callable[[int], None] = lambda live: None) -> None:
         """Fill every request's ids and log-probs and give it its new caches.
@@ -88,6 +89,13 @@ class Decoder(ABC):
                 self._keep(left)
             logits_B_V = self._next(tokens)
 
+    def projection(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The vocabulary projection: on a CPU widened once a batch, which takes as long as all layers of a token."""
+        if self.model.device.type != "cpu":
+            return vocabulary_projection(self.model)
+        self._projection = self._projection or vocabulary_projection(self.model)
+        return self._projection
+
     @abstractmethod
     def _first(self) -> torch.Tensor:
         """Logits after the pending tokens, float64, shape (B, V)."""
@@ -109,11 +117,15 @@ class Decoder(ABC):
         temperature = torch.tensor([request.sampling.temperature for request in self.live], device=logits_B_V.device)
         greedy_B = temperature == 0
         scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
-        logp_B_V = torch.log_softmax(logits_B_V / scale, dim=-1)
+        best_B = logits_B_V.argmax(-1) if greedy_B.any() else None
+        logp_B_V = torch.log_softmax(logits_B_V.div_(scale), dim=-1)
         draws = torch.tensor([request.draws[len(request.ids)] for request in self.live], device=logits_B_V.device)
-        cumulative_B_V = logp_B_V.exp().cumsum(-1)
+        cumulative_B_V = logp_B_V.exp()
+        torch.cumsum(cumulative_B_V, -1, out=cumulative_B_V)  # of 150,000 words each copy takes as long as a layer
         picks = torch.searchsorted(cumulative_B_V, draws[:, None] * cumulative_B_V[:, -1:], right=True).squeeze(1)
-        tokens_B = torch.where(greedy_B, logits_B_V.argmax(-1), picks.clamp(max=logits_B_V.shape[1] - 1))
+        tokens_B = picks.clamp(max=logits_B_V.shape[1] - 1)
+        if best_B is not None:
+            tokens_B = torch.where(greedy_B, best_B, tokens_B)
         logprobs_B = logp_B_V.gather(1, tokens_B[:, None]).squeeze(1)
         for request, token, logprob in zip(self.live, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
             request.ids.append(token)
@@ -160,7 +172,7 @@ class ReferenceDecoder(Decoder):
             use_cache=True,
         ).last_hidden_state
         self.counts["forwards"] += 1
-        return vocabulary_logits(self.model, hidden_B_C_H[:, -1:])[:, 0].double()
+        return vocabulary_logits(hidden_B_C_H[:, -1:], *self.projection())[:, 0].double()
 
     def _state(self, place: int) -> list[LayerState]:
         return self.cache.row(place)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from r3l.config.gpu_memory import CHUNK, LOGITS
@@ -18,7 +17,7 @@ from r3l.core.method import Batch
 from r3l.core.policy import Samples
 from r3l.core.trajectory import UNLIKELY, Trajectory
 from r3l.local import forward
-from r3l.local.precision import vocabulary_projection
+from r3l.local.precision import vocabulary_logits, vocabulary_projection
 from r3l.local.prefix_tree import PrefixTree
 
 
@@ -131,7 +130,7 @@ def _logprobs(
     tokens_S: torch.Tensor,
     temperature: float,
 ) -> torch.Tensor:
-    logits_W_V = functional.linear(hidden_W_H.to(weight_V_H.dtype), weight_V_H, bias_V) / temperature
+    logits_W_V = vocabulary_logits(hidden_W_H, weight_V_H, bias_V) / temperature
     return logits_W_V[where_S, tokens_S] - torch.logsumexp(logits_W_V, dim=-1)[where_S]
 
 

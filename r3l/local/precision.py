@@ -2,8 +2,8 @@
 
 ========================  =============  ========================================================================
 weights of the optimiser  float32        master weights; AdamW's moments and gradients summed over micro-batches as well
-forward and backward      float32        ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU, ``bfloat16_anywhere``
-                                         on a CPU too (it trains faster and samples more slowly: docs/engine.md)
+forward and backward      float32        ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU and on a CPU that
+                                         multiplies such matrices (AMX), ``bfloat16_anywhere`` on every CPU
 vocabulary projection     float32        of the computed hidden states and weights, in sampling and training alike;
                                          from there log-probs and losses are float32, sampling's softmax float64
 key-value caches          as forward
@@ -23,6 +23,7 @@ import torch
 
 from r3l.config import ComputeDtype, Device
 from r3l.core.errors import ConfigError
+from r3l.local.cpu import bfloat16_factors, multiplies_bfloat16
 
 # Largest mean and largest single |training - sampling| of a token's log-prob, nats. float32: a hundred times what was
 # measured on a CPU. bfloat16: four to six times the most that an H100 measured in 59 updates (docs/one_card.md).
@@ -41,7 +42,8 @@ def device_of(wanted: Device = "auto") -> torch.device:
 
 def compute_dtype(wanted: ComputeDtype, device: torch.device) -> torch.dtype:
     """The type of forward and backward passes on ``device``."""
-    rounded = wanted == "bfloat16_anywhere" or (wanted == "bfloat16" and device.type == "cuda")
+    fast = device.type == "cuda" or multiplies_bfloat16()
+    rounded = wanted == "bfloat16_anywhere" or (wanted == "bfloat16" and fast)
     return torch.bfloat16 if rounded else torch.float32
 
 
@@ -67,10 +69,15 @@ def vocabulary_projection(model: Any) -> tuple[torch.Tensor, torch.Tensor | None
     return head.weight.to(dtype), None if head.bias is None else head.bias.to(dtype)
 
 
-def vocabulary_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """Logits of hidden states in the type of :func:`vocabulary_projection`, shape (..., H) to (..., V)."""
-    weight, bias = vocabulary_projection(model)
-    return torch.nn.functional.linear(hidden.to(weight.dtype), weight, bias)
+def vocabulary_logits(
+    hidden: torch.Tensor, weight_V_H: torch.Tensor, bias_V: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Logits of hidden states by a :func:`vocabulary_projection`, in its type, shape (..., H) to (..., V).
+
+    Hidden states in bfloat16 come with weights that were rounded to it, so that their products are exact in float32.
+    """
+    with bfloat16_factors(hidden.dtype == torch.bfloat16):
+        return torch.nn.functional.linear(hidden.to(weight_V_H.dtype), weight_V_H, bias_V)
 
 
 class MasterWeights:

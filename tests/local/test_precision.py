@@ -17,7 +17,7 @@ from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint, precision
 from r3l.local.engine import train
 from r3l.local.logprobs import LogprobMismatch, TaughtLogprobs
-from r3l.local.precision import MasterWeights, vocabulary_logits
+from r3l.local.precision import MasterWeights, vocabulary_logits, vocabulary_projection
 from r3l.local.trainer import Trainer
 
 METHOD = GRPO({})
@@ -59,10 +59,18 @@ def test_logits_are_float32_sums_of_rounded_factors(nano):
     model = copy.deepcopy(nano[0])
     precision.cast_parameters(model, torch.bfloat16)
     hidden = torch.randn(3, model.config.hidden_size).bfloat16()
-    logits = vocabulary_logits(model, hidden)
+    logits = vocabulary_logits(hidden, *vocabulary_projection(model))
     expected = hidden.double() @ model.lm_head.weight.double().T
     assert logits.dtype == torch.float32
     torch.testing.assert_close(logits.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_cpu_computes_in_bfloat16_where_it_multiplies_it(monkeypatch, fast):
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: fast)
+    wanted = ("float32", "bfloat16", "bfloat16_anywhere")
+    found = [precision.compute_dtype(one, torch.device("cpu")) is torch.bfloat16 for one in wanted]
+    assert found == [False, fast, True]
 
 
 def test_a_step_in_bfloat16_on_a_cpu(tmp_path):
