@@ -107,15 +107,17 @@ openenv: .venv-openenv/.r3l-installed
 verifiers openenv:
 	OMP_NUM_THREADS=1 .venv-$@/bin/python -m pytest tests/envs/adapters
 
-# Beside the packages of .venv, which it sees: none of them in another version. OpenEnv's servers are made with its own
-# library, which asks for another mcp than verifiers.
+# Beside the packages of .venv, which it sees: none of them in another version, also where verifiers asks for an older
+# openai. OpenEnv's servers are made with its own library, which asks for another mcp than verifiers.
 SERVER_openenv := openenv==0.10.0
 SITE := import sysconfig; print(sysconfig.get_paths()['purelib'])
 .venv-%/.r3l-installed: pyproject.toml | $(STAMP)
 	@[ -x $(@D)/bin/python ] || $(BIN)/python -m venv $(@D)
 	$(BIN)/python -c "$(SITE)" > "$$($(@D)/bin/python -c "$(SITE)")/r3l.pth"
-	$(BIN)/python -m pip freeze --exclude-editable > $(@D)/installed.txt
-	$(@D)/bin/python -m pip install $(PIP_ARGS) --constraint $(@D)/installed.txt -e '.[$*]' $(SERVER_$*)
+	$(BIN)/python -m pip freeze --exclude-editable | sed "s/^torch==.*/torch; sys_platform == 'never'/" > $(@D)/installed.txt
+	$(BIN)/uv pip compile --quiet $(UV_ARGS) --python $(@D)/bin/python --overrides $(@D)/installed.txt --no-annotate --extra $* \
+	    --output-file $(@D)/requirements.txt pyproject.toml <(echo $(SERVER_$*))
+	$(@D)/bin/python -m pip install $(PIP_ARGS) --no-deps -r $(@D)/requirements.txt -e .
 	@touch $@
 
 table1: setup

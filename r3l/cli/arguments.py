@@ -24,7 +24,7 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
     for folder in [value] if isinstance(value, Path) else value or ():
         if not folder.is_dir():
             raise DataError(
-                f"--{param.name} {folder} is not a directory; correct the path, or make runs (`make table1`, r3l train)"
+                f"--{param.name} {folder} is not a directory; correct the path, or make runs (`r3l run`, `r3l train`)"
             )
     return value
 

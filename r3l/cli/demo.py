@@ -49,7 +49,7 @@ def demo(
         if process.returncode:
             raise DataError(f"the live updates ended with an error:\n{log.read_text(encoding='utf-8').strip()}")
     console.print(
-        "\nNext: make table1 (or r3l run) trains and compares methods; r3l list shows what there is;\n"
+        "\nNext: r3l run trains and compares methods; r3l list shows what there is;\n"
         "r3l report makes a page with every logged trajectory of a run."
     )
 

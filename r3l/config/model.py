@@ -106,7 +106,12 @@ def check_model(name: str) -> None:
 
 
 def as_path(model: str) -> str:
-    """``model``, a folder of this directory with a slash: names without one are configs/models' and stored models'."""
+    """``model``, a folder of this directory with a slash: names without one are configs/models' and stored models'.
+
+    ``.`` and ``..`` are no names: a run's place is named after the folder that they stand for.
+    """
+    if Path(model).name in ("", "..") and os.path.isdir(model):
+        return os.path.abspath(model)
     known = find_model(model) or not is_folder_name(model) or stored_model(model)
     return f"./{model}" if not known and os.path.isdir(model) else model
 

@@ -142,7 +142,8 @@ def checked_surrogate(method: Method, batch: Batch, logprobs_B_T: torch.Tensor, 
     for what, values in {"the surrogate": losses_B_T, **{f"metric {key!r}": v for key, v in metrics.items()}}.items():
         if not isinstance(values, Tensor) or tuple(values.shape) != shape:
             raise wrong(who, f"{what} is", values, f"give a tensor with a value for each token, shape (B, T) = {shape}")
-    if logprobs_B_T.requires_grad and not losses_B_T.requires_grad and not bool(batch.sft_B.all()):
+    trains = logprobs_B_T.requires_grad and bool(batch.weight_B_T[~batch.sft_B].any())
+    if trains and not losses_B_T.requires_grad:
         fix = "compute it from the log-probs that surrogate gets, without detach or no_grad"
         raise wrong(who, "the surrogate has no gradient:", losses_B_T, fix)
     return losses_B_T, metrics

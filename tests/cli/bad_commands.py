@@ -10,6 +10,7 @@ from r3l.files.paths import STORED
 
 LONG = "x" * 300
 NO_NAME = ("", " ", "../x", "..", "a\nb", LONG, "é", "a,,b")
+NO_MODEL = ("", " ", "../x", "a\nb", LONG)  # loading refuses the others of NO_NAME
 NO_SEEDS = ("-1", "0,0", "one", "0,,1", "1.5", "٣")
 NO_COUNT = ("-1", "x", "1.5", "9" * 26)
 NO_SETTING = (
@@ -35,7 +36,7 @@ NO_VARIANT = ("r3l@", "r3l@alpha", "r3l@alpha=", "r3l@=5", "r3l@alpha=5,alpha=6"
 NO_VARIANT += ("r3l@engine=x", "r3l@profile=x", "r3l@method=x", "r3l@seed=3", "r3l@method_code=os:system", "r3l@alpa=2")
 
 OF_NAMES = (  # each refuses every name of NO_NAME that follows
-    *(f"train {option}" for option in ("--tier", "--env", "--method", "--engine", "--logger", "--model")),
+    *(f"train {option}" for option in ("--tier", "--env", "--method", "--engine", "--logger")),
     *(
         f"run table1 {option}"
         for option in ("--tier", "--env", "--method", "--grid", "--logger", "--cores", "--profile")
@@ -86,6 +87,7 @@ def bad_commands() -> Iterator[tuple[str, ...]]:
         (("train --set",), NO_SETTING),
         (("train --method",), NO_VARIANT),
         (("train --seed",), NO_COUNT),
+        (("train --model",), NO_MODEL),
         (OF_NAMES, NO_NAME),
         (OF_SEEDS, NO_SEEDS),
         (OF_SHARES, ("0", "-1", "nan", "2", "x")),

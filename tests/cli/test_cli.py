@@ -25,7 +25,7 @@ from r3l import cli, config
             "set more than once (train.steps=5, train.steps=3); keep one",
         ),
         (["evaluate", "no/such/run"], "no/such/run does not exist"),
-        (["table", "table1", "--results", "/nonexistent"], "make table1"),
+        (["table", "table1", "--results", "/nonexistent"], "make runs (`r3l run`"),
         (["compare", "grpo", "--results", "/tmp"], "--results is /tmp, but runs are made under results/"),
         (["verify", "no/such/run"], "no/such/run/manifest.json is missing"),
         (["run", "table1", "--profile", "slrm"], "did you mean 'slurm'?"),

@@ -84,7 +84,7 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
 def test_a_placeholder_stops_everything_before_a_job_is_sent(slurm, tmp_path):
     before = slurm.jobs()
     process = snakemake(slurm, tmp_path, ROOT / "workflow" / "profiles" / "slurm", "results/table1.csv")
-    text = process.communicate(timeout=120)[0].decode()
+    text = process.communicate(timeout=400)[0].decode()
     assert process.returncode == 1 and "slurm_account is still YOUR_ACCOUNT; write yours" in text, text
     assert slurm.jobs() == before
 

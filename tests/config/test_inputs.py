@@ -75,6 +75,8 @@ def test_models_of_one_name_have_places_of_their_own(copies, monkeypatch):
     assert len(grid(*copies)) == 4
     monkeypatch.chdir(copies[1].parent)
     assert place("mine") == place("./mine/") == place(str(copies[1]))
+    monkeypatch.chdir(copies[1])
+    assert place(".") == place("../mine/../mine") == place(str(copies[1]))
     assert sft_folder(str(copies[0]), "smol") != sft_folder(str(copies[1]), "smol")
 
 

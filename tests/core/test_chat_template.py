@@ -1,19 +1,15 @@
 """A chat template that fails, hangs or hides what was said is one paragraph before any work."""
 
-import shutil
 import time
 
 import pytest
 from chat_models import CHATML, GEMMA, LLAMA3, chat_tokenizer, folder
 
-from r3l.config import resolve
 from r3l.core import chat_template
 from r3l.core.errors import ConfigError
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.render import ChatRenderer
 from r3l.core.text import Message
-from r3l.files.paths import STORED_MODELS
-from r3l.local.engine import train
 
 LOOP = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
 BROKEN = {
@@ -90,11 +86,3 @@ def test_a_template_that_hangs_at_a_longer_dialog_only_is_stopped_there(monkeypa
     )
     with pytest.raises(ConfigError, match="TimeoutError: it takes more than 0.5 s"):
         renderer.opening([Message(role, "a") for role in ("user", "assistant") * 31])
-
-
-def test_a_refused_training_leaves_no_directory(tmp_path):
-    shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "model")
-    (tmp_path / "model" / "chat_template.jinja").write_text(BROKEN["refuses"][0])
-    with pytest.raises(ConfigError, match="System role not supported"):
-        train(resolve("nano", "math", "grpo", 0, str(tmp_path / "model")), tmp_path / "run")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -1,6 +1,7 @@
 """What an own environment or method returns is used only where it is what the contract says."""
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -127,6 +128,14 @@ def test_what_follows_the_contract_trains():
     loss, _ = loss_of(method, batch, logprobs_B_T)
     loss.backward()
     assert logprobs_B_T.grad[0].any() and not logprobs_B_T.grad[1].any()
+
+
+def test_rows_without_weight_need_no_gradient():
+    """Those that fill a step of Trinity up, with a method that only imitates."""
+    method, batch, logprobs_B_T = mine(surrogate=lambda batch, p: (torch.zeros_like(p), {}))
+    loss, _ = loss_of(method, replace(batch, weight_B_T=torch.zeros_like(logprobs_B_T)), logprobs_B_T)
+    loss.backward()
+    assert not logprobs_B_T.grad.any()
 
 
 @pytest.mark.parametrize(

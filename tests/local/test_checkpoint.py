@@ -93,7 +93,7 @@ def test_a_configuration_that_cannot_be_is_refused_with_its_reason(tmp_path):
         load_model(str(folder), torch.device("cpu"))
 
 
-@pytest.mark.parametrize("model", ["nope/nope", "folder", "nobody"])
+@pytest.mark.parametrize("model", ["nope/nope", "folder", "nobody", "é", "a,,b"])
 def test_a_model_that_does_not_exist_is_refused_before_a_directory_is_made(tmp_path, monkeypatch, model):
     """Offline, as without a network; of the hub, an empty folder, of this project."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

@@ -13,7 +13,6 @@ from r3l import cli
 from r3l.config import resolve
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation import stored_runs
-from r3l.evaluation import stored_runs as of_runs
 from r3l.evaluation.verification import sign
 from r3l.files.paths import ROOT, STORED
 from r3l.runs import provenance
@@ -73,7 +72,7 @@ def runs(tmp_path):
 
 
 def test_verify_lists_dirty_runs_and_refuses_them_when_strict(runs):
-    found = of_runs.origins(runs)
+    found = stored_runs.origins(runs)
     assert (found.dirty, found.plans) == ([runs[1]], {None: 2})
     arguments = ["verify", *map(str, runs)]
     shown = CliRunner().invoke(cli.app, arguments)
