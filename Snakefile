@@ -49,11 +49,9 @@ except R3LError as error:
 workflow.execute = execution.one_at_a_time(workflow, JOBS)
 
 # exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed.
-shell.prefix("export R3L_PARENT=$PPID; exec ")
-if not workflow.deployment_settings.deployment_method:
-    # the r3l beside this snakemake, also where PATH has neither
-    own = shlex.quote(str(Path(sys.executable).parent))
-    shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
+# PATH: the r3l beside this snakemake, also where PATH has neither.
+own = shlex.quote(str(Path(sys.executable).parent))
+shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
 
 
 localrules:  # seconds each; on a cluster they run beside snakemake itself
