@@ -41,8 +41,10 @@ report: "workflow/report/workflow.rst"
 
 try:
     from r3l.report.figures import FIGURES
+    from r3l.report.gpu_hours import training_hours
 
-    JOBS = jobs.Jobs(config, workflow.resource_settings.default_resources or {})
+    defaults = workflow.resource_settings.default_resources or {}
+    JOBS = jobs.Jobs(config, defaults, training_hours)
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
