@@ -116,7 +116,7 @@ def run(
 
 def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
     """How often snakemake restarts a job: as often as the longest training reaches the end of its time, and as often
-    again as the profile says for other reasons."""
+    again as the profile says for other reasons; nothing where every training is expected to fit."""
     from r3l.files.paths import WORKFLOW
     from r3l.files.yaml_files import read_yaml
     from r3l.report.gpu_hours import training_hours
@@ -125,6 +125,8 @@ def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
     requests = load()
     trainings = [requested_resources(requests, "train", run, training_hours(run)) for run in runs.values()]
     parts = max([request.parts for request in trainings], default=1)
+    if parts == 1:
+        return []
     lost = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)
     return ["--restart-times", str(parts - 1 + lost)]
 

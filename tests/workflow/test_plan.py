@@ -105,9 +105,9 @@ def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(dry_run):
     words = ("--tier", "paper", "--env", "alfworld", "--method", "grpo,r3l", "--model", "qwen2.5-1.5b", "--seed", "0")
     planned = dry_run(*words, "--profile", "slurm")
     assert [row["method"] for row in planned["gpu_hours"]] == ["grpo", "r3l"]
-    hours = max(row["gpu_hours"] for row in planned["gpu_hours"]) / 8  # of a run on one node, in jobs of 24
+    hours = max(row["gpu_hours"] for row in planned["gpu_hours"]) / 8  # of a run on one node
     restarts = planned["command"][planned["command"].index("--restart-times") + 1]
-    assert int(restarts) == math.ceil(hours / 24) - 1 + 5  # and the profile's
+    assert int(restarts) == math.ceil((0.5 + 1.5 * hours) / 24) - 1 + 5  # in jobs of 24; and the profile's
     assert "--restart-times" not in dry_run("--env", "math", "--method", "grpo", "--profile", "slurm")["command"]
 
 
