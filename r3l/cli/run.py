@@ -123,8 +123,8 @@ def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
     from r3l.workflow.resources import load, requested_resources
 
     requests = load()
-    trainings = [requested_resources(requests, "train", run, training_hours(run)) for run in runs.values()]
-    parts = max([request.parts for request in trainings], default=1)
+    cells = {run.cell: run for run in runs.values()}.values()  # seeds take the same
+    parts = max([requested_resources(requests, "train", run, training_hours(run)).parts for run in cells], default=1)
     if parts == 1:
         return []
     lost = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)

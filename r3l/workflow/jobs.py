@@ -61,6 +61,7 @@ class Jobs:
         self._times = status.learned_times(stored_runs.folder().glob("*/*/*/*/seed*"))
         self._resources = resources.load()
         self._hours = hours
+        self._requests: dict[tuple[JobKind, str], ResourceRequest] = {}
         self._gres = profile.get("gpu_gres")
 
     def runs(self, table: str) -> dict[str, Run]:
@@ -179,7 +180,10 @@ class Jobs:
 
     def _request(self, kind: JobKind, wildcards: Any) -> ResourceRequest:
         run = self.run(wildcards)
-        return resources.requested_resources(self._resources, kind, run, self._hours(run) if kind == "train" else None)
+        if (kind, run.cell) not in self._requests:  # five questions a job, of 720 jobs
+            hours = self._hours(run) if kind == "train" else None
+            self._requests[kind, run.cell] = resources.requested_resources(self._resources, kind, run, hours)
+        return self._requests[kind, run.cell]
 
 
 def log(rule: str, *further: str) -> str:
