@@ -41,19 +41,19 @@ report: "workflow/report/workflow.rst"
 
 try:
     from r3l.report.figures import FIGURES
+    from r3l.report.gpu_hours import training_hours
 
-    JOBS = jobs.Jobs(config, workflow.resource_settings.default_resources or {})
+    defaults = workflow.resource_settings.default_resources or {}
+    JOBS = jobs.Jobs(config, defaults, training_hours)
 except R3LError as error:
     raise WorkflowError(str(error)) from None
 
 workflow.execute = execution.one_at_a_time(workflow, JOBS)
 
 # exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed.
-shell.prefix("export R3L_PARENT=$PPID; exec ")
-if not workflow.deployment_settings.deployment_method:
-    # the r3l beside this snakemake, also where PATH has neither
-    own = shlex.quote(str(Path(sys.executable).parent))
-    shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
+# PATH: the r3l beside this snakemake, also where PATH has neither.
+own = shlex.quote(str(Path(sys.executable).parent))
+shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
 
 
 localrules:  # seconds each; on a cluster they run beside snakemake itself

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, each_once, output, refuse_unused, resolve_run
+from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, output, refuse_unused
 from r3l.cli.compare import offline_command
-from r3l.cli.printing import print_result
-from r3l.core.errors import ConfigError, check_known
+from r3l.cli.printing import print_result, print_shown
+from r3l.core.errors import check_known
 
 if TYPE_CHECKING:
-    from r3l.config import EnvConfig, Run
+    from r3l.cli.evaluations import Planned
+    from r3l.config import Run
     from r3l.evaluation.agents import ServedAgent
 
-TEST_TASK_SET = "env_settings.test_task_set"
-TAUGHT = "sft.json"  # in the folder of a model that this project taught
 CONCURRENCY = 16  # episodes at once; our choice
 DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
 SERVER_ONLY = {"dialog", "tokenizer", "request", "deadline"}
@@ -31,7 +31,7 @@ ALL = "all"
 
 def evaluate(
     ctx: typer.Context,
-    target: Annotated[str, typer.Argument(help="Run directory, or environment (alfworld, gsm8k, math500).")],
+    target: Annotated[str, typer.Argument(help="Run directory, environment, or YAML file of several.")],
     model: Annotated[
         str | None, typer.Option(help="Stored model, folder or hub id; with --server its name there.")
     ] = None,
@@ -69,7 +69,8 @@ def evaluate(
     The model acts alone, without reflection or guidance. Results of a run on another task set than its test set go to
     RUN_DIR/evaluations. An environment is played by `--protocol`, the rules of a published evaluation
     (docs/endpoints.md#protocols), or as in `--tier`. Without either a model plays the paper's protocol (`r3l`) on
-    published data, and one that this project taught tier nano.
+    published data, and one that this project taught tier nano. A file lists evaluations by these options
+    (docs/coming_from.md#verifiers); those given here hold where a line sets none.
 
     Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 
@@ -80,6 +81,13 @@ def evaluate(
     Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --protocol qwen -n 100`
     """
     asked = Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
+    options = {**asdict(asked), "tier": tier, "protocol": protocol, "task_set": task_set, "n": tasks, "repeat": repeat}
+    options |= {"seed": seed, "set": overrides or []}
+    if target.endswith((".yaml", ".yml")):
+        refuse_unused(ctx, "a file of evaluations", (OF_ENVIRONMENT | OF_AGENT) - {"out"})
+        asked.check_there()
+        _play_several(Path(target), options, as_json, markdown)
+        return
     if not server:
         local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
         refuse_unused(ctx, "a model of this machine (without --server)", local)
@@ -92,50 +100,14 @@ def evaluate(
         return
     refuse_unused(ctx, "an environment", OF_ENVIRONMENT | OF_AGENT)
     asked.check_there()
-    from r3l.config import EnvConfig, load  # takes seconds
+    from r3l.cli import evaluations  # takes seconds
 
-    config = load("envs", target, EnvConfig)
-    if not (model or server):
-        raise ConfigError(f"say what plays {target}: --model NAME, --server URL, or both")
-    given = {
-        TEST_TASK_SET: task_set,
-        "evaluation.tasks": tasks,
-        "evaluation.episodes_per_task": repeat,
-    }
-    changes = [f"{key}={value}" for key, value in given.items() if value is not None]
-    each_once([*changes, *(overrides or ())])
-    rules = _Rules(tier, protocol, seed, [*changes, *(overrides or ())])
+    entry = evaluations.Evaluation(env=target, **options)
     if protocol == ALL:
-        _play_all(config, rules, asked, out, as_json, markdown)
+        _play_all(evaluations.by_protocol(entry, out), out, as_json, markdown)
         return
-    run_dir, where, evaluation = _play(config, rules, asked, out)
-    _print(run_dir, where, evaluation, agent=bool(server), as_json=as_json, markdown=markdown)
-
-
-class _Rules(NamedTuple):
-    """What is asked of the rules; ``changes``: overrides beside the protocol."""
-
-    tier: str | None
-    protocol: str | None
-    seed: int
-    changes: list[str]
-
-    def completed(self, config: EnvConfig, model: str) -> tuple[str, list[str]]:
-        """Tier and all overrides. By default a model that this project taught plays tier nano, which is made for it,
-        and any other one the protocol of the paper, or where there is none the smallest tier on published data."""
-        from r3l.config import stored_model
-        from r3l.config.protocol import PAPER, load_protocol, protocols
-
-        known: tuple[str, ...] = ("smol", "paper", "nano")
-        tiers = [tier for tier in known if tier in config.tiers] or [*config.tiers]
-        protocol = self.protocol
-        if stored_model(model) or (Path(model) / TAUGHT).is_file():
-            tiers = ["nano", *tiers] if "nano" in tiers else tiers
-        elif self.tier is None and protocol is None and PAPER in protocols(config.env):
-            protocol = PAPER
-        if protocol is None:
-            return self.tier or tiers[0], self.changes
-        return self.tier or load_protocol(config.env, protocol).config.tier, [f"protocol={protocol}", *self.changes]
+    plan = evaluations.planned(entry, out)
+    _print(plan.run_dir, *plan.play(), agent=bool(server), as_json=as_json, markdown=markdown)
 
 
 @dataclass(frozen=True)
@@ -182,61 +154,47 @@ def _play_run(run_dir: Path, task_set: str | None, asked: Asked) -> Scored:
 
     check_run_dir(run_dir)
     agent = asked.agent(checkpoint_of(run_dir)) if asked.server else None
-    return _scored(run_dir, task_set, agent)
+    return scored(run_dir, task_set, agent)
 
 
-def _play(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None) -> tuple[Path, Path, dict[str, Any]]:
-    """Play the test tasks with a model as it is: a zero-shot run, of this machine or of a server. Its directory too."""
-    from r3l.api.running import place_of
-    from r3l.config import Variant
-    from r3l.evaluation.agents import begin_served_run, model_named
-    from r3l.runs.dialogs import try_dialogs
-
-    agent = asked.agent() if asked.server else None
-    model = model_named(agent.endpoint.model) if agent else str(asked.model)
-    tier, changes = rules.completed(config, model)
-    row = Variant("zero_shot", tuple(changes))
-    if agent is None:
-        from r3l.local.engine import train
-
-        batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
-        run = resolve_run(tier, config.env, row.name, rules.seed, model, batch)
-        where = out or place_of(run)
-        run.fingerprint()  # an unknown task set is an error now, before there is a directory
-        train(run, where)
-        return (where, *_scored(where, None, None))
-    run = resolve_run(tier, config.env, row.changed(engine="server").name, rules.seed, model)
-    run = run.model_copy(update={"served": agent.digits})
-    where = out or place_of(run)
-    if renderer := agent.renderer(run):
-        try_dialogs(run, renderer)  # a chat template that cannot be used is an error now, before there is a directory
-    begin_served_run(run, where, agent)
-    return (where, *_scored(where, None, agent))
-
-
-def _play_all(config: EnvConfig, rules: _Rules, asked: Asked, out: Path | None, as_json: bool, markdown: bool) -> None:
+def _play_all(plans: Sequence[Planned], out: Path | None, as_json: bool, markdown: bool) -> None:
     """Play by each protocol in turn, then compare its scores in a table and a picture."""
-    from r3l.config.protocol import protocols
-    from r3l.evaluation.verification import EPISODES
-    from r3l.files.json_files import read_jsonl
     from r3l.report.by_protocol import compared, draw
     from r3l.report.render import to_markdown
 
-    names = protocols(config.env)
-    if not names:
-        raise ConfigError(f"environment {config.env!r} has no protocols; leave out --protocol")
-    played = []
-    for name in names:
-        run_dir, where, evaluation = _play(config, rules._replace(protocol=name), asked, out and out / name)
-        played.append((evaluation, read_jsonl(where / EPISODES)))
-    folder = out or run_dir.parents[1]  # of the model: TIER/ENV/MODEL/METHOD/seedN
+    played = list(map(_with_episodes, (plan.play() for plan in plans)))
+    folder = out or plans[-1].run_dir.parents[1]  # of the model: TIER/ENV/MODEL/METHOD/seedN
     picture = draw(played, folder / "protocols.png")
     table = to_markdown(compared(played))
     content = {"protocols": {e["protocol"]["name"]: e for e, _ in played}, "picture": str(picture)}
     print_result(content, as_json, table if markdown else f"{table}\nin {picture}")
 
 
-def _scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
+def _play_several(path: Path, options: dict[str, Any], as_json: bool, markdown: bool) -> None:
+    """Play the evaluations of a file in turn, then print a table of them."""
+    from r3l.cli.evaluations import of_file
+    from r3l.report.evaluated import several
+    from r3l.report.render import to_markdown, to_terminal
+
+    plans = of_file(path, options)
+    played = list(map(_with_episodes, (plan.done() or plan.play() for plan in plans)))
+    table = several(played, [plan.run_dir for plan in plans])
+    content = {"evaluations": [evaluation for evaluation, _ in played]}
+    if markdown:
+        print_result(content, as_json, to_markdown(table))
+    else:
+        print_shown(content, as_json, to_terminal(table))
+
+
+def _with_episodes(played: Scored) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    from r3l.evaluation.verification import EPISODES
+    from r3l.files.json_files import read_jsonl
+
+    where, evaluation = played
+    return evaluation, read_jsonl(where / EPISODES)
+
+
+def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
     from r3l.api.running import evaluate_run
     from r3l.runs.manifest import run_of
     from r3l.runs.places import evaluation_folder

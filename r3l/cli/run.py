@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections import Counter
@@ -102,7 +101,7 @@ def run(
         return
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
-    command = line(files, changes, placement(profile, cores) + (_restarts(profile, runs, config) if profile else []))
+    command = line(files, changes, placement(profile, cores) + (_restarts(profile, runs) if profile else []))
     if dry_run:
         _print_jobs(command, runs, config, as_json)
         return
@@ -115,23 +114,19 @@ def run(
     print_result({"made": made, "runs": list(runs), "compared": compared}, as_json, text)
 
 
-def _restarts(profile: str, runs: Mapping[str, Run], config: WorkflowConfig) -> list[str]:
-    """How often snakemake restarts a job at the end of its time: as the longest run takes by its GPU hours, and as
-    often again as the profile says for other reasons; nothing where the engine's hours are not known."""
-    from r3l.config import TierConfig, gpu_cluster, load
+def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
+    """How often snakemake restarts a job: as often as the longest training reaches the end of its time, and as often
+    again as the profile says for other reasons; nothing where every training is expected to fit."""
     from r3l.files.paths import WORKFLOW
     from r3l.files.yaml_files import read_yaml
-    from r3l.report import gpu_hours
-    from r3l.workflow import resources
+    from r3l.report.gpu_hours import training_hours
+    from r3l.workflow.resources import load, requested_resources
 
-    if load("tiers", config.tier, TierConfig).engine != "trinity":
+    requests = load()
+    cells = {run.cell: run for run in runs.values()}.values()  # seeds take the same
+    parts = max([requested_resources(requests, "train", run, training_hours(run)).parts for run in cells], default=1)
+    if parts == 1:
         return []
-    parts, requests = 1, resources.load()
-    trained = [(run, cluster) for run in runs.values() if (cluster := gpu_cluster(run))]
-    for (run, cluster), cost in zip(trained, gpu_hours.costs(run for run, _ in trained), strict=True):
-        hours = cost.gpu_hours / (cluster.nodes * cluster.gpus_per_node)
-        limit = resources.requested_resources(requests, "train", run).runtime / 60
-        parts = max(parts, math.ceil(hours / limit))
     lost = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)
     return ["--restart-times", str(parts - 1 + lost)]
 

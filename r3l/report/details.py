@@ -21,7 +21,7 @@ def details(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
     absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in rows if row.score is None)
     columns = [
         Column("tasks", lambda row: row.group, filter="all"),
-        Column(METHOD, lambda row: Cell(row.label, title=row.method)),
+        Column(METHOD, lambda row: Cell(row.label, title=row.method, runs="/".join(_place(row)[:-1]))),
         Column(FEEDBACK, drop=6),
         Column("success", lambda row: _bounds(row.score, row.unit) or "no run", right=True, no_wrap=True),
         Column("seeds", lambda row: "" if row.constant else Cell(_seeds(row), row.seeds_done), right=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -146,6 +147,20 @@ def shown(of: Interval) -> str:
     if of.low is None:
         return f"{of.mean:.3f} (no interval: {of.seeds} task{'' if of.seeds == 1 else 's'})"
     return f"{of.mean:.3f} ({of.low:.3f} to {of.high:.3f}; {of.kind.replace('seeds', 'tasks')})"
+
+
+def several(played: Sequence[tuple[Evaluation, Episodes]], places: Sequence[Path]) -> Table:
+    """A row an evaluation, with the folder that holds it."""
+    columns = [
+        Column("environment", lambda row: row[0]["env"]),
+        Column("model", lambda row: row[0]["model"]),
+        Column("played by", lambda row: row[0].get("protocol", {}).get("name", f"tier {row[0]['tier']}")),
+        Column("episodes", lambda row: row[0]["episodes"], "d"),
+        Column("success (95 % interval)", lambda row: shown(interval_over_tasks(row[1]))),
+        Column("reward", lambda row: fmean(float(episode["reward"]) for episode in row[1]), ".3f"),
+        Column("how they ended", lambda row: endings(row[0]["stops"])),
+    ]
+    return table("Evaluations", columns, list(played), *(f"{k}: {place}" for k, place in enumerate(places, 1)))
 
 
 def markdown(evaluation: Evaluation, episodes: Episodes) -> str:

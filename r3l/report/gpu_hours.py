@@ -13,7 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from r3l.config import Run, build_method, environment_of, find_model, load_method, model_label, resolve, variant
+from r3l.config import (
+    Run,
+    build_method,
+    environment_of,
+    find_model,
+    gpu_cluster,
+    load_method,
+    model_label,
+    resolve,
+    trains,
+    variant,
+)
 from r3l.core.errors import ConfigError
 from r3l.report import published
 from r3l.report.labels import env_label
@@ -49,6 +60,14 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
             known[key] = _cost(run, reference)
         run_costs.append(known[key])
     return run_costs
+
+
+def training_hours(run: Run) -> float | None:
+    """Expected hours of a training on the GPUs of its cluster; None where it has none."""
+    if not trains(run):
+        return 0.0
+    cluster = gpu_cluster(run)
+    return costs([run])[0].gpu_hours / (cluster.nodes * cluster.gpus_per_node) if cluster else None
 
 
 def _cost(run: Run, reference: Reference) -> Cost:

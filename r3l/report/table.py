@@ -10,12 +10,14 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Cell:
-    """What is printed; ``value`` ranks and sorts it (None: no number, or no complete one); ``title``: when hovering."""
+    """What is printed; ``value`` ranks and sorts it (None: no number, or no complete one); ``title``: when hovering;
+    ``runs``: the place under a results folder of those that it is about, to which the HTML report links."""
 
     text: str
     value: float | None = None
     title: str = ""
     bold: bool = False
+    runs: str = ""
 
 
 Row = dict[str, Cell]  # by column; a missing cell is empty

@@ -36,10 +36,16 @@ ForJob = Callable[[Any], int | str | None]  # of the wildcards of a job
 class Jobs:
     """Answers to what the rules ask. Raises ConfigError where configuration or profile cannot be used.
 
-    ``content`` is what Snakemake merged of configs/workflow.yaml and --config, ``defaults`` are its default resources.
+    ``content`` is what Snakemake merged of configs/workflow.yaml and --config, ``defaults`` are its default resources;
+    ``hours``: expected of a training, None where unknown.
     """
 
-    def __init__(self, content: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        content: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        hours: Callable[[Run], float | None] = lambda _: None,
+    ) -> None:
         profile = {name: str(value.raw) for name, value in defaults.items()}
         if not any(re.fullmatch(r"--dry-?run|-n\w*", argument) for argument in sys.argv[1:]):
             resources.check_profile(profile)  # a plan needs no account
@@ -54,6 +60,8 @@ class Jobs:
         self.runs("table1")  # what `all` needs: a wrong configuration ends here
         self._times = status.learned_times(stored_runs.folder().glob("*/*/*/*/seed*"))
         self._resources = resources.load()
+        self._hours = hours
+        self._requests: dict[tuple[JobKind, str], ResourceRequest] = {}
         self._gres = profile.get("gpu_gres")
 
     def runs(self, table: str) -> dict[str, Run]:
@@ -171,7 +179,11 @@ class Jobs:
         return ",".join(self.config.rows(self.tables[table]))
 
     def _request(self, kind: JobKind, wildcards: Any) -> ResourceRequest:
-        return resources.requested_resources(self._resources, kind, self.run(wildcards))
+        run = self.run(wildcards)
+        if (kind, run.cell) not in self._requests:  # five questions a job, of 720 jobs
+            hours = self._hours(run) if kind == "train" else None
+            self._requests[kind, run.cell] = resources.requested_resources(self._resources, kind, run, hours)
+        return self._requests[kind, run.cell]
 
 
 def log(rule: str, *further: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +32,7 @@ class JobResources(Strict):
     model: str | None = None
     method: str | None = None
     mem_mb: int | None = Field(None, ge=1, description="memory of the job, on each node")
-    runtime: int | None = Field(None, ge=1, description="minutes until it is stopped")
+    runtime: int | None = Field(None, ge=1, description="minutes that a job may ask for at most")
     gpu: int | None = Field(None, ge=0, description="GPUs of the job, on all its nodes together")
     nodes: int | None = Field(None, ge=1)
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
@@ -41,19 +42,31 @@ class JobResources(Strict):
 
 
 class ResourceRequest(Strict):
-    """What one job asks for."""
+    """What one job asks for. ``parts``: jobs of ``runtime`` minutes that it is expected to take, one after another."""
 
     mem_mb: int
     runtime: int
     gpu: int
     nodes: int
     cpus: int
+    parts: int = 1
+
+
+class Walltime(Strict):
+    """What a training of known hours asks for."""
+
+    start: int = Field(ge=0, description="minutes before the first step")
+    margin: float = Field(ge=1, description="times the estimated hours")
+
+    def minutes(self, hours: float) -> int:
+        return self.start + math.ceil(60 * self.margin * hours)
 
 
 class ResourceConfig(Strict):
     """configs/resources.yaml: of the entries that match a job the later ones are laid over the earlier."""
 
     jobs: list[JobResources] = Field(min_length=1)
+    walltime: Walltime
     sources: dict[str, str]
 
 
@@ -61,11 +74,12 @@ def load() -> ResourceConfig:
     return validate(ResourceConfig, read_yaml(FILE), "configs/resources.yaml")
 
 
-def requested_resources(config: ResourceConfig, kind: JobKind, run: Run) -> ResourceRequest:
+def requested_resources(config: ResourceConfig, kind: JobKind, run: Run, hours: float | None = None) -> ResourceRequest:
     """What a job of ``kind`` for ``run`` asks for. Raises ConfigError where no entry says so.
 
-    GPUs and nodes of a training on the trinity engine are those that configs/models plans, whatever the entries say:
-    its configuration is made for them.
+    ``hours``: expected of it; it then asks for the walltime of these, up to the entries' ``runtime``. GPUs and nodes of
+    a training on the trinity engine are those that configs/models plans, whatever the entries say: its configuration is
+    made for them.
     """
     model, method = Path(run.model).name, variant(run.method)[0]
     names = {"rule": kind, "tier": run.tier, "env": run.env, "model": model, "method": method}
@@ -75,6 +89,9 @@ def requested_resources(config: ResourceConfig, kind: JobKind, run: Run) -> Reso
             values |= entry.model_dump(exclude=set(names), exclude_none=True)
     if kind == "train" and (planned := gpu_cluster(run)):
         values |= {"nodes": planned.nodes, "gpu": planned.nodes * planned.gpus_per_node}
+    if hours is not None and "runtime" in values:
+        needed = config.walltime.minutes(hours)
+        values |= {"parts": math.ceil(needed / values["runtime"]), "runtime": min(needed, values["runtime"])}
     request = validate(ResourceRequest, values, f"configs/resources.yaml, {kind} of {run.cell}")
     if request.gpu % request.nodes:
         raise ConfigError(

@@ -4,11 +4,14 @@ import json
 import shutil
 
 import pytest
+from conftest import make_trajectory
+from docs.pages import blocks
 from program import run as program
 from start_models import cell
 
-from r3l.config import resolve
+from r3l.config import build_method, resolve
 from r3l.config.own_code import changed_files, own_code
+from r3l.core.trajectory import Group
 from r3l.files.paths import ROOT
 from r3l.runs.changed_code import set_aside_changed
 from r3l.runs.manifest import manifest
@@ -29,6 +32,18 @@ def mine(tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_METHODS", str(folder))
     monkeypatch.setenv("R3L_ENVS", str(folder))
     return folder
+
+
+def test_the_method_of_the_page_centres_rewards_alone(tmp_path, monkeypatch):
+    (code,) = (block for block in blocks(ROOT / "docs/extending.md") if "class DrGRPO" in block)
+    (tmp_path / "dr.py").write_text(code)
+    config = "method: dr\nlabel: Dr. GRPO\ncode: 'dr:DrGRPO'\nsettings: {loss_agg: token_sum}\n"
+    (tmp_path / "dr.yaml").write_text(config + "sources: {settings.loss_agg: '2503.20783'}\n")
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+    method = build_method(resolve("nano", "math", "dr", 0))
+    trajectories = [make_trajectory(1, reward) for reward in (1, 0, 0, 0)]
+    assert [*method.advantages(Group(trajectories[0].task, trajectories))] == [0.75, -0.25, -0.25, -0.25]
+    assert method.settings.loss_agg == "token_sum"
 
 
 def run(method="mine", env="guess"):

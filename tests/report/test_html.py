@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from report import explored
@@ -36,12 +36,13 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.tags, self.addresses, self.scripts, self.script = [], [], [], None
+        self.tags, self.addresses, self.ids, self.scripts, self.script = [], [], set(), [], None
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.addresses += [value for key, value in attrs if key in ("src", "href", "srcset", "action")]
+        self.ids.add(dict(attrs).get("id"))
         self.script = dict(attrs) if tag == "script" else None
         if self.script is not None:
             self.scripts.append([self.script, ""])
@@ -81,6 +82,15 @@ def test_it_is_one_file_that_asks_for_nothing(report_path):
     text = report_path.read_text(encoding="utf-8")
     assert "@import" not in text and "url(" not in text and "fetch(" not in text
     assert "data:image/png;base64,iVBORw0KGgo=" in page.addresses
+
+
+def test_a_row_leads_to_its_runs_and_a_run_to_its_trajectories(report_path):
+    page = Page(report_path)
+    places = [unquote(address[1:]) for address in page.addresses if address.startswith("#")]
+    rows = {place for place in places if place.count("/") == 3 and "=" not in place}
+    assert rows == {cell("alfworld", method) for method in ("zero_shot", "grpo", "r3l")}
+    assert {place for place in places if not place.startswith("run=")} <= page.ids
+    assert [place for place in places if place.startswith("run=")] == [f"run={RUN}"]
 
 
 def test_what_runs_say_stays_text(report_path):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
+from program import Program
 from slurm_plugin import sbatch_line
 from start_models import START_MODEL
 
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
+from r3l.files.paths import ROOT
+from r3l.report.gpu_hours import training_hours
 from r3l.workflow.jobs import Jobs
 from r3l.workflow.resources import (
     JobResources,
     ResourceConfig,
     ResourceRequest,
+    Walltime,
     check_profile,
     load,
     requested_resources,
@@ -31,7 +36,8 @@ LINES = [
 
 
 def config(*lines):
-    return ResourceConfig(jobs=[JobResources(**line) for line in lines], sources={})
+    walltime = Walltime(start=10, margin=2)
+    return ResourceConfig(jobs=[JobResources(**line) for line in lines], walltime=walltime, sources={})
 
 
 def test_later_lines_are_laid_over_earlier_ones():
@@ -45,7 +51,42 @@ def test_later_lines_are_laid_over_earlier_ones():
         "gpu": 4,
         "nodes": 1,
         "cpus": 1,  # the run's threads
+        "parts": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("hours", "runtime", "parts"),
+    [(None, 120, 1), (0.0, 10, 1), (0.5, 70, 1), (0.9, 118, 1), (2.0, 120, 3)],  # 10 + 60 x 2 x hours, at most 120
+)
+def test_walltime_is_that_of_the_expected_hours_up_to_the_most(hours, runtime, parts):
+    request = requested_resources(config(*LINES), "train", RUN, hours)
+    assert (request.runtime, request.parts) == (runtime, parts)
+
+
+@pytest.mark.parametrize(
+    ("method", "steps", "hours", "runtime", "parts"),
+    [  # the paper's 372.4 + 103.8 s a step of R3L, 406.2 + 87.6 of GRPO, on 16 GPUs: twice as long on 8
+        ("r3l", 3, 3 * 476.2 * 2 / 3600, 30 + 72, 1),
+        ("grpo", 3, 3 * 493.8 * 2 / 3600, 30 + 75, 1),
+        ("r3l", 740, 740 * 476.2 * 2 / 3600, 1440, 13),  # 196 hours: 30 + 17,620 minutes
+        ("zero_shot", 740, 0.0, 30, 1),
+    ],
+)
+def test_walltime_of_the_paper_tier_by_hand(method, steps, hours, runtime, parts):
+    run = resolve("paper", "alfworld", method, 0, "qwen2.5-1.5b", [f"train.steps={steps}"])
+    assert training_hours(run) == pytest.approx(hours)
+    request = requested_resources(load(), "train", run, training_hours(run))
+    assert (request.runtime, request.parts) == (runtime, parts)
+
+
+def test_a_dry_run_shows_the_walltime_of_every_job(tmp_path):
+    given = ("envs=[alfworld]", "methods=[r3l]", "set=[train.steps=3]", "tier=paper", "model=qwen2.5-1.5b")
+    command = ("snakemake", "-n", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none")
+    code, text, _ = Program(*command, "results/table1.csv", "--config", *given, folder=tmp_path).wait()
+    assert code == 0
+    found = re.findall(r"^rule (\w+):(?:(?!^rule).)*? runtime=(\d+)", text, re.MULTILINE | re.DOTALL)
+    assert sorted(set(found)) == [("evaluate", "480"), ("train", "102")], text
 
 
 def test_nodes_share_the_gpus_equally():

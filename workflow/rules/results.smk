@@ -15,8 +15,6 @@ rule table:
         md="results/{table}.md",
     log:
         "results/logs/table/{table}.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         seeds=len(JOBS.config.seeds),
         methods=lambda wildcards: JOBS.rows(wildcards.table),
@@ -36,8 +34,6 @@ rule budget:
         md="results/budget.md",
     log:
         "results/logs/table/budget.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         made_of=lambda wildcards: JOBS.made_of("table1"),
     shell:
@@ -57,8 +53,6 @@ rule figure:
         ),
     log:
         "results/logs/figure/{figure}.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         made_of=lambda wildcards: JOBS.made_of(FIGURES[wildcards.figure].table),
     shell:
@@ -88,8 +82,6 @@ rule html_report:
         ),
     log:
         "results/logs/report.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         seeds=len(JOBS.config.seeds),
         made_of=lambda wildcards: JOBS.made_of("table1"),

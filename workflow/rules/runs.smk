@@ -7,8 +7,6 @@ rule task_set:
         "results/task_sets/{tier}/{env}.json",
     log:
         "results/logs/task_set/{tier}/{env}.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         hashes=jobs.task_sets,
     shell:
@@ -21,8 +19,6 @@ rule sft:
         directory("results/models/{name}"),
     log:
         "results/logs/sft/{name}.log",
-    conda:
-        "../envs/r3l.yaml"
     threads: 2
     shell:
         "r3l sft {wildcards.name:q} --out {output:q} --workers {threads} > {log:q} 2>&1"
@@ -38,8 +34,6 @@ rule train:
     log:
         jobs.log("train"),
     priority: JOBS.priority
-    conda:
-        "../envs/r3l.yaml"
     threads: JOBS.threads("train")
     resources:
         **JOBS.requests("train"),
@@ -65,8 +59,6 @@ rule evaluate:
         ),
     log:
         jobs.log("evaluate"),
-    conda:
-        "../envs/r3l.yaml"
     threads: JOBS.threads("evaluate")
     resources:
         **JOBS.requests("evaluate"),
@@ -84,8 +76,6 @@ rule evaluate_further:
         f"{jobs.STATE}/{jobs.FURTHER_EVALUATION}",
     log:
         jobs.log("evaluate_further", "{set}_{split}"),
-    conda:
-        "../envs/r3l.yaml"
     threads: JOBS.threads("evaluate")
     resources:
         **JOBS.requests("evaluate"),
@@ -104,8 +94,6 @@ rule tune:
         "results/tuning/{tier}/{env}/{method}.json",
     log:
         "results/logs/tune/{tier}/{env}/{method}.log",
-    conda:
-        "../envs/r3l.yaml"
     params:
         made_of=JOBS.tuned_of,
     shell:

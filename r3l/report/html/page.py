@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -34,8 +35,9 @@ BASELINE = "zero_shot"  # of runs that no table is about
 SECOND = "grpo"  # what a method is compared with beside the base checkpoint
 
 
-def to_html(table: Table) -> Markup:
-    """A figure with the title, the notes and the rows, the titles of sections in a column that can be filtered."""
+def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Markup:
+    """A figure with the title, the notes and the rows, the titles of sections in a column that can be filtered;
+    ``cells``: those whose runs are in the report."""
     filters = {column.name: column.filter for column in table.columns if column.filter is not None}
     names, rows = table.names, list(table.cells())
     if table.titled:
@@ -43,7 +45,9 @@ def to_html(table: Table) -> Markup:
         names, rows = [table.by, *names], [[Cell(title), *cells] for title, cells in zip(titles, rows, strict=True)]
         filters = {table.by: ""} | filters
     return Markup(
-        TEMPLATES.get_template("table.html.jinja").render(table=table, names=names, rows=rows, filters=filters)
+        TEMPLATES.get_template("table.html.jinja").render(
+            table=table, names=names, rows=rows, filters=filters, cells=cells
+        )
     )
 
 
@@ -93,7 +97,7 @@ def content(
         "about": about(records, [row for rows, _ in score_rows for row in rows]),
         "tables": [*(first or _claims(records, probes)), *(details(rows, to_second) for rows, to_second in score_rows)],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
-        "runs": [_run(record) for record in records],
+        "cells": _cells(records),
         "budget": budget_table(spent, all_columns(spent)),
         "endings": html_tables.endings(records),
         "settings": html_tables.settings(records),
@@ -181,9 +185,18 @@ def run_id(record: Record) -> str:
     return "/".join([*record.bench, record.method, f"seed{record.seed}"])
 
 
+def _cells(records: Sequence[Record]) -> dict[str, list[dict[str, Any]]]:
+    """The runs of each cell, TIER/ENV/MODEL/METHOD."""
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for record in sorted(records, key=lambda record: (*record.bench, record.method, record.seed)):
+        cells.setdefault(run_id(record).rpartition("/")[0], []).append(_run(record))
+    return cells
+
+
 def _run(record: Record) -> dict[str, Any]:
     return {
         "id": run_id(record),
+        "seed": record.seed,
         "success": record.groups["all"]["success"],
         "fingerprint": record.fingerprint,
         "task_set": f"{record.task_set['name']} {record.task_set['sha256']}",

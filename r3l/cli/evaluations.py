@@ -1,0 +1,143 @@
+"""What `r3l evaluate` plays in environments: one evaluation, several of a file, one model by every protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from r3l.api.running import place_of
+from r3l.cli.arguments import each_once, resolve_run
+from r3l.cli.evaluate import DEADLINE, SERVER_ONLY, Asked, Scored, scored
+from r3l.config import EnvConfig, Run, Strict, Variant, load, stored_model, validate
+from r3l.config.protocol import PAPER, load_protocol, protocols
+from r3l.core.errors import ConfigError, R3LError
+from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
+from r3l.files.json_files import read_json
+from r3l.files.yaml_files import read_yaml
+from r3l.runs.places import EVALUATION
+from r3l.runs.run_dir import recorded_fingerprint
+
+TAUGHT = "sft.json"  # in the folder of a model that this project taught
+
+
+class Evaluation(Strict):
+    """An environment and the options of the command."""
+
+    env: str
+    model: str | None = None
+    server: str | None = None
+    tier: str | None = None
+    protocol: str | None = None
+    task_set: str | None = None
+    n: int | None = Field(None, ge=1)
+    repeat: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+    set: list[str] = []
+    batch: int | None = Field(None, ge=1)
+    dialog: str = "messages"
+    tokenizer: str | None = None
+    request: list[str] = []
+    deadline: float = Field(DEADLINE, ge=1)
+
+    def changes(self) -> list[str]:
+        """Overrides beside the protocol."""
+        given = {
+            "env_settings.test_task_set": self.task_set,
+            "evaluation.tasks": self.n,
+            "evaluation.episodes_per_task": self.repeat,
+        }
+        return each_once([*(f"{key}={value}" for key, value in given.items() if value is not None), *self.set]) or []
+
+    def rules(self, env: EnvConfig, model: str) -> tuple[str, list[str]]:
+        """Tier and all overrides. By default a model that this project taught plays tier nano, which is made for it,
+        and any other one the protocol of the paper, or where there is none the smallest tier on published data."""
+        known: tuple[str, ...] = ("smol", "paper", "nano")
+        tiers = [tier for tier in known if tier in env.tiers] or [*env.tiers]
+        protocol = self.protocol
+        if stored_model(model) or (Path(model) / TAUGHT).is_file():
+            tiers = ["nano", *tiers] if "nano" in tiers else tiers
+        elif self.tier is None and protocol is None and PAPER in protocols(env.env):
+            protocol = PAPER
+        if protocol is None:
+            return self.tier or tiers[0], self.changes()
+        return self.tier or load_protocol(env.env, protocol).config.tier, [f"protocol={protocol}", *self.changes()]
+
+
+class Planned(NamedTuple):
+    """A zero-shot run of a model as it is, on this machine or at a server."""
+
+    run: Run
+    run_dir: Path
+    agent: ServedAgent | None
+
+    def play(self) -> Scored:
+        from r3l.local.engine import train
+
+        if self.agent:
+            begin_served_run(self.run, self.run_dir, self.agent)
+        else:
+            train(self.run, self.run_dir)
+        return scored(self.run_dir, None, self.agent)
+
+    def done(self) -> Scored | None:
+        """What is there of an earlier command; a single evaluation is repeated, one of a file is not."""
+        file = self.run_dir / EVALUATION
+        if not file.is_file() or recorded_fingerprint(self.run_dir) != self.run.fingerprint():
+            return None
+        return self.run_dir, read_json(file)
+
+
+def planned(asked: Evaluation, out: Path | None = None) -> Planned:
+    """Everything that is wrong with an evaluation is an error here, before there is a directory."""
+    from r3l.runs.dialogs import try_dialogs
+
+    env = load("envs", asked.env, EnvConfig)
+    if not (asked.model or asked.server):
+        raise ConfigError(f"say what plays {asked.env}: --model NAME, --server URL, or both")
+    of_server = [key for key in SERVER_ONLY if getattr(asked, key) != Evaluation.model_fields[key].default]
+    if of_server and not asked.server:
+        raise ConfigError(f"only a server takes {', '.join(sorted(of_server))}; name one, or leave that out")
+    if asked.server:
+        agent = Asked(*(getattr(asked, key) for key in Asked.__dataclass_fields__)).agent()
+        model, further, batch = model_named(agent.endpoint.model), {"engine": "server"}, []
+    else:
+        agent, model, further = None, str(asked.model), {}
+        batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
+    tier, changes = asked.rules(env, model)
+    method = Variant("zero_shot", tuple(changes)).changed(**further).name
+    run = resolve_run(tier, env.env, method, asked.seed, model, batch)
+    if agent:
+        run = run.model_copy(update={"served": agent.digits})
+        if renderer := agent.renderer(run):
+            try_dialogs(run, renderer)  # a chat template that cannot be used
+    run.fingerprint()  # an unknown task set
+    return Planned(run, out or place_of(run), agent)
+
+
+def of_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
+    """The evaluations of a YAML file (docs/coming_from.md); ``options`` hold where a line sets none."""
+    lines = read_yaml(path)
+    if set(lines) != {"evaluations"} or not isinstance(lines["evaluations"], list) or not lines["evaluations"]:
+        raise ConfigError(f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]")
+    plans = []
+    for k, line in enumerate(lines["evaluations"]):
+        place = f"{path}, evaluations.{k}"
+        if not isinstance(line, dict):
+            raise ConfigError(f"{place} has value {line!r}; write options, such as {{env: gsm8k, n: 100}}")
+        asked = validate(Evaluation, {**options, **line}, place)
+        try:
+            plans.append(planned(asked))
+        except R3LError as error:
+            raise ConfigError(f"{place}: {error}") from error
+    return plans
+
+
+def by_protocol(asked: Evaluation, out: Path | None) -> list[Planned]:
+    """The same by each protocol of its environment."""
+    names = protocols(load("envs", asked.env, EnvConfig).env)
+    if not names:
+        raise ConfigError(f"environment {asked.env!r} has no protocols; leave out --protocol")
+    return [planned(asked.model_copy(update={"protocol": name}), out and out / name) for name in names]

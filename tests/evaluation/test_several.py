@@ -1,0 +1,53 @@
+"""``r3l evaluate FILE.yaml``: several evaluations, one table, and what is refused before the first of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from chat_server import completion, serving
+from docs.pages import blocks
+from program import run
+
+from r3l.files.paths import ROOT
+
+pytestmark = pytest.mark.usefixtures("no_workers")
+PAGE = ROOT / "docs/coming_from.md"
+
+
+def test_each_is_played_as_its_line_says_and_stands_in_one_table(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (shown,) = (block for block in blocks(PAGE) if block.startswith("evaluations:"))
+    Path("several.yaml").write_text(shown.replace("gsm8k", "math"))  # problems that need no download
+    with serving(lambda request, before: completion("look")) as (url, seen):
+        words = ("evaluate", "several.yaml", "--server", url)
+        code, out, err = run(monkeypatch, capsys, *words)
+        assert code == 0, err
+        asked = len(seen)
+        _, text, _ = run(monkeypatch, capsys, *words, "--json")
+        assert len(seen) == asked  # all there
+    assert "react" in out and "tier smol" in out and out.count("/tiny@") == 2
+    first, second = json.loads(text)["evaluations"]
+    assert (first["env"], first["episodes"], second["protocol"]["name"]) == ("math", 15, "react")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("runs: []", "its only key must be 'evaluations', a list"),
+        ("evaluations: []", "its only key must be 'evaluations', a list"),
+        ("evaluations: [math]", "evaluations.0 has value 'math'; write options, such as"),
+        ("evaluations: [{env: math}, {env: math, m: 3}]", "evaluations.1: unknown key 'm'"),
+        ("evaluations: [{env: math, n: 0}]", "evaluations.0: key 'n' has value 0: input should be greater than"),
+        ("evaluations: [{env: math}, {env: maths}]", "evaluations.1: there is no env 'maths'"),
+        ("evaluations: [{env: math, task_set: none}]", "evaluations.0: math task set 'none' must"),
+        ("evaluations: [{env: math, deadline: 9}]", "evaluations.0: only a server takes deadline"),
+    ],
+)
+def test_what_is_wrong_with_any_line_is_said_before_the_first_is_played(monkeypatch, capsys, tmp_path, text, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "several.yaml").write_text(text)
+    code, _, err = run(monkeypatch, capsys, "evaluate", "several.yaml", "--model", "math-1.5m")
+    assert code == 2 and "several.yaml" in err and message in " ".join(err.split()), err
+    assert [path.name for path in tmp_path.iterdir()] == ["several.yaml"]
