@@ -12,7 +12,7 @@ from websockets.sync.server import serve
 
 from r3l.config import environment_of
 from r3l.core import requirements
-from r3l.core.errors import ConfigError, R3LError
+from r3l.core.errors import R3LError
 from r3l.processes.pool import EnvironmentPool
 
 FIELDS = {"observation": "message", "action": "response"}
@@ -34,23 +34,22 @@ def as_frames(replies):
 
 @pytest.fixture
 def server(write, monkeypatch):
-    """Starts a server that has these answers to GET, to `reset` and to `step`; the name of its environment."""
+    """Starts a server that has this answer to `step`; the name of its environment."""
     monkeypatch.setattr(requirements, "missing", lambda extra: [])
     servers = []
 
-    def start(step=None, reset=None, schema=SCHEMA, metadata=None):
-        described = {"/schema": schema, "/metadata": {"name": "n"} if metadata is None else metadata}
+    def start(step):
+        described = {"/schema": SCHEMA, "/metadata": {"name": "n"}}
 
         def respond(_, request):
             if request.path == "/ws":
                 return None
-            said = described[request.path]
-            return Response(200, "OK", Headers(), said if isinstance(said, bytes) else json.dumps(said).encode())
+            return Response(200, "OK", Headers(), json.dumps(described[request.path]).encode())
 
         def play(socket):
             for message in socket:
-                said = reset if json.loads(message)["type"] == "reset" else step
-                for frame in as_frames(answer() if said is None else said):
+                said = answer() if json.loads(message)["type"] == "reset" else step
+                for frame in as_frames(said):
                     socket.send(frame)
 
         servers.append(serve(play, "127.0.0.1", 0, process_request=respond, max_size=None))
@@ -95,25 +94,11 @@ def play(name, steps=20):
 )
 def test_a_wrong_answer_is_named(server, said, words):
     with pytest.raises(R3LError) as raised:
-        play(server(step=said))
+        play(server(said))
     assert words in str(raised.value) and len(str(raised.value)) < 500 and "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("schema", [{}, None, {"observation": None, "action": 3}, b"{" * 10**5])
-def test_a_schema_of_another_shape_is_named(server, schema):
-    with pytest.raises(ConfigError, match="far.yaml, key arguments"):
-        play(server(schema=schema))
 
 
 def test_an_error_of_the_game_ends_the_episode_without_its_escape_codes(server):
     error = {"type": "error", "data": {"code": 3, "message": "\x1b[2Jout of ink\n" * 99}}
-    _, now = play(server(step=error), steps=1)
+    _, now = play(server(error), steps=1)
     assert now.done and "out of ink" in now.failed and "\x1b" not in now.failed and len(now.failed) < 200
-
-
-def test_colours_take_linear_time():
-    """A megabyte of beginnings without an end: the pattern that looked for each end took minutes."""
-    from r3l.envs.adapters.gymnasium import uncoloured
-
-    assert uncoloured("\x1b[41mS\x1b[0mFF \x1b[1;31m\x1b[4mG\x1b[m\x1b[0m") == "[S]FF [G]"
-    assert uncoloured("\x1b[31m" * 200_000 + "x") == "x"
