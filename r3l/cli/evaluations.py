@@ -17,8 +17,7 @@ from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
-from r3l.runs.places import EVALUATION
-from r3l.runs.run_dir import recorded_fingerprint
+from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 
 TAUGHT = "sft.json"  # in the folder of a model that this project taught
 

@@ -37,7 +37,8 @@ def verify(
     from r3l.evaluation.stored_runs import origins
     from r3l.evaluation.verification import verify_all
     from r3l.report.reproduction import lines, reproduction
-    from r3l.runs.places import EVALUATION, find_runs
+    from r3l.runs.places import find_runs
+    from r3l.runs.run_dir import EVALUATION
 
     where = stored or stored_runs.folder()
     named = runs or [stored or stored_runs.stored_runs()]

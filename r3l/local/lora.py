@@ -70,7 +70,7 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(pretrained(AutoConfig, base))
+        model = AutoModelForCausalLM.from_config(pretrained(AutoConfig, base))  # type: ignore[no-untyped-call]
     tensors = {}
     for name, module in model.named_modules():
         if name.rpartition(".")[2] in config.targets:
