@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from r3l.evaluation.power import Goal
 from r3l.evaluation.statistics import FEWEST
 from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, Estimate
 from r3l.files.paths import ROOT, STORED
@@ -103,12 +104,15 @@ def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> d
     success = [float(np.mean(run.successes("all"))) for run in seeds]
     values = claims.Score(method=seeds[0].method, against=against).values_S(of_bench)
     few = len(values) < FEWEST
-    low, high = (0.0, 0.0) if few else Estimate.of_seeds(values).bounds()
-    interval = ", ".join(f"{value:+.3f}" for value in values) if few else f"{low:+.3f} to {high:+.3f}"
+    estimate = None if few or np.ptp(values) == 0 else Estimate.of_seeds(values)
+    low, high = estimate.bounds() if estimate else (0.0, 0.0)
+    interval = f"{low:+.3f} to {high:+.3f}" if estimate else ", ".join(f"{value:+.3f}" for value in values)
+    mde = estimate.mde(Goal()) if estimate else None
     itself = seeds[0].method == against
     shown = {"success (seeds)": f"{np.mean(success):.3f} ({len(seeds)})"}
     shown["minus GRPO"] = "" if itself else f"{np.mean(values):+.3f}"
     shown["95 % interval, or by seed"] = "" if itself else interval
+    shown["MDE"] = "" if mde is None else f"{mde:.2f}"
     for name, (column, form) in OF_STEPS.items():
         if steps := [step[name] for run in seeds for step in run.metrics if name in step]:
             shown[column] = format(float(np.mean(steps)), form)
