@@ -78,7 +78,7 @@ def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(local, tm
     assert results[0]["final"] == pytest.approx(results[1]["final"])
     weights = [(folder / results[0]["checkpoint"] / "model.safetensors") for folder in (local, tmp_path)]
     assert weights[1].is_file() and (tmp_path / "trajectories.jsonl.gz").is_file()
-    assert largest_difference(*weights) < 1e-5
+    assert largest_difference(*weights) < 1e-4  # a step: AdamW divides a gradient by its size, and so its rounding too
 
 
 def test_an_adapter_trains_as_in_the_local_engine(tmp_path):
