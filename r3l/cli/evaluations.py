@@ -19,7 +19,7 @@ from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
 from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 
-TAUGHT = "sft.json"  # in the folder of a model that this project taught
+OF_SFT = "sft.json"  # in the folder of a model that this project made
 
 
 class Evaluation(Strict):
@@ -51,12 +51,12 @@ class Evaluation(Strict):
         return each_once([*(f"{key}={value}" for key, value in given.items() if value is not None), *self.set]) or []
 
     def rules(self, env: EnvConfig, model: str) -> tuple[str, list[str]]:
-        """Tier and all overrides. By default a model that this project taught plays tier nano, which is made for it,
+        """Tier and all overrides. By default a model that this project made plays tier nano, which is made for it,
         and any other one the protocol of the paper, or where there is none the smallest tier on published data."""
         known: tuple[str, ...] = ("smol", "paper", "nano")
         tiers = [tier for tier in known if tier in env.tiers] or [*env.tiers]
         protocol = self.protocol
-        if stored_model(model) or (Path(model) / TAUGHT).is_file():
+        if stored_model(model) or (Path(model) / OF_SFT).is_file():
             tiers = ["nano", *tiers] if "nano" in tiers else tiers
         elif self.tier is None and protocol is None and PAPER in protocols(env.env):
             protocol = PAPER

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -74,16 +74,9 @@ def use_onednn(wanted: bool) -> None:
     _allow_rounding(wanted and is_exact())
 
 
-@contextmanager
-def mkl_below(rows: int) -> Iterator[None]:
+def mkl_below(rows: int) -> AbstractContextManager[None]:
     """Products inside are of matrices with so many ``rows``: MKL's where these are few."""
-    before = _mkldnn.matmul.fp32_precision
-    if rows < FEW:
-        _allow_rounding(False)
-    try:
-        yield
-    finally:
-        _mkldnn.matmul.fp32_precision = before
+    return _rounding(False if rows < FEW else None)
 
 
 def padded_rows(rows: int) -> int:
@@ -92,20 +85,13 @@ def padded_rows(rows: int) -> int:
     return -(-rows // step) * step
 
 
-@contextmanager
-def bfloat16_factors(given: bool) -> Iterator[None]:
+def bfloat16_factors(given: bool) -> AbstractContextManager[None]:
     """Inside, where ``given``, all factors of float32 products are numbers of bfloat16: oneDNN may take them as such.
 
     It adds in float32, so that this rounds nothing (a vocabulary projection of 150,000 words takes less than half the
     time with AMX).
     """
-    before = _mkldnn.matmul.fp32_precision
-    if given:
-        _allow_rounding(True)
-    try:
-        yield
-    finally:
-        _mkldnn.matmul.fp32_precision = before
+    return _rounding(True if given else None)
 
 
 def multiplies_bfloat16() -> bool:
@@ -119,11 +105,21 @@ def is_exact() -> bool:
     """Whether oneDNN's float32 products are float32's on this machine."""
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(64, 192, generator=generator) for _ in range(2))
-    before = _mkldnn.matmul.fp32_precision
-    _allow_rounding(True)
-    product, exact = left @ right.T, left.double() @ right.double().T
-    _mkldnn.matmul.fp32_precision = before
+    with _rounding(True):
+        product, exact = left @ right.T, left.double() @ right.double().T
     return bool((product - exact).abs().max() < TOLERANCE * exact.abs().max())
+
+
+@contextmanager
+def _rounding(allowed: bool | None) -> Iterator[None]:
+    """Inside, it is ``allowed``, refused, or (None) as before."""
+    before = _mkldnn.matmul.fp32_precision
+    if allowed is not None:
+        _allow_rounding(allowed)
+    try:
+        yield
+    finally:
+        _mkldnn.matmul.fp32_precision = before
 
 
 def _allow_rounding(allowed: bool) -> None:

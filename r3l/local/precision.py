@@ -42,8 +42,8 @@ def device_of(wanted: Device = "auto") -> torch.device:
 
 def compute_dtype(wanted: ComputeDtype, device: torch.device) -> torch.dtype:
     """The type of forward and backward passes on ``device``."""
-    fast = device.type == "cuda" or multiplies_bfloat16()
-    rounded = wanted == "bfloat16_anywhere" or (wanted == "bfloat16" and fast)
+    rounded = wanted == "bfloat16_anywhere"
+    rounded |= wanted == "bfloat16" and (device.type == "cuda" or multiplies_bfloat16())
     return torch.bfloat16 if rounded else torch.float32
 
 
