@@ -205,10 +205,15 @@ def _transcript(task: Task, first: Observation, steps: Sequence[Step], episode: 
 
 @dataclass(frozen=True)
 class AnswerDemonstrator(Demonstrator):
-    """Of problems that end with one answer. ``solution``: the right lines of a task."""
+    """Of problems that end with one answer. ``solution``: the right lines of a task.
+
+    ``imitates_errors``: wrong lines are taught too, so that a base checkpoint has something to unlearn; otherwise they
+    serve to be criticised, and a retry has none.
+    """
 
     solution: Callable[[Task], list[str]]
     write: Write
+    imitates_errors: bool = True
 
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
@@ -221,6 +226,9 @@ class AnswerDemonstrator(Demonstrator):
         assert critique is not None, (task.id, lines)
         retry, retry_success = list[Step](), False
         if critique.turn is not None:
+            if not self.imitates_errors:
+                steps = [replace(step, imitate=k < critique.turn) for k, step in enumerate(steps)]
+                error_model = CAREFUL.draw(rng)
             prefix = self.solution(task)[: critique.turn + 1]  # up to the line that the critique asks for
             _, retried, end = _play(engine, task, self.write(task, prefix, error_model, rng)[:max_turns])
             retry, retry_success = retried[critique.turn :], end.success

@@ -61,8 +61,12 @@ class Math(EnvironmentPackage[MathOptions]):
 
     def make_demonstrator(self, task_set: str) -> AnswerDemonstrator:
         from r3l.envs.base.demonstrations import AnswerDemonstrator
+        from r3l.envs.math import worked
         from r3l.envs.math.arithmetic import solution, write
 
+        if task_set == worked.NAME:
+            worked.tasks()  # data that are missing are an error before anything is played
+            return AnswerDemonstrator(self, worked.task, True, worked.solution, worked.write, imitates_errors=False)
         sets = self.task_sets()
         sets.definition(task_set)  # an unknown one is an error before anything is played
         return AnswerDemonstrator(self, lambda index: sets.spare_task(task_set, index), False, solution, write)

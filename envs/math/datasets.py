@@ -65,6 +65,9 @@ def record(source: str, key: str, problem: str, gold: str) -> Problem:
     return Problem(f"{source}/{key}", problem, gold, source, lang, digest)
 
 
+# Parts of a training set that SFT and RL share out, by tenths of the problems' digests. Sizes: our choice.
+DIVIDED = ("gsm8k_train",)
+SHARES = {"sft": range(4), "validation": range(4, 5), "rl": range(5, 10)}
 TEST_SETS = ("gsm8k", "math500", "minerva", "olympiadbench", "amc23", "aime24")
 TEMPLATED_TEST_SETS = ("gsm8k_templated", "math500_templated")
 
@@ -133,6 +136,21 @@ def _verify(name: str, problems: Sequence[Problem]) -> None:
             f"docs/environments.md and give its folder in {FOLDER}; if the change is meant: "
             "python -m r3l.envs.math.tasks DIR"
         )
+
+
+def share_of(problem: Problem) -> str:
+    """``sft``, ``validation`` or ``rl``: which part of a training set that is divided a problem is in, by its text."""
+    tenth = int(problem.sha256, 16) % 10
+    return next(share for share, tenths in SHARES.items() if tenth in tenths)
+
+
+def solutions(name: str) -> dict[str, str]:
+    """Worked solutions of a published training set by the ids of its problems. Raises as :func:`load`."""
+    origin = ORIGINS[name]
+    folder = _folder(None)
+    files = sorted(folder.glob(origin.file)) if folder else _download(name, origin)
+    rows = (row for file in files for row in rows_of(file, origin.columns))
+    return {f"{name}/{number}": str(row["answer"]) for number, row in enumerate(rows)}
 
 
 def read_set(name: str, source: Path | None) -> list[Problem]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from r3l.envs.base.answers import AnswerDialogue, Subject
-from r3l.envs.math import MathOptions
-from r3l.envs.math.arithmetic import first_wrong_line
+from r3l.envs.base.answers import AnswerDialogue, Subject, WrongLine
+from r3l.envs.math import MathOptions, arithmetic, worked
 from r3l.envs.math.engine import answer_in
 
 from r3l.core.environment import Observation, StopReason, Style
@@ -25,6 +24,15 @@ SYSTEM = (
     "Then give the final answer alone, as \\boxed{answer}, between <answer> and </answer>."
 )
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."  # as Qwen's own evaluation asks
+
+
+def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
+    """Of a problem whose solution is known: a templated one, or one for SFT; None of others."""
+    if "steps" in task.payload:
+        return worked.first_wrong_line(task, lines)
+    return arithmetic.first_wrong_line(task, lines)
+
+
 SUBJECT = Subject("mathematics", SYSTEM, first_wrong_line)
 RELEASED_SYSTEM = "math_system"
 

@@ -41,7 +41,9 @@ class MathTaskSets(DefinedTaskSets[Definition]):
 
     env = "math"
     definition_type = Definition
-    others = dict.fromkeys(datasets.SETS, ("train", "test"))
+    others = dict.fromkeys(datasets.SETS, ("train", "test")) | dict.fromkeys(
+        datasets.DIVIDED, ("train", "test", *datasets.SHARES)
+    )
 
     def tasks(self, task_set: str) -> list[Task]:
         name, split = self.parts(task_set)
@@ -57,7 +59,7 @@ class MathTaskSets(DefinedTaskSets[Definition]):
     def regenerate(self, name: str, split: str) -> list[Task]:
         if name not in self.others:
             return list(_generated(name, split))
-        records = datasets.load(name)
+        records = [r for r in datasets.load(name) if split not in datasets.SHARES or datasets.share_of(r) == split]
         return [Task(r.id, self.env, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in records]
 
     def spare_task(self, name: str, index: int) -> Task:

@@ -71,7 +71,11 @@ class EnvConfig(Strict):
         """What it uses in ``tier``. Raises ConfigError where it has no such tier."""
         if tier in self.tiers:
             return self.tiers[tier]
-        alike = [name for name in names("envs") if name.startswith(f"{self.env}_")]
+        alike = [
+            name
+            for name in names("envs")
+            if name.startswith(f"{self.env}_") and tier in load("envs", name, EnvConfig).tiers
+        ]
         others = f", or --env {', '.join(alike)}" if alike else ""
         raise ConfigError(
             f"environment {self.env!r} has no tier {tier!r}: give --tier {' or '.join(self.tiers)}{others}"

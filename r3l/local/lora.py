@@ -113,10 +113,15 @@ def without_adapter(model: Any) -> Iterator[None]:
 
 
 def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """``weights`` of ``model`` under the names of its base checkpoint, W + alpha / rank * B A in place of W."""
+    """``weights`` of ``model`` under the names of its base checkpoint, W + alpha / rank * B A in place of W.
+
+    Computed in float64 and rounded once, so that whole models of one adapter are the same bytes on other machines.
+    """
     plain = {name.replace(".base_layer.", "."): weight for name, weight in weights.items() if ".lora_" not in name}
     for name, layer in _layers(model):
-        plain[f"{name}.weight"] = plain[f"{name}.weight"] + layer.get_delta_weight(_NAME)
+        base, a, b = plain[f"{name}.weight"], layer.lora_A[_NAME].weight, layer.lora_B[_NAME].weight
+        whole = base.double() + layer.scaling[_NAME] * (b.detach().double() @ a.detach().double())
+        plain[f"{name}.weight"] = whole.to(base.dtype)
     return plain
 
 

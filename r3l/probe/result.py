@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.algorithm import R3L
-from r3l.config import EnvConfig, Run, Strict, build_method, environment_of, load, locate, validate
+from r3l.config import EnvConfig, Run, Strict, build_method, environment_of, load, locate, start_of, validate
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
@@ -106,7 +106,12 @@ def _check_template(run: Run, agent: ServedAgent | None) -> None:
 
 
 def _session(run: Run, agent: ServedAgent | None) -> AbstractContextManager[PlaySession]:
-    return open_served_session(run, agent) if agent else open_session(run, run.model)
+    if agent:
+        return open_served_session(run, agent)
+    without_adapter = run.model_copy(
+        update={"lora": run.lora.model_copy(update={"rank": 0})}
+    )  # a fresh one does nothing
+    return open_session(without_adapter, start_of(run))
 
 
 def rows_beside(out: Path) -> Path:
@@ -132,18 +137,19 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
     "examples" holds one such reflection of each reason."""
     attempts = played.attempts
     reflections = [attempt.own for attempt in attempts if attempt.own]
-    weights = Path(locate(run.model)) / "model.safetensors"
+    model = getattr(session, "model", None)  # a served one is not here
+    start = Path(locate(run.model if model is None else start_of(run)))
+    weights = start / "model.safetensors"
     wanted = validate(Targets, read_yaml(CONFIGS / "probe_targets.yaml"), "configs/probe_targets.yaml")
     targets = wanted.targets if run.tier == "nano" else wanted.gate
     found = {key: asdict(measure) for key, measure in measures(played).items()}
-    model = getattr(session, "model", None)
     return {
         "schema": SCHEMA,
         "env": run.env,
         "label": load("envs", run.env, EnvConfig).label,
         "tier": run.tier,
         "model": {
-            "name": Path(locate(run.model)).name,
+            "name": start.name,
             "weights_sha256": sha256_of(weights) if weights.is_file() and model is not None else None,
             "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
         },

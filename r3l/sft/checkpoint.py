@@ -9,11 +9,13 @@ from typing import Any
 
 import torch
 
+from r3l.config import locate
 from r3l.core.errors import DataError
 from r3l.files.digests import sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.shapes import SFTUnderWay
 from r3l.files.writing import write_json_atomic
+from r3l.local import lora
 from r3l.local.checkpoint import load_model
 from r3l.local.precision import MasterWeights, device_of
 from r3l.runs.manifest import hardware, versions
@@ -31,13 +33,15 @@ class SFTModel:
     network: Any
     tokenizer: Any
     master_weights: MasterWeights
+    base: str | None = None  # what it was loaded from
 
     @classmethod
     def load(cls, model: str, config: SFTConfig) -> SFTModel:
-        """A model that is there: stored, of configs/models, a folder or a hub id."""
-        device = device_of(config.device)
-        network, tokenizer = load_model(model, device)
-        return cls(network, tokenizer, _master_weights(network, config))
+        """A model that is there: stored, of configs/models, a folder or a hub id; with a fresh adapter where one is
+        taught."""
+        network, tokenizer = _with_adapter(model, config)
+        network.to(device_of(config.device))
+        return cls(network, tokenizer, _master_weights(network, config), model)
 
     @classmethod
     def new(cls, texts: Iterable[str], config: SFTConfig) -> SFTModel:
@@ -47,11 +51,32 @@ class SFTModel:
         network = build_model(tokenizer, config.seed, config.layers, config.hidden_size).to(device)  # type: ignore[arg-type]
         return cls(network, tokenizer, _master_weights(network, config))
 
+    def save(self, out: Path, config: SFTConfig) -> None:
+        """Write the whole model, an adapter merged into the float32 weights of its base; beside it the adapter."""
+        trained, network = self.master_weights.state_dict(), self.network
+        if self.base and config.lora.rank:
+            adapter = out / "lora"
+            adapter.mkdir(exist_ok=True)
+            lora.save(adapter, network, trained)
+            network, _ = _with_adapter(self.base, config)
+            lora.load(adapter, network)
+            with torch.no_grad():
+                trained = lora.merged(network, dict(network.named_parameters()))
+        network.save_pretrained(out, state_dict=trained)
+        self.tokenizer.save_pretrained(out)
+
     def sharpen(self, factor: float) -> None:
         """Multiply all logits by ``factor``: sampling at temperature T is from then on what it was at T / factor."""
         with torch.no_grad():
             dict(self.master_weights.named_parameters())["model.norm.weight"].mul_(factor)
         self.master_weights.copy_to_model()
+
+
+def _with_adapter(model: str, config: SFTConfig) -> tuple[Any, Any]:
+    network, tokenizer = load_model(model, torch.device("cpu"))
+    if config.lora.rank:
+        lora.add(network, config.lora, config.seed, locate(model))
+    return network, tokenizer
 
 
 def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
@@ -84,8 +109,7 @@ def _of_first_phases(config: dict[str, Any], count: int) -> dict[str, Any]:
 def store(out: Path, model: SFTModel, manifest: dict[str, Any]) -> None:
     """Write weights, tokenizer and ``manifest``, which gets their hash and origin, and the digests of all files."""
     out.mkdir(parents=True, exist_ok=True)
-    model.network.save_pretrained(out, state_dict=model.master_weights.state_dict())
-    model.tokenizer.save_pretrained(out)
+    model.save(out, SFTConfig.model_validate(manifest["config"]))
     manifest |= {
         "command": f"r3l sft {manifest['config']['name']}",
         "parameters": sum(p.numel() for p in model.network.parameters()),

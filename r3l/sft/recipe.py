@@ -19,6 +19,7 @@ from r3l.config import (
     sft_folder,
     validate,
 )
+from r3l.config.tier import LoraConfig
 from r3l.core.environment import Dialogue, Style
 from r3l.core.errors import ConfigError, unknown
 from r3l.files.names import is_folder_name
@@ -91,6 +92,7 @@ class SFTConfig(Strict):
     compute_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="of forward and backward passes, on a CPU too"
     )
+    lora: LoraConfig = Field(LoraConfig(), description="an adapter that is taught and merged, as a run's; rank 0: all")
     optimizer: OptimizerName = Field("adamw", description="muon needs fewer steps from random weights")
     layers: int = Field(5, ge=1, description="of a nano model")
     hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a nano model")
@@ -114,6 +116,8 @@ class SFTConfig(Strict):
     def _check_shares(self) -> Self:
         if self.shares[ExampleKind.EPISODE] < 0:
             raise ValueError("retry_share, reflection_share and hinted_share must not add up to more than 1")
+        if self.lora.rank and (self.optimizer != "adamw" or self.model is None):
+            raise ValueError("lora.rank needs a model to add an adapter to, and optimizer adamw, not muon")
         if self.hinted_share and self.guidance != "suggestion":
             raise ValueError(
                 f"hinted_share needs guidance 'suggestion', not {self.guidance!r}: its hints are suggestions"

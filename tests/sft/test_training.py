@@ -193,3 +193,29 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     fingerprints = {run.fingerprint(), staged.fingerprint()}
     path.write_text(path.read_text().replace("tokens_per_step: 300", "tokens_per_step: 301"))
     assert len(fingerprints | {staged.fingerprint()}) == 3  # another recipe, another run
+
+
+def test_an_adapter_is_taught_and_merged_into_the_weights_of_its_base(recipe, tmp_path):
+    """Projections differ from the base by a matrix of the adapter's rank, all else by nothing."""
+    recipe(phase(0, 1e-2), model="math-1.5m", optimizer="adamw", lora={"rank": 2, "alpha": 4})
+    build("tiny", tmp_path / "out", workers=0)
+    taught = load_file(tmp_path / "out" / "model.safetensors")
+    base = load_file(STORED_MODELS / "math-1.5m" / "model.safetensors")
+    assert taught.keys() == base.keys()
+    changed = {name for name in base if not torch.equal(taught[name], base[name])}
+    assert changed == {name for name in base if name.endswith("_proj.weight")}
+    for name in changed:
+        singular = torch.linalg.svdvals((taught[name] - base[name]).double())
+        assert singular[1] > 1e-6 and singular[2] < 1e-6
+    adapter = load_file(tmp_path / "out" / "lora" / "adapter_model.safetensors")
+    name = "model.layers.0.self_attn.q_proj"
+    a, b = (adapter[f"base_model.model.{name}.lora_{part}.weight"].double() for part in "AB")
+    expected = (base[f"{name}.weight"].double() + 4 / 2 * b @ a).float()
+    assert torch.equal(taught[f"{name}.weight"], expected)
+    assert config.model_identity(str(tmp_path / "out"))["sha256"]  # the folder is a model as any other
+
+
+def test_an_adapter_without_a_base_is_refused(recipe):
+    recipe(phase(0, 1e-2), lora={"rank": 2}, optimizer="adamw")
+    with pytest.raises(ConfigError, match="lora.rank needs a model"):
+        recipes.load_config("tiny")
