@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -231,11 +232,20 @@ def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...]:
 
 
 def _same(path: Path, key: str, stated: Any, other: Any, what: str = "the run's raw lines give") -> None:
-    if stated != other:
+    if not _equal(stated, other):
         raise DataError(
             f"{path}: {key!r} is {_short(stated)}, but {what} {_short(other)}; one of the files was changed: restore "
             "it (git checkout), or evaluate the run again"
         )
+
+
+def _equal(stated: Any, other: Any) -> bool:
+    """Fractions may differ in the last digits: Python's sum() rounds otherwise since 3.12."""
+    if isinstance(stated, Mapping) and isinstance(other, Mapping):
+        return stated.keys() == other.keys() and all(_equal(stated[key], other[key]) for key in stated)
+    if isinstance(stated, float) and isinstance(other, float):
+        return math.isclose(stated, other, rel_tol=1e-12, abs_tol=1e-12) or (math.isnan(stated) and math.isnan(other))
+    return bool(stated == other)
 
 
 def _short(value: Any) -> str:
