@@ -7,7 +7,7 @@ environments are those of the pre-registration, or follow the name: ``<!-- store
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -69,6 +69,16 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
     return _pipes(rows)
 
 
+def _listed(sentences: Iterable[str]) -> str:
+    """Sentences in one, their beginning once where several have it: R3L solves more test tasks than RAFT, OPMD."""
+    ends: dict[str, list[str]] = {}
+    for sentence in sentences:
+        found = re.fullmatch(r"(.* (?:than|itself)) (.+)", sentence)
+        stem, end = found.groups() if found else (sentence, "")
+        ends.setdefault(stem, []).append(end)
+    return "; ".join(f"{stem} {', '.join(of_stem)}".strip() for stem, of_stem in ends.items())
+
+
 def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     """A row a claim with a verdict somewhere, of the runs and the stored probes; below, the other claims."""
     of = claims.load_claims()
@@ -81,7 +91,7 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
             cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row)
     undecided = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id in tested - decided)
     left = len({row.claim.id for row in rows} - tested)
-    texts = [f"Inconclusive wherever tested: {'; '.join(undecided)}."] if undecided else []
+    texts = [f"Inconclusive wherever tested: {_listed(undecided)}."] if undecided else []
     texts += [f"Claims that are not tested: {left}."] if left else []
     return "\n\n".join([_pipes(cells), *texts])
 

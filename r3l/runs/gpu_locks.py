@@ -1,5 +1,6 @@
-"""One run, one GPU: file locks share out the GPUs of this machine among the runs on it.
+"""File locks share out the GPUs of this machine among the runs on it: each has its own, or a place on a shared one.
 
+R3L_RUNS_PER_GPU says how many runs may share a GPU (1); whether they fit its memory is for whoever sets it to know.
 Snakemake counts GPUs but gives no ids. A run takes its GPUs when it begins, CUDA_VISIBLE_DEVICES names them, and the
 locks die with its process. Inside a Slurm job the scheduler has done so already.
 """
@@ -20,6 +21,7 @@ from r3l.core.errors import ConfigError
 
 log = logging.getLogger(__name__)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+SHARED = "R3L_RUNS_PER_GPU"
 FOLDER = Path(tempfile.gettempdir()) / f"r3l-gpus-{os.getuid()}"  # of this machine, unlike a home directory
 PAUSE = 1.0  # seconds between looks at GPUs that are taken
 
@@ -38,8 +40,8 @@ def visible_gpus() -> list[str]:
 def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
     """Own ``count`` GPUs, waiting until so many are free; their ids. Must come before the first use of CUDA.
 
-    Raises ConfigError where this machine never has so many. Without any GPU, in a Slurm job, or for a ``count`` of 0
-    nothing is changed: a CPU will do, or the scheduler has chosen.
+    Raises ConfigError where this machine never has so many, or R3L_RUNS_PER_GPU is no number above 0. Without any GPU,
+    in a Slurm job, or for a ``count`` of 0 nothing is changed: a CPU will do, or the scheduler has chosen.
     """
     visible = visible_gpus()
     if count == 0 or not visible or "SLURM_JOB_ID" in os.environ:
@@ -64,10 +66,11 @@ def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
 def _lock(count: int, visible: Sequence[str], folder: Path, locks: ExitStack) -> list[str]:
     """Lock the first ``count`` GPUs that are free, as they become free; their ids."""
     gpus: list[str] = []
-    waiting = False
+    waiting, sharing = False, _runs_per_gpu()
     while True:
         for gpu in visible:
-            if gpu not in gpus and len(gpus) < count and _locked(folder / f"{gpu}.lock", locks):
+            places = (folder / f"{gpu}.{place}.lock" for place in range(sharing))
+            if gpu not in gpus and len(gpus) < count and any(_locked(place, locks) for place in places):
                 gpus.append(gpu)
         if len(gpus) == count:
             return gpus
@@ -75,6 +78,13 @@ def _lock(count: int, visible: Sequence[str], folder: Path, locks: ExitStack) ->
             log.warning("waiting for %d of the GPUs %s", count - len(gpus), ",".join(visible))
             waiting = True
         time.sleep(PAUSE)
+
+
+def _runs_per_gpu() -> int:
+    stated = os.environ.get(SHARED, "1")
+    if not stated.isdecimal() or int(stated) < 1:
+        raise ConfigError(f"{SHARED} is {stated!r}; give the number of runs that may share a GPU, 1 or more")
+    return int(stated)
 
 
 def _locked(path: Path, locks: ExitStack) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 
 import pytest
 
@@ -60,6 +61,17 @@ def test_one_changed_episode_is_found(copy):
     (copy / SUMS).unlink()
     with pytest.raises(DataError, match=r"evaluation\.json: 'groups' is .* but the run's raw lines give"):
         verify(copy)
+
+
+def test_a_mean_that_another_python_has_summed_is_the_same_number(copy):
+    """sum() of 3.12 rounds otherwise than that of 3.11; a change in the sixth digit is none of rounding."""
+    groups = json.loads((copy / "evaluation.json").read_text())["groups"]
+    for change, passes in ((1 + 1e-14, True), (1 + 1e-6, False)):
+        changed = {name: scores | {"reward": scores["reward"] * change} for name, scores in groups.items()}
+        edit(copy / "evaluation.json", groups=changed)
+        (copy / SUMS).unlink()
+        with nullcontext() if passes else pytest.raises(DataError, match="'groups' is"):
+            verify(copy)
 
 
 def test_a_run_without_digests_is_signed_by_verify(copy):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from chat_server import completion, serving
@@ -11,7 +12,7 @@ from start_models import START_FOLDER
 
 from r3l.core.task import Task
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.files.paths import STORED
+from r3l.files.paths import STORED, STORED_MODELS
 from r3l.probe.measures import SECTIONS
 from r3l.probe.result import Target, chosen, rows_beside, table_of
 from r3l.report.probes import name_of, read
@@ -70,6 +71,19 @@ def test_guided_retries_have_log_probs_with_and_without_the_hint(content, out):
     scored = [own["guided"]["logprobs"] for own in owns if own["guided"]]
     assert scored and all(len(found["under"]) == len(found["without"]) > 0 for found in scored)
     assert any(found["under"] != found["without"] for found in scored)
+
+
+def test_where_an_environment_has_sft_the_checkpoint_that_it_made_is_probed(tmp_path, monkeypatch, capsys):
+    """Of a run with LoRA too, whose fresh adapter is left out."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    made = tmp_path / "models" / "alfworld-1.5m-math-1.5m"
+    shutil.copytree(STORED_MODELS / "math-1.5m", made)
+    settings = ("--set", "env_settings.sft=math-1.5m", "--set", "lora.rank=2", "--out", tmp_path / "math.json")
+    assert run(monkeypatch, capsys, "probe", "math", *SMALL, "--model", "alfworld-1.5m", *settings)[0] == 0
+    model = json.loads((tmp_path / "math.json").read_text())["model"]
+    taught = json.loads((made / "sft.json").read_text())
+    assert model["name"] == made.name and model["weights_sha256"] == taught["weights_sha256"]
+    assert model["parameters"] == taught["parameters"]
 
 
 def test_a_server_is_probed_without_log_probs(tmp_path, monkeypatch, capsys):

@@ -48,6 +48,22 @@ def test_every_run_has_a_gpu_of_its_own(start):
     assert sorted(process.stdout.readline().strip() for process in (first, second)) == ["0", "2"]
 
 
+def test_as_many_runs_share_a_gpu_as_the_user_says(start, monkeypatch):
+    """Two GPUs of two places each: four runs begin, the fifth waits."""
+    monkeypatch.setenv(gpu_locks.SHARED, "2")
+    four = [start(1) for _ in range(4)]
+    assert sorted(process.stdout.readline().strip() for process in four) == ["0", "0", "2", "2"]
+    assert start(1).stderr.readline() == "waiting for 1 of the GPUs 0,2\n"
+
+
+@pytest.mark.parametrize("stated", ["0", "-1", "two", ""])
+def test_a_number_of_runs_that_is_none_is_refused(stated, monkeypatch, tmp_path):
+    monkeypatch.setenv(gpu_locks.SHARED, stated)
+    monkeypatch.setenv(gpu_locks.VISIBLE, "0")
+    with pytest.raises(ConfigError, match="R3L_RUNS_PER_GPU is"), gpu_locks.reserved_gpus(1, tmp_path):
+        pass
+
+
 def test_who_comes_late_waits_until_a_run_ends_even_by_sigkill(start):
     first = start(1)
     mine = first.stdout.readline().strip()
