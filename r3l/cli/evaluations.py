@@ -13,6 +13,8 @@ from r3l.cli.arguments import each_once, resolve_run
 from r3l.cli.evaluate import DEADLINE, SERVER_ONLY, Asked, Scored, scored
 from r3l.config import EnvConfig, Run, Strict, Variant, load, stored_model, validate
 from r3l.config.protocol import PAPER, load_protocol, protocols
+from r3l.config.tier import TierSettings
+from r3l.config.variant import OF_RUN
 from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
 from r3l.files.json_files import read_json
@@ -106,14 +108,21 @@ def planned(asked: Evaluation, out: Path | None = None) -> Planned:
         agent, model, further = None, str(asked.model), {}
         batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
     tier, changes = asked.rules(env, model)
-    method = Variant("zero_shot", tuple(changes)).changed(**further).name
-    run = resolve_run(tier, env.env, method, asked.seed, model, batch)
+    of_machine = [change for change in changes if _of_machine(change.partition("=")[0])]
+    named = tuple(change for change in changes if change not in of_machine)
+    method = Variant("zero_shot", named).changed(**further).name
+    run = resolve_run(tier, env.env, method, asked.seed, model, [*batch, *of_machine])
     if agent:
         run = run.model_copy(update={"served": agent.digits})
         if renderer := agent.renderer(run):
             try_dialogs(run, renderer)  # a chat template that cannot be used
     run.fingerprint()  # an unknown task set
     return Planned(run, out or place_of(run), agent)
+
+
+def _of_machine(key: str) -> bool:
+    """Whether it says how a machine computes (threads, workers, device, ...), which no name of a row has."""
+    return key in TierSettings.model_fields and key not in OF_RUN
 
 
 def of_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:

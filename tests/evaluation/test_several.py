@@ -10,6 +10,7 @@ from chat_server import completion, serving
 from docs.pages import blocks
 from program import run
 
+from r3l.cli.evaluations import Evaluation, planned
 from r3l.files.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_workers")
@@ -51,3 +52,10 @@ def test_what_is_wrong_with_any_line_is_said_before_the_first_is_played(monkeypa
     code, _, err = run(monkeypatch, capsys, "evaluate", "several.yaml", "--model", "math-1.5m")
     assert code == 2 and "several.yaml" in err and message in " ".join(err.split()), err
     assert [path.name for path in tmp_path.iterdir()] == ["several.yaml"]
+
+
+def test_how_a_machine_computes_is_set_but_stands_in_no_name():
+    asked = Evaluation(env="math", model="math-1.5m", n=4, set=["threads=2", "workers=0", "evaluation.temperature=0"])
+    run = planned(asked).run
+    assert (run.threads, run.workers) == (2, 0)
+    assert run.method == "zero_shot@evaluation.tasks=4,evaluation.temperature=0"
