@@ -101,7 +101,7 @@ def _cause(written: str, due: str) -> str:
     return "wrong result" if f"{due} =" in written else "wrong operation"
 
 
-# A step is a list of parts as JSON has them: text, or [expression, result].
+# A step is a list of parts as JSON has them: text, or [expression, result, sign of money or nothing].
 
 
 def _steps(solution: str, gold: str) -> list[list[Any]] | None:
@@ -132,7 +132,7 @@ def _parts(line: str) -> list[Any] | None:
         restated = _SAID.search(before)
         dollar = "$" if (restated[1] if restated else before.rstrip().endswith("$")) else ""
         text = (before[: restated.start()] if restated else before.rstrip().removesuffix("$")).rstrip()
-        parts += [f"{text} " if text else "", dollar, [expression, result]]
+        parts += [f"{text} " if text else "", [expression, result, dollar]]
         end = said.end()
     return [*parts, line[end:]] if parts else [line]
 
@@ -140,16 +140,16 @@ def _parts(line: str) -> list[Any] | None:
 def _line(parts: Sequence[Any], wrong: dict[str, str], error: list[str] | None = None) -> str:
     """A step as a line, from numbers that are ``wrong`` on; ``error`` takes the place of its first computation."""
     written = []
-    for k, part in enumerate(parts):
+    for part in parts:
         if isinstance(part, str):
-            dollar = part == "$" and k + 1 < len(parts) and not isinstance(parts[k + 1], str)
-            written.append("" if dollar else _with(part, wrong))
+            written.append(_with(part, wrong))
             continue
+        _, right, dollar = part
         expression, result = error or _computed(part, wrong)
         error = None
-        if result != part[1]:
-            wrong[part[1]] = result
-        written.append(f"{expression} = {'$' if parts[k - 1] == '$' else ''}{result}")
+        if result != right:
+            wrong[right] = result
+        written.append(f"{expression} = {dollar}{result}")
     return "".join(written) + "\n"
 
 
