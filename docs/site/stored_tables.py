@@ -85,15 +85,16 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     rows = claims.findings(runs, probes.read_folders([STORED]), of)
     tested = {row.claim.id for row in rows if row.count}
     decided = {row.claim.id for row in rows if row.verdict in DECIDED}
-    cells: Rows = {}
+    own, published = Rows(), Rows()  # of this tier's base checkpoints; of published models
     for row in rows:
         if row.claim.id in decided:
+            cells = own if row.bench[0] == of_plan.tier else published
             cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row)
     undecided = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id in tested - decided)
     left = len({row.claim.id for row in rows} - tested)
     texts = [f"Inconclusive wherever tested: {_listed(undecided)}."] if undecided else []
     texts += [f"Claims that are not tested: {left}."] if left else []
-    return "\n\n".join([_pipes(cells), *texts])
+    return "\n\n".join([_pipes(own), *([_pipes(published)] if published else []), *texts])
 
 
 def arms(runs: Sequence[Record], of_plan: Registered) -> str:
