@@ -73,7 +73,7 @@ def _listed(sentences: Iterable[str]) -> str:
     """Sentences in one, their beginning once where several have it: R3L solves more test tasks than RAFT, OPMD."""
     ends: dict[str, list[str]] = {}
     for sentence in sentences:
-        found = re.fullmatch(r"(.* (?:than|itself)) (.+)", sentence)
+        found = re.fullmatch(r"(.* (?:than|itself|ahead of)) (.+)", sentence)
         stem, end = found.groups() if found else (sentence, "")
         ends.setdefault(stem, []).append(end)
     return "; ".join(f"{stem} {', '.join(of_stem)}".strip() for stem, of_stem in ends.items())
