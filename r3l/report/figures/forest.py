@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 COLOURS = {AHEAD: "#0072B2", BEHIND: "#D55E00", EQUIVALENT: "#009E73", INCONCLUSIVE: "#7F7F7F"}
 FEW = "#000000"  # the values of one or two seeds
+TITLE = 18  # characters in a line of a column's title
 REACH = 0.65  # of the axis, on either side
 MARKERS = {"seeds": "o", "tasks": "s"}
 
@@ -39,7 +41,7 @@ def draw(rows: Sequence[Finding], of: Claims, out: Path) -> list[Path]:
             for row in rows:
                 if row.label == label:
                     _effect(ax, place[row.claim.id], row)
-            ax.set_title(label, loc="left", fontweight="bold")
+            ax.set_title(textwrap.fill(label, TITLE), loc="left", fontweight="bold")
             ax.set(xlim=(-REACH, REACH), xlabel="effect", ylim=(len(claims) - 0.4, -0.6))
             ax.grid(axis="y")
             ax.set_axisbelow(True)
