@@ -146,10 +146,7 @@ def share_of(problem: Problem) -> str:
 
 def solutions(name: str) -> dict[str, str]:
     """Worked solutions of a published training set by the ids of its problems. Raises as :func:`load`."""
-    origin = ORIGINS[name]
-    folder = _folder(None)
-    files = sorted(folder.glob(origin.file)) if folder else _download(name, origin)
-    rows = (row for file in files for row in rows_of(file, origin.columns))
+    rows = (row for file in _files(name, None) for row in rows_of(file, ORIGINS[name].columns))
     return {f"{name}/{number}": str(row["answer"]) for number, row in enumerate(rows)}
 
 
@@ -158,18 +155,22 @@ def read_set(name: str, source: Path | None) -> list[Problem]:
     if name in TEMPLATED:
         read = ORIGINS[TEMPLATED[name].layout].read
         return [record(name, *read(row, number)) for number, row in enumerate(rows(TEMPLATED[name]))]
-    origin = ORIGINS[name]
-    folder = _folder(source)
-    if folder and (files := sorted(folder.glob(origin.file))):
-        return _read_files(name, files)
-    packaged = PACKAGED / f"{name}.jsonl.gz"
-    if packaged.is_file():
+    packaged, folder = PACKAGED / f"{name}.jsonl.gz", _folder(source)
+    if packaged.is_file() and not (folder and any(folder.glob(ORIGINS[name].file))):
         with gzip.open(packaged) as file:
             lines = bounded_lines(file, most(packaged.stat().st_size), packaged)
             return [record(name, *json.loads(line)) for line in lines]
-    if folder:
-        raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it")
-    return _read_files(name, _download(name, origin))
+    return _read_files(name, _files(name, source))
+
+
+def _files(name: str, source: Path | None) -> list[Path]:
+    """The published files of a set, of the folder where there is one, else of the hub."""
+    origin, folder = ORIGINS[name], _folder(source)
+    if folder is None:
+        return _download(name, origin)
+    if files := sorted(folder.glob(origin.file)):
+        return files
+    raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it")
 
 
 def _read_files(name: str, files: Sequence[Path]) -> list[Problem]:

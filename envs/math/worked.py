@@ -36,7 +36,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Div: operator.truediv,
 }
 _SLIPS = (-10, -1, 1, 10)  # as in r3l.envs.math.arithmetic
-_PLACES = 2  # decimals of a number that is computed anew
+_PLACES = 2  # decimals of a recomputed number
 
 
 @cache

@@ -86,7 +86,7 @@ def test_the_critic_names_the_first_wrong_line_and_the_operation_due_without_its
 
 
 def test_shares_of_the_training_set_are_disjoint_and_taught_problems_are_of_one(tmp_path, monkeypatch):
-    """A file of three rows in place of the published one: each row is in the share that its digest says."""
+    """A file of thirty rows in place of the published one: each row is in the share that its digest says."""
     rows = [{"question": f"Question {k}?", "answer": NATALIA} for k in range(30)]
     (tmp_path / "gsm8k_train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setenv(datasets.FOLDER, str(tmp_path))
