@@ -97,13 +97,22 @@ def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values of one family, in the given order."""
+    """Holm's step-down adjusted p-values of one family, in the given order: the family-wise error rate."""
+    return _adjusted(p_values, "holm")
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Benjamini and Hochberg's adjusted p-values (1995) of one family, in the given order: the false discovery rate."""
+    return _adjusted(p_values, "fdr_bh")
+
+
+def _adjusted(p_values: Sequence[float], method: str) -> list[float]:
     if not p_values:
         return []
     frozen = gc.get_freeze_count()
     gc.freeze()  # statsmodels collects garbage at every call: half a second where torch and pandas are loaded
     try:
-        return [float(p) for p in multipletests(p_values, method="holm")[1]]
+        return [float(p) for p in multipletests(p_values, method=method)[1]]
     finally:
         gc.unfreeze()
         if frozen:

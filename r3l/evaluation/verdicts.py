@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from r3l.evaluation.power import ALPHA, Goal, smallest_difference
+from r3l.evaluation.power import ALPHA, Goal, power_of, smallest_difference
 from r3l.evaluation.statistics import LEVEL
 
 AHEAD, BEHIND, EQUIVALENT, INCONCLUSIVE = "ahead", "behind", "equivalent", "inconclusive"
@@ -61,6 +61,16 @@ class Estimate:
             return float(stats.norm.ppf(1 - goal.level / 2) + stats.norm.ppf(goal.power)) * self.error
         seeds = int(self.freedom) + 1
         return smallest_difference(self.error * float(np.sqrt(seeds)), seeds, goal)
+
+    def power(self, effect: float, goal: Goal) -> float:
+        """The chance that so many seeds or tasks show a true ``effect``, on either side of 0."""
+        if not self.error:
+            return float(effect != 0)
+        if np.isinf(self.freedom):
+            critical, shift = float(stats.norm.ppf(1 - goal.level / 2)), effect / self.error
+            return float(stats.norm.sf(critical - shift) + stats.norm.cdf(-critical - shift))
+        seeds = int(self.freedom) + 1
+        return power_of(effect / (self.error * float(np.sqrt(seeds))), seeds, goal.level)
 
     def _above(self, distance: float) -> float:
         """The chance of a mean so far above zero where the true one is zero."""

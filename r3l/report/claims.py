@@ -1,8 +1,9 @@
 """The paper's claims (configs/claims.yaml), each with the verdict of the stored runs and probes.
 
 Effects of scores and of training counts have a value a training seed, on the same tasks: their intervals are about
-other seeds. Those of a probe are of one fixed model: their intervals are about other tasks. Holm's correction is over
-all effects of the table that have an interval.
+other seeds. Those of a probe are of one fixed model: their intervals are about other tasks. One correction is over all
+effects of the table that have an interval: of Benjamini and Hochberg, since a table of over a hundred effects is read
+for what it finds, and 5 % of that may be wrong. The registered comparisons (registered.py) keep Holm's.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ from pydantic import Field, model_validator
 
 from r3l.config import Strict, resolve, validate
 from r3l.core.errors import check_known
-from r3l.evaluation.power import Goal
-from r3l.evaluation.statistics import FEWEST, holm
+from r3l.evaluation.power import ALPHA, Goal
+from r3l.evaluation.statistics import FEWEST, benjamini_hochberg
 from r3l.evaluation.verdicts import AHEAD, EQUIVALENT, INCONCLUSIVE, Estimate, verdict
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report import published
 from r3l.report.labels import bench_label, env_label
-from r3l.report.paired import ASKED
 from r3l.report.probes import Content
 from r3l.report.records import Bench, Record, pairs, scores_S_T
 from r3l.report.registered import load_registered
@@ -162,7 +162,8 @@ def load_claims() -> Claims:
 @dataclass(frozen=True)
 class Finding:
     """One claim in one environment. ``count``: of ``over``, seeds or tasks; ``points``: the values of fewer seeds than
-    an interval takes. ``paper_source``: file and lines of the published numbers."""
+    an interval takes. ``power``: of showing the paper's effect. ``paper_source``: file and lines of the published
+    numbers."""
 
     claim: Claim
     bench: Bench
@@ -172,9 +173,9 @@ class Finding:
     effect: float | None = None
     points: tuple[float, ...] = ()
     estimate: Estimate | None = None
-    p_holm: float | None = None
+    p_fdr: float | None = None
     mde: float | None = None
-    mde_holm: float | None = None
+    power: float | None = None
     verdict: str = NOT_TESTED
     paper: float | None = None
     paper_metric: str | None = None
@@ -200,8 +201,8 @@ class Finding:
         columns |= dict(zip(("low", "high", "low_90", "high_90"), (*bounds, *narrow), strict=True))
         columns |= {"points": " ".join(f"{point:.4f}" for point in self.points), "over": self.over, "n": self.count}
         columns |= {"margin": margin if self.claim.has_margin else None}
-        columns |= {"p_value": self.estimate.p_value if self.estimate else None, "p_holm": self.p_holm}
-        columns |= {"smallest_difference": self.mde, "smallest_difference_holm": self.mde_holm}
+        columns |= {"p_value": self.estimate.p_value if self.estimate else None, "p_fdr": self.p_fdr}
+        columns |= {"mde": self.mde, "power": self.power}
         columns |= {"paper": self.paper, "paper_metric": self.paper_metric, "paper_source": self.paper_source}
         return {key: rounded(value) for key, value in columns.items()} | {"run": self.run, "note": self.claim.note}
 
@@ -261,17 +262,18 @@ def _finding(
 
 
 def _judged(rows: Sequence[Finding], margin: float) -> list[Finding]:
-    """With Holm's correction over all that have an interval."""
+    """With one correction over all that have an interval. MDE and power are of a test at the level that it ends at."""
     p_values = {k: row.estimate.p_value for k, row in enumerate(rows) if row.estimate}
-    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    first_step = Goal(comparisons=max(len(p_values), 1))
+    corrected = dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
+    found = sum(p < ALPHA for p in corrected.values())
+    goal = Goal(alpha=ALPHA * max(found, 1) / max(len(p_values), 1))
 
     def one_of(k: int, row: Finding) -> Finding:
         if row.estimate is None:
             return row
-        found = verdict(row.estimate, corrected[k], margin if row.claim.has_margin else None)
-        mde, mde_holm = row.estimate.mde(Goal()), row.estimate.mde(first_step)
-        return replace(row, p_holm=corrected[k], mde=mde, mde_holm=mde_holm, verdict=found)
+        says = verdict(row.estimate, corrected[k], margin if row.claim.has_margin else None)
+        power = row.estimate.power(row.paper, goal) if row.claim.says == AHEAD and row.paper is not None else None
+        return replace(row, p_fdr=corrected[k], mde=row.estimate.mde(goal), power=power, verdict=says)
 
     return [one_of(k, row) for k, row in enumerate(rows)]
 
@@ -316,6 +318,7 @@ def claims_table(rows: Sequence[Finding], of: Claims) -> Table:
         Column("95 % interval", lambda line: _interval(line[0]), right=True, no_wrap=True),
         Column("over", lambda line: over(line[0]), right=True, no_wrap=True),
         Column("MDE", lambda line: _mde(line[0]), right=True, no_wrap=True),
+        Column("power", lambda line: None if line[0].power is None else f"{line[0].power:.2f}", right=True),
         Column("verdict", lambda line: Cell(line[0].verdict, bold=line[0].as_claimed), no_wrap=True),
         Column("paper", _papers, right=True),
     ]
@@ -324,13 +327,15 @@ def claims_table(rows: Sequence[Finding], of: Claims) -> Table:
         "Claims of the paper",
         columns,
         _lines(rows),
-        f"ahead, behind: the effect is shown to be above or below 0 (two-sided 5 %, Holm's correction over the "
-        f"{tested} effects with an interval); equivalent: within {of.margin:g} on either side of 0 (two one-sided "
-        "tests at 5 % each, so the 90 % interval lies inside), whatever else is shown; inconclusive: neither; too "
+        "ahead, behind: the effect is shown to be above or below 0 (two-sided; at most 5 % of the effects so called "
+        f"are false on average: Benjamini-Hochberg over the {tested} with an interval); equivalent: within "
+        f"{of.margin:g} on either side of 0 (two one-sided tests at 5 % each, so the 90 % interval lies inside), "
+        "whatever else is shown; inconclusive: neither; too "
         f"few: fewer than {FEWEST} seeds, whose values stand in place of an effect; not tested: nothing is stored. "
         "Bold: as claimed. Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: one fixed model, bootstrap.",
-        f"MDE: minimum detectable effect ({ASKED}), in brackets at the strictest step of Holm's correction.",
+        "MDE: minimum detectable effect (power 80 %); power: of showing the paper's effect, with the spread measured "
+        "here; both at the level that the correction ends at.",
         f"paper: {of.backbone}; its effects on WebShop and ScienceWorld are of rewards, ours of success; beside "
         "Mathematics stands GSM8K. Lines of results/stored/published, and commands with their environment: the csv.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes),
@@ -345,11 +350,11 @@ def sentence(claim: Claim) -> str:
 
 
 def in_short(row: Finding) -> str:
-    """``behind -0.161``; with the MDE under Holm's correction where inconclusive; of one or two seeds their values."""
+    """``behind -0.161``; with the MDE where inconclusive; of one or two seeds their values."""
     if row.points or row.effect is None:
         return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")
     digits = 3 if row.claim.has_margin else 1
-    mde = f" ({row.mde_holm:.{digits - 1}f})" if row.verdict == INCONCLUSIVE and row.mde_holm is not None else ""
+    mde = f" ({row.mde:.{digits - 1}f})" if row.verdict == INCONCLUSIVE and row.mde is not None else ""
     return f"{row.verdict} {row.effect:+.{digits}f}{mde}"
 
 
@@ -390,4 +395,4 @@ def _interval(row: Finding) -> str | None:
 def _mde(row: Finding) -> str | None:
     if row.estimate is None:
         return None
-    return "no spread" if row.mde is None else f"{row.mde:.3f} ({row.mde_holm:.3f})"
+    return "no spread" if row.mde is None else f"{row.mde:.3f}"

@@ -66,6 +66,12 @@ def test_holm_steps_down_and_keeps_the_order():
     assert s.holm([]) == []
 
 
+def test_benjamini_hochberg_divides_by_the_rank_and_keeps_the_order():
+    """Sorted 0.01, 0.02, 0.04 times 3/1, 3/2, 3/3."""
+    assert s.benjamini_hochberg([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.03])
+    assert s.benjamini_hochberg([]) == []
+
+
 def test_paired_p_value():
     # t = mean / (sd / sqrt n) = 0.4 / (0.1 / sqrt 3) = 6.928; two-sided p with 2 degrees of freedom 0.02021
     assert s.paired_p_value([0.3, 0.4, 0.5]) == pytest.approx(0.02021, abs=1e-5)

@@ -20,6 +20,14 @@ def test_of_a_bootstrap_over_tasks():
     estimate = Estimate.of_bounds(0.1, 0.002, 0.198)
     assert (estimate.error, estimate.mde(Goal())) == pytest.approx((0.05, 0.14008), abs=1e-4)
     assert estimate.p_value == pytest.approx(0.0455, abs=1e-4)  # two standard errors
+    assert estimate.power(0.14008, Goal()) == pytest.approx(0.8, abs=1e-4)
+    assert estimate.power(0.0, Goal(alpha=0.01)) == pytest.approx(0.01, abs=1e-6)  # of nothing: the level
+
+
+def test_power_of_seeds_is_that_of_the_minimum_detectable_effect():
+    few = Estimate.of_seeds([0.1, 0.2, 0.15])
+    assert few.power(few.mde(Goal()), Goal()) == pytest.approx(0.8, abs=1e-6)
+    assert Estimate.of_seeds([0.1, 0.1]).power(0.1, Goal()) == 1.0  # without spread
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def draw(rows: Sequence[Finding], of: Claims, out: Path) -> list[Path]:
         style.legend(figure, handles)
         text = (
             "Effects with 95 % intervals (not corrected), over training seeds on the same test tasks, or over tasks. "
-            f"Verdicts: Holm's correction over all; green: equivalence margin of {of.margin:g}. Numbers, published "
+            f"Verdicts: Benjamini-Hochberg over all; green: equivalence margin of {of.margin:g}. Numbers, published "
             "ones and commands: r3l table claims."
         )
         figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
