@@ -72,7 +72,7 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
     return float(WEIGHTS_Z @ chdtr(freedom, freedom * ((NOISE_Z + delta) / critical) ** 2))
 
 
-def smallest_difference(deviation: float, seeds: int, goal: Goal = Goal()) -> float:
+def minimum_detectable_effect(deviation: float, seeds: int, goal: Goal = Goal()) -> float:
     """The MDE: the smallest true mean difference that ``seeds`` pairs with this standard deviation detect."""
     bound = float(stats.t.ppf(1 - goal.level / 2, seeds - 1)) + 1
     reach = 10 * bound / np.sqrt(seeds)  # ten critical values: shown for certain
@@ -110,6 +110,6 @@ class StoppingRule:
         """How many further seeds are due after ``seeds``; 0: stop. ``deviation`` None: there is none to judge by."""
         if seeds < self.block:
             return self.block - seeds
-        if deviation is not None and smallest_difference(deviation, seeds, goal) <= self.difference:
+        if deviation is not None and minimum_detectable_effect(deviation, seeds, goal) <= self.difference:
             return 0
         return min(self.block, max(self.most - seeds, 0))

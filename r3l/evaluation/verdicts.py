@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from r3l.evaluation.power import ALPHA, Goal, power_of, smallest_difference
+from r3l.evaluation.power import ALPHA, Goal, minimum_detectable_effect, power_of
 from r3l.evaluation.statistics import LEVEL
 
 AHEAD, BEHIND, EQUIVALENT, INCONCLUSIVE = "ahead", "behind", "equivalent", "inconclusive"
@@ -60,7 +60,7 @@ class Estimate:
         if np.isinf(self.freedom):
             return float(stats.norm.ppf(1 - goal.level / 2) + stats.norm.ppf(goal.power)) * self.error
         seeds = int(self.freedom) + 1
-        return smallest_difference(self.error * float(np.sqrt(seeds)), seeds, goal)
+        return minimum_detectable_effect(self.error * float(np.sqrt(seeds)), seeds, goal)
 
     def power(self, effect: float, goal: Goal) -> float:
         """The chance that so many seeds or tasks show a true ``effect``, on either side of 0."""

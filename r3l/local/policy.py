@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -67,6 +67,7 @@ class LocalPolicy:
             load()
             self._packed_decoder = KernelDecoder
         self.barrier = Barrier(self._serve)
+        self.between_tokens: Callable[[], None] = lambda: None  # may raise, to end what is being sampled
         self.counts: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> LocalConversation:
@@ -106,7 +107,14 @@ class LocalPolicy:
         for indices in packed(widths, self.tokens_per_batch or len(requests) * max(widths)):
             batch = [requests[k] for k in sorted(indices)]
             with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
-                self._decoder(batch).run(SamplingProgress(batch))
+                self._decoder(batch).run(self._watch(SamplingProgress(batch)))
+
+    def _watch(self, progress: SamplingProgress) -> Callable[[int], None]:
+        def after_token(live: int) -> None:
+            progress(live)
+            self.between_tokens()
+
+        return after_token
 
     def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
         common = (self.model, requests, self.renderer.end_id, self.counts)

@@ -113,6 +113,7 @@ def _opened(run: Run, model: str, trains: bool, forward: Pass | None) -> Iterato
         contextlib.closing(policy_of(run, sampler, tokenizer)) as policy,
         open_play_session(run, policy, policy.barrier.gather) as playing,
     ):
+        policy.between_tokens = playing.stop_signals.check
         yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)
 
 

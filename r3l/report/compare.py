@@ -67,7 +67,7 @@ class Comparison:
 PLACE = ("tier", "env", "model", "method", "group", "against", "label")
 NUMBERS = (
     *(f"{name}_{part}" for name in ("ours", "theirs", "difference") for part in ("mean", "low", "high")),
-    *("probability_of_improvement", "p_value", "p_holm", "spread", "smallest_difference", "smallest_difference_holm"),
+    *("probability_of_improvement", "p_value", "p_holm", "spread", "mde", "mde_holm"),
     *(f"budget_{name}" for name in BUDGET),
 )
 

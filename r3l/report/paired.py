@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from r3l.evaluation import statistics
-from r3l.evaluation.power import ALPHA, POWER, Goal, smallest_difference, spread
+from r3l.evaluation.power import ALPHA, POWER, Goal, minimum_detectable_effect, spread
 from r3l.evaluation.statistics import Interval
 from r3l.report.table import Cell
 
@@ -37,8 +37,8 @@ class Difference:
     p_value: float | None
     p_holm: float | None
     spread: float | None
-    smallest_difference: float | None  # the MDE
-    smallest_difference_holm: float | None
+    mde: float | None  # minimum detectable effect
+    mde_holm: float | None
 
     @property
     def significant(self) -> bool:
@@ -61,7 +61,7 @@ def paired(ours_S_T: NDArray[Any], theirs_S_T: NDArray[Any]) -> Difference:
         statistics.paired_p_value((ours_S_T - theirs_S_T).mean(axis=1)),
         None,
         deviation,
-        None if deviation is None else smallest_difference(deviation, len(ours_S)),
+        None if deviation is None else minimum_detectable_effect(deviation, len(ours_S)),
         None,
     )
 
@@ -76,8 +76,8 @@ def corrected(differences: Iterable[Difference | None]) -> list[Difference | Non
     def one_of(k: int, one: Difference | None) -> Difference | None:
         if one is None or k not in p_holm:
             return one
-        mde = None if one.spread is None else smallest_difference(one.spread, one.pairs, goal)
-        return replace(one, p_holm=p_holm[k], smallest_difference_holm=mde)
+        mde = None if one.spread is None else minimum_detectable_effect(one.spread, one.pairs, goal)
+        return replace(one, p_holm=p_holm[k], mde_holm=mde)
 
     return [one_of(k, one) for k, one in enumerate(given)]
 
@@ -101,15 +101,15 @@ def mde(difference: Difference | None) -> str:
     """``0.058 (0.112)``: alone, and with Holm's correction over the table; empty where nothing was tested."""
     if difference is None or difference.p_value is None:
         return ""
-    if difference.smallest_difference is None:
+    if difference.mde is None:
         return "no spread"
-    return f"{_size(difference.smallest_difference)} ({_size(difference.smallest_difference_holm)})"
+    return f"{_size(difference.mde)} ({_size(difference.mde_holm)})"
 
 
 def mde_range(differences: Sequence[Difference]) -> str:
     """``0.014 to 0.135 (0.047 to 0.454)`` of several; empty for none with an MDE."""
-    alone = [d.smallest_difference for d in differences if d.smallest_difference is not None]
-    holm = [d.smallest_difference_holm for d in differences if d.smallest_difference_holm is not None]
+    alone = [d.mde for d in differences if d.mde is not None]
+    holm = [d.mde_holm for d in differences if d.mde_holm is not None]
     return f"{_range(alone)} ({_range(holm)})" if alone else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from r3l.evaluation.power import Goal, StoppingRule, seeds_needed, smallest_difference, uncertainty
+from r3l.evaluation.power import Goal, StoppingRule, minimum_detectable_effect, seeds_needed, uncertainty
 from r3l.report.compare import Comparison
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record
@@ -81,7 +81,9 @@ def power_table(rows: Sequence[Plan], wanted: float, goal: Goal) -> Table:
     family = f" as the strictest of {goal.comparisons} comparisons (Holm)" if goal.comparisons > 1 else ""
 
     def detectable(seeds: int) -> Column:
-        return Column(f"{seeds} seeds", lambda row: row.spread and smallest_difference(row.spread, seeds, goal), ".3f")
+        return Column(
+            f"{seeds} seeds", lambda row: row.spread and minimum_detectable_effect(row.spread, seeds, goal), ".3f"
+        )
 
     columns = [
         Column("env", lambda row: env_label(row.comparison.env)),

@@ -11,7 +11,7 @@ from pydantic import Field
 from scipy import stats
 
 from r3l.config import Strict, resolve, validate
-from r3l.evaluation.power import Goal, StoppingRule, smallest_difference
+from r3l.evaluation.power import Goal, StoppingRule, minimum_detectable_effect
 from r3l.evaluation.statistics import holm
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
@@ -90,7 +90,7 @@ class Standing:
     def flat(self) -> dict[str, Any]:
         columns = {key: getattr(self, key) for key in ("env", "pairs", "seeds_due", "verdict", "p_holm", "low", "high")}
         columns |= {f"{key}_mean": getattr(self, key) for key in ("ours", "theirs", "difference")}
-        columns |= {"smallest_difference": self.mde}
+        columns |= {"mde": self.mde}
         return columns | ({"model": self.earlier.model, "commit": self.earlier.commit} if self.earlier else {})
 
 
@@ -133,7 +133,7 @@ def _interval(difference: float, spread: float | None, pairs: int) -> tuple[floa
     if spread is None:
         return None, None, None
     half = float(stats.t.ppf(1 - GOAL.alpha / 2, pairs - 1) * spread / np.sqrt(pairs))
-    return difference - half, difference + half, smallest_difference(spread, pairs, GOAL)
+    return difference - half, difference + half, minimum_detectable_effect(spread, pairs, GOAL)
 
 
 def verdict(difference: float, high: float | None, p_holm: float) -> str:

@@ -24,7 +24,7 @@ SCORES = (
     *("table", "baseline", *PLACE, "group", "task_set", "task_set_sha256", "warning", *METHOD, *INTERVAL),
     *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
-    *("smallest_difference", "smallest_difference_holm", *Against.COLUMNS, "parse_failure_rate", "truncation_rate"),
+    *("mde", "mde_holm", *Against.COLUMNS, "parse_failure_rate", "truncation_rate"),
     *("rollouts", "env_steps", "generated_tokens", "trained_tokens", "outdated", "preregistration"),
 )
 MEASURES = ("table", *PLACE, *METHOD, "unit", *INTERVAL, "seeds_done", "seeds_planned", *Against.COLUMNS, "outdated")

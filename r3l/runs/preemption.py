@@ -1,8 +1,9 @@
 """Preemption: SIGTERM or SIGUSR1, as schedulers send before they take a machine away, or a time limit of our own.
 
-A stop signal ends what is being played, at the model's next answer: draws are addressed, so the same episodes are
-played again later. It waits while anything else is at work: an update, a checkpoint, the last files of a run. Then the
-command ends with exit code 75; re-run it to resume, to the same bytes.
+A stop signal ends what is being played, at the model's next token: draws are addressed, so the same episodes are
+played again later. (vLLM and servers first finish what they are asked for.) It waits while anything else is at work:
+an update, a checkpoint, the last files of a run. Then the command ends with exit code 75; re-run it to resume, to the
+same bytes.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class StopSignals:
         self._received = signal.Signals(number).name
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # wakes a loop that waits for its pipes
+
+    def check(self) -> None:
+        """For long work inside the task that a stop signal cancels. Raises CancelledError where one has come."""
+        if self._received and self._task:
+            raise asyncio.CancelledError
 
     @contextmanager
     def cancelling(self, task: asyncio.Task[Any]) -> Iterator[None]:

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from r3l.evaluation.power import Goal, StoppingRule, power_of, seeds_needed, smallest_difference, spread, uncertainty
+from r3l.evaluation.power import (
+    Goal,
+    StoppingRule,
+    minimum_detectable_effect,
+    power_of,
+    seeds_needed,
+    spread,
+    uncertainty,
+)
 
 
 @pytest.mark.parametrize(("standardised", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
@@ -23,12 +31,12 @@ def test_it_is_the_tail_of_the_noncentral_t_where_that_can_be_computed(standardi
 
 
 def test_five_seeds_show_1_68_standard_deviations():
-    assert smallest_difference(1, 5) == pytest.approx(1.681997, abs=1e-5)
-    assert smallest_difference(0.03, 5) == pytest.approx(0.03 * 1.681997, abs=1e-6)  # it scales with the spread
-    sizes = [smallest_difference(1, seeds) for seeds in range(2, 30)]
+    assert minimum_detectable_effect(1, 5) == pytest.approx(1.681997, abs=1e-5)
+    assert minimum_detectable_effect(0.03, 5) == pytest.approx(0.03 * 1.681997, abs=1e-6)  # it scales with the spread
+    sizes = [minimum_detectable_effect(1, seeds) for seeds in range(2, 30)]
     assert sizes == sorted(sizes, reverse=True)
     # many seeds: (z(0.975) + z(0.8)) / sqrt(n) = (1.95996 + 0.84162) / sqrt(n)
-    assert smallest_difference(1, 10_000) == pytest.approx(2.80159 / 100, rel=1e-3)
+    assert minimum_detectable_effect(1, 10_000) == pytest.approx(2.80159 / 100, rel=1e-3)
 
 
 def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three():
@@ -63,7 +71,9 @@ def test_false_claims_after_the_stopping_rule_stay_below_five_percent():
     running = np.ones(experiments, dtype=bool)
     for seeds in range(rule.block, rule.most + 1, rule.block):
         so_far = drawn[:, :seeds]
-        enough = rule.difference / smallest_difference(1, seeds, Goal(alpha=rule.alpha))  # seeds_due, for all at once
+        enough = rule.difference / minimum_detectable_effect(
+            1, seeds, Goal(alpha=rule.alpha)
+        )  # seeds_due, for all at once
         stops = running & ((so_far.std(axis=1, ddof=1) <= enough) | (seeds == rule.most))
         p_values[stops] = stats.ttest_1samp(so_far[stops], 0, axis=1).pvalue
         running &= ~stops

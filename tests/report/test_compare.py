@@ -37,7 +37,7 @@ def test_differences_are_paired_by_seed(tmp_path):
     assert row["verdict"] == "inconclusive"
     # three seeds show 3.26404 standard deviations; the only comparison of the call needs no correction
     assert (row["pairs"], row["spread"]) == (3, pytest.approx(0.25))
-    assert row["smallest_difference"] == row["smallest_difference_holm"] == pytest.approx(3.26404 * 0.25, abs=1e-5)
+    assert row["mde"] == row["mde_holm"] == pytest.approx(3.26404 * 0.25, abs=1e-5)
     assert row["budget_rollouts"] == 1.0
 
 
@@ -51,8 +51,8 @@ def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
     assert (better["verdict"], equal["verdict"]) == ("better", "inconclusive")
     assert compared(tmp_path, "grpo", ["mine"])[0]["verdict"] == "worse"
     # four seeds: 2.12795 standard deviations alone, 2.66 at 2.5 %
-    assert equal["smallest_difference"] == pytest.approx(2.12795 * equal["spread"], rel=1e-5)
-    assert equal["smallest_difference_holm"] > 1.2 * equal["smallest_difference"]
+    assert equal["mde"] == pytest.approx(2.12795 * equal["spread"], rel=1e-5)
+    assert equal["mde_holm"] > 1.2 * equal["mde"]
 
 
 def test_no_word_is_broken_however_wide_the_terminal_is(tmp_path):

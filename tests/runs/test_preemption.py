@@ -12,10 +12,14 @@ import time
 import pytest
 from program import Program
 
-from r3l.config import resolve
+from r3l.config import resolve, start_of
+from r3l.core.policy import Sampling
+from r3l.core.text import Message
 from r3l.evaluation.evaluate import PLAYED, evaluate_run
 from r3l.files.json_files import read_jsonl
 from r3l.local.engine import train
+from r3l.local.policy import SamplingProgress
+from r3l.local.session import open_session
 from r3l.runs.places import TRANSCRIPTS, evaluation_folder
 from r3l.runs.preemption import EXIT_CODE, Preempted, stop_signals
 
@@ -46,6 +50,30 @@ def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
             wait(loop, received, sleep_and_answer())
     assert time.monotonic() - began < 5
     assert stopped.value.code == EXIT_CODE == 75 and stopped.value.signal_name == number.name
+
+
+def test_a_stop_signal_ends_a_response_between_two_tokens(monkeypatch):
+    """A published model on a CPU takes minutes for one, and a scheduler waits for half a minute. No stop token is
+    given, so the response would have 200 tokens."""
+    sampled = []
+
+    def third_token(progress, live):
+        sampled.append(live)
+        if len(sampled) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(SamplingProgress, "__call__", third_token)
+    with open_session(RUN, start_of(RUN)) as session:
+
+        async def respond(member):
+            dialog = session.policy.open()
+            dialog.add(Message("user", "1 + 1"))
+            return await dialog.respond(Sampling(0.0, 200), ("stop", member))
+
+        monkeypatch.setattr(session.policy.renderer, "stops", lambda more: frozenset())
+        with pytest.raises(Preempted):
+            session.concurrently(respond, range(2))
+    assert sampled == [2, 2, 2]
 
 
 RUN = resolve("nano", "math", "zero_shot", 0, overrides=["evaluation.batch=16", "env_settings.max_turns=2"])
