@@ -151,11 +151,20 @@ stored: setup
 	$(BIN)/r3l verify $(STORED)/hint_gap
 	for t in table1 mathematics table_rltf learning retry_improvement cost pivot; do \
 	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 5 --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
+	for t in table2 baselines; do \
+	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 5 --env alfworld,math,scienceworld,webshop \
+	        --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
+	for t in alpha group_size retries sync_interval; do \
+	    $(BIN)/r3l table $$t --results $(STORED) --seeds-planned 3 --env math,webshop \
+	        --out $(STORED)/$${t}_nano.csv > /dev/null || exit; done
 	$(BIN)/r3l table claims --out $(STORED)/claims_nano.csv > /dev/null
 	$(BIN)/r3l figure claims --out $(STORED)/claims_nano.png
 	$(BIN)/r3l table budget --results $(STORED) --out $(STORED)/budget_nano.csv > /dev/null
 	for f in exploration pivot cost profile stops table1 mathematics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done
+	$(BIN)/r3l figure ablations --results $(STORED) --env alfworld,math,scienceworld,webshop \
+	    --out $(STORED)/ablations_nano.png
+	$(BIN)/r3l figure sync_interval --results $(STORED) --env math,webshop --out $(STORED)/sync_interval_nano.png
 	for f in learning_curves dynamics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --method grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
 	$(BIN)/python docs/site/stored_tables.py

@@ -14,24 +14,30 @@ from r3l.runs.metrics import base_success
 from r3l.workflow import plan
 
 STORED = ROOT / "results" / "stored"
-MADE = re.search(r"for t in ([\w ]+); do", (ROOT / "Makefile").read_text(encoding="utf-8"))[1].split()
+LOOP = re.compile(r"for t in ([\w ]+); do .*?--seeds-planned (\d+)(?: --env ([\w,]+))?", re.DOTALL)
+MADE = [
+    (name, int(seeds), envs.split(",") if envs else None)
+    for names, seeds, envs in LOOP.findall((ROOT / "Makefile").read_text(encoding="utf-8"))
+    for name in names.split()
+]
 
 
 def test_stored_tables_regenerate_from_the_stored_runs(stored, tmp_path):
     """`make stored` writes them. One test, since each process that runs one would read all the stored runs first."""
-    for name in MADE:
-        _check_table(stored, name, tmp_path / name)
+    assert len(MADE) >= 13
+    for name, seeds, envs in [*MADE, ("budget", 5, None)]:
+        _check_table(stored, name, seeds, tables.Asked(envs), tmp_path / name)
 
 
-def _check_table(stored, name, folder):
+def _check_table(stored, name, seeds, asked, folder):
     if name == "budget":
         rows = budget_rows(stored)
         write([row.flat() for row in rows], budget_table(rows), folder / "table.csv")
     else:
         table, config = plan.tables()[name], plan.load()
-        shown = tables.selected(stored, table, config, tables.Asked())
-        methods = tables.methods_of(shown, table, config, tables.Asked())
-        tables.build(table, shown, methods, 5, "nano").write(folder / "table.csv")
+        shown = tables.selected(stored, table, config, asked)
+        methods = tables.methods_of(shown, table, config, asked)
+        tables.build(table, shown, methods, seeds, "nano").write(folder / "table.csv")
     for path in folder.iterdir():
         assert path.read_text() == (STORED / f"{name}_nano{path.suffix}").read_text(), path.suffix
 
