@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from r3l.evaluation.power import Goal
 from r3l.evaluation.statistics import FEWEST
 from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, Estimate
 from r3l.files.paths import ROOT, STORED
@@ -70,7 +69,7 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
 
 
 def _listed(sentences: Iterable[str]) -> str:
-    """Sentences in one, their beginning once where several have it: R3L solves more test tasks than RAFT, OPMD."""
+    """Sentences in one, their beginning once where several have it: R3L is ahead of RAFT, OPMD."""
     ends: dict[str, list[str]] = {}
     for sentence in sentences:
         found = re.fullmatch(r"(.* (?:than|itself|ahead of)) (.+)", sentence)
@@ -89,7 +88,7 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     for row in rows:
         if row.claim.id in decided:
             cells = own if row.bench[0] == of_plan.tier else published
-            cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row)
+            cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row) if row.count else ""
     undecided = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id in tested - decided)
     left = len({row.claim.id for row in rows} - tested)
     texts = [f"Inconclusive wherever tested: {_listed(undecided)}."] if undecided else []
@@ -118,12 +117,10 @@ def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> d
     estimate = None if few or np.ptp(values) == 0 else Estimate.of_seeds(values)
     low, high = estimate.bounds() if estimate else (0.0, 0.0)
     interval = f"{low:+.3f} to {high:+.3f}" if estimate else ", ".join(f"{value:+.3f}" for value in values)
-    mde = estimate.mde(Goal()) if estimate else None
     itself = seeds[0].method == against
     shown = {"success (seeds)": f"{np.mean(success):.3f} ({len(seeds)})"}
     shown["minus GRPO"] = "" if itself else f"{np.mean(values):+.3f}"
     shown["95 % interval, or by seed"] = "" if itself else interval
-    shown["MDE"] = "" if mde is None else f"{mde:.2f}"
     for name, (column, form) in OF_STEPS.items():
         if steps := [step[name] for run in seeds for step in run.metrics if name in step]:
             shown[column] = format(float(np.mean(steps)), form)

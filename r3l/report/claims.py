@@ -350,12 +350,14 @@ def sentence(claim: Claim) -> str:
 
 
 def in_short(row: Finding) -> str:
-    """``behind -0.161``; with the MDE where inconclusive; of one or two seeds their values."""
+    """``behind -0.161``; ``-0.002 (0.04)`` with the MDE where inconclusive; of one or two seeds their values."""
     if row.points or row.effect is None:
         return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")
     digits = 3 if row.claim.has_margin else 1
-    mde = f" ({row.mde:.{digits - 1}f})" if row.verdict == INCONCLUSIVE and row.mde is not None else ""
-    return f"{row.verdict} {row.effect:+.{digits}f}{mde}"
+    effect = f"{row.effect:+.{digits}f}"
+    if row.verdict != INCONCLUSIVE:
+        return f"{row.verdict} {effect}"
+    return effect if row.mde is None else f"{effect} ({row.mde:.{digits - 1}f})"
 
 
 def over(row: Finding) -> str | None:
