@@ -30,6 +30,7 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
         return AlfworldEngine()
 
     def make_dialogue(self, style: Style, max_turns: int, options: AlfworldOptions) -> Dialogue:
+        from r3l.envs.alfworld.agentgym import AgentGymDialogue
         from r3l.envs.alfworld.dialogue import AlfworldDialogue, ReleasedAlfworldDialogue
         from r3l.envs.alfworld.labelled import LabelledDialogue
         from r3l.envs.alfworld.lines import LineDialogue
@@ -37,13 +38,13 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
 
         if style == "released":
             return ReleasedAlfworldDialogue(style, max_turns, check_released("alfworld", options, {"list_places"}))
-        labelled = options.response_format == "labelled"
-        if options.history is not None and (labelled or options.turn == "line"):
+        by_label = {"labelled": LabelledDialogue, "last_label": AgentGymDialogue}.get(options.response_format)
+        if options.history is not None and (by_label or options.turn == "line"):
             raise ConfigError(
                 "alfworld: history is for turns in tags; leave it out, or set turn and response_format so"
             )
         whole = AlfworldDialogue if options.history is None else WindowDialogue
-        kind = LineDialogue if options.turn == "line" else LabelledDialogue if labelled else whole
+        kind = LineDialogue if options.turn == "line" else by_label or whole
         return kind(style, max_turns, options)
 
     def refused(self, action: str, answer: str) -> bool:

@@ -23,6 +23,7 @@ from r3l.envs.base.tagged import (
     each_tag_once,
     first_action,
     labelled_action,
+    last_labelled_action,
     one_action,
     one_pair,
     opened_action,
@@ -57,6 +58,7 @@ class AlfworldDialogue(TaggedDialogue):
         "first": first_action,
         "opened": opened_action,
         "labelled": labelled_action(re.compile("ACTION:(.*)")),
+        "last_label": last_labelled_action,
     }
     retry_tolerates = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
     options_type = AlfworldOptions
@@ -69,7 +71,7 @@ class AlfworldDialogue(TaggedDialogue):
         user = self.prompt(
             "opening",
             observation=first.text.strip(),
-            admissible=self._listing(first.admissible),
+            admissible=self._listing(first.admissible, first_turn=True),
             contract=self._contract(),
         )
         return [Message("system", system), Message("user", user)]
@@ -101,13 +103,17 @@ class AlfworldDialogue(TaggedDialogue):
         repeated = repeats(actions, action, self.options.repetitions)
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
-    def _listing(self, actions: Iterable[str]) -> str:
-        if self.options.admissible == "hidden":
+    def lists(self, first_turn: bool) -> bool:
+        """Whether the prompt of a turn lists the admissible actions."""
+        return self.options.admissible == "shown" or (first_turn and self.options.admissible == "first")
+
+    def _listing(self, actions: Iterable[str], first_turn: bool = False) -> str:
+        if not self.lists(first_turn):
             return ""
         return "Admissible actions:\n" + "".join(f"- {action}\n" for action in actions) + "\n"
 
     def _contract(self) -> str:
-        shown = self.options.admissible == "shown"
+        shown = self.options.admissible != "hidden"
         return self.prompt("contract", copied="copied literally from the admissible actions, " if shown else "")
 
     def names(self, action: str) -> list[str]:

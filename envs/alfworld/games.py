@@ -21,7 +21,7 @@ from r3l.core.task import Task
 from r3l.files.digests import digest_of_all
 
 # Counts of the published releases 2.1.1 to 2.1.3 (the README of alfworld and the folders themselves).
-EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
+EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_train": 200, "valid_seen": 140, "valid_unseen": 134}
 LISTED: Mapping[str, str] = {"agentbench": "valid_unseen"}  # parts of a split whose ids are committed
 _GAMES_FOLDER = "json_2.1.1"
 _GAME_FILE = "game.tw-pddl"

@@ -38,9 +38,7 @@ class LabelledDialogue(AlfworldDialogue):
         shown[0] = "Here is your task. " + "\n".join(first.text.split("\n\n")[1:])  # without the banner
         for text, (_, response, _) in zip(shown, answers, strict=False):
             messages += [Message("user", f"{text} "), Message("assistant", response)]
-        listed = (
-            "" if self.options.admissible == "hidden" else " AVAILABLE ACTIONS: " + "\n".join(now.admissible) + "\n"
-        )
+        listed = " AVAILABLE ACTIONS: " + "\n".join(now.admissible) + "\n" if self.lists(not answers) else ""
         return [*messages, Message("user", shown[-1] + listed)]
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:

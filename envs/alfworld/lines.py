@@ -29,7 +29,7 @@ class LineDialogue(AlfworldDialogue):
         _, _, shown = first.text.partition("\n\n")  # without the banner
         examples = self.options.examples.get(family_of(task), ()) if self.options.examples else ()
         text = self.prompt("lines_examples", examples="".join(examples)) if examples else self.prompt("lines")
-        return [Message("user", text + "\n" + self._shown(shown.replace("\n\n", "\n"), first))]
+        return [Message("user", text + "\n" + self._shown(shown.replace("\n\n", "\n"), first, True))]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         thought = bool(actions) and actions[-1].startswith(THOUGHT)
@@ -43,9 +43,9 @@ class LineDialogue(AlfworldDialogue):
         repeated = repeats(actions, action, self.options.repetitions)
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
-    def _shown(self, text: str, now: Observation) -> str:
-        hidden = self.options.admissible == "hidden"
-        return text + ("" if hidden else f"\nAdmissible actions: {', '.join(now.admissible)}") + _PROMPT
+    def _shown(self, text: str, now: Observation, first_turn: bool = False) -> str:
+        listed = f"\nAdmissible actions: {', '.join(now.admissible)}" if self.lists(first_turn) else ""
+        return text + listed + _PROMPT
 
 
 def family_of(task: Task) -> str:

@@ -24,8 +24,10 @@ class AlfworldOptions(TaggedOptions):
         "with 'think:' is answered 'OK.', and prompts are a bare transcript",
         "released code: tags (audit 3.2)",
     )
-    admissible: Literal["shown", "hidden"] = option(
-        "shown", "whether full prompts list the admissible actions", "released code: shown (audit 3.2)"
+    admissible: Literal["shown", "first", "hidden"] = option(
+        "shown",
+        "where full prompts list the admissible actions: at every turn, at the first one, or nowhere",
+        "released code: shown (audit 3.2)",
     )
     impossible: Literal["ends", "nothing_happens", "nearest"] = option(
         "ends",

@@ -1,7 +1,7 @@
 """ALFWorld's task sets: houses of our own, regenerated from their seeds, and the published games.
 
-A task set of published games (``valid_seen``, ``valid_unseen``, ``train``) is committed as a count and a hash of ids,
-a part of one (``agentbench``) as its ids; the games are the user's own download.
+A task set of published games (``valid_seen``, ``valid_unseen``, ``train``, ``valid_train``) is committed as a count and
+a hash of ids, a part of one (``agentbench``) as its ids; the games are the user's own download.
 """
 
 from __future__ import annotations

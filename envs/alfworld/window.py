@@ -21,5 +21,5 @@ class WindowDialogue(Windowed, AlfworldDialogue):
     def asked(self, now: Observation) -> dict[str, str]:
         return {"admissible": self._listing(now.admissible), "contract": self._contract()}
 
-    def _listing(self, actions: Iterable[str]) -> str:
-        return super()._listing(action for action in actions if action != _HELP)
+    def _listing(self, actions: Iterable[str], first_turn: bool = False) -> str:
+        return super()._listing((action for action in actions if action != _HELP), first_turn)

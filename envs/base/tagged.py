@@ -28,7 +28,7 @@ OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # which every environment h
 _TAGS = ("<think>", "</think>", "<action>", "</action>")
 
 Reader = Callable[[str], str | None]
-ResponseFormat = Literal["strict", "flexible", "released", "first", "opened", "labelled"]
+ResponseFormat = Literal["strict", "flexible", "released", "first", "opened", "labelled", "last_label"]
 
 
 def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
@@ -117,6 +117,11 @@ def labelled_action(label: re.Pattern[str]) -> Reader:
     return read
 
 
+def last_labelled_action(response: str) -> str:
+    """As AgentGym reads: all that follows the last ``Action:``; without one an empty action."""
+    return response.rpartition("Action:")[2].strip() if "Action:" in response else ""
+
+
 def not_empty(read: Reader) -> Reader:
     """``read``, but an empty action is none."""
     return lambda response: read(response) or None
@@ -151,7 +156,7 @@ class TaggedOptions(Options):
     response_format: ResponseFormat = option(
         "strict",
         "which responses hold an action (B-42); flexible: without a thought too; first: as verl-agent; opened: as "
-        "Trinity-RFT; labelled: as AgentBench",
+        "Trinity-RFT; labelled: as AgentBench; last_label: as AgentGym",
         "our choice: one reading in training and evaluation",
     )
     unreadable: Literal["ends", "turn"] = option(

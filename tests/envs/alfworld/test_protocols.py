@@ -200,6 +200,22 @@ def test_agentbench_ends_by_three_equal_actions_from_the_fourth_turn_on(soapbar)
     assert (len(trajectory.turns), trajectory.stop_reason, trajectory.reward) == (4, "repetition", 0)
 
 
+def test_agentgym_turn_for_turn(soapbar):
+    """The list at the first turn alone; the action is all that follows the last label, and without one it is empty."""
+    said = [
+        "Thought:\nThe Action: comes last.\n\nAction:\ngo to countertop 1",
+        "take soapbar 1 from countertop 1",
+        "Action: look\naround",
+    ]
+    trajectory, asked = play_by("agentgym", soapbar, itertools.chain(said, itertools.repeat("Action:\nlook")))
+    assert trajectory.actions[:4] == ["go to countertop 1", "", "look\naround", "look"]
+    assert (len(trajectory.turns), trajectory.stop_reason, trajectory.reward) == (30, "max_turns", 0)
+    (role, _), (agreed, _), (shown, room) = asked[0]
+    assert (role, agreed, shown) == ("user", "assistant", "user")
+    assert room.startswith(f"{ROOM}\n{TASK}\nAVAILABLE ACTIONS: go to cabinet 1,go to cabinet 2,")
+    assert asked[1:4] == [[("user", AT_COUNTER)], [("user", "Nothing happens.")], [("user", "Nothing happens.")]]
+
+
 def test_trinity_sends_what_follows_the_first_tag_or_nothing(soapbar):
     said = itertools.chain(
         ["<action>go to countertop 1", "I ponder.", "<action> LOOK </action><action>look</action>"],
