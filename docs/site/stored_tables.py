@@ -15,7 +15,7 @@ from r3l.evaluation.statistics import FEWEST
 from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, Estimate
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import claims, layout, probes, records, scores
+from r3l.report import claims, claims_table, findings, layout, probes, records, scores
 from r3l.report.figures.bars import ending_shares
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
@@ -81,15 +81,18 @@ def _listed(sentences: Iterable[str]) -> str:
 def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     """A row a claim with a verdict somewhere, of the runs and the stored probes; below, the other claims."""
     of = claims.load_claims()
-    rows = claims.findings(runs, probes.read_folders([STORED]), of)
+    rows = findings.findings(runs, probes.read_folders([STORED]), of)
     tested = {row.claim.id for row in rows if row.count}
     decided = {row.claim.id for row in rows if row.verdict in DECIDED}
     own, published = Rows(), Rows()  # of this tier's base checkpoints; of published models
     for row in rows:
         if row.claim.id in decided:
             cells = own if row.bench[0] == of_plan.tier else published
-            cells.setdefault(claims.sentence(row.claim), {})[row.label] = claims.in_short(row) if row.count else ""
-    undecided = dict.fromkeys(claims.sentence(row.claim) for row in rows if row.claim.id in tested - decided)
+            cells.setdefault(claims_table.sentence(row.claim), {})[row.label] = (
+                claims_table.in_short(row) if row.count else ""
+            )
+    left_open = [row.claim for row in rows if row.claim.id in tested - decided]
+    undecided = dict.fromkeys(map(claims_table.sentence, left_open))
     left = len({row.claim.id for row in rows} - tested)
     texts = [f"Inconclusive wherever tested: {_listed(undecided)}."] if undecided else []
     texts += [f"Claims that are not tested: {left}."] if left else []

@@ -27,7 +27,8 @@ from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
-    from r3l.report.claims import Claims, Finding
+    from r3l.report.claims import Claims
+    from r3l.report.findings import Finding
     from r3l.report.records import Record
     from r3l.report.tables import Asked
     from r3l.workflow.plan import TableConfig, WorkflowConfig
@@ -196,15 +197,16 @@ def _claims(results: list[Path] | None) -> tuple[list[Finding], Claims]:
     """Of the runs and probes under ``results``, by default the stored ones."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import claims, probes, records
+    from r3l.report.findings import findings
 
     folders = results or [stored_runs()]
     of = claims.load_claims()
     runs = records.load(found([], folders, may_be_none=True))
-    return claims.findings(runs, probes.read_folders(folders), of), of
+    return findings(runs, probes.read_folders(folders), of), of
 
 
 def _print_claims(results: list[Path] | None, out: Path | None, as_json: bool) -> None:
-    from r3l.report.claims import claims_table
+    from r3l.report.claims_table import claims_table
     from r3l.report.render import to_terminal
     from r3l.report.rows import write
 

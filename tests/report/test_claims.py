@@ -7,7 +7,9 @@ from report.runs import write_run
 from r3l.evaluation.power import power_of
 from r3l.files.paths import STORED
 from r3l.report import probes, records
-from r3l.report.claims import Claims, claims_table, findings, load_claims
+from r3l.report.claims import Claims, load_claims
+from r3l.report.claims_table import claims_table
+from r3l.report.findings import findings
 from r3l.report.rows import write
 from r3l.runs.places import find_runs
 

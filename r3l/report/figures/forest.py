@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, INCONCLUSIVE
-from r3l.report.claims import Claims, Finding, sentence
+from r3l.report.claims import Claims
+from r3l.report.claims_table import sentence
 from r3l.report.figures import style
+from r3l.report.findings import Finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

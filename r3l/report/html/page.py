@@ -19,7 +19,9 @@ from r3l.core.errors import DataError
 from r3l.files.json_files import kept_as
 from r3l.report import claims, tables, trajectories
 from r3l.report.budget import all_columns, budget_rows, budget_table
+from r3l.report.claims_table import claims_table
 from r3l.report.details import details
+from r3l.report.findings import findings
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
 from r3l.report.probes import Content
@@ -109,8 +111,8 @@ def content(
 def _claims(records: Sequence[Record], probes: Sequence[Content]) -> list[Table]:
     """The claims of the paper, if anything of them is tested."""
     of = claims.load_claims()
-    rows = claims.findings(records, probes, of)
-    return [claims.claims_table(rows, of)] if any(row.count for row in rows) else []
+    rows = findings(records, probes, of)
+    return [claims_table(rows, of)] if any(row.count for row in rows) else []
 
 
 def score_tables(records: Sequence[Record], seeds_planned: int) -> list[tuple[list[Row], list[Row]]]:
