@@ -1,108 +1,25 @@
-"""From attempts to measures, each with an interval over tasks.
-
-Attempts at one task are alike, so tasks are resampled: 95 % percentiles of the measure over tasks drawn with
-replacement, all attempts of a drawn task with it (the cluster bootstrap; Davison and Hinkley 1997, Bootstrap Methods
-and their Application, section 3.8; Field and Welsh 2007). The same interval serves shares, means, ratios of two rates
-and paired differences. A share that is 0 or 1 in every task has no spread to resample: its interval is Wilson's.
-"""
+"""The measures of a probe (:data:`SECTIONS`), each with an interval over tasks (r3l.probe.bootstrap)."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
-from r3l.core.seeds import generator
 from r3l.core.trajectory import UNLIKELY
-from r3l.evaluation.statistics import LEVEL, wilson_bounds
-from r3l.probe.play import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
+from r3l.evaluation.statistics import wilson_bounds
+from r3l.probe.attempts import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
+from r3l.probe.bootstrap import Measure, Read, bounded_share, difference, estimate, mean, ratio, share
 
-RESAMPLES = 2000
-Floats = NDArray[np.float64]
-Read = Callable[[Attempt], float | None]  # None: the attempt does not count
 OutcomeOf = Callable[[Attempt], Outcome | None]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Measure:
-    """``value`` is None where nothing could be counted. ``n`` observations of ``tasks`` tasks; bounds of 95 %, None
-    where they do not exist (a ratio whose lower rate may be 0 has no upper bound).
-    """
-
-    value: float | None
-    n: int
-    tasks: int
-    low: float | None = None
-    high: float | None = None
-    interval: str = ""
-
-
 Estimate = Callable[[Played], Measure]
-
-
-def mean(attempts: Sequence[Attempt], read: Read) -> Measure:
-    """Of ``read`` over attempts."""
-    return _estimate(attempts, [read], lambda sums, counts: sums[..., 0] / counts[..., 0])
-
-
-def share(attempts: Sequence[Attempt], read: Read) -> Measure:
-    """The mean of something that is true (1) or false (0)."""
-    return _of_share(mean(attempts, read))
-
-
-def _of_share(measure: Measure) -> Measure:
-    if measure.value not in (0.0, 1.0) or measure.low != measure.high:
-        return measure
-    low, high = wilson_bounds(measure.value, measure.tasks)
-    return replace(measure, low=low, high=high, interval="Wilson over tasks")
-
-
-def ratio(attempts: Sequence[Attempt], upper: Read, lower: Read) -> Measure:
-    """The mean of ``upper`` over the mean of ``lower``, each over the attempts that have it."""
-    return _estimate(attempts, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
-
-
-def difference(attempts: Sequence[Attempt], first: Read, second: Read) -> Measure:
-    """The mean of ``first`` minus that of ``second``, each over the attempts that have it."""
-    return _estimate(attempts, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
-
-
-def _estimate(
-    attempts: Sequence[Attempt], reads: Sequence[Read], combine: Callable[[Floats, Floats], Floats]
-) -> Measure:
-    """``combine`` of the sums and counts of ``reads`` over attempts (last axis), with its interval."""
-    tasks = {task: k for k, task in enumerate(sorted({attempt.task for attempt in attempts}))}
-    sums_T_C, counts_T_C = np.zeros((2, len(tasks), len(reads)))
-    for attempt in attempts:
-        for c, read in enumerate(reads):
-            if (value := read(attempt)) is not None:
-                sums_T_C[tasks[attempt.task], c] += value
-                counts_T_C[tasks[attempt.task], c] += 1
-    n, seen = int(counts_T_C.sum(axis=0).max(initial=0)), int(counts_T_C.any(axis=1).sum())
-    if not n:
-        return Measure(None, 0, 0)
-    drawn_R_T = generator("regime", "bootstrap").multinomial(len(tasks), np.full(len(tasks), 1 / len(tasks)), RESAMPLES)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(combine(sums_T_C.sum(axis=0), counts_T_C.sum(axis=0)))
-        drawn_R = combine(drawn_R_T @ sums_T_C, drawn_R_T @ counts_T_C)
-    drawn_R = drawn_R[~np.isnan(drawn_R)]  # a resample in which nothing could be counted
-    if seen < 2 or not len(drawn_R):
-        return Measure(_finite(value), n, seen)
-    bounds = np.quantile(drawn_R, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-    return Measure(_finite(value), n, seen, _finite(bounds[0]), _finite(bounds[1]), "bootstrap over tasks")
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _of(get: Callable[[Attempt], T | None], value: Callable[[T], float]) -> Read:
@@ -217,7 +134,7 @@ def _scored(attempt: Attempt, success: bool) -> Logprobs | None:
 def _over_tokens(total: Callable[[Logprobs], float], success: bool = True) -> Estimate:
     """The mean over the tokens of guided retries."""
     reads = [_of(partial(_scored, success=success), of) for of in (total, lambda logprobs: len(logprobs.under))]
-    return lambda played: _estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1])
+    return lambda played: estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1])
 
 
 def _gap(logprobs: Logprobs) -> float:
@@ -243,7 +160,7 @@ def _p99(tokens: Callable[[Logprobs], Sequence[float]]) -> Estimate:
 def _per_1000(of: OutcomeOf) -> Estimate:
     """Successes for every 1,000 generated tokens."""
     reads = [_success(of), _of(of, lambda outcome: outcome.tokens)]
-    return lambda played: _estimate(played.attempts, reads, lambda s, c: 1000 * s[..., 0] / s[..., 1])
+    return lambda played: estimate(played.attempts, reads, lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
 def _success_in(played: Played, half: int) -> Read:
@@ -260,7 +177,7 @@ def _of_expert(played: Played) -> Measure:
 
 def _names_shown(played: Played) -> Measure:
     reads = [_of(lambda a: a.actions and a.shown, float), lambda a: a.actions]
-    copied = _of_share(_estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1]))
+    copied = bounded_share(estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1]))
     return replace(copied, n=sum(attempt.actions or 0 for attempt in played.attempts))
 
 

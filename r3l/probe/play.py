@@ -20,8 +20,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from r3l.algorithm import R3LSettings
-from r3l.core.audits import Agreement, agreement
-from r3l.core.environment import Critique, StopReason
+from r3l.core.audits import agreement
+from r3l.core.environment import Critique
 from r3l.core.environment import Outcome as Verdict
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
@@ -31,111 +31,13 @@ from r3l.core.trajectory import Trajectory, Turn
 from r3l.envs.base.experts import NO_CAUSE, first_action
 from r3l.envs.base.tagged import TaggedDialogue
 from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.probe.attempts import INVALID, Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
 from r3l.processes.progress import progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
 
-INVALID = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})  # ends by an invalid response
 CRITIC = (1,)  # the attempt in the address of the critic's reflection; the model's own is 0
-
-
-@dataclass(frozen=True)
-class Logprobs:
-    """Of the tokens of a guided retry: when they were sampled ``under`` the hint, and ``without`` it (nats)."""
-
-    under: tuple[float, ...]
-    without: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Of a retry. ``improved``: its reward is higher than the attempt's.
-
-    ``tokens``: generated for it, with those of the reflection that gave its pivot or hint.
-    ``followed``: whether its first action was the hinted one; None where no possible action was hinted.
-    ``invalid``: it ended by an invalid response. ``logprobs``: of a guided retry, where the policy can tell.
-    """
-
-    success: bool
-    improved: bool
-    tokens: int
-    followed: bool | None = None
-    invalid: bool = False
-    logprobs: Logprobs | None = None
-
-
-@dataclass(frozen=True)
-class OwnReflection:
-    """The model's reflection on an attempt. ``invalid``: why it could not be used. ``right``: its outcome is the
-    attempt's.
-
-    ``agrees``: with the critic; None where one of them names no pivot. The retries start at the pivot, with its hint
-    and without, and at the start with the hint; None where there is no pivot. ``fresh``: another attempt.
-    ``equal``: chance that one of the further attempts succeeds for which the tokens of ``guided`` are enough;
-    ``short``: they would have been enough for more than there are.
-    """
-
-    invalid: str | None = None
-    right: bool | None = None
-    text: str = ""
-    agrees: Agreement | None = None
-    guided: Outcome | None = None
-    unguided: Outcome | None = None
-    from_start: Outcome | None = None
-    fresh: Outcome | None = None
-    equal: float | None = None
-    short: bool = False
-
-
-@dataclass(frozen=True)
-class CriticReflection:
-    """The environment's critic on a failed attempt, and retries from its pivot with and without its hint.
-
-    ``cause`` is None where it found no wrong action.
-    """
-
-    cause: str | None
-    guided: Outcome
-    unguided: Outcome
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A base rollout. ``actions`` that could be read, and how many of them name only what was ``shown`` before;
-    None where responses are answers, not actions.
-
-    ``critic`` belongs to a failed attempt; it is None where the critic has nothing to say.
-    """
-
-    task: str
-    group: str
-    member: int
-    success: bool
-    reward: float
-    stop: StopReason
-    turns: int
-    tokens: int
-    actions: int | None = None
-    shown: int = 0
-    own: OwnReflection | None = None
-    critic: CriticReflection | None = None
-
-
-@dataclass(frozen=True)
-class Played:
-    """Everything that was played. ``expert``: successes of the error-free expert by task; ``seconds`` by activity, of
-    the ``now`` attempts that were not there before."""
-
-    attempts: list[Attempt]
-    expert: Mapping[str, bool] | None
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    now: int = 0
-
-    @property
-    def halves(self) -> list[str]:
-        """The task groups, the easier one first: their names sort that way."""
-        return sorted({attempt.group for attempt in self.attempts})
 
 
 def play_probe(

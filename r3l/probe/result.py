@@ -21,8 +21,9 @@ from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
 from r3l.local.checkpoint import check_template
 from r3l.local.session import open_session
+from r3l.probe.attempts import Played
 from r3l.probe.measures import SECTIONS, measures
-from r3l.probe.play import Played, play_probe
+from r3l.probe.play import play_probe
 from r3l.report.table import Cell, Column, Section, Table
 from r3l.runs.dialogs import try_dialogs
 from r3l.runs.manifest import describe_task_set, hardware, versions

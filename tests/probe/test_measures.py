@@ -9,8 +9,9 @@ from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.probe.measures import difference, equal_tokens, mean, measures, ratio, share
-from r3l.probe.play import Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
+from r3l.probe.attempts import Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
+from r3l.probe.bootstrap import difference, mean, ratio, share
+from r3l.probe.measures import equal_tokens, measures
 
 
 def attempt(task, member, success=False, stop=None, **more):

@@ -12,7 +12,8 @@ from scripted import TASK, WALKTHROUGH, Scripted, review, rollout_context, say
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Observation, StopReason
 from r3l.core.rollout import play
-from r3l.probe.play import INVALID, Outcome, study
+from r3l.probe.attempts import INVALID, Outcome
+from r3l.probe.play import study
 from r3l.processes.pool import EnvironmentPool
 
 SETTINGS = R3LSettings(guidance="suggestion", kl="none")
