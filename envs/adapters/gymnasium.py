@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
 from r3l.envs.base.one_file import FORMAT, OneFileEngine
 from r3l.envs.base.package import Options
-from r3l.envs.base.tagged import TaggedDialogue, each_tag_once
+from r3l.envs.base.readers import each_tag_once
+from r3l.envs.base.tagged import TaggedDialogue
 
 from r3l.core.contract import FLAG, NUMBER, Rule, wrong
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style

@@ -16,9 +16,7 @@ from r3l.envs.alfworld.expert import AlfworldExpert
 from r3l.envs.alfworld.goals import parse_goal
 from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.tagged import (
-    ReleasedWords,
-    TaggedDialogue,
+from r3l.envs.base.readers import (
     action_in,
     each_tag_once,
     first_action,
@@ -28,8 +26,8 @@ from r3l.envs.base.tagged import (
     one_pair,
     opened_action,
     pairs,
-    repeats,
 )
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, repeats
 
 from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
 from r3l.core.errors import DataError

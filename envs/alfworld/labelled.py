@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from r3l.envs.alfworld.dialogue import AlfworldDialogue
 from r3l.envs.alfworld.lines import family_of
 from r3l.envs.alfworld.options import AlfworldOptions
-from r3l.envs.base.tagged import example_turns
+from r3l.envs.base.readers import example_turns
 
 from r3l.core.environment import Observation, Parsed, Style
 from r3l.core.task import Task

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from r3l.envs.base.package import Options
-from r3l.envs.base.tagged import OUR_STYLES, between, check_style
+from r3l.envs.base.readers import between
+from r3l.envs.base.tagged import OUR_STYLES, check_style
 
 from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
 from r3l.core.errors import EngineError

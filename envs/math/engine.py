@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from r3l.envs.base.answers import AnswerEngine, AnswerGrade, ResponseGrader, extract
-from r3l.envs.base.tagged import first_between
+from r3l.envs.base.readers import first_between
 from r3l.envs.math import Extraction, MathOptions
 from r3l.envs.math.grader import compare_plainly
 from r3l.envs.math.grading import Grader

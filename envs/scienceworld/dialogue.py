@@ -12,17 +12,8 @@ import re
 from collections.abc import Sequence
 
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.tagged import (
-    ReleasedWords,
-    TaggedDialogue,
-    each_tag_once,
-    first_action,
-    first_pair,
-    not_empty,
-    one_action,
-    opened_action,
-    repeats,
-)
+from r3l.envs.base.readers import each_tag_once, first_action, first_pair, not_empty, one_action, opened_action
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, repeats
 from r3l.envs.base.window import Windowed
 from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.brief import brief, brief_first

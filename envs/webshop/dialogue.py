@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.tagged import (
-    ReleasedWords,
-    TaggedDialogue,
+from r3l.envs.base.readers import (
     example_turns,
     first_action,
     first_pair,
@@ -27,8 +25,8 @@ from r3l.envs.base.tagged import (
     not_empty,
     one_action,
     opened_action,
-    repeats,
 )
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, repeats
 from r3l.envs.base.window import Windowed
 from r3l.envs.webshop import WebshopOptions, pages
 from r3l.envs.webshop.engine import SEARCH_ACTION

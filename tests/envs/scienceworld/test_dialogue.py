@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from r3l.envs.base.tagged import write_response
+from r3l.envs.base.readers import write_response
 from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.brief import LIMIT, brief
 from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
