@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from r3l.envs.base.package import Options
 from r3l.envs.base.readers import Reader, action_in, each_tag_once
 
-from r3l.core.environment import Observation, Stop, StopReason, Style
+from r3l.core.environment import Observation, Parsed, Stop, StopReason, Style
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
 from r3l.core.task import Task
@@ -125,6 +125,18 @@ class TaggedDialogue:
         """``read``, or where no response ends an episode all of it, which the environment then answers."""
         found = self.read(response)
         return response.strip() if found is None and self.lenient else found
+
+    def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
+        """The action of a response, or why it ends the episode."""
+        action = self.action(response)
+        if action is None:
+            return Parsed(None, StopReason.FORMAT)
+        repeated = repeats(actions, action, self.options.repetitions) and not self.may_repeat(action)
+        return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
+
+    def may_repeat(self, action: str) -> bool:
+        """Whether any number of this action in a row ends nothing."""
+        return False
 
     def fresh(
         self, task: Task, first: Observation, answers: Sequence[tuple[str, str, str]], now: Observation

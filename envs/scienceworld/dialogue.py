@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 from r3l.envs.base.experts import criticise
 from r3l.envs.base.readers import each_tag_once, first_action, first_pair, not_empty, one_action, opened_action
-from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, repeats
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue
 from r3l.envs.base.window import Windowed
 from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.brief import brief, brief_first
 from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PLACES, PUT, TAKE, ScienceWorldExpert
 
-from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
+from r3l.core.environment import Critique, Observation, Transcript
 from r3l.core.task import Task
 from r3l.core.text import Message
 
@@ -50,13 +50,6 @@ class ScienceWorldDialogue(TaggedDialogue):
         if self.style == "compact":
             return Message("user", f"{len(actions)}: {brief(now.text)}")
         return self._turn(now)
-
-    def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        action = self.action(response)
-        if action is None:
-            return Parsed(None, StopReason.FORMAT)
-        repeated = repeats(actions, action, self.options.repetitions)
-        return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def names(self, action: str) -> list[str]:
         """The things of an action; not the places, which are the same in every task and often not yet shown."""

@@ -26,14 +26,14 @@ from r3l.envs.base.readers import (
     one_action,
     opened_action,
 )
-from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, repeats
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue
 from r3l.envs.base.window import Windowed
 from r3l.envs.webshop import WebshopOptions, pages
 from r3l.envs.webshop.engine import SEARCH_ACTION
 from r3l.envs.webshop.expert import WebshopExpert
 from r3l.envs.webshop.synthetic import is_wish
 
-from r3l.core.environment import Critique, Observation, Parsed, StopReason, Transcript
+from r3l.core.environment import Critique, Observation, StopReason, Transcript
 from r3l.core.task import Task
 from r3l.core.text import Message
 
@@ -71,14 +71,8 @@ class WebshopDialogue(TaggedDialogue):
             return Message("user", f"{len(actions)}: {compact(now.text)}")
         return self._turn(now)
 
-    def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        action = self.action(response)
-        if action is None:
-            return Parsed(None, StopReason.FORMAT)
-        repeated = repeats(actions, action, self.options.repetitions)
-        if repeated and not any(word in action.lower() for word in _MAY_REPEAT):
-            return Parsed(None, StopReason.REPETITION)
-        return Parsed(action)
+    def may_repeat(self, action: str) -> bool:
+        return any(word in action.lower() for word in _MAY_REPEAT)
 
     def names(self, action: str) -> list[str]:
         """The words of a search; what is clicked on, unless every page of its kind has it."""

@@ -40,7 +40,7 @@ class Measure:
 
 def mean(attempts: Sequence[Attempt], read: Read) -> Measure:
     """Of ``read`` over attempts."""
-    return estimate(attempts, [read], lambda sums, counts: sums[..., 0] / counts[..., 0])
+    return resampled(attempts, [read], lambda sums, counts: sums[..., 0] / counts[..., 0])
 
 
 def share(attempts: Sequence[Attempt], read: Read) -> Measure:
@@ -57,15 +57,15 @@ def bounded_share(measure: Measure) -> Measure:
 
 def ratio(attempts: Sequence[Attempt], upper: Read, lower: Read) -> Measure:
     """The mean of ``upper`` over the mean of ``lower``, each over the attempts that have it."""
-    return estimate(attempts, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
+    return resampled(attempts, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
 
 
 def difference(attempts: Sequence[Attempt], first: Read, second: Read) -> Measure:
     """The mean of ``first`` minus that of ``second``, each over the attempts that have it."""
-    return estimate(attempts, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
+    return resampled(attempts, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
 
 
-def estimate(
+def resampled(
     attempts: Sequence[Attempt], reads: Sequence[Read], combine: Callable[[Floats, Floats], Floats]
 ) -> Measure:
     """``combine`` of the sums and counts of ``reads`` over attempts (last axis), with its interval."""

@@ -15,7 +15,7 @@ from r3l.core.environment import StopReason
 from r3l.core.trajectory import UNLIKELY
 from r3l.evaluation.statistics import wilson_bounds
 from r3l.probe.attempts import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
-from r3l.probe.bootstrap import Measure, Read, bounded_share, difference, estimate, mean, ratio, share
+from r3l.probe.bootstrap import Measure, Read, bounded_share, difference, mean, ratio, resampled, share
 
 OutcomeOf = Callable[[Attempt], Outcome | None]
 T = TypeVar("T")
@@ -134,7 +134,7 @@ def _scored(attempt: Attempt, success: bool) -> Logprobs | None:
 def _over_tokens(total: Callable[[Logprobs], float], success: bool = True) -> Estimate:
     """The mean over the tokens of guided retries."""
     reads = [_of(partial(_scored, success=success), of) for of in (total, lambda logprobs: len(logprobs.under))]
-    return lambda played: estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1])
+    return lambda played: resampled(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1])
 
 
 def _gap(logprobs: Logprobs) -> float:
@@ -160,7 +160,7 @@ def _p99(tokens: Callable[[Logprobs], Sequence[float]]) -> Estimate:
 def _per_1000(of: OutcomeOf) -> Estimate:
     """Successes for every 1,000 generated tokens."""
     reads = [_success(of), _of(of, lambda outcome: outcome.tokens)]
-    return lambda played: estimate(played.attempts, reads, lambda s, c: 1000 * s[..., 0] / s[..., 1])
+    return lambda played: resampled(played.attempts, reads, lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
 def _success_in(played: Played, half: int) -> Read:
@@ -177,7 +177,7 @@ def _of_expert(played: Played) -> Measure:
 
 def _names_shown(played: Played) -> Measure:
     reads = [_of(lambda a: a.actions and a.shown, float), lambda a: a.actions]
-    copied = bounded_share(estimate(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1]))
+    copied = bounded_share(resampled(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1]))
     return replace(copied, n=sum(attempt.actions or 0 for attempt in played.attempts))
 
 
