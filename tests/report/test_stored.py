@@ -52,7 +52,8 @@ def test_what_training_counted_agrees_with_itself(stored):
 
 
 def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
-    """Whole blocks, the same for both methods of a primary comparison; for other rows of Table 1 the first one."""
+    """Whole blocks, the same for both methods of a primary comparison; for other rows of Table 1 the first one, or the
+    three of a later entry (methods without a run)."""
     of_plan, rule = load_registered(), StoppingRule()
     seeds = {}
     for record in stored:
@@ -62,8 +63,8 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
         count = len(primary[0])
         assert primary == [list(range(count))] * 2 and count in range(rule.block, rule.most + 1, rule.block), env
         others = [name for name in plan.tables()["table1"].methods if (env, name) in seeds]
-        block = list(range(rule.block))
-        assert {name for name in others if sorted(seeds[env, name])[: rule.block] != block} == set(), env
+        begun = {name: sorted(seeds[env, name])[: rule.block] for name in others}
+        assert all(found in ([0, 1, 2], [0, 1, 2, 3, 4]) for found in begun.values()), (env, begun)
 
 
 def test_stored_runs_are_of_the_present_configuration(stored):
