@@ -59,8 +59,7 @@ class Estimate:
             return None
         if np.isinf(self.freedom):
             return float(stats.norm.ppf(1 - goal.level / 2) + stats.norm.ppf(goal.power)) * self.error
-        seeds = int(self.freedom) + 1
-        return minimum_detectable_effect(self.error * float(np.sqrt(seeds)), seeds, goal)
+        return minimum_detectable_effect(*self._deviation(), goal)
 
     def power(self, effect: float, goal: Goal) -> float:
         """The chance that so many seeds or tasks show a true ``effect``, on either side of 0."""
@@ -69,8 +68,13 @@ class Estimate:
         if np.isinf(self.freedom):
             critical, shift = float(stats.norm.ppf(1 - goal.level / 2)), effect / self.error
             return float(stats.norm.sf(critical - shift) + stats.norm.cdf(-critical - shift))
+        deviation, seeds = self._deviation()
+        return power_of(effect / deviation, seeds, goal.level)
+
+    def _deviation(self) -> tuple[float, int]:
+        """Of the values of the seeds, and how many these are."""
         seeds = int(self.freedom) + 1
-        return power_of(effect / (self.error * float(np.sqrt(seeds))), seeds, goal.level)
+        return self.error * float(np.sqrt(seeds)), seeds
 
     def _above(self, distance: float) -> float:
         """The chance of a mean so far above zero where the true one is zero."""

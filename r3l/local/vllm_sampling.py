@@ -39,7 +39,7 @@ ENVIRONMENT = {
 DIALOGS = 64  # of max_context tokens that its cache holds where tokens_per_batch says nothing; our choice
 CPU_BLOCK = 32  # tokens that its prefix cache shares at once; the least of vLLM's fast kernels on a CPU (default: 128)
 NUMBAS = "llvmlite.binding.ffi"  # the module with numba's library
-PROBE = 256  # tokens whose log-probs a hand-over compares; our choice
+PROBE = 256  # tokens whose log-probs a sync compares; our choice
 
 
 class VllmPolicy(LocalPolicy):
