@@ -1,20 +1,86 @@
 """Decoding on a GPU by CUDA graphs: one more token of every row is launched at once, not as hundreds of operations.
 
 Launching those took 15 ms a token for Qwen2.5-0.5B on an H100; the graph of 64 rows takes 5.4 (docs/engine.md).
+Capturing one takes as long as several tokens, and an episode has many short turns: so graphs, and the memory that they
+read, serve one batch after another. For that the rows of a batch are rounded up, to a power of two.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from r3l.local import forward
-from r3l.local.packed_decoding import AppendedColumn, PackedDecoder, RowCache
-from r3l.local.precision import vocabulary_logits, vocabulary_projection
+from r3l.local.forward import DialogCache
+from r3l.local.packed_decoding import AppendedColumn, PackedDecoder, RowCache, Storage
+from r3l.local.precision import sampled_logits
 
 COLUMNS = 128  # that a graph's attention reads at most in vain; each further one takes a capture. Our choice
+ROWS = 8  # at least: fewer take as long. Our choice
+KEPT = 0.25  # of a GPU's memory: what its process may hold while graphs stay during training. Our choice
+
+
+class GraphStorage(Storage):
+    """The caches' memory and the graphs that read it; both stay until a batch needs more, or training does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._graphs: dict[tuple[int, ...], Graph] = {}
+        self._logits: torch.Tensor | None = None
+        self._pool: Any = None
+
+    def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
+        """As Storage's."""
+        if self._flat is not None and len(self._flat) < math.prod(shape):
+            self.clear()
+        return super().take(shape, like)
+
+    def graph(self, model: Any, cache: RowCache, end: int) -> Graph:
+        """That of one more token of every row of ``cache``, whose attention reads ``end`` columns."""
+        key = (*cache.layers.shape, end)
+        if key not in self._graphs:
+            logits_B_V = self._logits_of(cache.layers.shape[2], model)
+            self._graphs[key] = Graph(model, cache, end, logits_B_V, self._pool)
+        return self._graphs[key]
+
+    def _logits_of(self, rows: int, model: Any) -> torch.Tensor:
+        """Memory for the logits of so many rows, which all graphs write to, float64."""
+        if self._logits is None or len(self._logits) < rows:
+            self._graphs.clear()
+            self._logits = torch.zeros(rows, model.config.vocab_size, dtype=torch.float64, device=model.device)
+            self._pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
+        return self._logits[:rows]
+
+    def release(self) -> None:
+        """Before training: give the memory back, unless there is plenty."""
+        if self._flat is not None and self._flat.device.type == "cuda":
+            _, whole = torch.cuda.mem_get_info(self._flat.device)
+            if torch.cuda.memory_allocated(self._flat.device) > KEPT * whole:
+                self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._graphs.clear()
+        self._flat = self._logits = self._pool = None  # torch gives up a pool with its last graph
+
+
+class GraphCache(RowCache):
+    """A RowCache with further rows, up to a power of two, that belong to nobody: empty dialogs."""
+
+    def __init__(self, states: Sequence[DialogCache | None], columns: int, like: Any, storage: Storage) -> None:
+        super().__init__([*states, *[None] * (_rounded(len(states)) - len(states))], columns, like, storage)
+        self._like, self._storage = like, storage
+
+    def keep_rows(self, rows: Sequence[int]) -> None:
+        """As RowCache's, in the same memory."""
+        kept = self.layers[:, :, list(rows)]
+        count = _rounded(len(rows))
+        self.layers = self._storage.take((*kept.shape[:2], count, *kept.shape[3:]), self._like)
+        self.layers[:, :, : len(rows)] = kept
+        self.lengths = [self.lengths[row] for row in rows] + [0] * (count - len(rows))
 
 
 class GraphColumn(AppendedColumn):
@@ -33,42 +99,49 @@ class GraphColumn(AppendedColumn):
 
 
 class Graph:
-    """The forward pass of one more token of every row of ``cache``, captured; replayed while that cache stays."""
+    """The forward pass of one more token of every row of ``cache``, captured; replayed while that memory stays.
 
-    def __init__(self, model: Any, cache: RowCache, end: int, pool: Any) -> None:
-        self._column = column = GraphColumn(cache, end)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
-            column.hide_later()
-            hidden = forward.hidden_states(model, column.ids_N, column.positions_N, column.attend)
-            self._logits = vocabulary_logits(hidden, *vocabulary_projection(model)).double()
+    On a CPU, where tests run it, a replay computes it anew.
+    """
+
+    def __init__(self, model: Any, cache: RowCache, end: int, logits_B_V: torch.Tensor, pool: Any) -> None:
+        self._model, self._column, self._logits_B_V = model, GraphColumn(cache, end), logits_B_V
+        self._graph = None
+        if model.device.type == "cuda":
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, pool=pool):
+                self._compute()
 
     def logits(self, tokens: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
         """After those tokens, float64, shape (B, V); overwritten by the next call."""
         self._column.put(tokens, positions)
-        self._graph.replay()
-        return self._logits
+        if self._graph is None:
+            self._compute()
+        else:
+            self._graph.replay()
+        return self._logits_B_V
+
+    def _compute(self) -> None:
+        column = self._column
+        column.hide_later()
+        hidden = forward.hidden_states(self._model, column.ids_N, column.positions_N, column.attend)
+        self._logits_B_V.copy_(sampled_logits(self._model, hidden))
 
 
 class GraphDecoder(PackedDecoder):
-    """PackedDecoder whose steps are graphs: one for each set of rows and each ``COLUMNS`` of the longest dialog."""
+    """PackedDecoder whose steps are graphs: one for each number of rows and each ``COLUMNS`` of the longest dialog."""
 
+    caches = GraphCache
     columns_by = COLUMNS
-    rows_left = 0.5  # fewer captures than on a CPU, where finished rows cost more
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._graphs: dict[int, Graph] = {}
-        self._pool = torch.cuda.graph_pool_handle()
+    rows_left = 0.5
+    storage: GraphStorage
 
     def _column_logits(self, tokens: Sequence[int]) -> torch.Tensor:
         lengths = self.row_cache.lengths
         end = -(-(max(lengths) + 1) // COLUMNS) * COLUMNS
-        if end not in self._graphs:
-            self._graphs[end] = Graph(self.model, self.row_cache, end, self._pool)
         self.counts["forwards"] += 1
-        return self._graphs[end].logits(tokens, lengths)
+        return self.storage.graph(self.model, self.row_cache, end).logits(tokens, lengths)
 
-    def _moved(self) -> None:
-        self._graphs.clear()  # they read where the caches lay
-        self._pool = torch.cuda.graph_pool_handle()  # torch gives up a pool with its last graph
+
+def _rounded(rows: int) -> int:
+    return max(ROWS, 1 << (rows - 1).bit_length())

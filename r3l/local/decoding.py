@@ -14,13 +14,13 @@ import torch
 
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
-from r3l.local.forward import LayerState, layer_shape
+from r3l.local.forward import DialogCache, cache_shape
 from r3l.local.precision import vocabulary_logits, vocabulary_projection
 
 
-def tokens_in(state: Sequence[LayerState] | None) -> int:
+def tokens_in(state: DialogCache | None) -> int:
     """How many tokens a dialog's caches hold."""
-    return state[0].shape[2] if state else 0
+    return 0 if state is None else state.shape[3]
 
 
 @dataclass
@@ -31,7 +31,7 @@ class GenerationRequest:
     holds all tokens but the last sampled one.
     """
 
-    state: list[LayerState] | None
+    state: DialogCache | None
     pending: list[int]
     sampling: Sampling
     stops: Set[int]
@@ -105,7 +105,7 @@ class Decoder(ABC):
         """Logits after one more token of each live request, float64, shape (B, V)."""
 
     @abstractmethod
-    def _state(self, place: int) -> list[LayerState]:
+    def _state(self, place: int) -> DialogCache:
         """The caches of a live request, copied out."""
 
     @abstractmethod
@@ -174,7 +174,7 @@ class ReferenceDecoder(Decoder):
         self.counts["forwards"] += 1
         return vocabulary_logits(hidden_B_C_H[:, -1:], *self.projection())[:, 0].double()
 
-    def _state(self, place: int) -> list[LayerState]:
+    def _state(self, place: int) -> DialogCache:
         return self.cache.row(place)
 
     def _keep(self, places: list[int]) -> None:
@@ -190,20 +190,17 @@ class PaddedCache:
     the part of transformers' Cache interface that attention layers call (``update``, ``get_seq_length``).
     """
 
-    def __init__(self, prefixes: Sequence[Sequence[LayerState] | None], new_columns: int, like: Any) -> None:
+    def __init__(self, prefixes: Sequence[DialogCache | None], new_columns: int, like: Any) -> None:
         lengths = [tokens_in(prefix) for prefix in prefixes]
         self.filled = prefix_columns = max(lengths)
-        shape = layer_shape(like.config, len(prefixes), prefix_columns + new_columns)
-        self.layers = [
-            torch.zeros(shape, dtype=like.dtype, device=like.device) for _ in range(like.config.num_hidden_layers)
-        ]
-        self.valid_B_T = torch.zeros(len(prefixes), shape[3], dtype=torch.bool, device=like.device)
+        shape = cache_shape(like.config, len(prefixes), prefix_columns + new_columns)
+        self.layers = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        self.valid_B_T = torch.zeros(len(prefixes), shape[4], dtype=torch.bool, device=like.device)
         for row, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
             if prefix is None or not length:
                 continue
             self.valid_B_T[row, prefix_columns - length : prefix_columns] = True
-            for layer, state in zip(self.layers, prefix, strict=True):
-                layer[:, row, :, prefix_columns - length : prefix_columns] = state
+            self.layers[:, :, row, :, prefix_columns - length : prefix_columns] = prefix
 
     def begin(self, valid_B_C: torch.Tensor) -> torch.Tensor:
         """Announce C new columns; returns the attention mask, bool, shape (B, 1, C, filled + C)."""
@@ -230,12 +227,12 @@ class PaddedCache:
         """Columns filled before the forward pass in progress."""
         return self._start
 
-    def row(self, row: int) -> list[LayerState]:
+    def row(self, row: int) -> DialogCache:
         """The valid columns of one row, copied out: the dialog's new state."""
         keep = self.valid_B_T[row, : self.filled].nonzero().squeeze(1)
-        return [layer[:, row].index_select(2, keep) for layer in self.layers]
+        return self.layers[:, :, row].index_select(3, keep)
 
     def keep_rows(self, rows: torch.Tensor) -> None:
         """Drop all rows but ``rows`` (when others have finished)."""
-        self.layers = [layer.index_select(1, rows) for layer in self.layers]
+        self.layers = self.layers.index_select(2, rows)
         self.valid_B_T = self.valid_B_T.index_select(0, rows)

@@ -19,6 +19,8 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from r3l.local.lora import projected
+
 Pass = Literal["packed", "transformers"]
 
 # RMSNorm, rotary positions, grouped queries and SwiGLU, with or without biases and norms of queries and keys.
@@ -30,13 +32,13 @@ THREADS = 2  # the kernels compute with one, in about half of the seconds of tor
 # Of a layer: its index, queries (N, H, D), keys and values (N, 2, G, D) -> (N, H * D). G key-value heads.
 Attend = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
-# One layer's keys and values of one dialog: shape (2, G, T, D), G key-value heads of size D, T tokens.
-LayerState = torch.Tensor
+# Keys and values of one dialog: shape (L, 2, G, T, D), L layers, G key-value heads of size D, T tokens.
+DialogCache = torch.Tensor
 
 
-def layer_shape(config: Any, rows: int, columns: int) -> tuple[int, int, int, int, int]:
-    """Shape of one layer's cache for ``rows`` dialogs of ``columns`` tokens."""
-    return 2, rows, config.num_key_value_heads, columns, head_size(config)
+def cache_shape(config: Any, rows: int, columns: int) -> tuple[int, int, int, int, int, int]:
+    """Shape of the caches of ``rows`` dialogs of ``columns`` tokens: (L, 2, R, G, T, D)."""
+    return config.num_hidden_layers, 2, rows, config.num_key_value_heads, columns, head_size(config)
 
 
 def head_size(config: Any) -> int:
@@ -132,11 +134,10 @@ def _layer(
     attended = attend(index, *_projections(layer.self_attn, _normed(layer.input_layernorm, hidden), rotation))
     if wanted is not None:
         hidden, attended = hidden.index_select(0, wanted), attended.index_select(0, wanted)
-    hidden = hidden + layer.self_attn.o_proj(attended)
+    hidden = hidden + projected(layer.self_attn.o_proj, attended)
     normed = _normed(layer.post_attention_layernorm, hidden)
-    gated = functional.silu(layer.mlp.gate_proj(normed)) * layer.mlp.up_proj(normed)
-    projected: torch.Tensor = layer.mlp.down_proj(gated)
-    return hidden + projected
+    gated = functional.silu(projected(layer.mlp.gate_proj, normed)) * projected(layer.mlp.up_proj, normed)
+    return hidden + projected(layer.mlp.down_proj, gated)
 
 
 def _projections(
@@ -144,7 +145,7 @@ def _projections(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Queries (N, H, D), turned to their positions, and keys with values (N, 2, G, D)."""
     queries, keys, values = (
-        projection(hidden).view(len(hidden), -1, module.head_dim)
+        projected(projection, hidden).view(len(hidden), -1, module.head_dim)
         for projection in (module.q_proj, module.k_proj, module.v_proj)
     )
     if hasattr(module, "q_norm"):

@@ -112,6 +112,14 @@ def without_adapter(model: Any) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
+def projected(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
+    """``module(hidden)``, of peft's layers in three products: on a GPU each operation less is time."""
+    if not hasattr(module, "lora_A") or module.disable_adapters:
+        return module(hidden_N_H)  # type: ignore[no-any-return]
+    a, b = module.lora_A[_NAME].weight, module.lora_B[_NAME].weight
+    return module.base_layer(hidden_N_H).addmm_(hidden_N_H @ a.T, b.T, alpha=module.scaling[_NAME])  # type: ignore[no-any-return]
+
+
 def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """``weights`` of ``model`` under the names of its base checkpoint, W + alpha / rank * B A in place of W.
 

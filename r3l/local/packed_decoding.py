@@ -17,27 +17,25 @@ import torch
 
 from r3l.local import forward
 from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
-from r3l.local.forward import LayerState, layer_shape
+from r3l.local.forward import DialogCache, cache_shape
 from r3l.local.precision import vocabulary_logits
 
 
 class Storage:
-    """Memory for the caches of one batch after another: fresh pages cost a tenth of sampling on a CPU.
-
-    On a GPU, whose allocator keeps them, each batch takes its own: training needs the memory in between.
-    """
+    """Memory for the caches of one batch after another: fresh pages cost a tenth of sampling on a CPU."""
 
     def __init__(self) -> None:
         self._flat: torch.Tensor | None = None
 
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
         """A tensor of ``shape`` that holds finite numbers, whatever was last written there."""
-        if like.device.type != "cpu":
-            return torch.zeros(*shape, dtype=like.dtype, device=like.device)
         size = math.prod(shape)
         if self._flat is None or len(self._flat) < size:
             self._flat = torch.zeros(size, dtype=like.dtype, device=like.device)
         return self._flat[:size].view(*shape)
+
+    def release(self) -> None:
+        """Before training."""
 
 
 class RowCache:
@@ -46,21 +44,19 @@ class RowCache:
     ``states``: what each dialog brings. ``columns``: room for the longest one.
     """
 
-    def __init__(
-        self, states: Sequence[Sequence[LayerState] | None], columns: int, like: Any, storage: Storage
-    ) -> None:
-        self.layers = self._memory(layer_shape(like.config, len(states), columns), like, storage)
+    def __init__(self, states: Sequence[DialogCache | None], columns: int, like: Any, storage: Storage) -> None:
+        self.layers = self._memory(cache_shape(like.config, len(states), columns), like, storage)
         self.lengths = [tokens_in(state) for state in states]
         for row, (state, length) in enumerate(zip(states, self.lengths, strict=True)):
-            for layer, of_layer in zip(self.layers, state or (), strict=False):
-                layer[:, row, :, :length] = of_layer
+            if state is not None:
+                self.layers[:, :, row, :, :length] = state
 
     def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
-        return storage.take((like.config.num_hidden_layers, *shape), like)
+        return storage.take(shape, like)
 
-    def row(self, row: int) -> list[LayerState]:
+    def row(self, row: int) -> DialogCache:
         """The tokens of one row, copied out: the dialog's new state."""
-        return list(self.layers[:, :, row, :, : self.lengths[row]].clone())
+        return self.layers[:, :, row, :, : self.lengths[row]].clone()
 
     def copy_beginnings(self, leader_of: Sequence[int]) -> None:
         """Give each row what row ``leader_of[row]`` holds."""
@@ -161,7 +157,8 @@ class AppendedColumn:
         """No token attends to columns after its own."""
         device = self._layers.device
         hidden = torch.arange(self._end, device=device) > self.positions_N[:, None, None]
-        self._bias = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, -torch.inf)
+        zeros = torch.zeros(hidden.shape, dtype=self._layers.dtype, device=device)  # cast once, not in every layer
+        self._bias = zeros.masked_fill_(hidden, -torch.inf)
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
         """As :meth:`NewTokens.attend`."""
@@ -187,6 +184,7 @@ class PackedDecoder(Decoder):
         counts: defaultdict[str, float],
     ) -> None:
         super().__init__(model, requests, end_id, counts)
+        self.storage = storage
         columns = -(-max(request.columns() for request in requests) // self.columns_by) * self.columns_by
         self.row_cache = self.caches([request.state for request in requests], columns, model, storage)
         self.rows = list(range(len(requests)))  # where each live request lies in the cache
@@ -194,7 +192,7 @@ class PackedDecoder(Decoder):
     def _first(self) -> torch.Tensor:
         leaders: dict[tuple[int, ...], int] = {}
         leader_of = [
-            row if request.state else leaders.setdefault(tuple(request.pending), row)
+            row if request.state is not None else leaders.setdefault(tuple(request.pending), row)
             for row, request in enumerate(self.live)
         ]
         encoded = sorted(set(leader_of))
@@ -225,7 +223,7 @@ class PackedDecoder(Decoder):
         self.counts["forwards"] += 1
         return vocabulary_logits(hidden, *self.projection()).double()
 
-    def _state(self, place: int) -> list[LayerState]:
+    def _state(self, place: int) -> DialogCache:
         return self.row_cache.row(self.rows[place])
 
     def _keep(self, places: list[int]) -> None:
@@ -233,7 +231,3 @@ class PackedDecoder(Decoder):
         if len(self.rows) <= self.rows_left * len(self.row_cache.lengths):
             self.row_cache.keep_rows(self.rows)
             self.rows = list(range(len(self.rows)))
-            self._moved()
-
-    def _moved(self) -> None:
-        """The caches lie elsewhere now."""

@@ -20,9 +20,9 @@ from r3l.core.dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
-from r3l.local.cuda_graphs import GraphDecoder
+from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
 from r3l.local.decoding import Decoder, GenerationRequest, ReferenceDecoder, tokens_in
-from r3l.local.forward import LayerState, Pass, has_machine_code, pass_of
+from r3l.local.forward import DialogCache, Pass, has_machine_code, pass_of
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.packed_decoding import PackedDecoder, Storage
 from r3l.processes.barrier import Barrier
@@ -58,9 +58,9 @@ class LocalPolicy:
         self.samples = samples
         self.use_cache = use_cache
         self.tokens_per_batch = tokens_per_batch
-        self._storage = Storage()
         self.forward = pass_of(model, forward)
-        self._packed_decoder = GraphDecoder if model.device.type == "cuda" else PackedDecoder
+        on_gpu = model.device.type == "cuda"
+        self._packed_decoder, self._storage = (GraphDecoder, GraphStorage()) if on_gpu else (PackedDecoder, Storage())
         if self.forward == "packed" and has_machine_code(model):
             from r3l.local.machine_code import KernelDecoder, load  # numba takes a third of a second
 
@@ -85,6 +85,7 @@ class LocalPolicy:
 
     def release(self) -> None:
         """After them: what memory of a GPU sampling alone needs goes to training."""
+        self._storage.release()
 
     def sync_weights(self) -> dict[str, float]:
         """Sample with the present weights of ``model`` from now on; metrics. They are shared: nothing to do."""
@@ -150,7 +151,7 @@ class LocalConversation(TokenDialog):
 
     def __init__(self, policy: LocalPolicy) -> None:
         super().__init__(policy)
-        self._state: list[LayerState] | None = None  # caches of the first `encoded` tokens
+        self._state: DialogCache | None = None  # caches of the first `encoded` tokens
         self._last_is_new = False  # the last response's final token was sampled here and is not encoded yet
 
     @property
@@ -166,7 +167,7 @@ class LocalConversation(TokenDialog):
         whole_turns = self._policy.samples == "turn"
         self._policy.counts["appended"] += len(self._ids) - self.encoded if whole_turns else appended
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on without a new message
-            self._state = [layer[:, :, :-1] for layer in self._state]
+            self._state = self._state[..., :-1, :]
         stops = self._policy.renderer.stops(sampling.stop)
         request = GenerationRequest(self._state, self._ids[self.encoded :], sampling, stops, seed_of(*address))
         await self._policy.barrier.request(sampling.phase, address, request)
@@ -179,7 +180,7 @@ class LocalConversation(TokenDialog):
         twin = super().fork(turns)
         twin._last_is_new = self._last_is_new and turns == len(self._tokens_at) - 1  # nobody has encoded it yet
         if self._state is not None and turns:
-            twin._state = [layer[:, :, : min(len(twin._ids), self.encoded)] for layer in self._state]
+            twin._state = self._state[..., : min(len(twin._ids), self.encoded), :]
         return twin
 
     def close(self) -> None:
@@ -192,4 +193,4 @@ class LocalConversation(TokenDialog):
         while same < limit and self._ids[same] == ids[same]:
             same += 1
         if self._state is not None:
-            self._state = [layer[:, :, :same] for layer in self._state] if same else None
+            self._state = self._state[..., :same, :] if same else None

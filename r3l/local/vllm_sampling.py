@@ -22,7 +22,7 @@ from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import Samples
 from r3l.local import lora
 from r3l.local.decoding import GenerationRequest
-from r3l.local.forward import layer_shape
+from r3l.local.forward import cache_shape
 from r3l.local.logprobs import token_logprobs
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.policy import LocalPolicy
@@ -138,7 +138,7 @@ class VllmPolicy(LocalPolicy):
     def _started(self, sampling: SamplingConfig) -> Any:
         model = self.model
         tokens = max(sampling.tokens_per_batch or DIALOGS * self.max_context, self.max_context)
-        of_token = math.prod(layer_shape(model.config, 1, 1)) * model.config.num_hidden_layers * model.dtype.itemsize
+        of_token = math.prod(cache_shape(model.config, 1, 1)) * model.dtype.itemsize
         on_device = {"enable_sleep_mode": True} if self._shares_memory else {"block_size": CPU_BLOCK}
         set_num_threads = torch.set_num_threads  # vLLM for CPUs puts one in its place that sets nothing
         try:

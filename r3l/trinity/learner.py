@@ -22,7 +22,7 @@ from r3l.core.policy import Sampling
 from r3l.core.render import ChatRenderer
 from r3l.local import checkpoint, lora
 from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
-from r3l.local.forward import LayerState
+from r3l.local.forward import DialogCache
 from r3l.local.session import load_network
 from r3l.local.trainer import Trainer
 
@@ -134,15 +134,15 @@ class _Caches:
     """KV caches of recent dialogs, found by their tokens: the next turn of a dialog begins with them."""
 
     def __init__(self) -> None:
-        self._states: OrderedDict[bytes, list[LayerState]] = OrderedDict()
+        self._states: OrderedDict[bytes, DialogCache] = OrderedDict()
 
-    def longest(self, ids: Sequence[int]) -> list[LayerState] | None:
+    def longest(self, ids: Sequence[int]) -> DialogCache | None:
         """The caches of the longest known beginning of ``ids``; at least one token is left to encode."""
         wanted = _key(ids[:-1])
         known = max((key for key in self._states if wanted.startswith(key)), key=len, default=None)
         return None if known is None else self._states[known]
 
-    def keep(self, ids: Sequence[int], state: list[LayerState] | None) -> None:
+    def keep(self, ids: Sequence[int], state: DialogCache | None) -> None:
         """Remember the caches of ``ids``, and forget the oldest."""
         if state is not None:
             self._states[_key(ids)] = state
