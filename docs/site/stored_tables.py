@@ -49,7 +49,9 @@ def filled(text: str, runs: Sequence[Record]) -> str:
     def table(found: re.Match[str]) -> str:
         beginning, name, envs, end = found.groups()
         chosen = envs.split() or of_plan.envs
-        seen = runs if name == "arms" else of_base_checkpoints(runs, of_plan, chosen)
+        seen = list(runs) if name == "arms" else of_base_checkpoints(runs, of_plan, chosen)
+        if name == "claims":
+            seen += [run for run in runs if run.bench[0] != of_plan.tier]  # published models
         return f"{beginning}\n{TABLES[name](seen, of_plan)}\n\n{end}"
 
     return BLOCK.sub(table, text)

@@ -67,7 +67,7 @@ def in_short(row: Finding) -> str:
 
 def over(row: Finding) -> str | None:
     """``20 seeds``; None where nothing is stored."""
-    return f"{row.count} {row.over}" if row.count else None
+    return f"{row.count} {row.over if row.count > 1 else row.over.removesuffix('s')}" if row.count else None
 
 
 def _lines(rows: Sequence[Finding]) -> list[list[Finding]]:

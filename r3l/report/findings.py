@@ -94,7 +94,9 @@ def findings(records: Sequence[Record], probes: Sequence[Content], of: Claims) -
 
 
 def _bench(probe: Content) -> Bench:
-    return probe["tier"], probe["env"], probe["model"]["name"]
+    """That of the runs which begin from the probed model: SFT's recipe is no part of its name there."""
+    recipe = resolve(probe["tier"], probe["env"], load_registered().against, 0).env_settings.sft
+    return probe["tier"], probe["env"], probe["model"]["name"].removesuffix(f"-{recipe}")
 
 
 def _finding(

@@ -14,9 +14,10 @@ def env_label(env: str) -> str:
 
 
 def bench_label(bench: tuple[str, str, str], among: Iterable[tuple[str, str, str]]) -> str:
-    """The environment of a (tier, environment, model), with tier and model where there are several ``among`` others."""
-    several = len({other for other in among if other[1] == bench[1]}) > 1
-    return f"{env_label(bench[1])}, {bench[0]}, {bench[2]}" if several else env_label(bench[1])
+    """The environment of a (tier, environment, model), with the tier or the model where ``among`` has several of it."""
+    alike = {other for other in among if other[1] == bench[1]}
+    parts = [bench[k] for k in (0, 2) if len({other[k] for other in alike}) > 1]
+    return ", ".join([env_label(bench[1]), *parts])
 
 
 def question_set(tier: str, env: str, task_set: str) -> str:
