@@ -167,6 +167,8 @@ stored: setup
 	$(BIN)/r3l figure sync_interval --results $(STORED) --env math,webshop --out $(STORED)/sync_interval_nano.png
 	for f in learning_curves dynamics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --method grpo,r3l --out $(STORED)/$${f}_nano.png || exit; done
+	$(BIN)/r3l figure learning_curves --results $(STORED) --env gsm8k_lines --method grpo,r3l,r3l_no_reflection \
+	    --out $(STORED)/smol/learning_curves.png
 	$(BIN)/python docs/site/stored_tables.py
 
 clean:

@@ -45,8 +45,8 @@ def test_threads_take_numbers_too_small_for_a_normal_float32_for_0():
     program = """
 import torch
 from r3l.local.cpu import threads
-tiny = torch.full((2**20,), 1e-30)
-with threads(2):
+with threads(2):  # the pool starts inside, as in a run
+    tiny = torch.full((2**20,), 1e-30)
     print(torch.count_nonzero(tiny * 1e-9).item(), torch.count_nonzero(tiny * 1e-7).item())
 print(torch.count_nonzero(tiny[:8] * 1e-9).item())
 """
