@@ -177,7 +177,7 @@ def _play_several(path: Path, options: dict[str, Any], as_json: bool, markdown: 
     from r3l.report.render import to_markdown, to_terminal
 
     plans = of_file(path, options)
-    played = list(map(_with_episodes, (plan.done() or plan.play() for plan in plans)))
+    played = list(map(_with_episodes, (plan.play() for plan in plans)))
     table = several(played, [plan.run_dir for plan in plans])
     content = {"evaluations": [evaluation for evaluation, _ in played]}
     if markdown:

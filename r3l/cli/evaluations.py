@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +18,12 @@ from r3l.config.tier import TierSettings
 from r3l.config.variant import OF_RUN
 from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
+from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
 from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 
+log = logging.getLogger(__name__)
 OF_SFT = "sft.json"  # in the folder of a model that this project made
 
 
@@ -75,19 +78,24 @@ class Planned(NamedTuple):
     agent: ServedAgent | None
 
     def play(self) -> Scored:
+        """Play what is not played yet; a finished evaluation stands as it is."""
         from r3l.local.engine import train
 
         if self.agent:
             begin_served_run(self.run, self.run_dir, self.agent)
-        else:
+        if done := self._done():
+            return done
+        if not self.agent:
             train(self.run, self.run_dir)
         return scored(self.run_dir, None, self.agent)
 
-    def done(self) -> Scored | None:
-        """What is there of an earlier command; a single evaluation is repeated, one of a file is not."""
+    def _done(self) -> Scored | None:
+        """What an earlier command has finished. Raises DataError where it was changed since."""
         file = self.run_dir / EVALUATION
         if not file.is_file() or recorded_fingerprint(self.run_dir) != self.run.fingerprint():
             return None
+        check_signed(self.run_dir)
+        log.warning("%s was played before; delete it, or name another --out, to play it again", self.run_dir)
         return self.run_dir, read_json(file)
 
 

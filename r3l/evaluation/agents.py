@@ -23,7 +23,7 @@ from r3l.files.writing import write_json_atomic
 from r3l.processes.gather import together
 from r3l.runs.manifest import manifest
 from r3l.runs.result import result
-from r3l.runs.run_dir import MANIFEST, RESULT, locked
+from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT, locked
 from r3l.runs.session import PlaySession, open_play_session
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def model_named(served: str) -> str:
 
 
 def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
-    """Write what a run leaves that trains nothing and keeps no model: manifest and result.
+    """Write what a run leaves that trains nothing and keeps no model: manifest and result; not where it has ended.
 
     Raises RunDirectoryError where the directory holds another run, or other requests.
     """
@@ -158,5 +158,7 @@ def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
                 raise RunDirectoryError(
                     f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder with --out"
                 )
+            if (run_dir / EVALUATION).is_file():
+                return  # finished and signed
         write_json_atomic(path, content)
         write_json_atomic(run_dir / RESULT, result(run, run_dir, None, {}))

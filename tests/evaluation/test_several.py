@@ -33,6 +33,23 @@ def test_each_is_played_as_its_line_says_and_stands_in_one_table(monkeypatch, ca
     assert (first["env"], first["episodes"], second["protocol"]["name"]) == ("math", 15, "react")
 
 
+@pytest.mark.parametrize("protocol", ["r3l", "all"])
+def test_what_has_ended_is_not_played_again(monkeypatch, capsys, caplog, tmp_path, protocol):
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda request, before: completion("2")) as (url, seen):
+        words = ("evaluate", "gsm8k", "--protocol", protocol, "--server", url, "-n", "2", "--out", "out", "--json")
+        _, first, _ = run(monkeypatch, capsys, *words)
+        asked = len(seen)
+        _, again, _ = run(monkeypatch, capsys, *words)
+        assert len(seen) == asked >= 2 and "was played before; delete it" in caplog.text
+        file = next(tmp_path.rglob("episodes.jsonl"))
+        file.write_text(file.read_text() + "\n")
+        code, _, error = run(monkeypatch, capsys, *words)
+    assert code == 2 and "episodes.jsonl changed after" in error
+    one, other = (json.loads(text).get("protocols", {protocol: json.loads(text)}) for text in (first, again))
+    assert [content["groups"] for content in one.values()] == [content["groups"] for content in other.values()]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
