@@ -20,7 +20,7 @@ from r3l.local.precision import sampled_logits
 
 COLUMNS = 128  # that a graph's attention reads at most in vain; each further one takes a capture. Our choice
 ROWS = 8  # at least: fewer take as long. Our choice
-KEPT = 0.25  # of a GPU's memory: what its process may hold while graphs stay during training. Our choice
+PLENTY = 0.5  # of a GPU's memory: what training may need where caches and graphs stay beside it. Our choice
 
 
 class GraphStorage(Storage):
@@ -55,11 +55,13 @@ class GraphStorage(Storage):
         return self._logits[:rows]
 
     def release(self) -> None:
-        """Before training: give the memory back, unless there is plenty."""
-        if self._flat is not None and self._flat.device.type == "cuda":
-            _, whole = torch.cuda.mem_get_info(self._flat.device)
-            if torch.cuda.memory_allocated(self._flat.device) > KEPT * whole:
-                self.clear()
+        """Before training: give the memory back, unless there is plenty beside the most that was needed so far, which
+        includes that of the largest micro-batch (r3l.local.trainer:Trainer.probe_memory)."""
+        if self._flat is None or self._flat.device.type != "cuda":
+            return
+        _, whole = torch.cuda.mem_get_info(self._flat.device)
+        if torch.cuda.max_memory_allocated(self._flat.device) + self._flat.nbytes > PLENTY * whole:
+            self.clear()
 
     def clear(self) -> None:
         """Forget all."""
