@@ -2,7 +2,7 @@
 
 Launching those took 15 ms a token for Qwen2.5-0.5B on an H100; the graph of 64 rows takes 5.4 (docs/engine.md).
 Capturing one takes as long as several tokens, and an episode has many short turns: so graphs, and the memory that they
-read, serve one batch after another. For that the rows of a batch are rounded up, to a power of two.
+read, serve one batch after another. For that the rows of a batch are rounded up, by a quarter at most.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from r3l.local.packed_decoding import AppendedColumn, PackedDecoder, RowCache, S
 from r3l.local.precision import sampled_logits
 
 COLUMNS = 128  # that a graph's attention reads at most in vain; each further one takes a capture. Our choice
-ROWS = 8  # at least: fewer take as long. Our choice
+ROWS = 8  # and multiples of it: fewer take as long. Our choice
 PLENTY = 0.5  # of a GPU's memory: what training may need where caches and graphs stay beside it. Our choice
 
 
@@ -70,7 +70,7 @@ class GraphStorage(Storage):
 
 
 class GraphCache(RowCache):
-    """A RowCache with further rows, up to a power of two, that belong to nobody: empty dialogs."""
+    """A RowCache with further rows that belong to nobody: empty dialogs."""
 
     def __init__(self, states: Sequence[DialogCache | None], columns: int, like: Any, storage: Storage) -> None:
         super().__init__([*states, *[None] * (_rounded(len(states)) - len(states))], columns, like, storage)
@@ -146,4 +146,6 @@ class GraphDecoder(PackedDecoder):
 
 
 def _rounded(rows: int) -> int:
-    return max(ROWS, 1 << (rows - 1).bit_length())
+    """``rows`` or some more: a multiple of 8, from 64 on 4 numbers from a power of two to the next."""
+    step = max(ROWS, 1 << max(0, (rows - 1).bit_length() - 3))
+    return -(-rows // step) * step

@@ -62,6 +62,6 @@ def test_graphs_serve_one_batch_after_another(model):
     graphs = dict(storage._graphs)
     turns(GraphDecoder, storage, model)
     assert storage._graphs == graphs
-    assert {rows for _, _, rows, *_ in graphs} == {8, 16, 32}
+    assert {rows for _, _, rows, *_ in graphs} == {8, 16, 24}
     storage.clear()
     assert not storage._graphs and storage._flat is None
