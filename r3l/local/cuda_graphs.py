@@ -74,7 +74,6 @@ class GraphCache(RowCache):
 
     def __init__(self, states: Sequence[DialogCache | None], columns: int, like: Any, storage: Storage) -> None:
         super().__init__([*states, *[None] * (_rounded(len(states)) - len(states))], columns, like, storage)
-        self._like, self._storage = like, storage
 
     def keep_rows(self, rows: Sequence[int]) -> None:
         """As RowCache's, in the same memory."""
@@ -134,6 +133,7 @@ class GraphDecoder(PackedDecoder):
     """PackedDecoder whose steps are graphs: one for each number of rows and each ``COLUMNS`` of the longest dialog."""
 
     caches = GraphCache
+    grows = False  # a graph reads memory that stays where it is
     columns_by = COLUMNS
     rows_left = 0.5
     storage: GraphStorage

@@ -44,9 +44,9 @@ class GenerationRequest:
         """A uniform draw for each token."""
         return uniforms(self.seed, self.sampling.max_tokens)
 
-    def columns(self) -> int:
-        """Tokens of the dialog when the response is as long as it may be."""
-        return tokens_in(self.state) + len(self.pending) + self.sampling.max_tokens
+    def columns(self, at_most: bool = True) -> int:
+        """Tokens of the dialog when the response is as long as it may be, or before its second token."""
+        return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
         """Whether the last token has been sampled."""

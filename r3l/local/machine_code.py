@@ -68,6 +68,8 @@ class KernelDecoder(PackedDecoder):
     """PackedDecoder over a KernelCache. Finished rows cost nothing here: they get no new token."""
 
     caches = KernelCache
+    grows = False  # its kernels read a part of a row as fast
+    columns_by = 1
 
     def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
         return KernelTokens(self.row_cache, rows, tokens)
