@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, output, refuse_unused
+from r3l.cli.asked import DEADLINE, SERVER_ONLY, Asked
 from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
-from r3l.core.errors import check_known
 
 if TYPE_CHECKING:
-    from r3l.cli.evaluations import Planned
+    from r3l.cli.evaluations import Planned, Scored
     from r3l.config import Run
-    from r3l.evaluation.agents import ServedAgent
 
-CONCURRENCY = 16  # episodes at once; our choice
-DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
-SERVER_ONLY = {"dialog", "tokenizer", "request", "deadline"}
 OF_AGENT = {"server", "model", "batch", *SERVER_ONLY}
 OF_ENVIRONMENT = {"tier", "protocol", "task_set", "tasks", "repeat", "seed", "overrides", "out", "markdown"}
 ALL = "all"
@@ -110,46 +104,10 @@ def evaluate(
     _print(plan.run_dir, *plan.play(), agent=bool(server), as_json=as_json, markdown=markdown)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What plays or answers: a model of this machine, or one at a server, and how that is asked."""
-
-    server: str | None
-    model: str | None
-    dialog: str
-    tokenizer: str | None
-    request: list[str]
-    deadline: float
-    batch: int | None
-
-    def check_there(self) -> None:
-        """Refuse a server that is not there before anything is imported that takes seconds."""
-        from r3l.endpoint.options import EndpointOptions
-
-        if self.server:
-            EndpointOptions(self.server, "").check_there()
-
-    def agent(self, tokenizer: str | None = None) -> ServedAgent:
-        """The model at the server; without a name the only one there. ``tokenizer``: where none is given."""
-        from r3l.endpoint.client import about_model, only_model
-        from r3l.endpoint.options import EndpointOptions
-        from r3l.evaluation.agents import Dialog, ServedAgent
-
-        check_known("dialog", self.dialog, set(Dialog))
-        fields = dict(map(_field, self.request))
-        options = EndpointOptions(str(self.server), self.model or "", self.batch or CONCURRENCY, self.deadline, fields)
-        if self.model is None:
-            options = replace(options, model=asyncio.run(only_model(options)))
-        about = asyncio.run(about_model(options))
-        return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)
-
-
-Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds
-
-
 def _play_run(run_dir: Path, task_set: str | None, asked: Asked) -> Scored:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
+    from r3l.cli.evaluations import scored
     from r3l.evaluation.evaluate import checkpoint_of
 
     check_run_dir(run_dir)
@@ -194,16 +152,6 @@ def _with_episodes(played: Scored) -> tuple[dict[str, Any], list[dict[str, Any]]
     return evaluation, read_jsonl(where / EPISODES)
 
 
-def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
-    from r3l.api.running import evaluate_run
-    from r3l.runs.manifest import run_of
-    from r3l.runs.places import evaluation_folder
-
-    run = run_of(run_dir)
-    evaluation = evaluate_run(run_dir, task_set, agent)
-    return evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set), evaluation
-
-
 def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, as_json: bool, markdown: bool) -> None:
     from r3l.evaluation import stored_runs
     from r3l.evaluation.circumstances import summary
@@ -245,15 +193,3 @@ def _next(run: Run, run_dir: Path, stored: Path) -> str:
     if partly or run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
         return f"r3l report {run_dir}"
     return offline_command(run.method, run.tier, [run.env])
-
-
-def _field(text: str) -> tuple[str, Any]:
-    """``top_p=0.9`` -> (``top_p``, 0.9); what is not JSON is text."""
-    from r3l.config.variant import check_override
-
-    check_override(text)
-    key, _, value = text.partition("=")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from r3l.api.running import place_of
 from r3l.cli.arguments import each_once, resolve_run
-from r3l.cli.evaluate import DEADLINE, SERVER_ONLY, Asked, Scored, scored
+from r3l.cli.asked import DEADLINE, SERVER_ONLY, Asked
 from r3l.config import EnvConfig, Run, Strict, Variant, load, stored_model, validate
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
@@ -24,6 +24,7 @@ from r3l.files.yaml_files import read_yaml
 from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 
 log = logging.getLogger(__name__)
+Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds
 OF_SFT = "sft.json"  # in the folder of a model that this project made
 
 
@@ -157,3 +158,13 @@ def by_protocol(asked: Evaluation, out: Path | None) -> list[Planned]:
     if not names:
         raise ConfigError(f"environment {asked.env!r} has no protocols; leave out --protocol")
     return [planned(asked.model_copy(update={"protocol": name}), out and out / name) for name in names]
+
+
+def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
+    from r3l.api.running import evaluate_run
+    from r3l.runs.manifest import run_of
+    from r3l.runs.places import evaluation_folder
+
+    run = run_of(run_dir)
+    evaluation = evaluate_run(run_dir, task_set, agent)
+    return evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set), evaluation
