@@ -164,7 +164,7 @@ def plan(expert: WebshopExpert) -> list[str]:
 
 
 def right_actions(expert: WebshopExpert) -> set[str]:
-    """Every next action that a careful customer could take."""
+    """Every next action that an error-free expert could take."""
     steps = plan(expert)
     if expert.at == "results" and expert.candidates:
         return {f"click[{asin}]" for asin in expert.candidates}

@@ -33,7 +33,7 @@ WARNINGS: Mapping[str, str] = {
     "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
 }
 _FIRST_TRAIN = 1500
-_TURNS = 10  # within which an error-free customer must succeed (configs/envs/webshop.yaml, nano)
+_TURNS = 10  # within which an error-free expert must succeed (configs/envs/webshop.yaml, nano)
 
 
 class WebshopTaskSets(DefinedTaskSets[Definition]):
@@ -64,13 +64,13 @@ class WebshopTaskSets(DefinedTaskSets[Definition]):
         return spare[index % len(spare)]
 
     def validate(self, task: Task) -> None:
-        """Play ``task`` with an error-free customer."""
+        """Play ``task`` with an error-free expert."""
         from r3l.envs.webshop import ENVIRONMENT
 
         (played,) = ENVIRONMENT.careful([task], _TURNS)
         if not played.success:
             raise DataError(
-                f"task {task.id} is not solved in {_TURNS} turns by an error-free customer, reward {played.reward:g}: "
+                f"task {task.id} is not solved in {_TURNS} turns by an error-free expert, reward {played.reward:g}: "
                 f"{[step.action for step in played.steps]}; change the catalogue in configs/task_sets"
             )
 

@@ -15,10 +15,9 @@ import torch
 
 from r3l.local import forward
 from r3l.local.forward import DialogCache
-from r3l.local.packed_decoding import AppendedColumn, PackedDecoder, RowCache, Storage
+from r3l.local.packed_decoding import GROWTH, AppendedColumn, PackedDecoder, RowCache, Storage, rounded_up
 from r3l.local.precision import sampled_logits
 
-COLUMNS = 128  # that a graph's attention reads at most in vain; each further one takes a capture. Our choice
 ROWS = 8  # and multiples of it: fewer take as long. Our choice
 PLENTY = 0.5  # of a GPU's memory: what training may need where caches and graphs stay beside it. Our choice
 
@@ -102,7 +101,7 @@ class GraphColumn(AppendedColumn):
 class Graph:
     """The forward pass of one more token of every row of ``cache``, captured; replayed while that memory stays.
 
-    On a CPU, where tests run it, a replay computes it anew.
+    On a CPU, where tests run it, a replay computes it again.
     """
 
     def __init__(self, model: Any, cache: RowCache, end: int, logits_B_V: torch.Tensor, pool: Any) -> None:
@@ -130,17 +129,16 @@ class Graph:
 
 
 class GraphDecoder(PackedDecoder):
-    """PackedDecoder whose steps are graphs: one for each number of rows and each ``COLUMNS`` of the longest dialog."""
+    """PackedDecoder whose steps are graphs: one for each number of rows and each ``GROWTH`` columns of a dialog."""
 
     caches = GraphCache
     grows = False  # a graph reads memory that stays where it is
-    columns_by = COLUMNS
     rows_left = 0.5
     storage: GraphStorage
 
     def _column_logits(self, tokens: Sequence[int]) -> torch.Tensor:
         lengths = self.row_cache.lengths
-        end = -(-(max(lengths) + 1) // COLUMNS) * COLUMNS
+        end = rounded_up(max(lengths) + 1, GROWTH)
         self.counts["forwards"] += 1
         return self.storage.graph(self.model, self.row_cache, end).logits(tokens, lengths)
 
@@ -148,4 +146,4 @@ class GraphDecoder(PackedDecoder):
 def _rounded(rows: int) -> int:
     """``rows`` or some more: a multiple of 8, from 64 on 4 numbers from a power of two to the next."""
     step = max(ROWS, 1 << max(0, (rows - 1).bit_length() - 3))
-    return -(-rows // step) * step
+    return rounded_up(rows, step)

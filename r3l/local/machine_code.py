@@ -18,7 +18,7 @@ import torch
 from r3l.local import kernels
 from r3l.local.cpu import mkl_below, padded_rows
 from r3l.local.kernels import load as load
-from r3l.local.packed_decoding import NewTokens, PackedDecoder, RowCache, Storage
+from r3l.local.packed_decoding import NewTokens, PackedDecoder, RowCache, Storage, rounded_up
 from r3l.local.prefix_tree import PrefixTree
 
 
@@ -27,8 +27,7 @@ class KernelCache(RowCache):
 
     def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
         *rows, columns, size = shape
-        whole = -(-columns // kernels.LANES) * kernels.LANES
-        return super()._memory((*rows, size, whole), like, storage).transpose(-1, -2)
+        return super()._memory((*rows, size, rounded_up(columns, kernels.LANES)), like, storage).transpose(-1, -2)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
         """As RowCache's."""

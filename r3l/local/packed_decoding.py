@@ -38,7 +38,12 @@ class Storage:
         """Before training."""
 
 
-GROWTH = 128  # columns by which caches grow, at most that many of which are read in vain. Our choice
+GROWTH = 128  # columns by which caches grow; at most that many are read in vain. Our choice
+
+
+def rounded_up(count: int, step: int) -> int:
+    """The next multiple of ``step``."""
+    return -(-count // step) * step
 
 
 class RowCache:
@@ -63,7 +68,7 @@ class RowCache:
         *rows, present, size = self.layers.shape
         if columns > present:
             kept = self.layers.clone()
-            self.layers = self._memory((*rows, -(-columns // GROWTH) * GROWTH, size), self._like, self._storage)
+            self.layers = self._memory((*rows, rounded_up(columns, GROWTH), size), self._like, self._storage)
             self.layers[..., :present, :] = kept
 
     def row(self, row: int) -> DialogCache:
@@ -203,7 +208,7 @@ class PackedDecoder(Decoder):
         super().__init__(model, requests, end_id, counts)
         self.storage = storage
         longest = max(request.columns(at_most=not self.grows) for request in requests)
-        columns = -(-longest // self.columns_by) * self.columns_by
+        columns = rounded_up(longest, self.columns_by)
         self.row_cache = self.caches([request.state for request in requests], columns, model, storage)
         self.rows = list(range(len(requests)))  # where each live request lies in the cache
 

@@ -63,7 +63,7 @@ def preflight(run: Run) -> dict[str, Any]:
 
 
 def _synced(session: Session) -> dict[str, float]:
-    """What handing over weights that are all a tenth larger leaves between the two; {} where they share theirs."""
+    """What syncing weights that are all a tenth larger leaves between the two; {} where they share theirs."""
     with torch.no_grad():
         for parameter in session.policy.model.parameters():
             parameter.mul_(1.1)

@@ -81,14 +81,15 @@ def findings(records: Sequence[Record], probes: Sequence[Content], of: Claims) -
     bench of another tier with evidence."""
     tier, method = load_registered().tier, load_registered().against
     planned: list[Bench] = [(tier, env, resolve(tier, env, method, 0).model_name()) for env in of.envs]
-    seen = {record.bench for record in records} | {_bench(probe) for probe in probes}
+    probed = [(_bench(probe), probe) for probe in probes]
+    seen = {record.bench for record in records} | {bench for bench, _ in probed}
     others = sorted(bench for bench in seen if bench[0] != tier)
     everywhere = [*planned, *others]
     rows = [
         row
         for claim in of.claims
         for bench in everywhere
-        if (row := _finding(claim, bench, everywhere, records, probes, of)).count or bench in planned
+        if (row := _finding(claim, bench, everywhere, records, probed, of)).count or bench in planned
     ]
     return _judged(rows, of.margin)
 
@@ -104,7 +105,7 @@ def _finding(
     bench: Bench,
     among: Sequence[Bench],
     records: Sequence[Record],
-    probes: Sequence[Content],
+    probed: Sequence[tuple[Bench, Content]],
     of: Claims,
 ) -> Finding:
     """Before the verdict."""
@@ -112,7 +113,7 @@ def _finding(
     if claim.paper:
         row = replace(row, **_published(claim.paper, bench[1], of))
     if claim.probe:
-        found = [one for probe in probes if _bench(probe) == bench and (one := claim.probe.estimate(probe))]
+        found = [one for at, probe in probed if at == bench and (one := claim.probe.estimate(probe))]
         if not found:
             return replace(row, over="tasks")
         estimate, tasks = found[0]
