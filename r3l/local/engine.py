@@ -55,7 +55,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done
-        check_owner(run_dir, run.fingerprint())
+        check_owner(run_dir, run)
         method = build_method(run)
         if not method.trains:
             checkpoint.find(start_of(run))

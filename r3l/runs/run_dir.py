@@ -9,6 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from r3l.config import Run
 from r3l.core.errors import CheckpointError, DataError, R3LError, RunDirectoryError
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.leftovers import remove_unfinished
@@ -22,6 +23,7 @@ RESULT = "result.json"
 EVALUATION = "evaluation.json"
 FAILED = "failed.json"  # the error that ended the last command there
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a write's error, which names no file
+SHOWN = 3  # differences that an error names
 LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
 
 
@@ -95,17 +97,19 @@ def is_stored(run_dir: Path, fingerprint: str) -> bool:
         return False
 
 
-def check_owner(run_dir: Path, fingerprint: str) -> None:
+def check_owner(run_dir: Path, run: Run) -> None:
     """Raises CheckpointError where training would write over a run that is there: another one, as the manifest says, or
     this one, finished, with nothing left to resume from."""
-    recorded = recorded_fingerprint(run_dir)
+    fingerprint, recorded = run.fingerprint(), recorded_fingerprint(run_dir)
     other = (
         "choose another directory (--run-dir, in r3l evaluate --out), or have r3l train rename this one (--set-aside)"
     )
     if recorded not in (None, fingerprint):
+        differences = run.differences(read_json(run_dir / MANIFEST, Recorded))
+        more = [f"and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []
         raise CheckpointError(
-            f"{run_dir / MANIFEST}: fingerprint {recorded} is of another configuration than this run's {fingerprint}; "
-            f"{other}"
+            f"{run_dir / MANIFEST} is of a run with another configuration, {recorded} and not {fingerprint}: "
+            f"{'; '.join([*differences[:SHOWN], *more])}. To run this one {other}"
         )
     if is_stored(run_dir, fingerprint):
         raise CheckpointError(

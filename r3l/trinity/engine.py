@@ -89,7 +89,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done
-        check_owner(run_dir, run.fingerprint())
+        check_owner(run_dir, run)
         write_json_atomic(run_dir / MANIFEST, manifest(run))
         reconcile(run, run_dir, job, backend)
         with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):

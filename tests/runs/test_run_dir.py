@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from r3l.config import resolve
 from r3l.core.errors import CheckpointError, RunDirectoryError
 from r3l.files.json_files import append_jsonl
 from r3l.runs.run_dir import check_owner, locked, move_aside
@@ -20,20 +21,39 @@ def test_a_directory_of_another_configuration_is_renamed_never_deleted(tmp_path)
         assert not run_dir.exists() and (tmp_path / expected / "manifest.json").is_file()
 
 
-@pytest.mark.parametrize("fingerprint", ["old", "new"])
-def test_a_run_without_its_checkpoints_is_never_written_over(tmp_path, fingerprint):
+@pytest.fixture
+def run():
+    return resolve("nano", "math", "grpo", 0)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_run_without_its_checkpoints_is_never_written_over(tmp_path, run, changed):
     """A stored run that was copied, or one whose checkpoints somebody deleted: finished, and nothing to resume from."""
-    run_dir = tmp_path / "seed0"
+    run_dir, own = tmp_path / "seed0", run.fingerprint()
     (run_dir / "checkpoints" / "step-000001").mkdir(parents=True)
     for name in ("manifest.json", "result.json"):
-        (run_dir / name).write_text(json.dumps({"fingerprint": "old"}))
-    if fingerprint == "old":
-        check_owner(run_dir, "old")
+        (run_dir / name).write_text(json.dumps({"fingerprint": own}))
+    check_owner(run_dir, run)
     shutil.rmtree(run_dir / "checkpoints")
+    now = run.model_copy(update={"seed": 1}) if changed else run
     with pytest.raises(CheckpointError, match=r"seed0.* another directory .*--set-aside"):
-        check_owner(run_dir, fingerprint)
-    assert move_aside(run_dir, fingerprint) == tmp_path / "seed0.old"
-    check_owner(run_dir, fingerprint)
+        check_owner(run_dir, now)
+    assert move_aside(run_dir, now.fingerprint()) == tmp_path / f"seed0.{own}"
+    check_owner(run_dir, now)
+
+
+def test_what_differs_from_the_run_in_a_directory_is_named(tmp_path, run):
+    """Its values there and here; that of what changes no result is not among them."""
+    other = run.model_copy(update={"evaluation": run.evaluation.model_copy(update={"batch": 7}), "workers": 9})
+    manifest = {"fingerprint": other.fingerprint(), "run": other.model_dump(mode="json"), "inputs": other.inputs()}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    batch = run.evaluation.batch
+    assert run.differences(manifest) == [f"evaluation.batch is 7 there and {batch} here"]
+    with pytest.raises(CheckpointError, match=rf"[0-9a-f]: evaluation.batch is 7 there and {batch} here. To run this"):
+        check_owner(tmp_path, run)
+    others = run.model_copy(update={"seed": 1, "threads": 7, "compute_dtype": "bfloat16"})
+    with pytest.raises(CheckpointError, match=r"is 7 there and .*; and 1 more\. To"):
+        check_owner(tmp_path, others)
 
 
 def full_disk(run_dir):
@@ -63,11 +83,11 @@ def test_the_key_is_not_in_the_note_of_an_error(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "failed.json").read_text()) == {"error": "ValueError: server said: Bearer ***"}
 
 
-def test_a_run_with_scores_and_without_checkpoints_is_never_trained_over(tmp_path):
+def test_a_run_with_scores_and_without_checkpoints_is_never_trained_over(tmp_path, run):
     """Its result may be gone: what it scored cannot be made again from nothing."""
-    (tmp_path / "manifest.json").write_text('{"fingerprint": "own"}')
+    (tmp_path / "manifest.json").write_text(json.dumps({"fingerprint": run.fingerprint()}))
     (tmp_path / "evaluation.json").write_text("{}")
     with pytest.raises(CheckpointError, match="holds this very run"):
-        check_owner(tmp_path, "own")
+        check_owner(tmp_path, run)
     (tmp_path / "checkpoints" / "step-000001").mkdir(parents=True)
-    check_owner(tmp_path, "own")
+    check_owner(tmp_path, run)
