@@ -44,6 +44,5 @@ def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:
     demonstrations = environment.demonstrations(
         tasks, phase.variants, config.max_turns, phase.error_rates, config.task_sets
     )
-    dialogue = config.dialogue()
-    options = (config.guidance, config.hinted_share > 0, config.plan_thoughts, config.wrong_hints)
+    dialogue, options = config.dialogue(), (config.guidance, config.hinted_share > 0, config.plan_thoughts)
     return [document for d in demonstrations for document in documents_of(dialogue, d, *options)]

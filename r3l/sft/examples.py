@@ -61,19 +61,13 @@ class SFTExample:
 
 
 def documents_of(
-    dialogue: Dialogue,
-    d: Demonstration,
-    guidance: GuidanceForm,
-    hinted: bool = False,
-    plan_thoughts: bool = False,
-    wrong_hints: float = 0,
+    dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, hinted: bool = False, plan_thoughts: bool = False
 ) -> Iterator[Document]:
     """The dialogs in which R3L would play, reflect on and retry the demonstrated episode.
 
     A compact reflection continues the episode; a released one is a dialog of its own. ``hinted``: the episode once more
-    with a hint at every turn, since a guided retry has but one, a share ``wrong_hints`` of them impossible and ignored.
-    ``plan_thoughts``: the thought before a suggested action says that action. Raises ConfigError for hints and such
-    thoughts where the environment's agents write none.
+    with a hint at every turn, since a guided retry has but one. ``plan_thoughts``: the thought before a suggested
+    action says that action. Raises ConfigError for these two where the environment's agents write no thoughts.
     """
     if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
         raise ConfigError(
@@ -87,7 +81,7 @@ def documents_of(
         yield ExampleKind.REFLECTION, [_reflection(dialogue, d)]
     if d.retry:
         yield ExampleKind.RETRY, _retry(dialogue, d, guidance, plan_thoughts)
-    if hinted and (exchanges := _hinted(dialogue, d, plan_thoughts, wrong_hints)):
+    if hinted and (exchanges := _hinted(dialogue, d, plan_thoughts)):
         yield ExampleKind.HINTED, exchanges
 
 
@@ -127,11 +121,10 @@ def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, plan_th
     ]
 
 
-def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool, wrong_hints: float) -> list[Exchange]:
+def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool) -> list[Exchange]:
     """The episode, each action of it suggested before, most often with some that follow it: as many at any turn.
 
     Some hints begin with the action just taken, where it is impossible by now: a reflection names a turn too late.
-    A share ``wrong_hints`` begins at another turn, with an action that is impossible now: the episode goes on unmoved.
     """
     steps = [step for step in d.steps if step.planned and step.imitate]
     actions = [step.action for step in steps]
@@ -140,11 +133,8 @@ def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool, wrong_hin
     exchanges: list[Exchange] = []
     for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
         over = late[k] and k > 0 and bool(step.now.admissible) and actions[k - 1] not in step.now.admissible
-        first, length = k - over, lengths[k] + over
-        impossible = [j for j, action in enumerate(actions) if action not in step.now.admissible]
-        if wrong_hints and impossible and rng.random() < wrong_hints:
-            first = int(rng.choice(impossible))
-        guide = with_guidance(Restart(k, hint(suggestion_of(actions[first : first + length]))), "user_turn")
+        suggestion = suggestion_of(actions[k - over : k + lengths[k]])
+        guide = with_guidance(Restart(k, hint(suggestion)), "user_turn")
         answer = step.planned if plan_thoughts else step.response
         exchanges.append(Exchange(guide(messages).messages, answer, True))
     return exchanges

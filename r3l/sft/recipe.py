@@ -108,9 +108,6 @@ class SFTConfig(Strict):
     hinted_share: float = Field(
         0, ge=0, le=1, description="share of tokens from episodes with a hint at every turn, where a retry has one"
     )
-    wrong_hints: float = Field(
-        0, ge=0, le=1, description="share of those hints that are impossible actions, which the agent does not take"
-    )
     plan_thoughts: bool = Field(False, description="the thought before a suggested action says the action")
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]

@@ -170,21 +170,6 @@ def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
     assert late < len(actions) / 2
 
 
-def test_wrong_hints_begin_with_an_impossible_action_and_change_no_response(erring):
-    """A later or earlier action of the episode, out of place now; where every action is possible the hint is right."""
-    dialogue = find_environment("alfworld").dialogue("compact", 8)
-    taught = dict(documents_of(dialogue, erring, "suggestion", hinted=True, wrong_hints=1))
-    actions = [step.action for step in erring.steps]
-    wrong = 0
-    for k, (hinted, plain) in enumerate(zip(taught["hinted"], taught["episode"], strict=False)):
-        suggested = hinted.messages[-1].content.partition("\n")[0].removeprefix("Hint: ").split(", then ")
-        admissible = erring.steps[k].now.admissible
-        assert (suggested[0] not in admissible) == any(action not in admissible for action in actions)
-        assert hinted.response == plain.response
-        wrong += suggested[0] not in admissible
-    assert wrong > len(actions) / 2
-
-
 def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path, monkeypatch):
     """The stored nano model stands in for a published one; SFT examples over the limit are counted."""
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
