@@ -38,7 +38,11 @@ AT = "@train.lr=0.0003"
 ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
 ARMS += (f"r3l_no_amplification{AT}",)
 DECIDED = (AHEAD, BEHIND, EQUIVALENT)
-OF_STEPS = {"distilled/hint_gap": ("hint gap", ".2f"), "distilled/unlikely": ("below -5", ".3f")}
+SEEDS = 5  # of each arm
+OF_STEPS = {
+    "distilled/hint_gap": ("R3L: hint gap in training", ".2f"),
+    "distilled/unlikely": ("R3L: share of tokens below -5", ".3f"),
+}
 Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
 
@@ -102,34 +106,43 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
 
 
 def arms(runs: Sequence[Record], of_plan: Registered) -> str:
-    """The arms of the registered experiment on ALFWorld, from each base checkpoint, beside GRPO."""
+    """The arms of the registered experiment on ALFWorld minus GRPO, and what R3L's training showed, a column a base
+    checkpoint."""
     runs = [*runs, *records.load(find_runs(HINT_GAP, may_be_none=True))]
-    benches = sorted({run.bench for run in runs if run.bench[:2] == (of_plan.tier, "alfworld")}, reverse=True)
+    benches = sorted({run.bench for run in runs if run.bench[:2] == (of_plan.tier, "alfworld")})
     rows: Rows = {}
-    for bench in benches:
-        of_bench = [run for run in runs if run.bench == bench]
-        for method in ARMS:
+    for method in ARMS:
+        for bench in benches:
+            of_bench = [run for run in runs if run.bench == bench]
             if seeds := [run for run in of_bench if run.method == method]:
                 label = seeds[0].method_label.replace(", train.lr=0.0003", "").replace(" (train.lr=0.0003)", "")
-                rows[f"`{bench[2]}`: {label}"] = _arm(seeds, of_bench, of_plan.against)
+                rows.setdefault(label, {})[f"`{bench[2]}`"] = _arm(seeds, of_bench, of_plan.against)
+    for bench in benches:
+        seeds = [run for run in runs if run.bench == bench and run.method == ARMS[1]]
+        for label, text in _in_training(seeds).items():
+            rows.setdefault(label, {})[f"`{bench[2]}`"] = text
     return _pipes(rows)
 
 
-def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> dict[str, str]:
-    success = [float(np.mean(run.successes("all"))) for run in seeds]
+def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> str:
+    """Of GRPO the mean success, of others the paired difference to it; of few seeds its values."""
+    count = "" if len(seeds) == SEEDS else f" ({len(seeds)} seeds)"
+    if seeds[0].method == against:
+        return f"{np.mean([np.mean(run.successes('all')) for run in seeds]):.3f}{count}"
     values = claims.Score(method=seeds[0].method, against=against).values_S(of_bench)
-    few = len(values) < FEWEST
-    estimate = None if few or np.ptp(values) == 0 else Estimate.of_seeds(values)
-    low, high = estimate.bounds() if estimate else (0.0, 0.0)
-    interval = f"{low:+.3f} to {high:+.3f}" if estimate else ", ".join(f"{value:+.3f}" for value in values)
-    itself = seeds[0].method == against
-    shown = {"success (seeds)": f"{np.mean(success):.3f} ({len(seeds)})"}
-    shown["minus GRPO"] = "" if itself else f"{np.mean(values):+.3f}"
-    shown["95 % interval, or by seed"] = "" if itself else interval
-    for name, (column, form) in OF_STEPS.items():
+    if len(values) < FEWEST or np.ptp(values) == 0:
+        return ", ".join(f"{value:+.3f}" for value in values)
+    low, high = Estimate.of_seeds(values).bounds()
+    return f"{np.mean(values):+.3f} ({low:+.3f} to {high:+.3f}){count}"
+
+
+def _in_training(seeds: Sequence[Record]) -> dict[str, str]:
+    """Means over R3L's updates, and how many of its test episodes an impossible action ended."""
+    shown = {}
+    for name, (label, form) in OF_STEPS.items():
         if steps := [step[name] for run in seeds for step in run.metrics if name in step]:
-            shown[column] = format(float(np.mean(steps)), form)
-    return shown | {"impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"}
+            shown[label] = format(float(np.mean(steps)), form)
+    return shown | {"R3L: ended by an impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"}
 
 
 TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
