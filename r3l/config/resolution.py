@@ -44,7 +44,7 @@ from r3l.config.method import (
 from r3l.config.model import ClusterConfig, as_path, check_model, find_model
 from r3l.config.own_code import own_code
 from r3l.config.protocol import load_protocol
-from r3l.config.run import Run, feedback_source
+from r3l.config.run import Run, feedback_source, flat
 from r3l.config.tier import TierConfig, TierSettings
 from r3l.config.variant import OF_RUN, Variant, check_override, variant
 from r3l.core.environment import Dialogue
@@ -110,7 +110,7 @@ def explained(
     values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
     values["env_settings"]["options"] = environment_of(env).options(**run.env_settings.options).model_dump(mode="json")
     values["method_settings"] = run.method_settings
-    return [_explained(run, key, value, layers) for key, value in _flat(values).items()]
+    return [_explained(run, key, value, layers) for key, value in flat(values).items()]
 
 
 def _explained(run: Run, key: str, value: Any, layers: Sequence[Layer]) -> Explained:
@@ -165,14 +165,14 @@ def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Seque
 
 def _of_tier(tier: TierConfig) -> Layer:
     values = tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)
-    return Layer(f"configs/tiers/{tier.tier}.yaml", _flat(values), lambda key: source_in(tier.sources, key))
+    return Layer(f"configs/tiers/{tier.tier}.yaml", flat(values), lambda key: source_in(tier.sources, key))
 
 
 def _of_environment(env: EnvConfig, tier: str, profile: ProfileName) -> Iterator[Layer]:
     """What the file says of the tier, then what a profile adds."""
     path, own = f"configs/envs/{env.env}.yaml", env.tiers[tier]
     settings = own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)
-    values = _flat({"env_settings": settings}) | own.set | ({"model": own.model} if own.model else {})
+    values = flat({"env_settings": settings}) | own.set | ({"model": own.model} if own.model else {})
 
     def source(key: str) -> str:
         at = "" if key == "model" else "set."
@@ -200,7 +200,7 @@ def _of_protocol(env: str, name: str | None) -> Iterator[Layer]:
     if name is not None:
         found = load_protocol(env, str(name))
         place = f"configs/protocols/{found.config.env}/{found.path.name}"
-        yield Layer(place, _flat(found.values), partial(source_in, found.config.sources))
+        yield Layer(place, flat(found.values), partial(source_in, found.config.sources))
 
 
 def _of_method(row: Variant, place: Place) -> Iterator[Layer]:
@@ -253,15 +253,7 @@ def _read(changes: Sequence[str]) -> dict[str, Any]:
         config = OmegaConf.from_dotlist(list(changes))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}") from error
-    return _flat(cast(dict[str, Any], OmegaConf.to_container(config)))
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dictionaries by dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+    return flat(cast(dict[str, Any], OmegaConf.to_container(config)))
 
 
 def _merged(layers: Iterable[Layer]) -> dict[str, Any]:

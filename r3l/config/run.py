@@ -89,18 +89,18 @@ class Run(TierSettings):
 
     def differences(self, manifest: Mapping[str, Any]) -> list[str]:
         """``KEY is VALUE there and VALUE here`` of each value that gives the run of a manifest another fingerprint."""
-        there = _flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
-        here = _flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
+        there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
+        here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
         keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         return [f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here" for key in keys]
 
 
-def _flat(values: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Values by dotted key."""
-    flat: dict[str, Any] = {}
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dictionaries by dotted keys."""
+    found: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{section}{key}.") if isinstance(value, Mapping) else {f"{section}{key}": value}
-    return flat
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
