@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from r3l.local import forward
-from r3l.local.forward import DialogCache
 from r3l.local.packed_decoding import GROWTH, AppendedColumn, PackedDecoder, RowCache, Storage, rounded_up
 from r3l.local.precision import sampled_logits
 
@@ -71,8 +70,8 @@ class GraphStorage(Storage):
 class GraphCache(RowCache):
     """A RowCache with further rows that belong to nobody: empty dialogs."""
 
-    def __init__(self, states: Sequence[DialogCache | None], columns: int, like: Any, storage: Storage) -> None:
-        super().__init__([*states, *[None] * (_rounded(len(states)) - len(states))], columns, like, storage)
+    def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
+        super().__init__(_rounded(rows), columns, like, storage)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
         """As RowCache's, in the same memory."""

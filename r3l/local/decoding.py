@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
 from r3l.local.forward import DialogCache, cache_shape
@@ -53,6 +54,37 @@ class GenerationRequest:
         return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 
+class Waiting:
+    """Responses that no batch has yet, shortest dialog first.
+
+    ``budget``: rows times the longest dialog that a batch may have in tokens; a longer dialog goes alone.
+    """
+
+    def __init__(self, requests: Sequence[GenerationRequest] = (), budget: int = 0) -> None:
+        self._requests, self._budget = list(requests), budget
+
+    def __bool__(self) -> bool:
+        return bool(self._requests)
+
+    def batch(self) -> list[GenerationRequest]:
+        """Take those that a batch begins with, in the order in which they came."""
+        first, *rest = packed([request.columns() for request in self._requests], self._budget)
+        taken = [self._requests[k] for k in sorted(first)]
+        self._requests = [self._requests[k] for part in rest for k in part]
+        return taken
+
+    def most_rows(self) -> int:
+        """Of a batch in which the next one takes part; 0 where none is left."""
+        return self._budget // self._requests[0].columns() if self._requests else 0
+
+    def fitting(self, free: int, rows: int) -> list[GenerationRequest]:
+        """Take those that go on in ``free`` of a batch's ``rows``."""
+        taken: list[GenerationRequest] = []
+        while self._requests and len(taken) < free and rows * self._requests[0].columns() <= self._budget:
+            taken.append(self._requests.pop(0))
+        return taken
+
+
 class Decoder(ABC):
     """Samples one batch of responses: one forward pass over the pending tokens, then token by token.
 
@@ -66,14 +98,17 @@ class Decoder(ABC):
     ) -> None:
         self.model, self.end_id, self.counts = model, end_id, counts
         self.live = list(requests)  # those that have finished leave
+        self.waiting = Waiting()
         self._projection: tuple[torch.Tensor, torch.Tensor | None] | None = None
 
-    def run(self, watch: Callable[[int], None] = lambda live: None) -> None:
+    def run(self, watch: Callable[[int], None] = lambda live: None, waiting: Waiting | None = None) -> None:
         """Fill every request's ids and log-probs and give it its new caches.
 
-        ``watch`` is called after every token with the number of responses that were sampled.
+        ``watch`` is called after every token with the number of responses that were sampled. ``waiting``: requests of
+        which some may be served where others have finished; what is left there was not.
         """
-        logits_B_V = self._first()
+        self.waiting = waiting or self.waiting
+        logits_B_V = self._begin(self.live)
         while True:
             tokens = self._sample(logits_B_V)
             watch(len(self.live))
@@ -82,12 +117,16 @@ class Decoder(ABC):
                 self.live[place].state = self._state(place)
             if len(finished) == len(self.live):
                 return
+            newcomers: list[GenerationRequest] = []
             if finished:
                 left = [place for place in range(len(self.live)) if place not in finished]
                 self.live = [self.live[place] for place in left]
                 tokens = tokens[left]
-                self._keep(left)
+                newcomers = self._keep(left)
             logits_B_V = self._next(tokens)
+            if newcomers:
+                logits_B_V = torch.cat([logits_B_V, self._begin(newcomers)])
+                self.live += newcomers
 
     def projection(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The vocabulary projection: on a CPU widened once a batch, which takes as long as all layers of a token."""
@@ -97,8 +136,8 @@ class Decoder(ABC):
         return self._projection
 
     @abstractmethod
-    def _first(self) -> torch.Tensor:
-        """Logits after the pending tokens, float64, shape (B, V)."""
+    def _begin(self, requests: Sequence[GenerationRequest]) -> torch.Tensor:
+        """Logits after the pending tokens of ``requests``, float64, shape (B, V)."""
 
     @abstractmethod
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
@@ -109,8 +148,8 @@ class Decoder(ABC):
         """The caches of a live request, copied out."""
 
     @abstractmethod
-    def _keep(self, places: list[int]) -> None:
-        """Go on with these of the live requests alone."""
+    def _keep(self, places: list[int]) -> list[GenerationRequest]:
+        """Go on with these of the live requests alone; those of ``waiting`` that begin in the place of others."""
 
     def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
         """One token a request by inverting the cumulative distribution at the request's own uniform draw."""
@@ -145,11 +184,11 @@ class ReferenceDecoder(Decoder):
         self.cache = PaddedCache([request.state for request in requests], pending + budget, model)
         self.positions = torch.tensor([tokens_in(request.state) for request in requests], device=model.device)
 
-    def _first(self) -> torch.Tensor:
-        width = max(len(request.pending) for request in self.live)
-        ids = torch.full((len(self.live), width), self.end_id)
-        valid = torch.zeros(len(self.live), width, dtype=torch.bool)
-        for row, request in enumerate(self.live):
+    def _begin(self, requests: Sequence[GenerationRequest]) -> torch.Tensor:
+        width = max(len(request.pending) for request in requests)
+        ids = torch.full((len(requests), width), self.end_id)
+        valid = torch.zeros(len(requests), width, dtype=torch.bool)
+        for row, request in enumerate(requests):
             ids[row, width - len(request.pending) :] = torch.tensor(request.pending)
             valid[row, width - len(request.pending) :] = True
             self.counts["encoded"] += len(request.pending)
@@ -177,10 +216,11 @@ class ReferenceDecoder(Decoder):
     def _state(self, place: int) -> DialogCache:
         return self.cache.row(place)
 
-    def _keep(self, places: list[int]) -> None:
+    def _keep(self, places: list[int]) -> list[GenerationRequest]:
         rows = torch.tensor(places, device=self.positions.device)
         self.cache.keep_rows(rows)
         self.positions = self.positions.index_select(0, rows)
+        return []  # its rows are aligned by their ends: nobody can begin later
 
 
 class PaddedCache:

@@ -1,15 +1,15 @@
 """Decoding by the packed forward pass: no padding of prompts, a prompt that several dialogs open with encoded once.
 
 A dialog's token at position p always lies in column p of its row, so rows of different lengths need no alignment and
-no mask but "not after my own position". Rows of finished responses stay until a quarter has finished: moving the
-caches together costs more than what those rows compute.
+no mask but "not after my own position". Rows of finished responses stay until a quarter has finished: then waiting
+requests begin there, or the caches move together, which costs more than what few such rows compute.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,19 +49,22 @@ def rounded_up(count: int, step: int) -> int:
 class RowCache:
     """Keys and values of a batch of dialogs: a dialog's token at position p lies in column p of its row.
 
-    ``states``: what each dialog brings. ``columns``: room for the longest one, at first.
+    ``columns``: room for the longest one, at first.
     """
 
-    def __init__(self, states: Sequence[DialogCache | None], columns: int, like: Any, storage: Storage) -> None:
+    def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
         self._like, self._storage = like, storage
-        self.layers = self._memory(cache_shape(like.config, len(states), columns), like, storage)
-        self.lengths = [tokens_in(state) for state in states]
-        for row, (state, length) in enumerate(zip(states, self.lengths, strict=True)):
-            if state is not None:
-                self.layers[:, :, row, :, :length] = state
+        self.layers = self._memory(cache_shape(like.config, rows, columns), like, storage)
+        self.lengths = [0] * rows
 
     def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
         return storage.take(shape, like)
+
+    def put(self, row: int, state: DialogCache | None) -> None:
+        """Let a row hold ``state``, what a dialog brings, alone."""
+        self.lengths[row] = tokens_in(state)
+        if state is not None:
+            self.layers[:, :, row, :, : self.lengths[row]] = state
 
     def reserve(self, columns: int) -> None:
         """Make room for dialogs of so many tokens."""
@@ -75,9 +78,9 @@ class RowCache:
         """The tokens of one row, copied out: the dialog's new state."""
         return self.layers[:, :, row, :, : self.lengths[row]].clone()
 
-    def copy_beginnings(self, leader_of: Sequence[int]) -> None:
+    def copy_beginnings(self, leader_of: Mapping[int, int]) -> None:
         """Give each row what row ``leader_of[row]`` holds."""
-        for row, leader in enumerate(leader_of):
+        for row, leader in leader_of.items():
             if leader != row:
                 self.lengths[row] = self.lengths[leader]
                 self.layers[:, :, row, :, : self.lengths[row]] = self.layers[:, :, leader, :, : self.lengths[row]]
@@ -207,22 +210,29 @@ class PackedDecoder(Decoder):
     ) -> None:
         super().__init__(model, requests, end_id, counts)
         self.storage = storage
-        longest = max(request.columns(at_most=not self.grows) for request in requests)
-        columns = rounded_up(longest, self.columns_by)
-        self.row_cache = self.caches([request.state for request in requests], columns, model, storage)
-        self.rows = list(range(len(requests)))  # where each live request lies in the cache
+        self.row_cache = self.caches(len(requests), self._columns(requests), model, storage)
+        self.rows: list[int] = []  # where each live request lies in the cache
 
-    def _first(self) -> torch.Tensor:
+    def _columns(self, requests: Sequence[GenerationRequest]) -> int:
+        """Of the cache, when ``requests`` begin."""
+        return rounded_up(max(request.columns(at_most=not self.grows) for request in requests), self.columns_by)
+
+    def _begin(self, requests: Sequence[GenerationRequest]) -> torch.Tensor:
+        request_in = dict(zip(self._free_rows(), requests, strict=False))
+        self.row_cache.reserve(self._columns(requests))
+        for row, request in request_in.items():
+            self.row_cache.put(row, request.state)
         leaders: dict[tuple[int, ...], int] = {}
-        leader_of = [
-            row if request.state is not None else leaders.setdefault(tuple(request.pending), row)
-            for row, request in enumerate(self.live)
-        ]
-        encoded = sorted(set(leader_of))
-        self.counts["encoded"] += sum(len(self.live[row].pending) for row in encoded)
-        logits = self._logits(self._appended(encoded, [self.live[row].pending for row in encoded]))
+        leader_of = {
+            row: row if request.state is not None else leaders.setdefault(tuple(request.pending), row)
+            for row, request in request_in.items()
+        }
+        encoded = sorted(set(leader_of.values()))
+        self.counts["encoded"] += sum(len(request_in[row].pending) for row in encoded)
+        logits = self._logits(self._appended(encoded, [request_in[row].pending for row in encoded]))
         self.row_cache.copy_beginnings(leader_of)
-        return logits[[encoded.index(leader) for leader in leader_of]]
+        self.rows += request_in
+        return logits[[encoded.index(leader) for leader in leader_of.values()]]
 
     def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
         return AppendedTokens(self.row_cache, rows, tokens)
@@ -249,8 +259,16 @@ class PackedDecoder(Decoder):
     def _state(self, place: int) -> DialogCache:
         return self.row_cache.row(self.rows[place])
 
-    def _keep(self, places: list[int]) -> None:
+    def _keep(self, places: list[int]) -> list[GenerationRequest]:
         self.rows = [self.rows[place] for place in places]
-        if len(self.rows) <= self.rows_left * len(self.row_cache.lengths):
-            self.row_cache.keep_rows(self.rows)
+        rows = len(self.row_cache.lengths)
+        if len(self.rows) > self.rows_left * rows:
+            return []
+        room = max(len(self.rows), min(rows, self.waiting.most_rows()))
+        if room < rows:
+            self.row_cache.keep_rows([*self.rows, *self._free_rows()[: room - len(self.rows)]])
             self.rows = list(range(len(self.rows)))
+        return self.waiting.fitting(room - len(self.rows), room)
+
+    def _free_rows(self) -> list[int]:
+        return [row for row in range(len(self.row_cache.lengths)) if row not in self.rows]

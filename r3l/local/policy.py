@@ -15,13 +15,12 @@ from typing import Any
 
 import torch
 
-from r3l.core.batching import packed
 from r3l.core.dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
 from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
-from r3l.local.decoding import Decoder, GenerationRequest, ReferenceDecoder, tokens_in
+from r3l.local.decoding import Decoder, GenerationRequest, ReferenceDecoder, Waiting, tokens_in
 from r3l.local.forward import DialogCache, Pass, has_machine_code, pass_of
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
 from r3l.local.packed_decoding import PackedDecoder, Storage
@@ -104,11 +103,13 @@ class LocalPolicy:
     def sample(self, requests: list[GenerationRequest]) -> None:
         """Fill the ids and log-probs of ``requests``."""
         self.model.eval()
-        widths = [request.columns() for request in requests]
-        for indices in packed(widths, self.tokens_per_batch or len(requests) * max(widths)):
-            batch = [requests[k] for k in sorted(indices)]
+        longest = max(request.columns() for request in requests)
+        waiting = Waiting(requests, self.tokens_per_batch or len(requests) * longest)
+        watch = self._watch(SamplingProgress(requests))
+        while waiting:
+            batch = waiting.batch()
             with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
-                self._decoder(batch).run(self._watch(SamplingProgress(batch)))
+                self._decoder(batch).run(watch, waiting)
 
     def _watch(self, progress: SamplingProgress) -> Callable[[int], None]:
         def after_token(live: int) -> None:
@@ -125,23 +126,31 @@ class LocalPolicy:
 
 
 class SamplingProgress:
-    """A line on stderr every half a minute, while a batch of responses is sampled: on a CPU it can take many."""
+    """A line on stderr every half a minute, while responses are sampled: on a CPU it can take many."""
 
-    def __init__(self, batch: Sequence[GenerationRequest]) -> None:
-        self.batch, self.tokens = batch, 0
+    def __init__(self, requests: Sequence[GenerationRequest]) -> None:
+        self.requests, self.steps = requests, 0
         self.began = self.said = time.monotonic()
 
     def __call__(self, live: int) -> None:
         """``live`` responses have got a token."""
-        self.tokens += 1
+        self.steps += 1
         now = time.monotonic()
         if now - self.said > SILENCE:
-            self.said, most = now, max(request.sampling.max_tokens for request in self.batch)
-            phase, ended = self.batch[0].sampling.phase, len(self.batch) - live
-            left = clock((now - self.began) / self.tokens * (most - self.tokens))
-            line = f"  {phase}: {ended} of {len(self.batch)} responses ended, token {self.tokens} of at most {most}"
-            line += f", {left} left at most"
-            print(line, file=sys.stderr, flush=True)
+            self.said = now
+            print(f"  {self.line(live, now - self.began)}", file=sys.stderr, flush=True)
+
+    def line(self, live: int, seconds: float) -> str:
+        """After so many ``seconds``. At most so much is left: every response may be as long as it may be, and of those
+        that wait one begins where another ends."""
+        tokens = sum(len(request.ids) for request in self.requests)
+        may_come = [
+            request.sampling.max_tokens - len(request.ids) for request in self.requests if not request.finished()
+        ]
+        steps = max(*may_come, sum(may_come) / live) if may_come else 0
+        ended = len(self.requests) - len(may_come)
+        phase, left = self.requests[0].sampling.phase, clock(seconds / self.steps * steps)
+        return f"{phase}: {ended} of {len(self.requests)} responses ended, {tokens:,} tokens, {left} left at most"
 
 
 class LocalConversation(TokenDialog):

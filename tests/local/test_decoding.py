@@ -1,0 +1,79 @@
+"""A batch in which waiting responses begin where others have ended."""
+
+from collections import defaultdict
+
+import pytest
+import torch
+
+from r3l.core.policy import Sampling
+from r3l.files.paths import STORED_MODELS
+from r3l.local.checkpoint import load_model
+from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
+from r3l.local.decoding import GenerationRequest, Waiting
+from r3l.local.machine_code import KernelDecoder
+from r3l.local.packed_decoding import PackedDecoder, Storage
+from r3l.local.policy import SamplingProgress
+
+LENGTHS = [100] + 21 * [33]  # tokens of each response
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model(str(STORED_MODELS / "math-1.5m"), torch.device("cpu"), "packed")[0]
+
+
+def dialogs(later):
+    """Each may have 130 tokens in all, from the ninth on ``later``; some open alike."""
+    columns = [130] * 8 + [later] * 14
+    return [
+        GenerationRequest(
+            None, list(range(5 + row % 7, 5 + row % 7 + most - length)), Sampling(max_tokens=length), set(), row
+        )
+        for row, (length, most) in enumerate(zip(LENGTHS, columns, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(("later", "passes"), [(130, 102), (140, 135)])
+@pytest.mark.parametrize("decoder", [PackedDecoder, KernelDecoder, GraphDecoder])
+@torch.inference_mode()
+def test_waiting_responses_begin_where_others_have_ended(model, decoder, later, passes):
+    """Eight rows. Beside the long response, which takes 100 passes, seven, seven and seven short ones are served: 102
+    with a pass for the prompts of the second and the third seven. Where later dialogs are longer they have seven rows:
+    seven, six, six and two are served, and the two go on for 32 passes after the long one: 100 + 3 + 32. Batches that
+    wait for their longest took 100 + 33 + 33."""
+    storage = GraphStorage() if decoder is GraphDecoder else Storage()
+    apart, together, counts = dialogs(later), dialogs(later), defaultdict(float)
+    for request in apart:
+        PackedDecoder(Storage(), model, [request], 0, defaultdict(float)).run()
+    waiting = Waiting(together, budget=8 * 130)
+    while waiting:
+        decoder(storage, model, waiting.batch(), 0, counts).run(waiting=waiting)
+    assert counts["forwards"] == passes
+    for one, other in zip(together, apart, strict=True):
+        assert len(one.ids) == one.sampling.max_tokens
+        assert one.ids == other.ids
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        torch.testing.assert_close(one.state, other.state, atol=1e-4, rtol=1e-4)
+
+
+def test_what_waits_never_makes_a_batch_too_large():
+    """100 tokens are two rows of 50, or one of up to 100 or more."""
+    lengths = [50, 200, 30, 50, 60]
+    requests = [GenerationRequest(None, [1] * (length - 1), Sampling(max_tokens=1), set(), 0) for length in lengths]
+    waiting = Waiting(requests, budget=100)
+    assert [request.columns() for request in waiting.batch()] == [50, 30]
+    assert [request.columns() for request in waiting.fitting(free=2, rows=2)] == [50]
+    assert waiting.fitting(free=1, rows=2) == waiting.fitting(free=0, rows=1) == []
+    assert [[request.columns() for request in waiting.batch()] for _ in range(2)] == [[60], [200]]
+    assert not waiting
+
+
+def test_the_time_left_counts_what_waits():
+    """One response of four has ended after 10 steps of 1 s, two have 5 and 1 of 20 tokens, one waits: 15 + 19 + 20 may
+    still come, in two rows."""
+    requests = [GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1] * have) for have in (5, 1, 0)]
+    progress = SamplingProgress(
+        [*requests, GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1, 2, 9])]
+    )
+    progress.steps = 10
+    assert progress.line(live=2, seconds=10) == "rollout: 1 of 4 responses ended, 9 tokens, 27 s left at most"
