@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from r3l.config import Run, Variant, resolve
 from r3l.config.protocol import NamedProtocol, protocol_of
+from r3l.config.run import flat
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 
 T = TypeVar("T")
 # Sections of a run that decide how its test tasks are played.
 _PLAYED = ("prompts", "samples", "env_settings", "sampling", "evaluation")
-_IDLE = {  # keys of them that concern training alone, or no score
-    *("env_settings.train_task_set", "env_settings.validation_task_set", "env_settings.further_test_task_sets"),
-    *("env_settings.sft", "sampling.temperature", "sampling.feedback_max_tokens", "sampling.tokens_per_batch"),
-    "evaluation.batch",
-}
+_IDLE = (  # beginnings of keys of them that concern training alone, or no score
+    "env_settings.train_task_set.",
+    "env_settings.validation_task_set.",
+    "env_settings.further_test_task_sets.",
+    "env_settings.sft.",
+    "sampling.temperature.",
+    "sampling.feedback_max_tokens.",
+    "sampling.tokens_per_batch.",
+    "evaluation.batch.",
+)
 
 
 def chosen(run: Run, tasks: Sequence[T], ids: Sequence[str]) -> list[T]:
@@ -67,15 +73,10 @@ def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
 
 
 def _flat(run: Run) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for section, value in run.model_dump(mode="json", include={*_PLAYED}).items():
-        inner: Mapping[str, Any] = value if isinstance(value, dict) else {}
-        options = {f"options.{key}": option for key, option in inner.get("options", {}).items()}
-        values = {key: one for key, one in inner.items() if key != "options"} | options
-        flat |= {f"{section}.{key}": one for key, one in values.items()} if inner else {section: value}
-    return {key: value for key, value in flat.items() if key not in _IDLE}
+    values = flat(run.model_dump(mode="json", include={*_PLAYED}))
+    return {key: value for key, value in values.items() if not f"{key}.".startswith(_IDLE)}
 
 
 def _shown(key: str, value: Any) -> str:
     unset = "all" if key == "evaluation.tasks" else "unset"
-    return {type(None): unset, dict: "other ones"}.get(type(value), str(value))
+    return unset if value is None else str(value)
