@@ -31,7 +31,7 @@ PHASES: Mapping[str, Sequence[Place]] = {
     ],
     "vocabulary": [(packed_decoding, "vocabulary_logits"), (logprobs, "vocabulary_logprobs")],
     "sampling": [(decoding.Decoder, "_sample")],
-    "caches": [(packed_decoding.RowCache, name) for name in ("__init__", "row", "keep_rows", "copy_beginnings")],
+    "caches": [(packed_decoding.RowCache, name) for name in ("__init__", "put", "row", "keep_rows", "copy_beginnings")],
     "dialogs": [(TokenDialog, "_advance"), (TokenDialog, "_accept")],
     "batching": [(trainer, "collate"), (prefix_tree.PrefixTree, "__init__"), (trainer, "packed_by_prefix")],
     "backward": [(torch.autograd, "backward")],
