@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 OF_AGENT = {"server", "model", "batch", *SERVER_ONLY}
 OF_ENVIRONMENT = {"tier", "protocol", "task_set", "tasks", "repeat", "seed", "overrides", "out", "markdown"}
-ALL = "all"
 
 
 def evaluate(
@@ -31,7 +30,10 @@ def evaluate(
     ] = None,
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     tier: SomeTier = None,
-    protocol: Annotated[str | None, typer.Option(help="Rules to play by, or all. Default: the paper's.")] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Rules to play by; several (NAME,NAME) or all are compared. Default: the paper's."),
+    ] = None,
     task_set: Annotated[
         str | None,
         typer.Option("--task-set", "--split", help="Task set to play (NAME/SPLIT). Default: the test set."),
@@ -97,8 +99,8 @@ def evaluate(
     from r3l.cli import evaluations  # takes seconds
 
     entry = evaluations.Evaluation(env=target, **options)
-    if protocol == ALL:
-        _play_all(evaluations.by_protocol(entry, out), out, as_json, markdown)
+    if names := evaluations.several_protocols(entry):
+        _play_all(evaluations.by_protocol(entry, names, out), out, as_json, markdown)
         return
     plan = evaluations.planned(entry, out)
     _print(plan.run_dir, *plan.play(), agent=bool(server), as_json=as_json, markdown=markdown)

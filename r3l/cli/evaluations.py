@@ -1,9 +1,9 @@
-"""What `r3l evaluate` plays in environments: one evaluation, several of a file, one model by every protocol."""
+"""What `r3l evaluate` plays in environments: one evaluation, several of a file, one model by several protocols."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 
 log = logging.getLogger(__name__)
 Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds
+ALL = "all"  # protocols
 OF_SFT = "sft.json"  # in the folder of a model that this project made
 
 
@@ -152,11 +153,19 @@ def of_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
     return plans
 
 
-def by_protocol(asked: Evaluation, out: Path | None) -> list[Planned]:
-    """The same by each protocol of its environment."""
+def several_protocols(asked: Evaluation) -> list[str]:
+    """Their names, where it is asked for all or for more than one (NAME,NAME)."""
+    if asked.protocol != ALL:
+        several = list(dict.fromkeys((asked.protocol or "").split(",")))
+        return several if len(several) > 1 else []
     names = protocols(load("envs", asked.env, EnvConfig).env)
     if not names:
         raise ConfigError(f"environment {asked.env!r} has no protocols; leave out --protocol")
+    return names
+
+
+def by_protocol(asked: Evaluation, names: Sequence[str], out: Path | None) -> list[Planned]:
+    """The same by each of these protocols."""
     return [planned(asked.model_copy(update={"protocol": name}), out and out / name) for name in names]
 
 

@@ -84,26 +84,21 @@ def test_without_options_a_model_plays_the_papers_protocol(monkeypatch, capsys, 
         assert code == 0 and json.loads(out)["tier"] == "nano" and "protocol" not in json.loads(out)
 
 
-def test_one_model_by_every_protocol(monkeypatch, capsys, tmp_path):
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [("all", ["qwen", "r3l", "r3l_attempts", "r3l_boxed"]), ("r3l_boxed,qwen", ["r3l_boxed", "qwen"])],
+)
+def test_one_model_by_several_protocols(monkeypatch, capsys, tmp_path, asked, names):
     """A table and a picture; the same answer is right by every rule but that which wants a thought."""
     monkeypatch.chdir(tmp_path)
-    with serving(lambda request, before: completion("<answer>18</answer>")) as (url, _):
-        arguments = [
-            "evaluate",
-            "gsm8k",
-            "--protocol",
-            "all",
-            "--server",
-            url,
-            "-n",
-            1,
-            "--set",
-            "evaluation.draw=first",
-        ]
-        code, out, err = run(monkeypatch, capsys, *arguments)
+    with serving(lambda request, before: completion("<answer>18</answer>")) as (url, seen):
+        arguments = ["evaluate", "gsm8k", "--server", url, "-n", 1, "--set", "evaluation.draw=first"]
+        code, _, err = run(monkeypatch, capsys, *arguments, "--protocol", "qwen,nobody")
+        assert code == 2 and "nobody" in err and not seen
+        code, out, err = run(monkeypatch, capsys, *arguments, "--protocol", asked)
     assert code == 0, err
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in out.splitlines() if line.startswith("| ")][1:]
-    assert rows == [[name, "gsm8k/test"] for name in ("qwen", "r3l", "r3l_attempts", "r3l_boxed")]
+    assert rows == [[name, "gsm8k/test"] for name in names]
     (picture,) = Path("results/smol/gsm8k").glob("tiny@*/protocols.png")
     assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in out
 
