@@ -244,7 +244,7 @@ class PackedDecoder(Decoder):
         logits = self._column_logits(tokens)
         for row in self.rows:  # a finished one writes its next column again and again
             self.row_cache.lengths[row] += 1
-        return logits if len(self.rows) == len(tokens) else logits[self.rows]
+        return logits if self.rows == list(range(len(tokens))) else logits[self.rows]
 
     def _column_logits(self, tokens: Sequence[int]) -> torch.Tensor:
         """After one more token of every row of the cache, float64."""

@@ -14,7 +14,7 @@ from r3l.local.machine_code import KernelDecoder
 from r3l.local.packed_decoding import PackedDecoder, Storage
 from r3l.local.policy import SamplingProgress
 
-LENGTHS = [100] + 21 * [33]  # tokens of each response
+LENGTHS = 3 * [33] + [100] + 18 * [33]  # tokens of each response; the long one leaves free rows on both sides
 
 
 @pytest.fixture(scope="module")
