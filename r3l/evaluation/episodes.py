@@ -33,7 +33,7 @@ UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
 @dataclass(frozen=True)
 class Played:
     """All episodes in the order of their tasks; tokens ``generated``; what else the policy counted. ``examples``: of
-    each reason that makes a response unusable the first task that ended by it, and the response. ``impossible``: turns
+    each reason that makes a response invalid the first task that ended by it, and the response. ``impossible``: turns
     whose action the environment did not carry out."""
 
     episodes: list[Line]

@@ -74,7 +74,7 @@ def test_nothing_is_lost_of_it(renderer):
 
 
 def test_earlier_responses_are_text_too(renderer):
-    """Where a template renders the whole dialog anew (``samples: turn``)."""
+    """Where a template renders the whole dialog again (``samples: turn``)."""
     dialog = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
     for text in spelled(renderer):
         hostile = [dialog[0], Message("assistant", text), dialog[2]]

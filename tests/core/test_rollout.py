@@ -51,7 +51,7 @@ def test_a_winning_walkthrough(pool):
         ([say("look")] * 3, "repetition", 2),
     ],
 )
-def test_unusable_responses_end_the_episode_before_the_engine_sees_them(responses, reason, steps):
+def test_invalid_responses_end_the_episode_before_the_engine_sees_them(responses, reason, steps):
     trajectory, counters = played(responses)
     assert (trajectory.stop_reason, trajectory.reward, trajectory.success) == (reason, 0.0, False)
     assert counters["env_steps"] == steps and counters[f"stop/{reason}"] == 1
@@ -139,7 +139,7 @@ def test_lenient_retries_end_at_the_third_identical_action():
     assert (guided.stop_reason, len(guided.turns)) == ("repetition", 3)
 
 
-def test_after_an_unusable_response_a_lenient_retry_records_no_action():
+def test_after_an_invalid_response_a_lenient_retry_records_no_action():
     """The released history stands still from then on: prompts show it, and nothing is a repetition any more."""
     script = ["fly", "look", "fly", *["look"] * 3, *WALKTHROUGH]
     guided, shown = retried([*map(say, script[:2]), "no tags", *map(say, script[3:])])
