@@ -59,14 +59,15 @@ class Evaluation(Strict):
 
     def rules(self, env: EnvConfig, model: str) -> tuple[str, list[str]]:
         """Tier and all overrides. By default a model that this project made plays tier nano, which is made for it,
-        and any other one the protocol of the paper, or where there is none the smallest tier on published data."""
+        and any other one the protocol of the paper, or the only one that there is, or the smallest tier on published
+        data."""
         known: tuple[str, ...] = ("smol", "paper", "nano")
         tiers = [tier for tier in known if tier in env.tiers] or [*env.tiers]
-        protocol = self.protocol
+        protocol, there = self.protocol, protocols(env.env)
         if stored_model(model) or (Path(model) / OF_SFT).is_file():
             tiers = ["nano", *tiers] if "nano" in tiers else tiers
-        elif self.tier is None and protocol is None and PAPER in protocols(env.env):
-            protocol = PAPER
+        elif self.tier is None and protocol is None and (PAPER in there or len(there) == 1):
+            protocol = PAPER if PAPER in there else there[0]
         if protocol is None:
             return self.tier or tiers[0], self.changes()
         return self.tier or load_protocol(env.env, protocol).config.tier, [f"protocol={protocol}", *self.changes()]

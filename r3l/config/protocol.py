@@ -1,6 +1,7 @@
 """A file of configs/protocols/ENV: how an environment is played for a score that can be compared with a published one.
 
-``question_sets`` has those of every environment that is a published set of questions (gsm8k).
+``question_sets`` has those of every environment that is a published set of questions (gsm8k), ``puzzles`` those of the
+puzzles that they name.
 
 It is a layer of settings (r3l.config.resolution), so everything that decides a score stands in the run and in its
 fingerprint; the digest of the file is part of the run's ``protocol``. What is not a setting, such as the engine's own
@@ -21,7 +22,7 @@ from r3l.config.files import Strict, load, validate
 from r3l.config.method import source_in
 from r3l.core.errors import ConfigError, unknown
 from r3l.files import paths
-from r3l.files.names import Label, is_folder_name
+from r3l.files.names import Label
 from r3l.files.yaml_files import content_of, parse_yaml
 
 STATED = (  # what every protocol says, so that nothing of it is left to a tier
@@ -40,7 +41,8 @@ class ProtocolConfig(Strict):
     """configs/protocols/<env>/<name>.yaml."""
 
     protocol: str
-    env: str
+    env: str = Field(description="its folder: an environment, or several that are played alike")
+    envs: list[str] = Field([], description="which of those it is about; default: all")
     label: Label
     tier: str = Field("smol", description="whose engine, workers and batch are used; they change no score")
     success: str = Field(description="when an episode counts as solved")
@@ -91,26 +93,32 @@ def is_question_set(env: str) -> bool:
 
 
 def _folder(env: str) -> Path:
-    return paths.CONFIGS / "protocols" / (QUESTION_SETS if is_question_set(env) else env)
+    folder = QUESTION_SETS if is_question_set(env) else load("envs", env, EnvConfig).environment or env
+    return paths.CONFIGS / "protocols" / folder
 
 
 def protocols(env: str) -> list[str]:
     """The names of the protocols of an environment."""
-    return sorted(path.stem for path in _folder(env).glob("*.yaml"))
+    found = {path.stem: _read(path) for path in sorted(_folder(env).glob("*.yaml"))}
+    return [name for name, (config, _) in found.items() if env in (config.envs or [env])]
+
+
+def _read(path: Path) -> tuple[ProtocolConfig, bytes]:
+    """What a file says, and its bytes."""
+    content = content_of(path)
+    config = validate(ProtocolConfig, parse_yaml(content, path), str(path))
+    if (config.protocol, config.env) != (path.stem, path.parent.name):
+        raise ConfigError(f"{path}: it is called {config.env}/{config.protocol}; make that and its place one")
+    return config, content
 
 
 @lru_cache(maxsize=32)  # an evaluation asks often: every answer is of one reading
 def load_protocol(env: str, name: str) -> NamedProtocol:
     """Raises ConfigError where there is no such file, or where it is not whole."""
+    if name not in (known := protocols(env)):
+        raise ConfigError(unknown("protocol", name, known) if known else f"environment {env!r} has no protocols")
     path = _folder(env) / f"{name}.yaml"
-    if not is_folder_name(name) or not path.is_file():
-        raise ConfigError(
-            unknown("protocol", name, protocols(env)) if protocols(env) else f"environment {env!r} has no protocols"
-        )
-    content = content_of(path)
-    config = validate(ProtocolConfig, parse_yaml(content, path), str(path))
-    if (config.protocol, config.env) != (path.stem, path.parent.name):
-        raise ConfigError(f"{path}: it is called {config.env}/{config.protocol}; make that and its place one")
+    config, content = _read(path)
     values = config.set | {TEST_TASK_SET: config.set[TEST_TASK_SET].replace("{env}", env)}
     if not config.examples:
         return NamedProtocol(config, path, values, hashlib.sha256(content).hexdigest())

@@ -10,6 +10,7 @@ from chat_server import completion, serving
 from program import run
 from r3l.envs.base.answers import WRONG
 from r3l.envs.math.dialogue import BOXED
+from r3l.envs.puzzles.engine import PUZZLES
 from r3l.envs.registry import find_environment
 from scripted import play_by
 
@@ -154,7 +155,8 @@ def test_what_is_refused(monkeypatch, capsys, tmp_path, arguments, message):
     assert code == 2 and message in err and out == "" and not list(tmp_path.iterdir()) and not seen
 
 
-EVERY = [(env, name) for env in ("alfworld", "webshop", "scienceworld", "gsm8k", "aime24") for name in protocols(env)]
+ENVS = ("alfworld", "webshop", "scienceworld", "gsm8k", "aime24", "knights_knaves", "binary_matrix", "shortest_path")
+EVERY = [(env, name) for env in ENVS for name in protocols(env)]
 
 
 @pytest.mark.parametrize(("env", "name"), EVERY)
@@ -175,6 +177,23 @@ def test_what_a_question_set_is_asked_and_given_a_point_for():
         assert (trajectory.success, len(trajectory.turns)) == (right, 1)
     trajectory, asked = play_by("gsm8k", "r3l_attempts", task, [THOUGHT.format(8), THOUGHT.format(7)])
     assert trajectory.success and len(asked) == 2 and asked[1] == [("user", WRONG)]
+
+
+def test_puzzles_are_played_as_rltfs_release_plays_them(monkeypatch, capsys, tmp_path):
+    """One response at temperature 1, four of each problem; a right one has 1, a wrong one 0, one without a box -0.1."""
+    assert [protocols(env) for env in ("knights_knaves", "shortest_path", "countdown")] == [["rltf"], ["rltf"], []]
+    task = find_environment("puzzles").tasks("shortest_path_rltf/test")[0]
+    right = PUZZLES["shortest_path"].work(task.payload["data"]).answer
+    for said, reward in ((f"\\boxed{{{right}}}", 1.0), ("\\boxed{jump}", 0.0), (right, -0.1)):
+        trajectory, asked = play_by("shortest_path", "rltf", task, [said])
+        assert (trajectory.reward, trajectory.success, len(asked)) == (reward, reward == 1.0, 1)
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda request, before: completion("\\boxed{jump}")) as (url, seen):
+        code, out, err = run(monkeypatch, capsys, "evaluate", "shortest_path", "--server", url, "-n", 2)
+    assert code == 0, err
+    assert len(seen) == 8 and {(r["temperature"], r["max_tokens"]) for r in seen} == {(1, 8096)}
+    assert "protocol rltf (RLTF's release; sha256" in out
+    assert "not comparable: Llama-3.1-8B-Instruct success 0.034 (n 200; RLTF, arXiv 2602.02482, Table 1" in out
 
 
 def test_more_tasks_hold_the_fewer_and_seeds_draw_others():
