@@ -28,8 +28,8 @@ def tokens_in(state: DialogCache | None) -> int:
 class GenerationRequest:
     """One response to sample: ``state`` caches what is encoded, ``pending`` is not yet, any of ``stops`` is the last.
 
-    ``seed``: of the draws of its tokens. The decoder fills ``ids`` and ``logprobs`` and puts a new ``state``, which
-    holds all tokens but the last sampled one.
+    ``seed``: of the draws of its tokens; ``turn``: its place in its dialog, from 1. The decoder fills ``ids`` and
+    ``logprobs`` and puts a new ``state``, which holds all tokens but the last sampled one.
     """
 
     state: DialogCache | None
@@ -39,6 +39,7 @@ class GenerationRequest:
     seed: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    turn: int = 1
 
     @cached_property
     def draws(self) -> np.ndarray:

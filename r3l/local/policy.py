@@ -126,7 +126,7 @@ class LocalPolicy:
 
 
 class SamplingProgress:
-    """A line on stderr every half a minute, while responses are sampled: on a CPU it can take many."""
+    """A line on stderr every half a minute, while responses to one turn are sampled: on a CPU it can take many."""
 
     def __init__(self, requests: Sequence[GenerationRequest]) -> None:
         self.requests, self.steps = requests, 0
@@ -149,8 +149,9 @@ class SamplingProgress:
         ]
         steps = max(*may_come, sum(may_come) / live) if may_come else 0
         ended = len(self.requests) - len(may_come)
-        phase, left = self.requests[0].sampling.phase, clock(seconds / self.steps * steps)
-        return f"{phase}: {ended} of {len(self.requests)} responses ended, {tokens:,} tokens, {left} left at most"
+        phase, turn = self.requests[0].sampling.phase, max(request.turn for request in self.requests)
+        left = f"{clock(seconds / self.steps * steps)} left of it at most"
+        return f"{phase}, turn {turn}: {ended} of {len(self.requests)} responses ended, {tokens:,} tokens, {left}"
 
 
 class LocalConversation(TokenDialog):
@@ -178,7 +179,8 @@ class LocalConversation(TokenDialog):
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on without a new message
             self._state = self._state[..., :-1, :]
         stops = self._policy.renderer.stops(sampling.stop)
-        request = GenerationRequest(self._state, self._ids[self.encoded :], sampling, stops, seed_of(*address))
+        pending, turn = self._ids[self.encoded :], len(self._tokens_at)
+        request = GenerationRequest(self._state, pending, sampling, stops, seed_of(*address), turn=turn)
         await self._policy.barrier.request(sampling.phase, address, request)
         self._last_is_new = True
         self._state = request.state if self._policy.use_cache else None
