@@ -16,7 +16,7 @@ from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
 from r3l.local.forward import DialogCache, cache_shape
-from r3l.local.precision import vocabulary_logits, vocabulary_projection
+from r3l.local.precision import Projection, vocabulary_logits, vocabulary_projection
 
 
 def tokens_in(state: DialogCache | None) -> int:
@@ -100,7 +100,7 @@ class Decoder(ABC):
         self.model, self.end_id, self.counts = model, end_id, counts
         self.live = list(requests)  # those that have finished leave
         self.waiting = Waiting()
-        self._projection: tuple[torch.Tensor, torch.Tensor | None] | None = None
+        self._projection: Projection | None = None
 
     def run(self, watch: Callable[[int], None] = lambda live: None, waiting: Waiting | None = None) -> None:
         """Fill every request's ids and log-probs and give it its new caches.
@@ -129,7 +129,7 @@ class Decoder(ABC):
                 logits_B_V = torch.cat([logits_B_V, self._begin(newcomers)])
                 self.live += newcomers
 
-    def projection(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def projection(self) -> Projection:
         """The vocabulary projection: on a CPU widened once a batch, which takes as long as all layers of a token."""
         if self.model.device.type != "cpu":
             return vocabulary_projection(self.model)
@@ -174,7 +174,8 @@ class Decoder(ABC):
 
 
 class ReferenceDecoder(Decoder):
-    """By the forward pass of transformers, for any architecture: rows padded on the left, one cache for the batch."""
+    """By the forward pass of transformers, for all architectures that r3l.local.architecture passes: rows padded on
+    the left, one cache for the batch."""
 
     def __init__(
         self, model: Any, requests: list[GenerationRequest], end_id: int, counts: defaultdict[str, float]
@@ -200,19 +201,36 @@ class ReferenceDecoder(Decoder):
 
     def _forward(self, ids_B_C: torch.Tensor, valid_B_C: torch.Tensor) -> torch.Tensor:
         """Logits after the last column, float64, shape (B, V)."""
-        mask = self.cache.begin(valid_B_C)
+        self.cache.begin(valid_B_C)
         steps_B_C = valid_B_C.long().cumsum(1)
         positions = (self.positions[:, None] + steps_B_C - 1).clamp(min=0)
         self.positions = self.positions + steps_B_C[:, -1]
         hidden_B_C_H = self.model.model(
             input_ids=ids_B_C,
-            attention_mask=mask,
+            attention_mask=self._masks(),
             position_ids=positions,
             past_key_values=self.cache,
             use_cache=True,
         ).last_hidden_state
         self.counts["forwards"] += 1
-        return vocabulary_logits(hidden_B_C_H[:, -1:], *self.projection())[:, 0].double()
+        return vocabulary_logits(hidden_B_C_H[:, -1:], self.projection())[:, 0].double()
+
+    def _masks(self) -> torch.Tensor | dict[str, torch.Tensor]:
+        """What the new columns see, shape (B, 1, C, T), as the layers want it: transformers makes no mask where it is
+        given one, so that a layer that sees a window alone needs its own."""
+        config = self.model.config
+        window = getattr(config, "sliding_window", None)
+        kinds = {"full_attention": None, "sliding_attention": window}
+        if layers := getattr(config, "layer_types", None):
+            return {kind: self._mask(kinds[kind]) for kind in {*layers}}
+        return self._mask(window)
+
+    def _mask(self, window: int | None) -> torch.Tensor:
+        seen = self.cache.seen(window)
+        if self.model.config._attn_implementation != "eager":
+            return seen
+        unseen = torch.finfo(self.model.dtype).min  # which is added to the scores
+        return torch.zeros(seen.shape, dtype=self.model.dtype, device=seen.device).masked_fill_(~seen, unseen)
 
     def _state(self, place: int) -> DialogCache:
         return self.cache.row(place)
@@ -243,14 +261,22 @@ class PaddedCache:
             self.valid_B_T[row, prefix_columns - length : prefix_columns] = True
             self.layers[:, :, row, :, prefix_columns - length : prefix_columns] = prefix
 
-    def begin(self, valid_B_C: torch.Tensor) -> torch.Tensor:
-        """Announce C new columns; returns the attention mask, bool, shape (B, 1, C, filled + C)."""
-        columns = valid_B_C.shape[1]
-        self._start, self.filled = self.filled, self.filled + columns
+    def begin(self, valid_B_C: torch.Tensor) -> None:
+        """Announce C new columns."""
+        self._start, self.filled = self.filled, self.filled + valid_B_C.shape[1]
         self.valid_B_T[:, self._start : self.filled] = valid_B_C
-        seen = self.valid_B_T[:, None, None, : self.filled].expand(-1, 1, columns, -1).clone()
+
+    def seen(self, window: int | None = None) -> torch.Tensor:
+        """What the new columns attend to, bool, shape (B, 1, C, filled): themselves and tokens before, of which only
+        the last ``window - 1`` where there is one."""
+        valid_B_T = self.valid_B_T[:, : self.filled]
+        columns = self.filled - self._start
+        seen = valid_B_T[:, None, None].expand(-1, 1, columns, -1).clone()
         causal = torch.ones(columns, columns, dtype=torch.bool, device=seen.device).tril()
         seen[..., self._start :] &= causal
+        if window is not None:  # of tokens, not of columns, between which there is padding
+            places_B_T = valid_B_T.long().cumsum(1)
+            seen &= (places_B_T[:, self._start :, None] - places_B_T[:, None] < window)[:, None]
         # A padding query must attend to something, or softmax yields NaN; its output is never read.
         seen[..., self._start :] |= torch.eye(columns, dtype=torch.bool, device=seen.device)
         return seen

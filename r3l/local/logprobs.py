@@ -17,7 +17,7 @@ from r3l.core.method import Batch
 from r3l.core.policy import Samples
 from r3l.core.trajectory import UNLIKELY, Trajectory
 from r3l.local import forward
-from r3l.local.precision import vocabulary_logits, vocabulary_projection
+from r3l.local.precision import Projection, vocabulary_logits, vocabulary_projection
 from r3l.local.prefix_tree import PrefixTree
 
 
@@ -104,15 +104,15 @@ def vocabulary_logprobs(
     a time, and once more in the backward pass instead of being kept.
     """
     projection = vocabulary_projection(model)
-    rows = max(1, CHUNK // (LOGITS * len(projection[0])))
+    rows = max(1, CHUNK // (LOGITS * len(projection.weight_V_H)))
     if len(hidden_W_H) <= rows:
-        return _logprobs(hidden_W_H, *projection, where_S, tokens_S, temperature)
+        return _logprobs(hidden_W_H, projection, where_S, tokens_S, temperature)
     order_S = where_S.argsort()
     firsts = torch.arange(0, len(hidden_W_H), rows)
     bounds = torch.searchsorted(where_S[order_S].cpu(), firsts[1:])
     parts = [
         checkpoint(
-            *(_logprobs, hidden_W_H[first : first + rows], *projection),
+            *(_logprobs, hidden_W_H[first : first + rows], projection),
             *(where_S[chosen] - first, tokens_S[chosen], temperature),
             use_reentrant=False,
             preserve_rng_state=False,
@@ -123,14 +123,9 @@ def vocabulary_logprobs(
 
 
 def _logprobs(
-    hidden_W_H: torch.Tensor,
-    weight_V_H: torch.Tensor,
-    bias_V: torch.Tensor | None,
-    where_S: torch.Tensor,
-    tokens_S: torch.Tensor,
-    temperature: float,
+    hidden_W_H: torch.Tensor, projection: Projection, where_S: torch.Tensor, tokens_S: torch.Tensor, temperature: float
 ) -> torch.Tensor:
-    logits_W_V = vocabulary_logits(hidden_W_H, weight_V_H, bias_V) / temperature
+    logits_W_V = vocabulary_logits(hidden_W_H, projection) / temperature
     return logits_W_V[where_S, tokens_S] - torch.logsumexp(logits_W_V, dim=-1)[where_S]
 
 

@@ -254,7 +254,7 @@ class PackedDecoder(Decoder):
         """After the last new token of each row, float64."""
         hidden = forward.hidden_states(self.model, new.ids_N, new.positions_N, new.attend, new.last_R)
         self.counts["forwards"] += 1
-        return vocabulary_logits(hidden, *self.projection()).double()
+        return vocabulary_logits(hidden, self.projection()).double()
 
     def _state(self, place: int) -> DialogCache:
         return self.row_cache.row(self.rows[place])

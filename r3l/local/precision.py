@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -63,21 +63,35 @@ def recompute_activations(model: Any) -> None:
         model.gradient_checkpointing_enable()
 
 
-def vocabulary_projection(model: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Its weights (V, H) and bias, float32 (float64 of float64)."""
-    head, dtype = model.lm_head, torch.promote_types(model.lm_head.weight.dtype, torch.float32)
-    return head.weight.to(dtype), None if head.bias is None else head.bias.to(dtype)
+class Projection(NamedTuple):
+    """What makes logits of hidden states: weights (V, H) and bias (V,), float32 (float64 of float64); then they are
+    multiplied by ``scale``, and at last ``cap * tanh(logits / cap)`` keeps them within ``cap`` (0: as they are)."""
+
+    weight_V_H: torch.Tensor
+    bias_V: torch.Tensor | None = None
+    scale: float = 1.0
+    cap: float = 0.0
 
 
-def vocabulary_logits(
-    hidden: torch.Tensor, weight_V_H: torch.Tensor, bias_V: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Logits of hidden states by a :func:`vocabulary_projection`, in its type, shape (..., H) to (..., V).
+def vocabulary_projection(model: Any) -> Projection:
+    """That of ``model``. Cohere's models have a ``logit_scale``, Granite's a divisor ``logits_scaling``, Gemma-2's a
+    ``final_logit_softcapping`` (their classes in transformers)."""
+    head, dtype, config = model.lm_head, torch.promote_types(model.lm_head.weight.dtype, torch.float32), model.config
+    scale = getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0)
+    cap = getattr(config, "final_logit_softcapping", None) or 0.0
+    return Projection(head.weight.to(dtype), None if head.bias is None else head.bias.to(dtype), scale, cap)
+
+
+def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Tensor:
+    """Logits of hidden states, in the type of ``projection``, shape (..., H) to (..., V).
 
     Hidden states in bfloat16 come with weights that were rounded to it, so that their products are exact in float32.
     """
+    weight_V_H, bias_V, scale, cap = projection
     with bfloat16_factors(hidden.dtype == torch.bfloat16):
-        return torch.nn.functional.linear(hidden.to(weight_V_H.dtype), weight_V_H, bias_V)
+        logits = torch.nn.functional.linear(hidden.to(weight_V_H.dtype), weight_V_H, bias_V)
+    logits = logits * scale if scale != 1 else logits
+    return cap * torch.tanh(logits / cap) if cap else logits
 
 
 def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
@@ -88,7 +102,7 @@ def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
     head = model.lm_head
     if hidden_B_H.is_cuda and hidden_B_H.dtype == torch.bfloat16 and head.bias is None:
         return torch.mm(hidden_B_H, head.weight.T, out_dtype=torch.float32)
-    return vocabulary_logits(hidden_B_H, *vocabulary_projection(model))
+    return vocabulary_logits(hidden_B_H, vocabulary_projection(model))
 
 
 class MasterWeights:

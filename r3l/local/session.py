@@ -19,15 +19,17 @@ from numpy.typing import NDArray
 from torch.utils import deterministic
 
 from r3l.config import Run, environment_of, locate, start_of
+from r3l.config import trains as is_trained
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.trajectory import Trajectory
 from r3l.endpoint.judge import judge_options
 from r3l.local import lora
+from r3l.local.architecture import check_architecture
 from r3l.local.checkpoint import load_model
 from r3l.local.cpu import keep_freed_memory, threads, use_onednn
-from r3l.local.forward import Pass
+from r3l.local.forward import Pass, pass_of
 from r3l.local.logprobs import scored
 from r3l.local.policy import LocalPolicy
 from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
@@ -100,6 +102,8 @@ def _opened(run: Run, model: str, trains: bool, forward: Pass | None) -> Iterato
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
     loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)  # vLLM asks for more than ours
     network, tokenizer = load_network(run, model, forward or loaded_for)
+    if pass_of(network, pass_wanted(run)) == "transformers":
+        check_architecture(network)
     keep_freed_memory()  # weights are loaded: another place in memory could change their sums in the last digit
     use_onednn(pass_wanted(run) == "packed" and device.type == "cpu")
     dtype = compute_dtype(run.compute_dtype, device)
@@ -120,7 +124,7 @@ def _opened(run: Run, model: str, trains: bool, forward: Pass | None) -> Iterato
 def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
     """(model, tokenizer) of ``model``, float32 on the CPU; where an adapter trains, of the base checkpoint with the one
     that lies in ``model``, or with a fresh one where that is the base checkpoint itself. Raises CheckpointError."""
-    if not run.lora.rank:
+    if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
         return load_model(model, CPU, forward)
     start = start_of(run)
     network, tokenizer = load_model(start, CPU, forward)

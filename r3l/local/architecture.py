@@ -1,0 +1,50 @@
+"""Whether a model of another architecture is computed as its own class in transformers does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+
+from r3l.core.errors import ConfigError
+from r3l.core.policy import Sampling
+from r3l.local.decoding import GenerationRequest, ReferenceDecoder
+from r3l.local.precision import LIMITS
+
+
+def check_architecture(model: Any) -> None:
+    """Raises ConfigError where the reference decoder fails on ``model``, or has other log-probs than its own pass.
+
+    On 20 tokens, in dialogs of two lengths and two turns, so not for what a model does with longer ones.
+    """
+    model.eval()
+    prompts = ([1, 2, 3], [4, 5, 6, 7, 8])
+    requests = [GenerationRequest(None, ids, Sampling(max_tokens=3), set(), k) for k, ids in enumerate(prompts)]
+    try:
+        with torch.inference_mode():
+            ReferenceDecoder(model, requests, 0, defaultdict(float)).run()
+            dialogs = [[*request.pending, *request.ids, 9] for request in requests]
+            again = [
+                GenerationRequest(request.state, dialog[-2:], request.sampling, set(), request.seed)
+                for request, dialog in zip(requests, dialogs, strict=True)
+            ]
+            ReferenceDecoder(model, again, 0, defaultdict(float)).run()
+            gap = max(_gap(model, [*d, *r.ids], r.logprobs) for d, r in zip(dialogs, again, strict=True))
+    except Exception as error:  # noqa: BLE001 - a class may raise anything of a cache that is not its own
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        limit = LIMITS.get(model.dtype, LIMITS[torch.float32])[1]
+        reason = f"its log-probs would differ by {gap:.2g} nats" if not gap < limit else ""
+    if reason:
+        raise ConfigError(
+            f"r3l cannot compute models of architecture {model.config.model_type!r} ({model.name_or_path}): {reason}. "
+            "Serve it, with vLLM for example, and evaluate it by --server URL"
+        )
+
+
+def _gap(model: Any, ids: list[int], logprobs: list[float]) -> float:
+    """Largest |difference| in nats of the last tokens' log-probs to those of the model's own forward pass."""
+    logits = model(input_ids=torch.tensor([ids], device=model.device)).logits[0, -len(logprobs) - 1 : -1].double()
+    own = logits.log_softmax(-1).gather(1, torch.tensor(ids[-len(logprobs) :], device=model.device)[:, None])
+    return float((own[:, 0] - torch.tensor(logprobs, device=model.device)).abs().max())
