@@ -55,7 +55,8 @@ class Endpoint:
     """A connection to the server; an asynchronous context.
 
     ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated (or given up);
-    ``shortened``, responses for which the server had less room than asked; ``uncounted``, answers without their number
+    ``shortened``, responses for which the server had less room than asked; ``overlong``, responses of more tokens than
+    were asked for; ``uncounted``, answers without their number
     of tokens; ``replaced``, characters that were not Unicode; ``end_marks``, texts that ended with a control token.
     ``wait``: seconds between two attempts where the server asks for no pause (a wait of tenacity); None: up to 8.
     """
@@ -117,7 +118,7 @@ class Endpoint:
         """
         request = {"model": self.options.model, **content, **self.options.fields}
         body = {key: value for key, value in request.items() if value is not None}
-        limits = [key for key in _RESPONSE_TOKENS if type(body.get(key)) is int]
+        limits = _limits(body)
         asked = max((body[key] for key in limits), default=0)
         try:
             return await self._ask(kind, path, body)
@@ -189,7 +190,15 @@ class Endpoint:
             self.counts["end_marks"] += 1
         if body is not None and answer.counted is None:
             self.counts["uncounted"] += 1
+        asked = [body[key] for key in _limits(body)] if body else []
+        if asked and answer.counted and answer.counted.response > max(asked):
+            self.counts["overlong"] += 1
         return answer
+
+
+def _limits(body: Mapping[str, Any]) -> list[str]:
+    """The fields that say how many tokens a response may have."""
+    return [key for key in _RESPONSE_TOKENS if type(body.get(key)) is int]
 
 
 class _Client(openai.AsyncOpenAI):

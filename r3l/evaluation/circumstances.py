@@ -45,6 +45,7 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         *played_by(evaluation.get("protocol")),
         *warnings(counts, episodes, evaluation.get("examples", {}), fixes(run)),
         *_idle(evaluation),
+        *_of_server(evaluation),
     ]
     return "\n".join(lines)
 
@@ -110,6 +111,21 @@ def _idle(evaluation: Mapping[str, Any]) -> list[str]:
     return [
         f"warning: {turns['impossible']} of {turns['all']} turns had an action that the environment does not know: "
         "read them in the transcripts"
+    ]
+
+
+def _of_server(evaluation: Mapping[str, Any]) -> list[str]:
+    """A warning of what a server did otherwise than asked."""
+    counts = evaluation.get("requests", {})
+    told = {
+        "overlong": "have more tokens than were asked for, since the server does not stop at max_tokens",
+        "shortened": "may have been cut off, since the server had less room than was asked for",
+        "uncounted": "came without the number of their tokens",
+    }
+    return [
+        f"warning: {counts[key]} of {counts['requests']} responses {what}"
+        for key, what in told.items()
+        if counts.get(key)
     ]
 
 

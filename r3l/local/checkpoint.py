@@ -20,7 +20,7 @@ from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
 from r3l.config import Run, find_model, locate, names, start_of
-from r3l.core.errors import CheckpointError, DataError, RunDirectoryError
+from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.core.render import ChatRenderer
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
@@ -61,6 +61,15 @@ def find(model: str) -> str:
         raise CheckpointError(
             f"{location} holds an adapter and no model: r3l model export RUN_DIR FOLDER makes one of it"
         )
+    if Path(location).is_file():
+        raise CheckpointError(
+            f"{location} is a file, and a model is a folder in Hugging Face layout; serve a GGUF file with llama.cpp, "
+            "and evaluate it by --server URL"
+        )
+    if not Path(location).exists() and (location.count("/") > 1 or location.startswith(("/", ".", "~"))):
+        raise CheckpointError(
+            f"there is no folder {location}; give one in Hugging Face layout, or a hub id (OWNER/NAME)"
+        )
     with _loading(model, location):
         if not Path(location).exists():
             _ask_hub(location)
@@ -79,7 +88,9 @@ def _ask_hub(model: str) -> None:
     try:  # not by huggingface-hub's own client: its errors are httpx's before version 2, then httpx2's
         httpx2.head(huggingface_hub.hf_hub_url(model, "config.json"), timeout=HUB)
     except httpx2.TransportError as error:
-        raise ConnectionError(f"the hub cannot be reached ({error}), and the model is not cached") from error
+        raise ConnectionError(
+            f"there is no such folder, the hub cannot be reached ({error}), and the model is not cached"
+        ) from error
 
 
 def load_model(model: str, device: torch.device, forward: Pass = "transformers") -> tuple[Any, Any]:
@@ -98,11 +109,19 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
 
 def check_template(run: Run, model: str | None = None) -> None:
     """Raises CheckpointError where the model that ``run`` starts from is not there, ConfigError where its chat template
-    cannot be used, or not for what ``run`` sends (r3l.runs.dialogs). ``model``: in place of that one."""
+    cannot be used, or not for what ``run`` sends (r3l.runs.dialogs), or where it has no positions for dialogs as long
+    as ``run`` allows. ``model``: in place of that one."""
     model = model or start_of(run)
     location = find(model)
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
+        positions = getattr(pretrained(AutoConfig, location), "max_position_embeddings", None)
+    if positions and run.sampling.max_context > positions:
+        raise ConfigError(
+            f"sampling.max_context is {run.sampling.max_context} tokens, but {model} has positions for {positions} "
+            f"(max_position_embeddings in its config.json); set sampling.max_context={positions}, and "
+            f"sampling.max_tokens, which is {run.sampling.max_tokens}, so that prompt and response fit"
+        )
     try_dialogs(run, ChatRenderer(tokenizer))
 
 
@@ -118,7 +137,7 @@ def _loading(model: str, location: str) -> Iterator[None]:
         yield
     except UNLOADABLE as error:
         raise CheckpointError(
-            f"model {model!r} cannot be loaded from {location!r}: {_reason(error)}. Give a stored model's "
+            f"model {model!r} cannot be loaded from {location!r}: {_reason(error).rstrip('.')}. Give a stored model's "
             f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
             f"`r3l sft` builds the nano model"
         ) from error

@@ -139,6 +139,8 @@ _DECLARED = (
     Metric("judge/repeated/*", "requests", TOTAL, "those that were sent again, by reason"),
     Metric("judge/missing/*", "requests", TOTAL, "those that were never answered with a whole text, by reason"),
     Metric("judge/shortened", "requests", TOTAL, "those for whose response the server had less room than asked"),
+    Metric("judge/overlong", "requests", TOTAL, "those whose response has more tokens than were asked for"),
+    Metric("judge/end_marks", "requests", TOTAL, "those whose text ended with a control token, which was taken off"),
     Metric("judge/uncounted", "requests", TOTAL, "those that were answered without the number of tokens"),
     Metric("judge/replaced", "characters", TOTAL, "of a judge's answers that were no Unicode"),
     Metric("retry/count", "retries", TOTAL, "played"),

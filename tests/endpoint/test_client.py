@@ -355,3 +355,10 @@ def test_what_is_no_unicode_is_replaced_and_counted():
     assert counts == {"requests": 2, "replaced": 4}
     latin_1 = b'{"choices": [{"message": {"content": "caf\xe9"}}]}'
     assert ChatAnswer.read(latin_1).text == "caf\ufffd"
+
+
+def test_a_response_longer_than_asked_for_is_counted():
+    counts = {}
+    with serving(lambda request, before: completion("4", tokens=9 + before)) as (url, _):
+        ask(url, counts, times=3)
+    assert counts == {"requests": 3, "overlong": 2}

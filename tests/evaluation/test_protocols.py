@@ -196,6 +196,14 @@ def test_puzzles_are_played_as_rltfs_release_plays_them(monkeypatch, capsys, tmp
     assert "not comparable: Llama-3.1-8B-Instruct success 0.034 (n 200; RLTF, arXiv 2602.02482, Table 1" in out
 
 
+def test_a_server_that_does_not_stop_at_the_limit_is_warned_of(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda request, before: completion("<answer>1</answer>", tokens=4097)) as (url, _):
+        code, out, err = run(monkeypatch, capsys, "evaluate", "gsm8k", "--server", url, "-n", 2)
+    assert code == 0, err
+    assert "warning: 2 of 2 responses have more tokens than were asked for" in out
+
+
 def test_more_tasks_hold_the_fewer_and_seeds_draw_others():
     ids = [f"t{k:03}" for k in range(134)]
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from start_models import START_FOLDER
 
-from r3l.core.errors import CheckpointError
-from r3l.local.checkpoint import load_model
+from r3l.config import resolve
+from r3l.core.errors import CheckpointError, ConfigError
+from r3l.local.checkpoint import check_template, find, load_model
 
 CPU = torch.device("cpu")
 
@@ -70,3 +71,21 @@ def test_a_damaged_folder_is_one_paragraph(foreign, what):
     with pytest.raises(CheckpointError) as refusal:
         load_model(str(foreign), CPU, "packed")
     assert str(foreign) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_what_is_no_folder_is_named(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    with pytest.raises(CheckpointError, match="model.gguf is a file, .*llama.cpp, and evaluate it by --server URL"):
+        find(str(tmp_path / "model.gguf"))
+    with pytest.raises(CheckpointError, match="there is no folder .*nowhere; give one"):
+        find(str(tmp_path / "nowhere"))
+
+
+def test_a_model_with_fewer_positions_than_a_dialog_may_have_is_refused(foreign):
+    edited(foreign / "config.json", max_position_embeddings=512)
+    start = str(foreign)
+    run = resolve("nano", "alfworld", "zero_shot", 0, start, ["sampling.max_context=512"])
+    check_template(run)
+    run = resolve("nano", "alfworld", "zero_shot", 0, start, ["sampling.max_context=513"])
+    with pytest.raises(ConfigError, match="513 tokens, but .* has positions for 512 .* set sampling.max_context=512"):
+        check_template(run)
