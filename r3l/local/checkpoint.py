@@ -116,13 +116,13 @@ def check_template(run: Run, model: str | None = None) -> None:
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
         positions = getattr(pretrained(AutoConfig, location), "max_position_embeddings", None)
+    try_dialogs(run, ChatRenderer(tokenizer))
     if positions and run.sampling.max_context > positions:
         raise ConfigError(
             f"sampling.max_context is {run.sampling.max_context} tokens, but {model} has positions for {positions} "
             f"(max_position_embeddings in its config.json); set sampling.max_context={positions}, and "
             f"sampling.max_tokens, which is {run.sampling.max_tokens}, so that prompt and response fit"
         )
-    try_dialogs(run, ChatRenderer(tokenizer))
 
 
 def _by_transformers(location: str) -> Any:

@@ -49,9 +49,9 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     after ``minutes``.
     """
     began = time.monotonic()
+    check_installed(run)
     if not run_dir.is_dir():
         checkpoint.check_template(run)
-    check_installed(run)
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done

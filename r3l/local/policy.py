@@ -134,15 +134,17 @@ class SamplingProgress:
 
     def __call__(self, live: int) -> None:
         """``live`` responses have got a token."""
-        self.steps += 1
         now = time.monotonic()
-        if now - self.said > SILENCE:
+        if not self.steps:  # the first token took as long as all prompts, which no later one does
+            self.began = now
+        self.steps += 1
+        if now - self.said > SILENCE and self.steps > 1:
             self.said = now
             print(f"  {self.line(live, now - self.began)}", file=sys.stderr, flush=True)
 
     def line(self, live: int, seconds: float) -> str:
-        """After so many ``seconds``. At most so much is left: every response may be as long as it may be, and of those
-        that wait one begins where another ends."""
+        """So many ``seconds`` after the first token. At most so much is left: every response may be as long as it may
+        be, and of those that wait one begins where another ends."""
         tokens = sum(len(request.ids) for request in self.requests)
         may_come = [
             request.sampling.max_tokens - len(request.ids) for request in self.requests if not request.finished()
@@ -150,7 +152,7 @@ class SamplingProgress:
         steps = max(*may_come, sum(may_come) / live) if may_come else 0
         ended = len(self.requests) - len(may_come)
         phase, turn = self.requests[0].sampling.phase, max(request.turn for request in self.requests)
-        left = f"{clock(seconds / self.steps * steps)} left of it at most"
+        left = f"{clock(seconds / (self.steps - 1) * steps)} left of it at most"
         return f"{phase}, turn {turn}: {ended} of {len(self.requests)} responses ended, {tokens:,} tokens, {left}"
 
 

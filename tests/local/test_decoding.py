@@ -69,15 +69,15 @@ def test_what_waits_never_makes_a_batch_too_large():
 
 
 def test_the_time_left_counts_what_waits():
-    """One response of four has ended after 10 steps of 1 s, two have 5 and 1 of 20 tokens, one waits: 15 + 19 + 20 may
-    still come, in two rows."""
+    """One response of four has ended after the first token and 10 of 1 s, two have 5 and 1 of 20 tokens, one waits:
+    15 + 19 + 20 may still come, in two rows."""
     requests = [
         GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1] * have, turn=have) for have in (5, 1, 0)
     ]
     progress = SamplingProgress(
         [*requests, GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1, 2, 9])]
     )
-    progress.steps = 10
+    progress.steps = 11
     assert progress.line(live=2, seconds=10) == (
         "rollout, turn 5: 1 of 4 responses ended, 9 tokens, 27 s left of it at most"
     )

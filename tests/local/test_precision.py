@@ -59,7 +59,7 @@ def test_logits_are_float32_sums_of_rounded_factors(nano):
     model = copy.deepcopy(nano[0])
     precision.cast_parameters(model, torch.bfloat16)
     hidden = torch.randn(3, model.config.hidden_size).bfloat16()
-    logits = vocabulary_logits(hidden, *vocabulary_projection(model))
+    logits = vocabulary_logits(hidden, vocabulary_projection(model))
     expected = hidden.double() @ model.lm_head.weight.double().T
     assert logits.dtype == torch.float32
     torch.testing.assert_close(logits.double(), expected, atol=1e-5, rtol=1e-5)
