@@ -104,6 +104,7 @@ class Planned(NamedTuple):
 
 def planned(asked: Evaluation, out: Path | None = None) -> Planned:
     """Everything that is wrong with an evaluation is an error here, before there is a directory."""
+    from r3l.local.checkpoint import check_template
     from r3l.runs.dialogs import try_dialogs
 
     env = load("envs", asked.env, EnvConfig)
@@ -128,7 +129,10 @@ def planned(asked: Evaluation, out: Path | None = None) -> Planned:
         if renderer := agent.renderer(run):
             try_dialogs(run, renderer)  # a chat template that cannot be used
     run.fingerprint()  # an unknown task set
-    return Planned(run, out or place_of(run), agent)
+    run_dir = out or place_of(run)
+    if not (agent or run_dir.is_dir()):
+        check_template(run)
+    return Planned(run, run_dir, agent)
 
 
 def _of_machine(key: str) -> bool:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from r3l.core import bounded_template
-from r3l.core.bounded_template import CHARACTERS, CPU_SECONDS, MEMORY
+from r3l.core.bounded_template import CHARACTERS, CPU_SECONDS, DAY, MEMORY
 from r3l.core.errors import ConfigError
 
 RESPONSE = "\ud800"  # in the place of an earlier response: no well-formed text holds a lone surrogate
@@ -21,6 +21,11 @@ SECONDS = 10.0  # of processor time, for one rendering later on; our choice
 LONG = "word " * 1000  # an observation, and how many messages an episode may have; our choice
 MESSAGES = 21
 PATIENCE = 120.0  # seconds for CPU_SECONDS of a busy machine; our choice
+# In the place of transformers' function of this name, which no argument can replace: the date of DAY in any form.
+_TODAY = "{%- macro strftime_now(form) -%}{{ form" + "".join(
+    f"|replace('%{c}', '{DAY:%{c}}')" for c in "AaBbdHIjMmpSyY"
+)
+_TODAY += " }}{%- endmacro %}"
 _ASKED, _ANSWERED, _FOLLOWED = "What does r3l ask first?", "It answers so.", "What does r3l ask then?"
 
 Chat = Sequence[Mapping[str, str]]
@@ -38,7 +43,13 @@ def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
     template does not take it."""
     try:
         with _time_limit():
-            return str(tokenizer.apply_chat_template(list(chat), tokenize=False, add_generation_prompt=prompt))
+            template = tokenizer.get_chat_template()
+            dated = _TODAY + template if "strftime_now" in template else None
+            return str(
+                tokenizer.apply_chat_template(
+                    list(chat), chat_template=dated, tokenize=False, add_generation_prompt=prompt
+                )
+            )
     except Exception as error:
         roles = ", ".join(message["role"] for message in chat)
         system = any(message["role"] == "system" for message in chat)

@@ -46,6 +46,7 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         *warnings(counts, episodes, evaluation.get("examples", {}), fixes(run)),
         *_idle(evaluation),
         *_of_server(evaluation),
+        *(["warning: at temperature 0 all attempts at a task are alike, but for rounding"] if _alike(run) else []),
     ]
     return "\n".join(lines)
 
@@ -112,6 +113,10 @@ def _idle(evaluation: Mapping[str, Any]) -> list[str]:
         f"warning: {turns['impossible']} of {turns['all']} turns had an action that the environment does not know: "
         "read them in the transcripts"
     ]
+
+
+def _alike(run: Run) -> bool:
+    return run.evaluation.temperature == 0 and run.evaluation.episodes_per_task > 1
 
 
 def _of_server(evaluation: Mapping[str, Any]) -> list[str]:

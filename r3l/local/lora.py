@@ -42,7 +42,12 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
 
     projections = {name.rpartition(".")[2] for name, module in model.named_modules() if hasattr(module, "weight")}
     if absent := sorted({*config.targets} - projections):
-        raise ConfigError(f"lora.targets: {model.name_or_path} has no projection {', '.join(absent)}; leave it out")
+        left = [name for name in config.targets if name not in absent]
+        raise ConfigError(
+            f"lora.targets: {model.name_or_path} has no projection {', '.join(absent)}. "
+            + (f"An adapter of the others alone: lora.targets=[{','.join(left)}]. " if left else "")
+            + "Without one all weights train: lora.rank=0"
+        )
     settings = peft.LoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,

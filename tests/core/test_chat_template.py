@@ -78,6 +78,14 @@ def test_what_published_templates_use_is_no_error():
     assert ChatRenderer(named).end_id == 256
 
 
+def test_today_is_the_same_day_every_day():
+    dated = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }} {% endif %}" + CHATML
+    tokenizer = chat_tokenizer(dated, "<|im_end|>", "<|im_start|>")
+    assert chat_template.render(tokenizer, [{"role": "user", "content": "2+2?"}]).startswith(
+        "26 Jul 2024 <|im_start|>user"
+    )
+
+
 def test_a_template_that_hangs_at_a_longer_dialog_only_is_stopped_there(monkeypatch):
     monkeypatch.setattr(chat_template, "SECONDS", 0.5)
     control = ("<|im_end|>", "<|im_start|>")

@@ -57,7 +57,9 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     assert f"protocol react (ReAct; sha256 {sha256[:12]}), success: the engine's own goal test" in out
     assert "deviations from it: env_settings.test_task_set: one/train (protocol: valid_unseen); evaluation" in out
     assert "success 1.000" in out and "at most 49 turns, temperature 0" in out
-    assert "each 2 times; by attempt: 1.000, 1.000" in out
+    assert (
+        "each 2 times; by attempt: 1.000, 1.000" in out and "at temperature 0 all attempts at a task are alike" in out
+    )
     assert f"2 of {2 * len(LINES)} turns had an impossible action" in out  # to fly; a thought is none
     assert "published by this protocol, from which this run deviates: PaLM-540B success 0.709 (n 134; " in out
     assert "not comparable: Qwen2.5-1.5B-Instruct success 0.72 (n 140; the paper's Table 1): trained by GRPO" in out

@@ -71,6 +71,14 @@ def test_what_is_wrong_with_any_line_is_said_before_the_first_is_played(monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["several.yaml"]
 
 
+def test_a_model_that_a_later_line_is_too_long_for_plays_none(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    line = "{env: math, tier: nano, n: 1, set: [sampling.max_context=%s]}"
+    Path("two.yaml").write_text(f"evaluations: [{line % 1024}, {line % 4096}]")
+    code, _, err = run(monkeypatch, capsys, "evaluate", "two.yaml", "--model", "math-1.5m")
+    assert code == 2 and "has positions for 2048" in err and [path.name for path in tmp_path.iterdir()] == ["two.yaml"]
+
+
 def test_how_a_machine_computes_is_set_but_stands_in_no_name():
     asked = Evaluation(env="math", model="math-1.5m", n=4, set=["threads=2", "workers=0", "evaluation.temperature=0"])
     run = planned(asked).run
