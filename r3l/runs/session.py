@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +93,13 @@ class PlaySession:
         """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
         task = self.loop.create_task(coroutine)
         with self.stop_signals.cancelling(task):
-            return self.loop.run_until_complete(task)
+            try:
+                return self.loop.run_until_complete(task)
+            except KeyboardInterrupt:  # it came in the middle of anything: what waits for that ends too
+                task.cancel()
+                with suppress(KeyboardInterrupt, asyncio.CancelledError):
+                    self.loop.run_until_complete(task)
+                raise
 
 
 @contextmanager

@@ -6,6 +6,9 @@ import gzip
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +112,24 @@ def test_ctrl_c_keeps_what_was_played_and_says_so(tmp_path):
         code, _, err = stopped.wait()
     assert code == 130 and err.endswith("stopped by Ctrl-C; re-run to resume\n"), err
     assert 1 <= len(read_jsonl(next(tmp_path.rglob("episodes.played.jsonl")))) < 6
+
+
+def test_ctrl_c_says_nothing_else_while_this_machine_samples(tmp_path):
+    """In a process of its own to the end: asyncio complains at the interpreter's exit."""
+    words = [
+        sys.executable,
+        "-m",
+        "r3l.cli",
+        "evaluate",
+        *["math", "--model", "math-1.5m", "-n", "60", "--repeat", "50", "--batch", "8"],
+    ]
+    stopped = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.rglob("episodes.played.jsonl")) and stopped.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1)  # to be in the middle of a later batch
+    stopped.send_signal(signal.SIGINT)
+    err = stopped.communicate()[1]
+    assert stopped.returncode == 130 and err.splitlines()[-1] == "stopped by Ctrl-C; re-run to resume", err
 
 
 def test_servers_that_name_their_models_alike_share_no_scores(program):
