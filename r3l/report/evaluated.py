@@ -136,8 +136,9 @@ def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
 def _spread(episodes: Episodes, key: str = "success") -> str:
     """The standard error over tasks (as lm-eval's: sample deviation / sqrt(n)), and each attempt's mean of several."""
     means, repeats = _of_tasks(episodes, key), passes(episodes, key)
-    error = f"{stdev(means) / len(means) ** 0.5:.3f}" if len(means) > 1 else "none"
-    line = f"standard error {error} over {len(means)} tasks"
+    line = "no standard error of one task"
+    if len(means) > 1:
+        line = f"standard error {stdev(means) / len(means) ** 0.5:.3f} over {len(means)} tasks"
     attempts = ", ".join(f"{value:.3f}" for value in repeats)
     return line if len(repeats) == 1 else f"{line}, each {len(repeats)} times; by attempt: {attempts}"
 
