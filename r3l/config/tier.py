@@ -155,7 +155,7 @@ class TierSettings(Strict):
     compute: Compute = option(
         "packed",
         "packed: rows side by side, common beginnings once, on a CPU with attention in machine code where that pays "
-        "(r3l.local.forward); transformers: padded rows, for other architectures; vllm: vLLM samples, packed trains. They "
+        "(r3l.local.forward); transformers: padded rows, for others; vllm: vLLM samples, packed trains. They "
         "differ by rounding; local engine",
         "our choice: the fastest, and what the stored runs are compared with",
     )
