@@ -229,17 +229,17 @@ LABELS = {
 
 def _gate(content: Mapping[str, Any]) -> Iterator[dict[str, Cell]]:
     for key, judged in content.get("gate", {}).items():
-        yield _row(LABELS[key], key, content["measures"][key] | judged, ("pass", "fail"))
+        yield _row(LABELS[key], key, content["measures"][key] | judged)
 
 
 def _rows(found: Mapping[str, Any], keys: Mapping[str, tuple[str, Any]]) -> Iterator[dict[str, Cell]]:
     for key, (label, _) in keys.items():
         if key in found and (found[key]["value"] or not key.startswith("stop_")):
-            yield _row(label, key, found[key], ("met", "missed"))
+            yield _row(label, key, found[key])
 
 
-def _row(label: str, key: str, measure: Mapping[str, Any], words: tuple[str, str]) -> dict[str, Cell]:
-    met = {True: words[0], False: words[1], None: "not judged"}[measure["met"]] if measure["target"] else ""
+def _row(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:
+    met = {True: "met", False: "missed", None: "not judged"}[measure["met"]] if measure["target"] else ""
     texts = (label, _value(key, measure), f"{measure['n']:,}", measure["target"] or "", met)
     return dict(zip(("measure", "value", "n", "target", "met"), map(Cell, texts), strict=True))
 
