@@ -9,6 +9,7 @@ import transformers
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Message, Sampling
 from r3l.local.architecture import check_architecture
+from r3l.local.decoding import PaddedCache
 from r3l.local.logprobs import token_logprobs
 from r3l.local.policy import LocalPolicy
 
@@ -94,4 +95,15 @@ def test_a_pass_that_differs_from_the_models_own_is_refused(nano):
     own = model.forward
     model.forward = lambda **inputs: transformers.modeling_outputs.CausalLMOutput(logits=own(**inputs).logits / 4)
     with pytest.raises(ConfigError, match="'mistral' .*--server"):
+        check_architecture(model)
+
+
+@pytest.mark.parametrize("name", ["Mistral, window", "Gemma3Text", "GptOss"])
+def test_a_window_is_compared_however_long_it_is(nano, name, monkeypatch):
+    model = random_model(name, PLAYED[name] | {"sliding_window": 4096}, nano[1])
+    check_architecture(model)
+    assert model.config.sliding_window == 4096
+    everything = PaddedCache.seen
+    monkeypatch.setattr(PaddedCache, "seen", lambda cache, window=None: everything(cache))
+    with pytest.raises(ConfigError, match="would differ by"):
         check_architecture(model)
