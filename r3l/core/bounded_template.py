@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 CPU_SECONDS, MEMORY, CHARACTERS = 2, 512 << 20, 1_000_000  # of one short dialog; our choice
 TOO_LONG, TOO_LARGE = 3, 4  # exit codes
-# What a template takes for today, so that prompts do not depend on the day: Llama 3.1's own where it is told none.
+# What a template takes for today, so that prompts do not depend on the day: Llama 3.1's default.
 DAY = datetime(2024, 7, 26)
 
 

@@ -118,8 +118,7 @@ class Endpoint:
         """
         request = {"model": self.options.model, **content, **self.options.fields}
         body = {key: value for key, value in request.items() if value is not None}
-        limits = _limits(body)
-        asked = max((body[key] for key in limits), default=0)
+        limits, asked = _limits(body), _asked(body)
         try:
             return await self._ask(kind, path, body)
         except DialogTooLongError as error:
@@ -190,8 +189,8 @@ class Endpoint:
             self.counts["end_marks"] += 1
         if body is not None and answer.counted is None:
             self.counts["uncounted"] += 1
-        asked = [body[key] for key in _limits(body)] if body else []
-        if asked and answer.counted and answer.counted.response > max(asked):
+        limit = _asked(body) if body is not None else 0
+        if limit and answer.counted and answer.counted.response > limit:
             self.counts["overlong"] += 1
         return answer
 
@@ -199,6 +198,11 @@ class Endpoint:
 def _limits(body: Mapping[str, Any]) -> list[str]:
     """The fields that say how many tokens a response may have."""
     return [key for key in _RESPONSE_TOKENS if type(body.get(key)) is int]
+
+
+def _asked(body: Mapping[str, Any]) -> int:
+    """Tokens that a response may have; 0 where the request does not say."""
+    return max((body[key] for key in _limits(body)), default=0)
 
 
 class _Client(openai.AsyncOpenAI):

@@ -122,14 +122,14 @@ def _alike(run: Run) -> bool:
 def _of_server(evaluation: Mapping[str, Any]) -> list[str]:
     """A warning of what a server did otherwise than asked."""
     counts = evaluation.get("requests", {})
-    told = {
+    meanings = {
         "overlong": "have more tokens than were asked for, since the server does not stop at max_tokens",
         "shortened": "may have been cut off, since the server had less room than was asked for",
         "uncounted": "came without the number of their tokens",
     }
     return [
         f"warning: {counts[key]} of {counts['requests']} responses {what}"
-        for key, what in told.items()
+        for key, what in meanings.items()
         if counts.get(key)
     ]
 

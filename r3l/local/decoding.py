@@ -174,8 +174,8 @@ class Decoder(ABC):
 
 
 class ReferenceDecoder(Decoder):
-    """By the forward pass of transformers, for all architectures that r3l.local.architecture passes: rows padded on
-    the left, one cache for the batch."""
+    """By the forward pass of transformers, for all architectures that r3l.local.architecture accepts: rows padded
+    on the left, one cache for the batch."""
 
     def __init__(
         self, model: Any, requests: list[GenerationRequest], end_id: int, counts: defaultdict[str, float]

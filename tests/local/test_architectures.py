@@ -1,4 +1,4 @@
-"""Models of other architectures, tiny and random: what is sampled and trained has the log-probs of their own pass."""
+"""Tiny random models of other architectures: log-probs in sampling and training are those of their own forward pass."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from r3l.local.policy import LocalPolicy
 WINDOW = {"sliding_window": 6}
 GROUPED = {"num_key_value_heads": 2, "intermediate_size": 48}
 PLAYED = {
-    "Llama": GROUPED | {"hidden_act": "gelu"},  # not of the family that has a pass of its own
+    "Llama": GROUPED | {"hidden_act": "gelu"},  # not of the family that the packed forward pass computes
     "Mistral": GROUPED | {"sliding_window": None},
     "Mistral, window": GROUPED | WINDOW,
     "Mixtral, window": GROUPED | WINDOW | {"num_local_experts": 4},
@@ -42,7 +42,7 @@ def random_model(name, settings, tokenizer):
     kind = getattr(transformers, f"{name.partition(',')[0]}Config")
     model = transformers.AutoModelForCausalLM.from_config(kind(vocab_size=len(tokenizer), **{**sizes, **settings}))
     for parameter in model.parameters():
-        if parameter.dim() > 1:  # larger than at the start of training: every part of the pass shows
+        if parameter.dim() > 1:  # larger than at the start of training: every part of the computation shows
             torch.nn.init.normal_(parameter, std=0.3)
     return model.float().eval()
 
