@@ -16,7 +16,7 @@ from r3l.local.precision import LIMITS
 
 
 def check_architecture(model: Any) -> None:
-    """Raises ConfigError where the reference decoder fails on ``model`` or differs from its own forward pass in log-probs.
+    """Raises ConfigError where the reference decoder fails on ``model``, or differs from its own forward pass.
 
     In two dialogs of 10 and 12 tokens and two turns; a sliding window has 4 of them meanwhile.
     """
