@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +39,10 @@ class Storage:
 
 
 GROWTH = 128  # columns by which caches grow; at most that many are read in vain. Our choice
+
+
+SCORES = 2**24  # that a block of queries has in one head, at most: they lie in memory, in as many heads. Our choice
+ACTIVATIONS = 2**26  # numbers between the two halves of an MLP, of tokens that are encoded at once. Our choice
 
 
 def rounded_up(count: int, step: int) -> int:
@@ -122,10 +126,10 @@ class AppendedTokens:
         self._rows_N = torch.from_numpy(np.repeat(rows, counts)).to(device)
         self._blocks: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         answers_N, before = np.zeros(len(positions_N), dtype=np.int64), 0
-        for together in packed_by_length(counts):
-            width, end = max(counts[k] for k in together), max(starts[k] + counts[k] for k in together)
+        for together, first, width in attending_together(counts, starts):
+            end = max(starts[k] + min(counts[k], first + width) for k in together)
             firsts_R = np.array([ends[k] - counts[k] for k in together])
-            within_C, counts_R_1 = np.arange(width), np.array([[counts[k]] for k in together])
+            within_C, counts_R_1 = np.arange(first, first + width), np.array([[counts[k]] for k in together])
             real_R_C = within_C < counts_R_1  # padding queries do what the row's last one does
             queries_R_C = firsts_R[:, None] + np.minimum(within_C, counts_R_1 - 1)
             answers_N[queries_R_C[real_R_C]] = before + real_R_C.flatten().nonzero()[0]
@@ -158,6 +162,16 @@ def packed_by_length(counts: Sequence[int]) -> list[list[int]]:
         else:
             batches.append([k])
     return batches
+
+
+def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator[tuple[list[int], int, int]]:
+    """Blocks of rows with ``counts`` new tokens after ``starts`` others: indices, the block's first new token of each
+    row and its number of them. Some rows may have fewer; no block has more than SCORES scores, or it is one query."""
+    for together in packed_by_length(counts):
+        most, longest = max(counts[k] for k in together), max(starts[k] + counts[k] for k in together)
+        width = max(1, SCORES // (len(together) * longest))
+        for first in range(0, most, width):
+            yield [k for k in together if counts[k] > first], first, min(width, most - first)
 
 
 class AppendedColumn:
@@ -229,10 +243,26 @@ class PackedDecoder(Decoder):
         }
         encoded = sorted(set(leader_of.values()))
         self.counts["encoded"] += sum(len(request_in[row].pending) for row in encoded)
-        logits = self._logits(self._appended(encoded, [request_in[row].pending for row in encoded]))
+        after: dict[int, torch.Tensor] = {}
+        for rows in self._encoded_at_once(encoded, request_in):
+            after |= zip(
+                rows, self._logits(self._appended(rows, [request_in[row].pending for row in rows])), strict=True
+            )
         self.row_cache.copy_beginnings(leader_of)
         self.rows += request_in
-        return logits[[encoded.index(leader) for leader in leader_of.values()]]
+        return torch.stack([after[leader] for leader in leader_of.values()])
+
+    def _encoded_at_once(self, rows: Sequence[int], request_in: Mapping[int, GenerationRequest]) -> Iterator[list[int]]:
+        """``rows`` in parts of about as many new tokens as a forward pass has memory for."""
+        most, part, tokens = ACTIVATIONS // self.model.config.intermediate_size, list[int](), 0
+        for row in rows:
+            new = len(request_in[row].pending)
+            if part and tokens + new > most:
+                yield part
+                part, tokens = [], 0
+            part.append(row)
+            tokens += new
+        yield part
 
     def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
         return AppendedTokens(self.row_cache, rows, tokens)

@@ -7,6 +7,7 @@ import torch
 
 from r3l.core.policy import Sampling
 from r3l.files.paths import STORED_MODELS
+from r3l.local import packed_decoding
 from r3l.local.checkpoint import load_model
 from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
 from r3l.local.decoding import GenerationRequest, Waiting
@@ -81,3 +82,37 @@ def test_the_time_left_counts_what_waits():
     assert progress.line(live=2, seconds=10) == (
         "rollout, turn 5: 1 of 4 responses ended, 9 tokens, 27 s left of it at most"
     )
+
+
+@torch.inference_mode()
+def test_long_dialogs_are_encoded_in_parts(model, monkeypatch):
+    """Prompts of 97 and 30 tokens, then a second turn of up to 50 more: the same in parts of 40 tokens and of blocks of
+    300 scores as at once."""
+    at_once, in_parts = ([dialogs(130)[k] for k in range(3, 22)] for _ in range(2))
+    counts = {}
+    for name, requests in (("at once", at_once), ("in parts", in_parts)):
+        if name == "in parts":
+            monkeypatch.setattr(packed_decoding, "SCORES", 300)
+            monkeypatch.setattr(packed_decoding, "ACTIVATIONS", 40 * model.config.intermediate_size)
+        counts[name] = defaultdict(float)
+        for turn in range(2):
+            if turn:
+                for k, request in enumerate(requests):
+                    request.pending, request.ids, request.logprobs = list(range(7, 10 + 2 * k)), [], []
+            PackedDecoder(Storage(), model, requests, 0, counts[name]).run()
+    assert counts["in parts"]["forwards"] > counts["at once"]["forwards"]
+    assert counts["in parts"]["encoded"] == counts["at once"]["encoded"]
+    for one, other in zip(in_parts, at_once, strict=True):
+        assert one.ids == other.ids
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+def test_no_block_has_more_scores_than_its_limit(monkeypatch):
+    """At most 60 scores: rows of 5 and 4 new tokens have 5 queries of 5 columns each, 50 in all. A row of 5 after 25
+    others has 30 columns, so two queries a block."""
+    monkeypatch.setattr(packed_decoding, "SCORES", 60)
+    blocks = list(packed_decoding.attending_together([5, 4, 20], [0, 0, 10]))
+    assert blocks[0] == ([1, 0], 0, 5)
+    assert blocks[1:] == [([2], first, 2) for first in range(0, 20, 2)]
+    assert list(packed_decoding.attending_together([5], [25])) == [([0], 0, 2), ([0], 2, 2), ([0], 4, 1)]
+    assert list(packed_decoding.attending_together([2], [99])) == [([0], 0, 1), ([0], 1, 1)]
