@@ -95,9 +95,9 @@ def bfloat16_factors(given: bool) -> AbstractContextManager[None]:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this processor multiplies matrices in bfloat16 several times as fast as in float32, which is where oneDNN
-    rounds to it."""
-    return not is_exact()
+    """Whether this processor multiplies matrices in bfloat16 faster than in float32: by AMX, where oneDNN rounds to it,
+    or by AVX512-BF16."""
+    return not is_exact() or bool(torch.cpu._is_avx512_bf16_supported())
 
 
 @cache

@@ -74,12 +74,10 @@ class GraphCache(RowCache):
         super().__init__(_rounded(rows), columns, like, storage)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """As RowCache's, in the same memory."""
-        kept = self.layers[:, :, list(rows)]
-        count = _rounded(len(rows))
-        self.layers = self._storage.take((*kept.shape[:2], count, *kept.shape[3:]), self._like)
-        self.layers[:, :, : len(rows)] = kept
-        self.lengths = [self.lengths[row] for row in rows] + [0] * (count - len(rows))
+        """As RowCache's."""
+        nobody = [0] * (_rounded(len(rows)) - len(rows))
+        super().keep_rows([*rows, *nobody])
+        self.lengths[len(rows) :] = nobody
 
 
 class GraphColumn(AppendedColumn):

@@ -29,12 +29,6 @@ class KernelCache(RowCache):
         *rows, columns, size = shape
         return super()._memory((*rows, size, rounded_up(columns, kernels.LANES)), like, storage).transpose(-1, -2)
 
-    def keep_rows(self, rows: Sequence[int]) -> None:
-        """As RowCache's."""
-        self.layers = self.layers.transpose(-1, -2)
-        super().keep_rows(rows)
-        self.layers = self.layers.transpose(-1, -2)
-
 
 class KernelTokens:
     """New tokens of some rows of a KernelCache, that attend by the kernel."""

@@ -8,6 +8,7 @@ requests begin there, or the caches move together, which costs more than what fe
 from __future__ import annotations
 
 import math
+import mmap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -31,11 +32,18 @@ class Storage:
         """A tensor of ``shape`` that holds finite numbers, whatever was last written there."""
         size = math.prod(shape)
         if self._flat is None or len(self._flat) < size:
-            self._flat = torch.zeros(size, dtype=like.dtype, device=like.device)
+            self._flat = _zeros(size, like)
         return self._flat[:size].view(*shape)
 
     def release(self) -> None:
         """Before training."""
+
+
+def _zeros(size: int, like: Any) -> torch.Tensor:
+    """On a CPU in memory of its own, a page of which is taken when it is first written to."""
+    if like.device.type != "cpu":
+        return torch.zeros(size, dtype=like.dtype, device=like.device)
+    return torch.frombuffer(mmap.mmap(-1, size * like.dtype.itemsize), dtype=like.dtype)
 
 
 GROWTH = 128  # columns by which caches grow; at most that many are read in vain. Our choice
@@ -74,9 +82,11 @@ class RowCache:
         """Make room for dialogs of so many tokens."""
         *rows, present, size = self.layers.shape
         if columns > present:
-            kept = self.layers.clone()
-            self.layers = self._memory((*rows, rounded_up(columns, GROWTH), size), self._like, self._storage)
-            self.layers[..., :present, :] = kept
+            grown = self._memory((*rows, rounded_up(columns, GROWTH), size), self._like, self._storage)
+            used = max(self.lengths)
+            for layer in reversed(range(len(grown))):  # often the same memory: none is written over before it has moved
+                grown[layer][..., :used, :] = self.layers[layer][..., :used, :].clone()
+            self.layers = grown
 
     def row(self, row: int) -> DialogCache:
         """The tokens of one row, copied out: the dialog's new state."""
@@ -90,9 +100,13 @@ class RowCache:
                 self.layers[:, :, row, :, : self.lengths[row]] = self.layers[:, :, leader, :, : self.lengths[row]]
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Drop all rows but ``rows``."""
-        self.layers = self.layers.index_select(2, torch.tensor(rows, device=self.layers.device))
-        self.lengths = [self.lengths[row] for row in rows]
+        """Drop all rows but ``rows``, which move together in the same memory."""
+        layers, twice, _, *row = self.layers.shape
+        kept = self._memory((layers, twice, len(rows), *row), self._like, self._storage)
+        used = max(self.lengths)
+        for before, after in zip(self.layers, kept, strict=True):
+            after[..., :used, :] = before[:, list(rows), :, :used]  # a copy, so that the two may overlap
+        self.layers, self.lengths = kept, [self.lengths[row] for row in rows]
 
 
 class NewTokens(Protocol):
