@@ -161,8 +161,8 @@ class TierSettings(Strict):
     )
     compute_dtype: ComputeDtype = option(
         "float32",
-        "of forward and backward passes; bfloat16: on a GPU and on a CPU with AMX, while others compute in float32; "
-        "bfloat16_anywhere: there too (r3l.local.precision)",
+        "of forward and backward passes; bfloat16: on a GPU and on a CPU with AMX or AVX512-BF16, while others compute "
+        "in float32; bfloat16_anywhere: there too (r3l.local.precision)",
         "our choice: exact on any machine",
     )
 
