@@ -11,8 +11,8 @@ from r3l.local import packed_decoding
 from r3l.local.checkpoint import load_model
 from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
 from r3l.local.decoding import GenerationRequest, Waiting
-from r3l.local.machine_code import KernelDecoder
-from r3l.local.packed_decoding import PackedDecoder, Storage
+from r3l.local.machine_code import KernelCache, KernelDecoder
+from r3l.local.packed_decoding import PackedDecoder, RowCache, Storage
 from r3l.local.policy import SamplingProgress
 
 LENGTHS = 3 * [33] + [100] + 18 * [33]  # tokens of each response; the long one leaves free rows on both sides
@@ -116,3 +116,21 @@ def test_no_block_has_more_scores_than_its_limit(monkeypatch):
     assert blocks[1:] == [([2], first, 2) for first in range(0, 20, 2)]
     assert list(packed_decoding.attending_together([5], [25])) == [([0], 0, 2), ([0], 2, 2), ([0], 4, 1)]
     assert list(packed_decoding.attending_together([2], [99])) == [([0], 0, 1), ([0], 1, 1)]
+
+
+@pytest.mark.parametrize("caches", [RowCache, KernelCache])
+def test_rows_of_a_cache_move_within_its_memory(model, caches):
+    """Copied beside it, the caches of 64 responses of a 1.5B model did not fit into 24 GB."""
+    storage = Storage()
+    storage.take((2**22,), model)  # room for what follows
+    cache = caches(6, 40, model, storage)
+    held = [torch.randn(*cache.row(0).shape[:3], 30 + row, cache.row(0).shape[4]) for row in range(6)]
+    for row, state in enumerate(held):
+        cache.put(row, state)
+    start = cache.layers.untyped_storage().data_ptr()
+    cache.keep_rows([0, 2, 5, 3])
+    cache.reserve(150)
+    assert cache.layers.shape[2] == 4 and cache.layers.shape[4] >= 150
+    for row, before in enumerate([0, 2, 5, 3]):
+        assert torch.equal(cache.row(row), held[before])
+    assert cache.layers.untyped_storage().data_ptr() == start
