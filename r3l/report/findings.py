@@ -89,7 +89,8 @@ def findings(records: Sequence[Record], probes: Sequence[Content], of: Claims) -
         row
         for claim in of.claims
         for bench in everywhere
-        if (row := _finding(claim, bench, everywhere, records, probed, of)).count or bench in planned
+        if (row := _finding(claim, bench, planned if bench in planned else everywhere, records, probed, of)).count
+        or bench in planned
     ]
     return _judged(rows, of.margin)
 
