@@ -126,11 +126,11 @@ def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     measure = load_protocol(evaluation["env"], evaluation["protocol"]["name"]).config.measure
     line = f"{measure} {shown(interval_over_tasks(episodes, measure))}; {_spread(episodes, measure)}"
     turns, tokens = evaluation["turns"], evaluation["tokens"]["generated"]
-    return [
-        line,
-        f"{tokens:,.0f} tokens generated, {tokens / len(episodes):,.0f} an episode; {turns['impossible']} of "
-        f"{turns['all']} turns had an impossible action",
-    ]
+    went_on = (  # an action that ends an episode stands among its endings
+        f"; {turns['impossible']} of {turns['all']} turns had an impossible action, after which the episode went on"
+    )
+    spent = f"{tokens:,.0f} tokens generated, {tokens / len(episodes):,.0f} an episode"
+    return [line, spent + went_on if turns["impossible"] else spent]
 
 
 def _spread(episodes: Episodes, key: str = "success") -> str:

@@ -78,7 +78,8 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     assert (
         "each 2 times; by attempt: 1.000, 1.000" in out and "at temperature 0 all attempts at a task are alike" in out
     )
-    assert f"2 of {2 * len(LINES)} turns had an impossible action" in out  # to fly; a thought is none
+    # to fly; a thought is none
+    assert f"2 of {2 * len(LINES)} turns had an impossible action, after which the episode went on" in out
     assert "published by this protocol, from which this run deviates: GPT-3 (davinci-002) success 0.784 (n 134; " in out
     assert "not comparable: Qwen2.5-1.5B-Instruct success 0.72 (n 140; the paper's Table 1): trained by GRPO" in out
     for row in read_jsonl(path.parent / "episodes.jsonl"):
