@@ -61,6 +61,9 @@ class ScriptedDialog:
     def fork(self, turns):
         return ScriptedDialog(self.policy, turns, self.seen[:turns])
 
+    def afresh(self):
+        return ScriptedDialog(self.policy, 0, [])
+
     def close(self):
         pass
 

@@ -18,13 +18,15 @@ from r3l.config.tier import TierSettings
 from r3l.config.variant import OF_RUN
 from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
+from r3l.evaluation.episodes import unusable
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
+from r3l.runs.places import TRANSCRIPTS
 from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 
 log = logging.getLogger(__name__)
-Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds
+Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds, with examples
 ALL = "all"  # protocols
 OF_SFT = "sft.json"  # in the folder of a model that this project made
 
@@ -99,7 +101,7 @@ class Planned(NamedTuple):
             return None
         check_signed(self.run_dir)
         log.warning("%s was played before; delete it, or name another --out, to play it again", self.run_dir)
-        return self.run_dir, read_json(file)
+        return _with_examples(self.run_dir, read_json(file))
 
 
 def planned(asked: Evaluation, out: Path | None = None) -> Planned:
@@ -181,4 +183,11 @@ def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Sc
 
     run = run_of(run_dir)
     evaluation = evaluate_run(run_dir, task_set, agent)
-    return evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set), evaluation
+    where = evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set)
+    return _with_examples(where, evaluation)
+
+
+def _with_examples(where: Path, evaluation: dict[str, Any]) -> Scored:
+    """With responses that could not be used, for whoever asks why."""
+    examples = unusable(where / TRANSCRIPTS)
+    return where, evaluation | ({"examples": examples} if examples else {})

@@ -56,6 +56,11 @@ class TokenDialog:
         twin._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
         return twin
 
+    def afresh(self) -> Self:
+        twin = type(self)(self._policy)
+        twin._ids = self._ids
+        return twin
+
     def close(self) -> None:
         """Nothing is kept for a dialog but its tokens."""
 
@@ -65,17 +70,17 @@ class TokenDialog:
     def _advance(self) -> list[int]:
         """Encode the messages since the last response as tokens; those that a sample of this turn starts with."""
         renderer, new = self._policy.renderer, self._messages[self._messages_at[-1] :]
-        if self._policy.samples == "turn":
+        if self._policy.samples == "turn" or len(self._tokens_at) == 1:
             prompt = renderer.opening(self._messages)
             self._before_rendering(prompt)
             self._ids = list(prompt)
             return prompt
-        prompt = renderer.opening(new) if len(self._tokens_at) == 1 else renderer.following(new, self._ended)
+        prompt = renderer.following(new, self._ended)
         self._ids += prompt
         return prompt
 
     def _before_rendering(self, ids: list[int]) -> None:
-        """Called before ``ids`` take the place of the dialog's tokens."""
+        """Called before ``ids`` take the place of the dialog's tokens, or of those of the one before it."""
 
     def _accept(
         self, prompt: list[int], ids: list[int], logprobs: list[float], stops: Set[int] = frozenset()

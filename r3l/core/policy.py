@@ -96,6 +96,10 @@ class Conversation(Protocol):
         """The dialog as it stood after ``turns`` responses, sharing what is already encoded."""
         ...
 
+    def afresh(self) -> Conversation:
+        """An empty dialog in place of this one; what both begin with need not be encoded again."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -212,8 +212,7 @@ def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> l
     if not trajectory.turns:
         return dialogue.opening(trajectory.task, episode.first)
     if dialogue.history is not None:
-        episode.conversation.close()
-        episode.conversation = ctx.policy.open()
+        episode.conversation = episode.conversation.afresh()
         answers = [(Observation(t.observation, t.admissible), t.response, t.action or "") for t in trajectory.turns]
         return dialogue.fresh(trajectory.task, episode.first, answers, now)
     message = dialogue.following(episode.first, _recorded(trajectory), now)

@@ -87,6 +87,9 @@ class MessageConversation:
         twin._messages, twin._messages_at = self._messages[: self._messages_at[turns]], self._messages_at[: turns + 1]
         return twin
 
+    def afresh(self) -> Self:
+        return type(self)(self._policy)
+
     def close(self) -> None:
         """The server keeps no dialog."""
 

@@ -32,14 +32,12 @@ UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
 
 @dataclass(frozen=True)
 class Played:
-    """All episodes in the order of their tasks; tokens ``generated``; what else the policy counted. ``examples``: of
-    each reason that makes a response invalid the first task that ended by it, and the response. ``impossible``: turns
-    whose action the environment did not carry out."""
+    """All episodes in the order of their tasks; tokens ``generated``; what else the policy counted. ``impossible``:
+    turns whose action the environment did not carry out."""
 
     episodes: list[Line]
     generated: float
     counts: Counter[str]
-    examples: dict[str, list[str]]
     impossible: int
 
 
@@ -75,9 +73,8 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
     episodes = [row for line in lines for row in line["episodes"]]
     counts: Counter[str] = sum((Counter(line.get("counts", {})) for line in lines), Counter())
     episodes.sort(key=lambda row: order[row["task"], row["member"]])
-    examples = {reason: example for line in reversed(lines) for reason, example in line.get("examples", {}).items()}
     impossible = sum(line.get("impossible", 0) for line in lines)
-    return Played(episodes, sum(line["generated"] for line in lines), counts, examples, impossible)
+    return Played(episodes, sum(line["generated"] for line in lines), counts, impossible)
 
 
 Record = Callable[[Sequence[Trajectory], RolloutContext], None]
@@ -120,12 +117,6 @@ def _line(session: PlaySession, trajectories: Sequence[Trajectory], ctx: Rollout
         "generated": ctx.counters[GENERATED_TOKENS],
         "impossible": int(ctx.counters[IMPOSSIBLE]),
     }
-    if examples := {
-        t.stop_reason.value: [t.task.id, t.turns[-1].response]
-        for t in reversed(trajectories)
-        if t.stop_reason in UNUSABLE and t.turns
-    }:
-        line["examples"] = examples
     counts = session.take_counts()
     return line | ({"counts": counts | {"prompt": ctx.counters[PROMPT_TOKENS]}} if counts else {})
 
@@ -156,6 +147,13 @@ def transcript(trajectory: Trajectory) -> Line:
     turns = [{"observation": t.observation, "response": t.response, "action": t.action} for t in trajectory.turns]
     told = {"task": trajectory.task.id, "member": trajectory.member, "reward": trajectory.reward}
     return told | {"success": trajectory.success, "stop_reason": trajectory.stop_reason, "turns": turns}
+
+
+def unusable(transcripts: Path) -> dict[str, list[str]]:
+    """Of each reason that makes a response invalid the first task that ended by it, and the response; {} where no
+    transcripts were kept."""
+    ended = [row for row in read_jsonl(transcripts) if row["stop_reason"] in UNUSABLE and row["turns"]]
+    return {row["stop_reason"]: [row["task"], row["turns"][-1]["response"]] for row in reversed(ended)}
 
 
 def _digest(content: bytes) -> str:

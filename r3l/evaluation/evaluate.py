@@ -57,8 +57,6 @@ def checkpoint_of(run_dir: Path) -> str | None:
 def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
     """Evaluate a finished run; writes episodes.jsonl, then evaluation.json, and signs them. Returns the latter.
 
-    With it come ``examples`` of responses that could not be used, for whoever asks why.
-
     They lie in ``run_dir``, of another task set than its test task set in a folder there (r3l.runs.places).
     ``agent``: a server that samples in place of the checkpoint in the directory. Its conditions are named.
     """
@@ -102,7 +100,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
         write_json_atomic(out / EVALUATION, evaluation)
         verify(run_dir) if out == run_dir else verify_further(out, run_dir)
         (out / PLAYED).unlink()
-        return evaluation | ({"examples": played.examples} if played.examples else {})
+        return evaluation
 
 
 def _session(run: Run, run_dir: Path, agent: ServedAgent | None) -> AbstractContextManager[PlaySession]:

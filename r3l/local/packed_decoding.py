@@ -11,11 +11,13 @@ import math
 import mmap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonprefix  # of any sequences
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from r3l.core.batching import packed
 from r3l.local import forward
 from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
 from r3l.local.forward import DialogCache, cache_shape
@@ -50,6 +52,7 @@ GROWTH = 128  # columns by which caches grow; at most that many are read in vain
 
 
 SCORES = 2**24  # that a block of queries has in one head, at most: they lie in memory, in as many heads. Our choice
+SHARED = 128  # tokens that prompts must have in common to be encoded once for all of them. Our choice
 ACTIVATIONS = 2**26  # numbers between the two halves of an MLP, of tokens that are encoded at once. Our choice
 
 
@@ -255,28 +258,32 @@ class PackedDecoder(Decoder):
             row: row if request.state is not None else leaders.setdefault(tuple(request.pending), row)
             for row, request in request_in.items()
         }
-        encoded = sorted(set(leader_of.values()))
-        self.counts["encoded"] += sum(len(request_in[row].pending) for row in encoded)
-        after: dict[int, torch.Tensor] = {}
-        for rows in self._encoded_at_once(encoded, request_in):
-            after |= zip(
-                rows, self._logits(self._appended(rows, [request_in[row].pending for row in rows])), strict=True
-            )
+        new = {row: request_in[row].pending for row in sorted(set(leader_of.values()))}
+        new = self._without_beginning(new, [row for row in new if request_in[row].state is None])
+        after = self._encode(new)
         self.row_cache.copy_beginnings(leader_of)
         self.rows += request_in
         return torch.stack([after[leader] for leader in leader_of.values()])
 
-    def _encoded_at_once(self, rows: Sequence[int], request_in: Mapping[int, GenerationRequest]) -> Iterator[list[int]]:
-        """``rows`` in parts of about as many new tokens as a forward pass has memory for."""
-        most, part, tokens = ACTIVATIONS // self.model.config.intermediate_size, list[int](), 0
-        for row in rows:
-            new = len(request_in[row].pending)
-            if part and tokens + new > most:
-                yield part
-                part, tokens = [], 0
-            part.append(row)
-            tokens += new
-        yield part
+    def _without_beginning(self, new: dict[int, list[int]], empty: Sequence[int]) -> dict[int, list[int]]:
+        """``new`` tokens of rows without what all ``empty`` rows begin with: if that is long, it is encoded once."""
+        prompts = [new[row] for row in empty]
+        shared = min([len(commonprefix(prompts)), *(len(prompt) - 1 for prompt in prompts)])
+        if len(prompts) < 2 or shared < SHARED:
+            return new
+        self._encode({empty[0]: prompts[0][:shared]})
+        self.row_cache.copy_beginnings(dict.fromkeys(empty, empty[0]))
+        return new | {row: new[row][shared:] for row in empty}
+
+    def _encode(self, new: Mapping[int, Sequence[int]]) -> dict[int, torch.Tensor]:
+        """Logits after the ``new`` tokens of each row, of as many at once as a forward pass has memory for."""
+        rows, after, most = list(new), dict[int, torch.Tensor](), ACTIVATIONS // self.model.config.intermediate_size
+        for part in packed([len(tokens) for tokens in new.values()], most):
+            together = [rows[k] for k in sorted(part)]
+            logits = self._logits(self._appended(together, [new[row] for row in together]))
+            after |= zip(together, logits, strict=True)
+            self.counts["encoded"] += sum(len(new[row]) for row in together)
+        return after
 
     def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
         return AppendedTokens(self.row_cache, rows, tokens)

@@ -170,6 +170,7 @@ class LocalConversation(TokenDialog):
         super().__init__(policy)
         self._state: DialogCache | None = None  # caches of the first `encoded` tokens
         self._last_is_new = False  # the last response's final token was sampled here and is not encoded yet
+        self._turns_before = 0  # of the dialogs in whose place it stands
 
     @property
     def encoded(self) -> int:
@@ -181,12 +182,12 @@ class LocalConversation(TokenDialog):
         if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
         appended = len(prompt) + int(self._last_is_new)
-        whole_turns = self._policy.samples == "turn"
-        self._policy.counts["appended"] += len(self._ids) - self.encoded if whole_turns else appended
+        rendered = self._policy.samples == "turn" or len(self._tokens_at) == 1
+        self._policy.counts["appended"] += len(self._ids) - self.encoded if rendered else appended
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on without a new message
             self._state = self._state[..., :-1, :]
         stops = self._policy.renderer.stops(sampling.stop)
-        pending, turn = self._ids[self.encoded :], len(self._tokens_at)
+        pending, turn = self._ids[self.encoded :], self._turns_before + len(self._tokens_at)
         request = GenerationRequest(self._state, pending, sampling, stops, seed_of(*address), turn=turn)
         await self._policy.barrier.request(sampling.phase, address, request)
         self._last_is_new = True
@@ -199,6 +200,12 @@ class LocalConversation(TokenDialog):
         twin._last_is_new = self._last_is_new and turns == len(self._tokens_at) - 1  # nobody has encoded it yet
         if self._state is not None and turns:
             twin._state = self._state[..., : min(len(twin._ids), self.encoded), :]
+        return twin
+
+    def afresh(self) -> LocalConversation:
+        twin = super().afresh()
+        twin._state, self._state = self._state, None
+        twin._turns_before = self._turns_before + len(self._tokens_at) - 1
         return twin
 
     def close(self) -> None:

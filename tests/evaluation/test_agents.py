@@ -155,10 +155,13 @@ def test_servers_that_name_their_models_alike_share_no_scores(program):
 
 
 def test_a_response_that_could_not_be_used_is_shown(program):
+    """Also when the same evaluation is asked for again."""
     with serving(lambda request, before: completion("<action>look</action>")) as (url, _):
-        shown = program(*ONE, "--set", "prompts=full", "--model", "any", "--server", url, "--out", "out")
+        asked = (*ONE, "--set", "prompts=full", "--model", "any", "--server", url, "--out", "out")
+        shown, again = program(*asked), program(*asked)
     (row,) = episodes("out")
     assert shown["stops"] == {"format": 1} and shown["examples"] == {"format": [row["task"], "<action>look</action>"]}
+    assert again == shown
     assert "examples" not in read_json(Path("out/evaluation.json"))
 
 

@@ -107,6 +107,33 @@ def test_long_dialogs_are_encoded_in_parts(model, monkeypatch):
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
 
 
+@pytest.mark.parametrize("decoder", [PackedDecoder, KernelDecoder, GraphDecoder])
+@torch.inference_mode()
+def test_what_all_prompts_begin_with_is_encoded_once(model, decoder):
+    """150 tokens, then 1, 2, 2 (the same) and 10 of their own; a dialog that goes on has 3 more. 150 + 1 + 2 + 10 + 3
+    are encoded; of prompts with less in common every token."""
+    tokens = [token % 40 + 5 for token in range(150)]
+
+    def requests(shared):
+        going_on = GenerationRequest(None, [5, 6, 7], Sampling(max_tokens=4), set(), 0)
+        PackedDecoder(Storage(), model, [going_on], 0, defaultdict(float)).run()
+        going_on.pending, going_on.ids, going_on.logprobs = [going_on.ids[-1], 8, 9], [], []
+        own = [[7], [8, 9], [8, 9], list(range(9, 19))]
+        return [GenerationRequest(None, shared + o, Sampling(max_tokens=9), set(), k) for k, o in enumerate(own)] + [
+            going_on
+        ]
+
+    for shared, encoded in ((tokens, 166), (tokens[:50], 3 * 50 + 16)):
+        together, apart, counts = requests(shared), requests(shared), defaultdict(float)
+        decoder(GraphStorage() if decoder is GraphDecoder else Storage(), model, together, 0, counts).run()
+        assert counts["encoded"] == encoded
+        for one, other in zip(together, apart, strict=True):
+            PackedDecoder(Storage(), model, [other], 0, defaultdict(float)).run()
+            assert one.ids == other.ids
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+            torch.testing.assert_close(one.state, other.state, atol=1e-4, rtol=1e-4)
+
+
 def test_no_block_has_more_scores_than_its_limit(monkeypatch):
     """At most 60 scores: rows of 5 and 4 new tokens have 5 queries of 5 columns each, 50 in all. A row of 5 after 25
     others has 30 columns, so two queries a block."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from os.path import commonprefix
 
 import pytest
 import torch
@@ -48,6 +49,43 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
     a, b = cached.take_counts(), uncached.take_counts()
     assert a["encoded"] == a["appended"] == b["appended"] < b["encoded"]
     assert cached.take_counts() == {}
+
+
+@pytest.mark.parametrize("samples", ["trajectory", "turn"])
+def test_a_fresh_prompt_encodes_what_differs_from_the_one_before(nano, samples):
+    """The second prompt has the first and an answer to it, written as it was sampled; the third shares its beginning
+    with both. Each turn is told as the one that it is."""
+
+    def sampled(use_cache):
+        policy = LocalPolicy(*nano, 512, samples=samples, use_cache=use_cache)
+        first, asked = Message("user", "You arrive at desk 1."), []
+        policy.barrier._serve = lambda requests: asked.extend(requests) or policy._serve(requests)
+
+        async def one():
+            dialog = policy.open()
+            dialog.add(first)
+            completions = [await dialog.respond(SAMPLING, ("x", 0))]
+            answer = Message("assistant", completions[0].text)
+            for turn, messages in enumerate([[first, answer, Message("user", "go on")], [first]], 1):
+                dialog = dialog.afresh()
+                for message in messages:
+                    dialog.add(message)
+                completions.append(await dialog.respond(SAMPLING, ("x", turn)))
+            return completions
+
+        return asyncio.run(one()), policy.take_counts(), [request.turn for request in asked]
+
+    (a, counts, turns), (b, whole, _) = sampled(True), sampled(False)
+    assert [x.response_ids for x in a] == [x.response_ids for x in b]
+    assert [x.prompt_ids for x in a] == [x.prompt_ids for x in b]
+    for x, y in zip(a, b, strict=True):
+        assert x.logprobs == pytest.approx(y.logprobs, abs=1e-5)
+    assert turns == [1, 2, 3]
+    first, second, third = (list(x.prompt_ids) for x in a)
+    assert third == first and whole["encoded"] == len(first) + len(second) + len(third)
+    encoded_before = first + list(a[0].response_ids)[:-1]
+    same = len(commonprefix([encoded_before, second]))
+    assert counts["encoded"] == counts["appended"] == len(first) + len(second) - same + 1
 
 
 def test_a_sample_does_not_depend_on_who_shares_the_batch(nano):
