@@ -23,6 +23,7 @@ ENDINGS = {  # names of the reasons, here and in figures
 }
 SHARE = 0.1  # of the episodes may end by what the setting may have caused, before one is warned; our choice
 IDLE = 0.5  # of the turns with an action that did nothing, the same
+STRICT = {"strict", "released"}  # readers of responses that leave out what "flexible" reads
 SHOWN = 150  # characters of each end of a response; our choice
 
 
@@ -89,7 +90,7 @@ def fixes(run: Run) -> dict[StopReason, str]:
 
 def _reads_strictly(run: Run, key: str) -> bool:
     options = environment_of(run.env).options
-    return key in options.model_fields and run.env_settings.options.get(key, "strict") == "strict"
+    return key in options.model_fields and run.env_settings.options.get(key, "strict") in STRICT
 
 
 def warnings(

@@ -43,6 +43,12 @@ def test_a_zero_that_the_setting_made_is_not_a_score():
         ("webshop", "compact", [], "a language model needs --set prompts=full"),
         ("webshop", "full", [], "--set env_settings.options.response_format=flexible"),
         ("webshop", "full", ["env_settings.options.response_format=flexible"], ""),
+        (
+            "webshop",
+            "full",
+            ["env_settings.options.response_format=released"],
+            "--set env_settings.options.response_format=flexible",
+        ),
         ("math", "full", [], "--set env_settings.options.extraction=flexible"),
     ],
 )
