@@ -64,18 +64,22 @@ class TokenDialog:
     def close(self) -> None:
         """Nothing is kept for a dialog but its tokens."""
 
+    @property
+    def _rendered(self) -> bool:
+        """Whether the next prompt is all messages, rendered; else its tokens are appended to those so far."""
+        return self._policy.samples == "turn" or len(self._tokens_at) == 1
+
     def _fits(self, sampling: Sampling) -> bool:
         return len(self._ids) + sampling.max_tokens <= self._policy.max_context
 
     def _advance(self) -> list[int]:
         """Encode the messages since the last response as tokens; those that a sample of this turn starts with."""
-        renderer, new = self._policy.renderer, self._messages[self._messages_at[-1] :]
-        if self._policy.samples == "turn" or len(self._tokens_at) == 1:
-            prompt = renderer.opening(self._messages)
+        if self._rendered:
+            prompt = self._policy.renderer.opening(self._messages)
             self._before_rendering(prompt)
             self._ids = list(prompt)
             return prompt
-        prompt = renderer.following(new, self._ended)
+        prompt = self._policy.renderer.following(self._messages[self._messages_at[-1] :], self._ended)
         self._ids += prompt
         return prompt
 

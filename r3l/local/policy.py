@@ -11,6 +11,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from os.path import commonprefix  # of any sequences
 from typing import Any
 
 import torch
@@ -182,8 +183,7 @@ class LocalConversation(TokenDialog):
         if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
         appended = len(prompt) + int(self._last_is_new)
-        rendered = self._policy.samples == "turn" or len(self._tokens_at) == 1
-        self._policy.counts["appended"] += len(self._ids) - self.encoded if rendered else appended
+        self._policy.counts["appended"] += len(self._ids) - self.encoded if self._rendered else appended
         if self._state is not None and self.encoded == len(self._ids):  # a fork that goes on without a new message
             self._state = self._state[..., :-1, :]
         stops = self._policy.renderer.stops(sampling.stop)
@@ -213,9 +213,6 @@ class LocalConversation(TokenDialog):
 
     def _before_rendering(self, ids: list[int]) -> None:
         """Cut the caches back to what ``ids`` begins with; the last token is always encoded again."""
-        same = 0
-        limit = min(self.encoded, len(ids) - 1)
-        while same < limit and self._ids[same] == ids[same]:
-            same += 1
         if self._state is not None:
+            same = len(commonprefix([self._ids[: self.encoded], ids[:-1]]))
             self._state = self._state[..., :same, :] if same else None
