@@ -40,6 +40,20 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
         ge=0,
         le=4096,
     )
+    retries_until: float = option(
+        1.0,
+        "share of training after which no attempt is reflected on any more",
+        "our ablation (paper: never)",
+        gt=0,
+        le=1,
+    )
+    amplify_until: float = option(
+        1.0,
+        "share of training after which advantages are not amplified any more",
+        "our ablation (paper: never)",
+        gt=0,
+        le=1,
+    )
     missing_retry: Literal["none", "resample_base"] = option(
         "none", "what takes the place of a retry that was not made (A-18)", "released code: nothing"
     )
@@ -132,11 +146,13 @@ class R3L(TrainedMethod[R3LSettings]):
 
         A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
         """
-        s, reflected = self.settings, self.reflected
+        s = self.settings
+        reflected = self.reflected if ctx.progress <= s.retries_until else 0
         attempts = await ctx.gather(partial(self._attempt, task, ctx), range(reflected))
         plain = await play_group(ctx, task, s.group_size - reflected * (1 + s.retries), first=reflected)
         attempts += [Attempt(base) for base in plain]
-        groups = [Group(task, [t for attempt in attempts for t in self._contrasted(attempt)])]
+        contrasted = [t for attempt in attempts for t in self._contrasted(attempt)]
+        groups = [Group(task, contrasted, progress=ctx.progress)]
         imitated = [t for attempt in attempts for t in self._imitated(attempt)]
         if imitated and s.sft_mode == "reward1_singleton":
             return groups + [Group(task, [t], returns=(1.0,)) for t in imitated]
@@ -207,9 +223,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return imitated
 
     def advantages(self, group: Group) -> np.ndarray:
-        """Centred (or standardised) returns, amplified."""
+        """Centred (or standardised) returns, amplified (until ``amplify_until``)."""
         returns_G = group.returns_G()
-        return amplify(self._plain(returns_G), returns_G, self.settings)
+        plain_G = self._plain(returns_G)
+        return amplify(plain_G, returns_G, self.settings) if group.progress <= self.settings.amplify_until else plain_G
 
     def _plain(self, returns_G: np.ndarray) -> np.ndarray:
         s = self.settings

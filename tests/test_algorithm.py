@@ -1,6 +1,7 @@
 """R3L's samples: which retries, what of them trains, what is imitated."""
 
 import numpy as np
+import pytest
 from conftest import make_trajectory
 from exploration import LOSE, PERFECT, R3L_SCRIPT, WIN, explore, review, shape
 from scripted import Scripted, rollout_context, say
@@ -128,3 +129,18 @@ def test_each_advantage_says_how_it_came_about():
     ]
     amplified = R3L({"advantage": "standardised", "reward_max": "env_max", "alpha": 2.0})
     assert "(0.60 - 0.50) / 0.38" in amplified.explained_advantages(returns_G)[1][1]
+
+
+@pytest.mark.parametrize(("progress", "kinds"), [(1 / 3, ["base", "distilled"]), (0.34, ["base", "base"])])
+def test_attempts_are_reflected_on_until_a_share_of_training(progress, kinds):
+    """Afterwards a task costs as many plain rollouts as it has members."""
+    script = {"rollout": LOSE + LOSE, "reflection": [review(0)], "retry": WIN}
+    _, groups, _ = explore("r3l", script, progress=progress, group_size=2, retries_until=0.3334)
+    assert [kind for kind, _ in shape(groups)[0][1]] == kinds
+
+
+@pytest.mark.parametrize(("progress", "advantages"), [(1 / 3, [-0.5, 3.0]), (0.34, [-0.5, 0.5])])
+def test_advantages_are_amplified_until_a_share_of_training(progress, advantages):
+    script = {"rollout": LOSE, "reflection": [review(0)], "retry": WIN}
+    method, groups, _ = explore("r3l", script, progress=progress, group_size=2, amplify_until=0.3334)
+    np.testing.assert_allclose(method.advantages(groups[0]), advantages)

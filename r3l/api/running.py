@@ -75,6 +75,7 @@ def train_run(
     """
     from r3l.config import start_model_warning, trains
     from r3l.config.inputs import fetch
+    from r3l.evaluation.curve import check_curve, record_point
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.provenance import check_clean
@@ -85,6 +86,8 @@ def train_run(
         raise ConfigError(
             f"{run.cell}: a server plays and trains nothing; r3l evaluate {run.env} --server URL --model NAME"
         )
+    if run.evaluation.curve:
+        check_curve(run)
     if where.resolve().is_relative_to(STORED):
         check_clean(f"{where} is kept in git")
     if warning := start_model_warning(run):
@@ -98,7 +101,8 @@ def train_run(
     job = resources.requested_resources(resources.load(), "train", run)
     elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
     with reserved_gpus(0 if elsewhere else job.gpu):
-        result: dict[str, Any] = engine.train(run, where, loggers, minutes)
+        curve = {"after_update": record_point} if run.evaluation.curve else {}
+        result: dict[str, Any] = engine.train(run, where, loggers, minutes, **curve)
     return result
 
 

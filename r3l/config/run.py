@@ -31,6 +31,7 @@ NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
     "": {"label", "method_label", "profile", "model", "served", "workers", "device"},  # model: by its inputs
     "train": {"save_every", "save_minutes", "gradient_checkpointing"},
     "env_settings": {"validation_task_set", "further_test_task_sets"},
+    "evaluation": {"curve"},
     "judge": {"concurrency", "deadline"},
 }
 
@@ -108,8 +109,10 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
         values.pop("judge", None)
-    if values.get("method_settings", {}).get("min_logprob", 0) is None:
-        values["method_settings"].pop("min_logprob")
+    # Settings that came after runs were stored: at their default they leave those runs' fingerprints as they were.
+    for key, default in {"min_logprob": None, "retries_until": 1.0, "amplify_until": 1.0}.items():
+        if key in values.get("method_settings", {}) and values["method_settings"][key] == default:
+            values["method_settings"].pop(key)
     if not values.get("lora", {}).get("rank"):
         values.pop("lora", None)
     if values.get("evaluation", {}).get("tasks") is None:

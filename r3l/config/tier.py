@@ -115,6 +115,19 @@ class EvaluationConfig(Strict):
     draw: Literal["first", "drawn"] = option(
         "first", "which of them, where not all: the first by id, or drawn by the run's seed", "our choice"
     )
+    curve: tuple[int, ...] = option(
+        (),
+        "updates after which the test task set is played during training too: the held-out learning curve, in "
+        "curve.jsonl; local engine",
+        "our choice: it costs an evaluation each, and changes no result",
+    )
+
+    @field_validator("curve")
+    @classmethod
+    def _check_curve(cls, curve: tuple[int, ...]) -> tuple[int, ...]:
+        if list(curve) != sorted({update for update in curve if update >= 1}):
+            raise ValueError("updates count from 1, each once, in ascending order")
+        return curve
 
 
 class JudgeConfig(Strict):

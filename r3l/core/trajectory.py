@@ -165,7 +165,8 @@ class Group:
     """Trajectories that share one task and one advantage baseline.
 
     ``returns``, one a member, where a method does not learn from the plain rewards; ``baseline``: one that is not made
-    from this group's own returns; ``weight`` scales the advantages (RLTF's self-distillation).
+    from this group's own returns; ``weight`` scales the advantages (RLTF's self-distillation); ``progress``: the share
+    of training that was done when it was played, 0 in the first step and 1 in the last.
     """
 
     task: Task
@@ -174,6 +175,7 @@ class Group:
     returns: Sequence[float] | None = None
     baseline: float | None = None
     weight: float = 1.0
+    progress: float = 0.0
 
     def rewards_G(self) -> np.ndarray:
         """Rewards of the members, shape (G,)."""

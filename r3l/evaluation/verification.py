@@ -28,12 +28,12 @@ from r3l.runs.manifest import run_of
 from r3l.runs.metrics import COLLECT_SECONDS, totals
 from r3l.runs.places import find_further
 from r3l.runs.result import final_scores
-from r3l.runs.run_dir import EVALUATION, MANIFEST, METRICS, RESULT
+from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT
 
 log = logging.getLogger(__name__)
 EPISODES = "episodes.jsonl"
 WHOLE = (MANIFEST, RESULT, EVALUATION)
-LINES = (METRICS, EPISODES)  # columns where runs are stored
+LINES = (METRICS, EPISODES, CURVE)  # columns where runs are stored
 
 
 def sign(run_dir: Path) -> None:
@@ -123,6 +123,7 @@ def verify(run_dir: Path) -> None:
     check_place(run_dir, read_json(run_dir / EVALUATION))
     _verify_scores(run_dir)
     _verify_training(run_dir)
+    _verify_curve(run, run_dir)
     _verify_episodes(run, run_dir)
     _verify_trajectories(run, run_dir)
     if not (run_dir / SUMS).is_file():
@@ -196,6 +197,16 @@ def _verify_training(run_dir: Path) -> None:
     _same(run_dir / RESULT, "steps", result["steps"], len(metrics))
     _same(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
     _same(run_dir / RESULT, "final", result["final"], final_scores(metrics))
+
+
+def _verify_curve(run: Run, run_dir: Path) -> None:
+    """The curve has the updates that the run names; where one is the last, its score is the evaluation's."""
+    points = {point["step"]: point for point in read_jsonl(run_dir / CURVE)}
+    _same(run_dir / CURVE, "updates", sorted(points), list(run.evaluation.curve), f"{MANIFEST} has")
+    if last := points.get(run.train.steps):
+        evaluation = read_json(run_dir / EVALUATION)
+        if evaluation["task_set"]["name"] == last["task_set"]:
+            _same(run_dir / CURVE, "groups", last["groups"], evaluation["groups"], f"{EVALUATION} has")
 
 
 def _verify_episodes(run: Run, run_dir: Path) -> None:

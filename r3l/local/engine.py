@@ -10,7 +10,7 @@ import copy
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,19 +34,26 @@ from r3l.runs import steps, trajectory_log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.result import finished_result, result
-from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
+from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.session import progress
 from r3l.runs.steps import keeping_batch, recording
 
 log = logging.getLogger(__name__)
 Metrics = dict[str, float]
+AfterUpdate = Callable[[Session, Path, int], None]  # session, run directory, updates that are done
 
 
-def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
+def train(
+    run: Run,
+    run_dir: Path,
+    loggers: Sequence[str] = (),
+    minutes: float | None = None,
+    after_update: AfterUpdate | None = None,
+) -> dict[str, Any]:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
-    ``loggers``: viewers that get a copy of the metrics (r3l.runs.loggers). Raises Preempted at a signal to stop, or
-    after ``minutes``.
+    ``loggers``: viewers that get a copy of the metrics (r3l.runs.loggers). ``after_update`` is called after each update
+    (r3l.evaluation.curve plays test tasks then). Raises Preempted at a signal to stop, or after ``minutes``.
     """
     began = time.monotonic()
     check_installed(run)
@@ -67,10 +74,10 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         with open_session(run, str(start) if start else start_of(run), trains=True) as session:
             write_json_atomic(run_dir / MANIFEST, manifest(run))
-            training = Training(session, method, trainer_of(session, method), run_dir)
+            training = Training(session, method, trainer_of(session, method), run_dir, after_update)
             if start and state:
                 training.resume(start, state)
-            for name in (METRICS, trajectory_log.FILE):
+            for name in (METRICS, CURVE, trajectory_log.FILE):
                 forget_after(run_dir / name, training.trainer.steps_done)
             if session.model.device.type == "cuda":
                 training.trainer.probe_memory(run.sampling.max_context)
@@ -132,6 +139,7 @@ class Training:
     method: Method
     trainer: Trainer
     run_dir: Path
+    after_update: AfterUpdate | None = None
     totals: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -158,6 +166,8 @@ class Training:
                 with keeping_batch(run, collected.number, self.run_dir, rows):
                     updated = self.update(rows)
                 record(self.log(collected, rows, updated))
+                if self.after_update:
+                    self.after_update(self.session, self.run_dir, self.trainer.steps_done)
                 due = time.monotonic() - saved >= 60 * run.train.save_minutes
                 if due or self.trainer.steps_done % run.train.save_every == 0:
                     self.save()

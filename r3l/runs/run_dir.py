@@ -19,6 +19,7 @@ from r3l.files.writing import write_json_atomic
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"  # a line a step
+CURVE = "curve.jsonl"  # a line for each update of evaluation.curve
 RESULT = "result.json"
 EVALUATION = "evaluation.json"
 FAILED = "failed.json"  # the error that ended the last command there

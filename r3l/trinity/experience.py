@@ -58,6 +58,7 @@ def pack(collected: CollectedTask) -> list[Experience]:
                 "returns": None if group.returns is None else [float(x) for x in group.returns],
                 "baseline": group.baseline,
                 "weight": group.weight,
+                "progress": group.progress,
             }
             for group in collected.groups
         ],

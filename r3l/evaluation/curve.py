@@ -1,0 +1,62 @@
+"""The held-out learning curve: the test task set, played at set updates while a run trains.
+
+``curve.jsonl`` in the run's directory has one line for each update that ``evaluation.curve`` names. Tasks, seeds and
+temperature are those of the final evaluation, so that points of one run differ by its weights alone. Sampling is seeded
+by address, so training goes on as if nothing had been played in between.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from r3l.config import Run
+from r3l.core.errors import ConfigError
+from r3l.evaluation.episodes import play_all, scores
+from r3l.evaluation.protocols import chosen
+from r3l.files.json_files import append_jsonl, read_jsonl
+from r3l.runs.places import PLAYED
+from r3l.runs.run_dir import CURVE
+from r3l.runs.session import PlaySession
+
+
+def check_curve(run: Run) -> None:
+    """Raises ConfigError where a run's ``evaluation.curve`` cannot be played."""
+    if run.engine != "local":
+        raise ConfigError(
+            f"evaluation.curve={list(run.evaluation.curve)} needs the local engine, and {run.cell} has {run.engine}: "
+            "leave it out; Trinity-RFT evaluates on the way by itself"
+        )
+    beyond = [update for update in run.evaluation.curve if update > run.train.steps]
+    stale = [update for update in run.evaluation.curve if update % run.train.sync_interval]
+    if beyond or stale:
+        why = f"train.steps is {run.train.steps}" if beyond else f"train.sync_interval is {run.train.sync_interval}"
+        raise ConfigError(f"evaluation.curve names update {(beyond or stale)[0]}, but {why}: choose other updates")
+
+
+def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
+    """Play the test task set with the weights after ``update`` and append the scores to curve.jsonl.
+
+    Nothing is done at updates that ``evaluation.curve`` does not name, nor where the line is there already. Episodes
+    that were played before a stop are kept in a folder until the line is written.
+    """
+    run, path = session.run, run_dir / CURVE
+    if update not in run.evaluation.curve or any(line["step"] == update for line in read_jsonl(path)):
+        return
+    tasks = session.package.tasks(run.env_settings.test_task_set)
+    tasks = chosen(run, tasks, [task.id for task in tasks])
+    folder = run_dir / "curve"
+    folder.mkdir(exist_ok=True)
+    played = play_all(session, tasks, folder / PLAYED, {"run": run.fingerprint(), "update": str(update)})
+    point: dict[str, Any] = {
+        "step": update,
+        "task_set": run.env_settings.test_task_set,
+        "temperature": run.evaluation.temperature,
+        "groups": scores(played.episodes),
+        "stops": dict(sorted(Counter(episode["stop_reason"] for episode in played.episodes).items())),
+        "solved": [f"{e['task']}/{e['member']}" for e in played.episodes if e["success"]],
+    }
+    append_jsonl(path, point)
+    shutil.rmtree(folder)

@@ -1,0 +1,87 @@
+"""The held-out learning curve: what is played on the way changes nothing, and its last point is the final score."""
+
+import json
+import shutil
+
+import pytest
+
+from r3l.api import running
+from r3l.config import resolve
+from r3l.core.errors import ConfigError, DataError
+from r3l.evaluation.evaluate import evaluate_run
+from r3l.evaluation.verification import SUMS, verify
+from r3l.files.json_files import read_json, read_jsonl
+
+SMALL = [
+    *("train.tasks_per_step=2", "train.steps=3", "threads=1", "method_settings.group_size=4", "workers=0"),
+    *("env_settings.max_turns=4", "evaluation.tasks=12", "train.save_every=1"),
+]
+
+
+def run_of(*settings):
+    return resolve("nano", "math", "r3l", 0, overrides=[*SMALL, *settings])
+
+
+@pytest.fixture(scope="module")
+def curved(tmp_path_factory):
+    """A run that plays its test tasks after updates 1 and 3, the last."""
+    run_dir = tmp_path_factory.mktemp("curved")
+    running.train_run(run_of("evaluation.curve=[1,3]"), run_dir)
+    return run_dir
+
+
+def without_seconds(metrics):
+    return [{k: v for k, v in row.items() if "second" not in k and "per_s" not in k} for row in metrics]
+
+
+def test_playing_test_tasks_on_the_way_changes_nothing_of_the_run(curved, tmp_path):
+    running.train_run(run_of(), tmp_path)
+    assert run_of("evaluation.curve=[1,3]").fingerprint() == run_of().fingerprint()
+    assert read_json(curved / "result.json") == read_json(tmp_path / "result.json")  # weights, budget, scores
+    ours, theirs = (without_seconds(read_jsonl(where / "metrics.jsonl")) for where in (curved, tmp_path))
+    assert ours == theirs
+
+
+def test_the_last_point_is_the_final_score_and_verification_says_so(curved):
+    points = read_jsonl(curved / "curve.jsonl")
+    assert [point["step"] for point in points] == [1, 3]
+    assert not (curved / "curve").exists()
+    evaluation = evaluate_run(curved)
+    assert points[-1]["groups"] == evaluation["groups"]
+    assert points[-1]["stops"] == evaluation["stops"]
+    assert len(points[-1]["solved"]) == sum(e["success"] for e in read_jsonl(curved / "episodes.jsonl"))
+    verify(curved)
+    points[-1]["groups"]["all"]["success"] += 0.5
+    (curved / SUMS).unlink()
+    (curved / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points))
+    with pytest.raises(DataError, match=r"curve.jsonl: 'groups'"):
+        verify(curved)
+
+
+def test_a_resumed_run_plays_what_its_checkpoint_does_not_hold(tmp_path):
+    run = run_of("evaluation.curve=[1,2,3]")
+    running.train_run(run, tmp_path)
+    points = (tmp_path / "curve.jsonl").read_bytes()
+    (tmp_path / "result.json").unlink()
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000003")
+    running.train_run(run, tmp_path)
+    assert (tmp_path / "curve.jsonl").read_bytes() == points
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["evaluation.curve=[1,4]"], "update 4, but train.steps is 3"),
+        (["evaluation.curve=[1]", "train.sync_interval=2"], "update 1, but train.sync_interval is 2"),
+        (["evaluation.curve=[1]", "engine=trinity"], "needs the local engine"),
+    ],
+)
+def test_a_curve_that_cannot_be_played_is_refused_before_any_work(settings, words, tmp_path):
+    with pytest.raises(ConfigError, match=words):
+        running.train_run(run_of(*settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_updates_of_a_curve_ascend():
+    with pytest.raises(ConfigError, match="ascending"):
+        run_of("evaluation.curve=[3,1]")
