@@ -15,7 +15,7 @@ from r3l.evaluation.statistics import FEWEST
 from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, Estimate
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import claims, claims_table, findings, layout, probes, records, scores
+from r3l.report import claims, claims_table, findings, paper_table, probes, records, scores
 from r3l.report.figures.bars import ending_shares
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
@@ -158,7 +158,7 @@ def _scores(runs: Sequence[Record], methods: Sequence[str]) -> Rows:
     for row in scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([])):
         if row.score is not None and row.group == "all":
             seeds = f" ({row.seeds_done})" if row.seeds_done else ""
-            texts.setdefault(row.label, {})[env_label(row.env)] = layout.plus_minus(row.score, row.unit) + seeds
+            texts.setdefault(row.label, {})[env_label(row.env)] = paper_table.plus_minus(row.score, row.unit) + seeds
     return texts
 
 

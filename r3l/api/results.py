@@ -12,8 +12,8 @@ from r3l.files.paths import RESULTS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from r3l.report.groups import LoggedTask
     from r3l.report.records import Record
+    from r3l.report.trajectory_view import LoggedTask
 
 IDENTITY = ("tier", "env", "model", "method", "seed")
 
@@ -75,7 +75,7 @@ def trajectories(run_dir: Path | str) -> list[LoggedTask]:
 
     Raises DataError where the run kept none: stored runs have those of seed 0.
     """
-    from r3l.report.groups import logged_tasks
+    from r3l.report.trajectory_view import logged_tasks
 
     if not (tasks := logged_tasks(Path(run_dir))):
         raise DataError(f"{run_dir} has no trajectories; of the stored runs, those of seed 0 have some")

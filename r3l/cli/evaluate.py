@@ -133,7 +133,7 @@ def _play_all(plans: Sequence[Planned], out: Path | None, as_json: bool, markdow
 def _play_several(path: Path, options: dict[str, Any], as_json: bool, markdown: bool) -> None:
     """Play the evaluations of a file in turn, then print a table of them."""
     from r3l.cli.evaluations import of_file
-    from r3l.report.evaluated import several
+    from r3l.report.protocol_scores import several
     from r3l.report.render import to_markdown, to_terminal
 
     plans = of_file(path, options)

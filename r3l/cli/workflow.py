@@ -62,7 +62,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     failed, Preempted after Ctrl-C: runs have saved a checkpoint then.
     """
     from r3l.evaluation import stored_runs
-    from r3l.report.following import follow
+    from r3l.report.progress import follow
     from r3l.workflow import execution, status
 
     check_installed(RESULTS, runs, split)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r3l.config.protocol import load_protocol
-from r3l.report.evaluated import Episodes, Evaluation, interval_over_tasks, shown
 from r3l.report.figures import style
+from r3l.report.protocol_scores import Episodes, Evaluation, interval_over_tasks, shown
 from r3l.report.table import Column, Table, table
 
 if TYPE_CHECKING:

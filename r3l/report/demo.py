@@ -1,11 +1,11 @@
-"""What `r3l demo` shows beside a logged group (r3l/report/groups.py): which one, and updates as they come."""
+"""What `r3l demo` shows beside a logged group (r3l/report/trajectory_view.py): which one, and updates as they come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from r3l.report.groups import LoggedTask, Member, logged_tasks
+from r3l.report.trajectory_view import LoggedTask, Member, logged_tasks
 
 
 def shortest_example(run_dirs: Iterable[Path]) -> tuple[LoggedTask, Member] | None:

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 
 from r3l.config import is_own, variant
 from r3l.core.errors import ConfigError
-from r3l.report import layout, measures, published, scores
-from r3l.report.details import details
+from r3l.report import measures, paper_table, published, scores
+from r3l.report.full_table import full_table
 from r3l.report.published import Published, Reference
 from r3l.report.records import Bench, Record, renamed
 from r3l.report.render import to_terminal
@@ -92,13 +92,13 @@ class ReportTable:
 
     @cached_property
     def printed(self) -> Table:
-        return layout.printed(self.config.title, self.rows, self.beside, self.config.measures, self.empty)
+        return paper_table.printed(self.config.title, self.rows, self.beside, self.config.measures, self.empty)
 
     def to_terminal(self) -> RenderableType:
         """The printed table, and for scores every row, if there is a run."""
         shown = to_terminal(self.printed)
         detailed = self.config.kind == "scores" and any(row.seeds_done for row in self.rows)
-        return Group(shown, "", to_terminal(details(self.rows))) if detailed else shown
+        return Group(shown, "", to_terminal(full_table(self.rows))) if detailed else shown
 
     def flat(self) -> list[dict[str, Any]]:
         return [row.flat() for row in self.rows]

@@ -21,7 +21,7 @@ from r3l.core.task import Task
 from r3l.evaluation.protocols import chosen
 from r3l.files import paths
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.report.evaluated import interval_over_tasks, lines, passes
+from r3l.report.protocol_scores import interval_over_tasks, lines, passes
 
 (TASK,) = find_environment("alfworld").tasks("one/train")
 LINES = ["think: look around", "fly", *TASK.payload["walkthrough"]]

@@ -19,7 +19,7 @@ from r3l.cli import app
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
 from r3l.report import records
-from r3l.report.details import details
+from r3l.report.full_table import full_table
 from r3l.report.html import page as report
 from r3l.report.paired import p_cell
 from r3l.report.trajectories import pack, unpack
@@ -106,7 +106,7 @@ def test_what_runs_say_stays_text(report_path):
 
 def test_methods_stand_beside_zero_shot_and_grpo(three_seeds):
     (rows, to_grpo), *_ = report.score_tables(records.load(find_runs(three_seeds)), 3)
-    of = {row["method"].text: row for row in details(rows, to_grpo).sections[0].rows if row["tasks"].text == "all"}
+    of = {row["method"].text: row for row in full_table(rows, to_grpo).sections[0].rows if row["tasks"].text == "all"}
     assert of["GRPO"]["minus GRPO"].text == "" and of["zero_shot"]["difference"].text == ""
     less = of["R3L"]["difference"].value - of["GRPO"]["difference"].value
     assert of["R3L"]["minus GRPO"].value == pytest.approx(less)

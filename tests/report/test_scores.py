@@ -9,7 +9,7 @@ from start_models import cell
 
 from r3l.core.errors import DataError
 from r3l.report import records
-from r3l.report.layout import printed
+from r3l.report.paper_table import printed
 from r3l.report.scores import score_rows
 from r3l.runs.places import find_runs
 

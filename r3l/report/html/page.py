@@ -20,8 +20,8 @@ from r3l.files.json_files import kept_as
 from r3l.report import claims, tables, trajectories
 from r3l.report.budget import all_columns, budget_rows, budget_table
 from r3l.report.claims_table import claims_table
-from r3l.report.details import details
 from r3l.report.findings import findings
+from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
 from r3l.report.probes import Content
@@ -97,7 +97,10 @@ def content(
     score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
     return {
         "about": about(records, [row for rows, _ in score_rows for row in rows]),
-        "tables": [*(first or _claims(records, probes)), *(details(rows, to_second) for rows, to_second in score_rows)],
+        "tables": [
+            *(first or _claims(records, probes)),
+            *(full_table(rows, to_second) for rows, to_second in score_rows),
+        ],
         "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
         "cells": _cells(records),
         "budget": budget_table(spent, all_columns(spent)),

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from r3l.evaluation.statistics import Interval
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
-from r3l.report.layout import METHOD, baseline_label, notes_of_runs, plus_minus, task_set_names
 from r3l.report.paired import MDE, MDE_NOTE, Difference, mde, p_cell
+from r3l.report.paper_table import METHOD, baseline_label, notes_of_runs, plus_minus, task_set_names
 from r3l.report.rows import Row
 from r3l.report.table import Cell, Column, Table, table
 
 
-def details(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
+def full_table(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
     """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below;
     columns that say nothing are left out. ``to_second``: the same rows with another
     baseline, whose differences stand beside the first's."""

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from r3l.config import resolve
-from r3l.report import following as shown
+from r3l.report import progress as shown
 from r3l.workflow.status import State, Status, seconds_left
 
 RUN = resolve("nano", "math", "grpo", 0)

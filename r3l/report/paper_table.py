@@ -1,6 +1,6 @@
 """Rows of scores as papers print them: a section a model, a row a method, a column a benchmark or a measure.
 
-Published numbers stand below ours. Every row in full: r3l.report.details.
+Published numbers stand below ours. Every row in full: r3l.report.full_table.
 """
 
 from __future__ import annotations
