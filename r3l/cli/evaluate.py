@@ -159,18 +159,18 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
     from r3l.evaluation.circumstances import summary
     from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
-    from r3l.report import evaluated
+    from r3l.report import protocol_scores
     from r3l.runs.manifest import run_of
     from r3l.runs.places import TRANSCRIPTS
     from r3l.runs.run_dir import EVALUATION
 
     run, episodes = run_of(run_dir), read_jsonl(where / EPISODES)
     if markdown:
-        print_result(evaluation, as_json, evaluated.markdown(evaluation, episodes))
+        print_result(evaluation, as_json, protocol_scores.markdown(evaluation, episodes))
         return
-    several = len(evaluated.passes(episodes)) > 1
-    interval = evaluated.interval_over_tasks(episodes) if several else None
-    page = [summary(evaluation, run, interval), *evaluated.lines(evaluation, episodes)]
+    several = len(protocol_scores.passes(episodes)) > 1
+    interval = protocol_scores.interval_over_tasks(episodes) if several else None
+    page = [summary(evaluation, run, interval), *protocol_scores.lines(evaluation, episodes)]
     line = "\n".join(page) + f"\nin {where}, every turn in {TRANSCRIPTS}"
     if where == run_dir and not agent and not as_json and "protocol" not in evaluation:
         line += f"\n{_beside_stored(where / EVALUATION)}\nnext: {_next(run, run_dir, stored_runs.folder())}"
