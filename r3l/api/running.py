@@ -73,8 +73,8 @@ def train_run(
     holds another configuration. Raises ConfigError where files of the checkout differ from its commit and ``where`` is
     kept in git.
     """
-    from r3l.config import start_model_warning, trains
-    from r3l.config.inputs import fetch
+    from r3l.config import base_checkpoint_warning, trains
+    from r3l.config.fingerprint_inputs import fetch
     from r3l.evaluation.curve import check_curve, record_point
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.gpu_locks import reserved_gpus
@@ -90,7 +90,7 @@ def train_run(
         check_curve(run)
     if where.resolve().is_relative_to(STORED):
         check_clean(f"{where} is kept in git")
-    if warning := start_model_warning(run):
+    if warning := base_checkpoint_warning(run):
         log.warning("%s", warning)
     fetch(run.model)
     fingerprint = run.fingerprint()  # an unknown task set is an error now, before there is a directory

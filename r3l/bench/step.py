@@ -14,7 +14,7 @@ import numpy as np
 
 from r3l.bench.measuring import clock, machine, matrix_rate_of
 from r3l.bench.stopwatch import timing
-from r3l.config import Run, build_method, start_of
+from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
@@ -34,7 +34,7 @@ def bench_step(run: Run, repeats: int) -> Report:
     """
     if run.compute == "vllm":
         raise ConfigError("r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train)")
-    with open_session(run, start_of(run), trains=True, forward="transformers") as session:
+    with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
         tasks = session.package.tasks(run.env_settings.train_task_set)
         of_arms = {arm: _Arm(session, arm, tasks) for arm in ARMS}
         for of_arm in of_arms.values():

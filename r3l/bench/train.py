@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from r3l.bench.measuring import clock, forget_peak, machine, peak_gib
-from r3l.config import Run, build_method, start_of
+from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason, Sampling
@@ -39,7 +39,7 @@ Arm = dict[str, Any]
 
 def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
     """Time ``tasks`` groups of ``group`` first responses of ``length`` tokens. Seconds are medians of ``repeats``."""
-    with open_session(run, start_of(run), trains=True, forward="transformers") as session:
+    with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
         first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
         dialogs = [_opening(session, task) for task in first_tasks]
         renderer = ChatRenderer(session.tokenizer)

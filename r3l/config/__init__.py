@@ -4,9 +4,10 @@ Unknown keys, wrong types and missing files are ConfigErrors that name file, key
 its source: each file has a ``sources`` map from key to where the value comes from.
 """
 
+from r3l.config.base_checkpoint import base_checkpoint_of, base_checkpoint_warning
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
 from r3l.config.files import Strict, folders, is_own, load, names, own_folders, own_variables, validate
-from r3l.config.inputs import model_identity, sft_folder
+from r3l.config.fingerprint_inputs import model_identity, sft_folder
 from r3l.config.method import PROFILES, MethodConfig, load_method, method_label
 from r3l.config.model import (
     ArchitectureConfig,
@@ -31,7 +32,6 @@ from r3l.config.resolution import (
     trains,
 )
 from r3l.config.run import Run, feedback_source, hashed
-from r3l.config.start import start_model_warning, start_of
 from r3l.config.tier import (
     Compute,
     ComputeDtype,
@@ -87,8 +87,8 @@ __all__ = [
     "own_variables",
     "resolve",
     "sft_folder",
-    "start_model_warning",
-    "start_of",
+    "base_checkpoint_warning",
+    "base_checkpoint_of",
     "stored_model",
     "trains",
     "validate",

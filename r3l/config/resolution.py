@@ -42,10 +42,10 @@ from r3l.config.method import (
     tuned_rate,
 )
 from r3l.config.model import ClusterConfig, as_path, check_model, find_model
-from r3l.config.own_code import own_code
 from r3l.config.protocol import load_protocol
 from r3l.config.run import Run, feedback_source, flat
 from r3l.config.tier import TierConfig, TierSettings
+from r3l.config.user_code import user_code
 from r3l.config.variant import OF_RUN, Variant, check_override, variant
 from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
@@ -232,7 +232,7 @@ def _run(tier: str, env: str, row: Variant, seed: int, layers: Sequence[Layer]) 
     run = validate(Run, {"method_settings": {}} | _nested(_merged(layers)) | named, f"{tier}/{env}/{row.name}")
     environment_of(env).check(run.env_settings.options)
     complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
-    run = run.model_copy(update={"method_settings": dict(complete), "own_code": own_code(env, row.method)})
+    run = run.model_copy(update={"method_settings": dict(complete), "own_code": user_code(env, row.method)})
     if run.protocol is not None:
         run = run.model_copy(update={"protocol": load_protocol(env, run.protocol).identity})
     _check_samples(run)

@@ -2,10 +2,10 @@
 
 The fingerprint names a result: two runs with one fingerprint give the same numbers on the same kind of machine. So it
 covers whatever decides a result and nothing else. It hashes the settings below less ``NOT_HASHED`` (labels, worker
-counts, where checkpoints are written), and the inputs: digests of what the settings only name (r3l.config.inputs).
-A manifest keeps both, so that a stored run's fingerprint is computed again without its model or data. A change of code
-after which results differ raises a version instead: of a method or an environment (their ``version``, part of the
-inputs) where it concerns these alone, else ``SCHEMA_VERSION``.
+counts, where checkpoints are written), and the inputs: digests of what the settings only name
+(r3l.config.fingerprint_inputs). A manifest keeps both, so that a stored run's fingerprint is computed again without
+its model or data. A change of code after which results differ raises a version instead: of a method or an environment
+(their ``version``, part of the inputs) where it concerns these alone, else ``SCHEMA_VERSION``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from r3l.config.environment import EnvSettings
-from r3l.config.inputs import inputs_of, model_name
+from r3l.config.fingerprint_inputs import fingerprint_inputs, model_name
 from r3l.config.method import ProfileName
 from r3l.config.tier import TierSettings
 from r3l.core.feedback import FeedbackSource
@@ -52,7 +52,9 @@ class Run(TierSettings):
     method_code: str
     method_settings: dict[str, Any]  # all of them, defaults included
     protocol: str | None = Field(None, description="name and digest of a file of configs/protocols/ENV; none: no such")
-    own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's own files (r3l.config.own_code)")
+    own_code: dict[str, dict[str, str]] = Field(
+        {}, description="digests of the user's files (r3l.config.user_code)"
+    )
 
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
         """The model's name under results/ and in tables; ``inputs``: those of a manifest."""
@@ -79,8 +81,8 @@ class Run(TierSettings):
         return f"{self.cell}/seed{self.seed}"
 
     def inputs(self) -> dict[str, Any]:
-        """What the run reads, as it is on this machine now (r3l.config.inputs)."""
-        return inputs_of(self.env, self.model, self.env_settings, self.method_code, self.prompts)
+        """What the run reads, as it is on this machine now (r3l.config.fingerprint_inputs)."""
+        return fingerprint_inputs(self.env, self.model, self.env_settings, self.method_code, self.prompts)
 
     def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
         """16 hex digits. ``inputs``: those of a manifest; by default :meth:`inputs`."""

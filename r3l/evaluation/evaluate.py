@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, locate, start_of
-from r3l.config.inputs import start_weights
+from r3l.config import Run, base_checkpoint_of, locate
+from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.evaluation.episodes import Played, play_all, scores
@@ -38,12 +38,12 @@ def checkpoint_of(run_dir: Path) -> str | None:
         return None
     if result["checkpoint"] is None:
         run = run_of(run_dir)
-        if start_weights(run.inputs()) != result["checkpoint_sha256"]:
+        if base_weights(run.inputs()) != result["checkpoint_sha256"]:
             raise CheckpointError(
-                f"{locate(start_of(run))} is no longer the model of {run_dir}: its digest is not that of "
+                f"{locate(base_checkpoint_of(run))} is no longer the model of {run_dir}: its digest is not that of "
                 f"{run_dir / RESULT}. Put the model back, or evaluate this one in another directory (--out)"
             )
-        return find(start_of(run))
+        return find(base_checkpoint_of(run))
     checkpoint = run_dir / result["checkpoint"]
     if not checkpoint.is_dir() or sha256_of(checkpoint) != result["checkpoint_sha256"]:
         raise CheckpointError(

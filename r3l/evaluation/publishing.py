@@ -14,7 +14,7 @@ import yaml
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # not in its __all__
 
 from r3l.config import find_model
-from r3l.config.inputs import MODEL_FILES
+from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation.evaluate import checkpoint_of
 from r3l.evaluation.statistics import wilson_interval

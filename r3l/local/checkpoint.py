@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
-from r3l.config import Run, find_model, locate, names, start_of
+from r3l.config import Run, base_checkpoint_of, find_model, locate, names
 from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.core.render import ChatRenderer
@@ -112,7 +112,7 @@ def check_template(run: Run, model: str | None = None) -> None:
     """Raises CheckpointError where the model that ``run`` starts from is not there, ConfigError where its chat template
     cannot be used, or not for what ``run`` sends (r3l.runs.dialogs), or where it has no positions for dialogs as long
     as ``run`` allows. ``model``: in place of that one."""
-    model = model or start_of(run)
+    model = model or base_checkpoint_of(run)
     location = find(model)
     with _loading(model, location):
         tokenizer = load_tokenizer(location)

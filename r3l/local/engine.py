@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, build_method, locate, start_of
+from r3l.config import Run, base_checkpoint_of, build_method, locate
 from r3l.core.batching import TrajectoryRow, rows_of
 from r3l.core.contract import explored, kept
 from r3l.core.method import Method
@@ -65,14 +65,14 @@ def train(
         check_owner(run_dir, run)
         method = build_method(run)
         if not method.trains:
-            checkpoint.find(start_of(run))
+            checkpoint.find(base_checkpoint_of(run))
             write_json_atomic(run_dir / MANIFEST, manifest(run))
             content = result(run, run_dir, None, {})
             write_json_atomic(run_dir / RESULT, content)
             return content
         start = checkpoint.last_good(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
-        with open_session(run, str(start) if start else start_of(run), trains=True) as session:
+        with open_session(run, str(start) if start else base_checkpoint_of(run), trains=True) as session:
             write_json_atomic(run_dir / MANIFEST, manifest(run))
             training = Training(session, method, trainer_of(session, method), run_dir, after_update)
             if start and state:
@@ -251,7 +251,7 @@ def _reference(session: Session, method: Method) -> Any | None:
         return None
     if run.lora.rank:
         return session.model
-    start = start_of(run)
+    start = base_checkpoint_of(run)
     if locate(start) == str(session.model.name_or_path):
         return copy.deepcopy(session.model).eval()
     reference = checkpoint.load_model(start, session.model.device, pass_wanted(run))[0].eval()

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from r3l.config import Run, build_method, start_of
+from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
 from r3l.core.errors import EngineError
 from r3l.local.engine import collect, trainer_of
@@ -24,7 +24,7 @@ from r3l.local.session import Session, open_session
 
 def preflight(run: Run) -> dict[str, Any]:
     """Collect step 1 of ``run`` and compare; the report. Raises EngineError beyond the limits, or out of memory."""
-    with open_session(run, start_of(run), trains=True) as session:
+    with open_session(run, base_checkpoint_of(run), trains=True) as session:
         method = build_method(run)
         trainer = trainer_of(session, method)
         device, dtype = session.model.device, session.model.dtype

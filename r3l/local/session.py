@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils import deterministic
 
-from r3l.config import Run, environment_of, locate, start_of
+from r3l.config import Run, base_checkpoint_of, environment_of, locate
 from r3l.config import trains as is_trained
 from r3l.core.errors import ConfigError
 from r3l.core.rollout import RolloutContext
@@ -126,7 +126,7 @@ def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
     that lies in ``model``, or with a fresh one where that is the base checkpoint itself. Raises CheckpointError."""
     if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
         return load_model(model, CPU, forward)
-    start = start_of(run)
+    start = base_checkpoint_of(run)
     network, tokenizer = load_model(start, CPU, forward)
     lora.add(network, run.lora, run.seed, start)
     if locate(model) != locate(start):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.algorithm import R3L
-from r3l.config import EnvConfig, Run, Strict, build_method, environment_of, load, locate, start_of, validate
+from r3l.config import EnvConfig, Run, Strict, base_checkpoint_of, build_method, environment_of, load, locate, validate
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
@@ -112,7 +112,7 @@ def _session(run: Run, agent: ServedAgent | None) -> AbstractContextManager[Play
     without_adapter = run.model_copy(
         update={"lora": run.lora.model_copy(update={"rank": 0})}
     )  # a fresh one does nothing
-    return open_session(without_adapter, start_of(run))
+    return open_session(without_adapter, base_checkpoint_of(run))
 
 
 def rows_beside(out: Path) -> Path:
@@ -139,7 +139,7 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
     attempts = played.attempts
     reflections = [attempt.own for attempt in attempts if attempt.own]
     model = getattr(session, "model", None)  # a served one is not here
-    start = Path(locate(run.model if model is None else start_of(run)))
+    start = Path(locate(run.model if model is None else base_checkpoint_of(run)))
     weights = start / "model.safetensors"
     wanted = validate(Targets, read_yaml(CONFIGS / "probe_targets.yaml"), "configs/probe_targets.yaml")
     targets = wanted.targets if run.tier == "nano" else wanted.gate

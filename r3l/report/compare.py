@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from r3l.config import hashed, variant
-from r3l.config.own_code import changed_files, own_code
+from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import DataError
 from r3l.evaluation import statistics
 from r3l.evaluation.statistics import Interval
@@ -128,7 +128,7 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
 def _code_warnings(record: Record, run: Mapping[str, Any]) -> list[str]:
     """Where the user's own code is no longer that of a run."""
     recorded = run.get("own_code", {})
-    changed = changed_files(recorded, own_code(record.env, variant(record.method).method)) if recorded else []
+    changed = changed_files(recorded, user_code(record.env, variant(record.method).method)) if recorded else []
     return [f"code changed since {record.method} seed {record.seed}: {', '.join(changed)}"] if changed else []
 
 

@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 
 from r3l.config import Run, validate
-from r3l.config.own_code import changed_files, own_code
 from r3l.config.run import SCHEMA_VERSION
+from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
 from r3l.files.shapes import Recorded, check_whole
@@ -39,7 +39,7 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 def check_environment(run: Run, run_dir: Path) -> None:
     """Raises ConfigError where the environment's code is no longer that of the run in ``run_dir``."""
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
-    if changed := changed_files(recorded, own_code(run.env)):
+    if changed := changed_files(recorded, user_code(run.env)):
         raise ConfigError(
             f"{run_dir}: code changed since this run: {', '.join(changed)}. Scores would be of another environment: "
             "restore the files, or repeat the r3l train command, which sets this run aside"

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, environment_of, start_model_warning, trains, validate
+from r3l.config import Run, base_checkpoint_warning, environment_of, trains, validate
 from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
@@ -46,7 +46,7 @@ def manifest(run: Run) -> dict[str, Any]:
         "hardware": hardware(),
         "commit": commit(),
         "preregistration_sha256": preregistration_sha256(),
-        **({"start_model_warning": warning} if (warning := start_model_warning(run)) else {}),
+        **({"start_model_warning": warning} if (warning := base_checkpoint_warning(run)) else {}),
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run
-from r3l.config.inputs import start_weights
+from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import DataError
 from r3l.files.digests import sha256_of
 from r3l.files.json_files import read_json, read_jsonl
@@ -22,7 +22,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
     No checkpoint: nothing was trained, and the digest is that of the base checkpoint, which stays where it lies; None
     where a server has the model.
     """
-    weights = None if run.served else start_weights(run.inputs())
+    weights = None if run.served else base_weights(run.inputs())
     metrics = read_jsonl(run_dir / METRICS)
     return {
         "schema": 1,
@@ -53,7 +53,7 @@ def finished_result(run: Run, run_dir: Path) -> dict[str, Any] | None:
     if content.get("fingerprint") != run.fingerprint():
         return None
     if content.get("checkpoint") is None:
-        return content if content["checkpoint_sha256"] == start_weights(run.inputs()) else None
+        return content if content["checkpoint_sha256"] == base_weights(run.inputs()) else None
     checkpoint = run_dir / str(content.get("checkpoint"))
     return content if checkpoint.is_dir() and sha256_of(checkpoint) == content["checkpoint_sha256"] else None
 

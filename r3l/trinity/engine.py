@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from r3l.config import Run, gpu_cluster
-from r3l.config.inputs import model_identity
+from r3l.config.fingerprint_inputs import model_identity
 from r3l.core.errors import EngineError
 from r3l.endpoint.judge import judge_options
 from r3l.files.json_files import read_jsonl, rewrite_jsonl

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from r3l.config import Run, build_method, start_of
+from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.render import ChatRenderer
@@ -56,7 +56,7 @@ class Learner:
         self.run, self.folder = run, run_dir / "checkpoints"
         start = checkpoint.last_good(self.folder)
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
-        base = start_of(run)
+        base = base_checkpoint_of(run)
         model, self.tokenizer = load_network(run, str(start) if start else base, "transformers")
         self._renderer = ChatRenderer(self.tokenizer)
         sampler = copy.deepcopy(model)

@@ -6,7 +6,7 @@ import importlib.util
 import pytest
 import torch
 
-from r3l.config import build_method, resolve, start_of
+from r3l.config import base_checkpoint_of, build_method, resolve
 from r3l.core.batching import rows_of
 from r3l.files.paths import ROOT
 from r3l.local.engine import collect
@@ -27,7 +27,7 @@ def collected():
     """A step of four tasks as the engine played it: (method, settings, its trajectories, its groups)."""
     run = resolve("nano", "math", "r3l", 0, overrides=["train.tasks_per_step=4", "workers=0"])
     method = build_method(run)
-    with open_session(run, start_of(run), trains=True) as session:
+    with open_session(run, base_checkpoint_of(run), trains=True) as session:
         step = collect(session, method, session.package.tasks(run.env_settings.train_task_set), 1)
         return method, run, step.ctx.played(), step.groups
 

@@ -12,7 +12,7 @@ from r3l.baselines.grpo import GRPO
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, Qwen2Config
 
-from r3l.config import TrainConfig, resolve, start_of
+from r3l.config import TrainConfig, base_checkpoint_of, resolve
 from r3l.config.tier import LoraConfig
 from r3l.core.batching import rows_of
 from r3l.core.errors import CheckpointError, ConfigError
@@ -192,7 +192,7 @@ def test_an_export_is_merged_and_peft_loads_the_adapter(trained, tmp_path):
     ids_B_T = torch.arange(3, 63).view(2, 30)
     model, _ = load_network(run, str(folder), "packed")
     exported, _ = checkpoint.load_model(str(tmp_path / "exported"), CPU)
-    base, _ = checkpoint.load_model(start_of(run), CPU)
+    base, _ = checkpoint.load_model(base_checkpoint_of(run), CPU)
     expected = token_logprobs(exported.eval(), ids_B_T, torch.ones(2, 30))
     assert (token_logprobs(base.eval(), ids_B_T, torch.ones(2, 30)) - expected).abs().max() > 1e-2
     by_peft = peft.PeftModel.from_pretrained(base, folder).eval().get_base_model()

@@ -12,7 +12,7 @@ import time
 import pytest
 from program import Program
 
-from r3l.config import resolve, start_of
+from r3l.config import base_checkpoint_of, resolve
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.evaluation.evaluate import PLAYED, evaluate_run
@@ -63,7 +63,7 @@ def test_a_stop_signal_ends_a_response_between_two_tokens(monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(SamplingProgress, "__call__", third_token)
-    with open_session(RUN, start_of(RUN)) as session:
+    with open_session(RUN, base_checkpoint_of(RUN)) as session:
 
         async def respond(member):
             dialog = session.policy.open()

@@ -182,11 +182,11 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})
     (tmp_path / "envs").symlink_to(paths.CONFIGS / "envs")
     monkeypatch.setattr(paths, "CONFIGS", tmp_path)
-    assert config.start_of(run) == run.model
+    assert config.base_checkpoint_of(run) == run.model
     with pytest.raises(ConfigError, match="make it with r3l sft tiny --model math-1.5m"):
-        config.start_of(staged)
+        config.base_checkpoint_of(staged)
     manifest = build("tiny", target, workers=0)
-    assert config.start_of(staged) == str(target)
+    assert config.base_checkpoint_of(staged) == str(target)
     assert manifest["examples"][0]["too_long"] > 0
     start, taught = (load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "math-1.5m", target))
     assert any(not torch.equal(start[name], taught[name]) for name in start)

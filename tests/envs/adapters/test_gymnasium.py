@@ -5,7 +5,7 @@ from program import run as program
 
 import r3l
 from r3l.config import environment_of
-from r3l.config.own_code import own_code
+from r3l.config.user_code import user_code
 from r3l.core.environment import StopReason
 from r3l.files.json_files import read_jsonl
 
@@ -96,7 +96,7 @@ def test_an_error_of_the_game_ends_the_episode_and_is_counted(write, begin, tmp_
 
 def test_the_module_of_a_game_is_part_of_the_configuration(write):
     name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"})
-    assert set(own_code(name)["envs"]) == {"stamps.yaml", "games.py"}
+    assert set(user_code(name)["envs"]) == {"stamps.yaml", "games.py"}
 
 
 def test_three_steps_train(write, tmp_path):

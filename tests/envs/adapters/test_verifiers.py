@@ -5,7 +5,7 @@ from program import run as program
 
 import r3l
 from r3l.config import environment_of
-from r3l.config.own_code import own_code
+from r3l.config.user_code import user_code
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_jsonl
 
@@ -73,7 +73,7 @@ def test_tasks_are_slices_and_their_hash_is_of_content_and_versions(write, tmp_p
     assert len(tasks) == 20 and tasks[0].payload["number"] == 40 and tasks[0].id == "chain-000040"
     assert tasks[0].payload["versions"] == {"verifiers": "0.4.0"} and tasks[0].payload["before"] == []
     assert package.task_set_hash("test") == package.task_set_hash("test") != package.task_set_hash("train")
-    assert set(own_code(name)["envs"]) == {"chain.yaml", "chain.py"}
+    assert set(user_code(name)["envs"]) == {"chain.yaml", "chain.py"}
 
 
 def test_an_error_of_a_reward_is_counted(write, begin):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from r3l.config.environment import EnvConfig
 from r3l.config.files import load, names
-from r3l.config.inputs import sft_folder
+from r3l.config.fingerprint_inputs import sft_folder
 from r3l.config.model import locate, recipe_of
 from r3l.config.run import Run
 from r3l.core.errors import ConfigError
@@ -14,7 +14,7 @@ from r3l.files.json_files import read_json
 from r3l.files.shapes import SFTUnderWay
 
 
-def start_of(run: Run) -> str:
+def base_checkpoint_of(run: Run) -> str:
     """The model that a run starts from: that of its SFT, where it has one, else its own.
 
     Raises ConfigError where the SFT is not finished.
@@ -33,7 +33,7 @@ def start_of(run: Run) -> str:
     return str(folder)
 
 
-def start_model_warning(run: Run) -> str | None:
+def base_checkpoint_warning(run: Run) -> str | None:
     """A sentence where the SFT of a run's base checkpoint was of another environment; None where it was not, or where
     nothing says what it was."""
     taught = _sft_environment(run)

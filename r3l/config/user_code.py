@@ -13,11 +13,11 @@ from r3l.config.files import OWN, load, own_folders
 from r3l.config.method import MethodConfig
 from r3l.files.digests import digest_of
 
-OwnCode = dict[str, dict[str, str]]  # by kind (envs, methods): file below its folder -> its sha256
+UserCode = dict[str, dict[str, str]]  # by kind (envs, methods): file below its folder -> its sha256
 Files = dict[str, Path]
 
 
-def own_code(env: str, method: str | None = None) -> OwnCode:
+def user_code(env: str, method: str | None = None) -> UserCode:
     """Digests of the YAML files of an environment and a method, where they are a user's own, and of their code.
 
     Code is the modules that a file names and what that imports from the same folders; of a package all its files.
@@ -34,7 +34,7 @@ def own_code(env: str, method: str | None = None) -> OwnCode:
     return {kind: {name: digest_of(files[name]) for name in sorted(files)} for kind, files in found.items() if files}
 
 
-def changed_files(recorded: OwnCode, present: OwnCode) -> list[str]:
+def changed_files(recorded: UserCode, present: UserCode) -> list[str]:
     """The names of files that differ, or that only one of the two has."""
     a, b = ({(kind, *item) for kind, files in code.items() for item in files.items()} for code in (recorded, present))
     return sorted({name for _, name, _ in a ^ b})

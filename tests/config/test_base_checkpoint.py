@@ -6,7 +6,7 @@ import logging
 from program import run
 from report.runs import rewrite, write_run
 
-from r3l.config import resolve, start_model_warning
+from r3l.config import base_checkpoint_warning, resolve
 from r3l.files.json_files import read_json
 from r3l.report import records, tables
 from r3l.report.html import page
@@ -14,14 +14,14 @@ from r3l.workflow import plan
 
 
 def test_a_model_of_another_environment_is_named(tmp_path):
-    said = start_model_warning(resolve("nano", "alfworld", "r3l", 0, "math-1.5m"))
+    said = base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, "math-1.5m"))
     assert said.startswith("base checkpoint math-1.5m learned math in SFT, not alfworld")
-    assert start_model_warning(resolve("nano", "dapo_templated", "r3l", 0, "math-1.5m")) is None  # mathematics too
+    assert base_checkpoint_warning(resolve("nano", "dapo_templated", "r3l", 0, "math-1.5m")) is None  # mathematics too
     mine = tmp_path / "mine"
     mine.mkdir()
-    assert start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows
+    assert base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows
     (mine / "sft.json").write_text(json.dumps({"config": {"env": "webshop"}, "weights_sha256": "ab"}))
-    assert "mine learned webshop" in start_model_warning(resolve("nano", "alfworld", "r3l", 0, str(mine)))
+    assert "mine learned webshop" in base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine)))
 
 
 def test_train_says_so_and_the_run_keeps_it(tmp_path, monkeypatch, capsys, caplog):

@@ -9,7 +9,7 @@ from r3l.envs.registry import find_environment
 from start_models import START_FOLDER, START_MODEL
 
 from r3l.config import find_model, resolve, sft_folder
-from r3l.config.inputs import model_identity
+from r3l.config.fingerprint_inputs import model_identity
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED

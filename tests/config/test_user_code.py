@@ -10,7 +10,7 @@ from program import run as program
 from start_models import cell
 
 from r3l.config import build_method, resolve
-from r3l.config.own_code import changed_files, own_code
+from r3l.config.user_code import changed_files, user_code
 from r3l.core.trajectory import Group
 from r3l.files.paths import ROOT
 from r3l.runs.changed_code import set_aside_changed
@@ -51,14 +51,14 @@ def run(method="mine", env="guess"):
 
 
 def test_the_projects_own_code_is_not_hashed():
-    assert own_code("alfworld", "r3l") == resolve("nano", "alfworld", "r3l", 0).own_code == {}
+    assert user_code("alfworld", "r3l") == resolve("nano", "alfworld", "r3l", 0).own_code == {}
 
 
 def test_what_is_read_and_imported_is_hashed(mine):
-    code = own_code("guess", "mine")
+    code = user_code("guess", "mine")
     assert set(code["envs"]) == {"guess.py", "guess.yaml"}
     assert set(code["methods"]) == {"mine.yaml", "shortest.yaml", "shortest.py", "helper.py", "deeper.py"}
-    assert set(own_code("math", "shortest")) == {"methods"} and set(own_code("guess", "r3l")) == {"envs"}
+    assert set(user_code("math", "shortest")) == {"methods"} and set(user_code("guess", "r3l")) == {"envs"}
 
 
 @pytest.mark.parametrize("file", ["deeper.py", "mine.yaml", "guess.py"])

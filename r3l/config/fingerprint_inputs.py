@@ -31,7 +31,7 @@ MODEL_FILES = (
 )
 
 
-def inputs_of(env: str, model: str, settings: EnvSettings, method_code: str, prompts: Style) -> dict[str, Any]:
+def fingerprint_inputs(env: str, model: str, settings: EnvSettings, method_code: str, prompts: Style) -> dict[str, Any]:
     """The inputs of a run, as JSON has them. Raises ConfigError for an unknown task set or recipe."""
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)
@@ -49,7 +49,7 @@ def inputs_of(env: str, model: str, settings: EnvSettings, method_code: str, pro
     return inputs | {"sft": recipe_of(settings.sft), "sft_model": _folder_digest(made) if made.is_dir() else None}
 
 
-def start_weights(inputs: Mapping[str, Any]) -> str | None:
+def base_weights(inputs: Mapping[str, Any]) -> str | None:
     """The digest of the weights that a run with these inputs starts from, or their revision on the hub."""
     if "sft" in inputs:
         return None if inputs["sft_model"] is None else str(inputs["sft_model"])
