@@ -1,4 +1,4 @@
-"""What the tests of the pages read them with."""
+"""Readers of the pages, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from r3l.files.paths import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-KEPT = DOCS / "preregistration.md"  # as it was written: it names commands, files and pages of then
+KEPT = DOCS / "preregistration.md"  # its bytes never change: it names commands, files and pages of its time
 TODAY = [page for page in PAGES if page != KEPT]
+NOTEBOOK = sorted((ROOT / "results" / "notebook").glob("*.md"))  # dated: they too name commands of their time
 
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -8,23 +8,22 @@ import sys
 
 import pytest
 import yaml
-from docs.pages import DOCS, KEPT, PAGES, TODAY, anchors, blocks, inline_code, links, text
+from docs.pages import DOCS, KEPT, NOTEBOOK, PAGES, TODAY, anchors, blocks, inline_code, links, text
 
+from docs.site.moved import MOVED
 from r3l.files.paths import ROOT
 
-MOVED = {"regime.md", "tuning.md", "power.md"}  # docs/site/hooks.py redirects them
 GENERATED = {"cli.md", "options.md", "metrics.md", "api.md"}
 _PATH = re.compile(
     r"(?<![\w/.@-])(?:r3l|baselines|envs|configs|tests|docs|examples|workflow|results/stored)/[\w./*-]*[\w*]"
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOK], ids=lambda page: page.name)
 def test_links_resolve(page):
     for target in links(page):
+        target = MOVED.get(target, target) if page == KEPT else target
         path, _, anchor = target.partition("#")
-        if page == KEPT and path in MOVED:
-            continue
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{page.name} links to {target}"
         assert not anchor or anchor in anchors(file), f"{page.name} links to {target}: there is no such heading"
@@ -49,6 +48,11 @@ def test_every_page_is_in_the_navigation_once():
     nav = yaml.load(text(ROOT / "mkdocs.yml"), Loader)["nav"]
     named = re.findall(r"'(\w+\.md)'", repr(nav))
     assert sorted(named) == sorted({page.name for page in DOCS.glob("*.md")} | GENERATED)
+
+
+def test_every_entry_of_the_notebook_is_in_its_index_once():
+    index, *entries = sorted(NOTEBOOK, reverse=True)  # README.md, then the dated ones
+    assert sorted(links(index)) == sorted(entry.name for entry in entries)
 
 
 @pytest.mark.slow

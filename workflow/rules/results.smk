@@ -41,7 +41,7 @@ rule budget:
 
 
 rule figure:
-    # Every figure of r3l/report/figures (docs/tables.md) is a target: learning_curves, exploration, table1, alpha ...
+    # Every figure of r3l/report/figures (docs/compare.md) is a target: learning_curves, exploration, table1, alpha ...
     input:
         lambda wildcards: JOBS.evaluations(FIGURES[wildcards.figure].table),
     output:
