@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from r3l.report.registered import (
     of_base_checkpoints,
     registered_rows,
     registered_table,
+    verdict,
 )
 from r3l.runs.places import find_runs
 
@@ -71,7 +73,48 @@ def core(runs: Sequence[Record], of_plan: Registered) -> str:
     for cells in registered_table(compared, of_plan).sections[0].rows if compared else ():
         for name, column in names.items():
             rows.setdefault(name, {})[cells["env"].text] = cells[column].text
-    return _pipes(rows)
+    for row in compared:
+        rates = [_rate(runs, row.env, method) for method in (of_plan.against, of_plan.method)]
+        equal = _at_equal_rates(runs, row.env, of_plan, rates)
+        names_of_env = {
+            f"learning rates ({method_label(of_plan.against)}, {method_label(of_plan.method)})": ", ".join(rates),
+            "at equal rates, 95 % interval": equal.text,
+        }
+        for name, text in names_of_env.items():
+            rows.setdefault(name, {})[env_label(row.env)] = text
+        if equal.verdict != row.verdict:
+            rows["verdict"][env_label(row.env)] = f"inconclusive ({equal.reason})"
+    rows["verdict"] = rows.pop("verdict", {})  # the last row
+    return _pipes({name: cells for name, cells in rows.items() if cells})
+
+
+class EqualRates(NamedTuple):
+    """The comparison at equal learning rates: how it is shown, its verdict, and why that differs from the tuned one."""
+
+    text: str
+    verdict: str
+    reason: str = ""
+
+
+def _rate(runs: Sequence[Record], env: str, method: str) -> str:
+    """The learning rate of a method's stored runs, as in 3e-4."""
+    rates = {run.manifest["run"]["train"]["lr"] for run in runs if run.env == env and run.method == method}
+    return ", ".join(f"{rate:.0e}".replace("e-0", "e-") for rate in sorted(rates))
+
+
+def _at_equal_rates(runs: Sequence[Record], env: str, of_plan: Registered, rates: Sequence[str]) -> EqualRates:
+    """Judge the method at the rate of its opponent. A comparison at unequal rates holds only where this one agrees."""
+    if rates[0] == rates[1]:
+        (tuned,) = (row for row in registered_rows(runs, of_plan) if row.env == env and not row.earlier)
+        return EqualRates("the same", tuned.verdict)
+    same = f"{of_plan.method}@train.lr={float(rates[0]):g}"
+    values = claims.Score(method=same, against=of_plan.against).values_S([run for run in runs if run.env == env])
+    if len(values) < FEWEST:
+        return EqualRates("not run", "", "rates differ")
+    estimate = Estimate.of_seeds(values)
+    (low, high), mean = estimate.bounds(), float(np.mean(values))
+    text = f"{mean:+.3f} ({low:+.3f} to {high:+.3f}; {len(values)} seeds)"
+    return EqualRates(text, verdict(mean, high, estimate.p_value), "the rates disagree")
 
 
 def _listed(sentences: Iterable[str]) -> str:
