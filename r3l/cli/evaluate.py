@@ -66,7 +66,7 @@ def evaluate(
     RUN_DIR/evaluations. An environment is played by `--protocol`, the rules of a published evaluation
     (docs/endpoints.md#protocols), or as in `--tier`. Without either a model plays the paper's protocol (`r3l`) on
     published data, and one that this project made tier nano. A file lists evaluations by these options
-    (docs/coming_from.md#verifiers); those given here hold where a line sets none.
+    (docs/endpoints.md#verifiers); those given here hold where a line sets none.
 
     Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 

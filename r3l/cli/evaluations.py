@@ -143,7 +143,7 @@ def _of_machine(key: str) -> bool:
 
 
 def of_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
-    """The evaluations of a YAML file (docs/coming_from.md); ``options`` hold where a line sets none."""
+    """The evaluations of a YAML file (docs/endpoints.md); ``options`` hold where a line sets none."""
     lines = read_yaml(path)
     if set(lines) != {"evaluations"} or not isinstance(lines["evaluations"], list) or not lines["evaluations"]:
         raise ConfigError(f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]")

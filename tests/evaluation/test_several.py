@@ -14,7 +14,7 @@ from r3l.cli.evaluations import Evaluation, planned
 from r3l.files.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_workers")
-PAGE = ROOT / "docs/coming_from.md"
+PAGE = ROOT / "docs/endpoints.md"
 
 
 def test_each_is_played_as_its_line_says_and_stands_in_one_table(monkeypatch, capsys, tmp_path):
