@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/results.md: ``python docs/site/stored_tables.py`` fills them in.
+"""The tables of docs/results.md: ``python docs/site/stored_tables.py`` fills them in.
 
 A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand. Its
 environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
@@ -32,7 +32,7 @@ from r3l.report.registered import (
 )
 from r3l.runs.places import find_runs
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+PAGES = (ROOT / "docs" / "results.md",)
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "No such run is stored yet."
 HINT_GAP = STORED / "hint_gap"  # what only the table of arms shows
@@ -214,7 +214,7 @@ def _pipes(rows: Rows) -> str:
 
 
 def write() -> None:
-    """Both pages."""
+    """Fill in the tables of every page."""
     runs = records.load(find_runs(STORED, may_be_none=True))
     for page in PAGES:
         write_text_atomic(page, filled(page.read_text(encoding="utf-8"), runs))

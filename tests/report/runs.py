@@ -23,10 +23,12 @@ def write_run(
     env: str = "alfworld",
     steps: list[dict[str, float]] | None = None,
     settings: dict[str, float] | None = None,
+    rate: float = 3e-4,
 ) -> Path:
     """One finished run: a success bit per task; returns its evaluation.json.
 
-    ``steps``: lines of metrics in place of the usual ten; ``settings``: of the method, in the manifest.
+    ``steps``: lines of metrics in place of the usual ten; ``settings``: of the method, in the manifest; ``rate``: the
+    learning rate.
     """
     model = model or start_model(env if env in names("envs") else "alfworld")  # else of the user's own
     folder = root / tier / env / model / method / f"seed{seed}"
@@ -65,7 +67,12 @@ def write_run(
         "checkpoint": {"step": len(metrics), "sha256": None},
         "tokens": {"generated": 100},
     }
-    budgets = {"train": {"steps": 10, "tasks_per_step": 8}, "sampling": {}, "evaluation": {}, "env_settings": {}}
+    budgets = {
+        "train": {"steps": 10, "tasks_per_step": 8, "lr": rate},
+        "sampling": {},
+        "evaluation": {},
+        "env_settings": {},
+    }
     manifest = {
         "schema": 1,
         "inputs": {},

@@ -1,4 +1,4 @@
-"""README.md and docs/results.md: their tables are what the stored runs give; the tables of made-up runs by hand."""
+"""docs/results.md: its tables are what the stored runs give; the tables of made-up runs by hand."""
 
 from report.runs import write_run
 
@@ -34,3 +34,19 @@ def test_tables_of_made_up_runs(tmp_path):
     assert grpo == ["GRPO", "0.583 ± 0.359 (3)"]  # t(2) 4.303 x 0.1443 / sqrt(3)
     compared = dict(compared)
     assert compared["R3L minus GRPO, paired by seed"] == "+0.250" and compared["verdict"] == "2 more seeds are due"
+
+
+def test_a_verdict_at_unequal_learning_rates_needs_the_comparison_at_equal_ones(tmp_path):
+    """R3L at 1e-4 is behind GRPO at 3e-4 in all five seeds; at 3e-4 it is ahead: the two disagree."""
+    for seed in range(5):
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
+        write_run(tmp_path, "r3l", seed, [1, 0], [0, 0], rate=1e-4)
+    core = dict(block("core", records.load(find_runs(tmp_path)))[2:])
+    assert core["learning rates (GRPO, R3L)"] == "3e-4, 1e-4"
+    assert core["at equal rates, 95 % interval"] == "not run"
+    assert core["verdict"] == "inconclusive (rates differ)"
+    for seed in range(5):
+        write_run(tmp_path, "r3l@train.lr=0.0003", seed, [1, 1], [1, 0], rate=3e-4)
+    core = dict(block("core", records.load(find_runs(tmp_path)))[2:])
+    assert core["at equal rates, 95 % interval"] == "+0.250 (+0.250 to +0.250; 5 seeds)"
+    assert core["verdict"] == "inconclusive (the rates disagree)"
