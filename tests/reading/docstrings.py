@@ -38,15 +38,16 @@ class Documented:
 
 
 def signature_of(node: Function | ast.ClassDef) -> str:
-    """``def`` or ``class`` line without the body; of a class also its annotated fields."""
+    """Decorators, and the ``def`` or ``class`` line without the body; of a class also its annotated fields."""
+    decorators = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
     if isinstance(node, ast.ClassDef):
         bases = ", ".join(map(ast.unparse, node.bases))
-        fields = [ast.unparse(part) for part in node.body if isinstance(part, ast.AnnAssign)]
+        fields = [f"    {ast.unparse(part)}" for part in node.body if isinstance(part, ast.AnnAssign)]
         head = f"class {node.name}({bases}):" if bases else f"class {node.name}:"
-        return "\n    ".join([head, *(fields or ["..."])])
+        return "\n".join([*decorators, head, *(fields or ["    ..."])])
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    return f"{keyword} {node.name}({ast.unparse(node.args)}){returns}"
+    return "\n".join([*decorators, f"{keyword} {node.name}({ast.unparse(node.args)}){returns}"])
 
 
 def documented(path: str, node: ast.AST, scope: str = "") -> Iterator[Documented]:

@@ -33,12 +33,13 @@ def _sum(xs):
 
     return total
 '''
-# Line 5 has 111 characters.
+# The comment before double has 111 characters.
 TWO = f'''class Pair:
     """A pair of the other kind."""
 
 
 # {"x" * 109}
+@staticmethod
 def double(x):
     """Twice ``x``."""
     return _sum(x, x)
@@ -78,7 +79,7 @@ def measures(monkeypatch):
 def test_counts_of_a_small_package(tiny, measures, revision):
     """Bodies: total 1 (the comment before it does not count), _sum 5, double 1, _sum 1, _unused 1."""
     found = measures.measure(measures.sources(tiny, revision, ("tiny",)))
-    assert (found.files, found.lines) == (3, 22 + 16)
+    assert (found.files, found.lines) == (3, 22 + 17)
     assert sorted(found.bodies) == [1, 1, 1, 1, 5]
     assert sorted(found.wholes) == [2, 2, 3, 4, 7]
     assert found.longest[0] == (5, "tiny/one.py:_sum")
@@ -118,9 +119,9 @@ def test_docstrings_are_drawn_by_the_seed(tiny, monkeypatch, measures):
     assert docstrings.draw(files, seed=0, count=2) == drawn[:2]
     double = next(found for found in drawn if found.name == "double")
     assert double.markdown(7, answer=False) == (
-        "### 7. `tiny.two`: `double`\n\n```python\ndef double(x)\n```\n\n> Twice ``x``.\n"
+        "### 7. `tiny.two`: `double`\n\n```python\n@staticmethod\ndef double(x)\n```\n\n> Twice ``x``.\n"
     )
-    assert "(tiny/two.py:6)" in double.markdown(7, answer=True)
+    assert "(tiny/two.py:7)" in double.markdown(7, answer=True)
 
 
 def test_a_walk_counts_files_functions_and_switches(tiny, monkeypatch):
