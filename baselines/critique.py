@@ -8,8 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from r3l.core.audits import LEAKED, Leak, audit
-from r3l.core.feedback import (
+from r3l.core.policy import Completion, FinishReason
+from r3l.core.rollout import Episode, RolloutContext, play
+from r3l.core.task import Task
+from r3l.core.text import Message, after_thought
+from r3l.core.trajectory import Trajectory, TrajectoryKind
+from r3l.feedback.audits import LEAKED, Leak, audit
+from r3l.feedback.feedback import (
     FeedbackSettings,
     FeedbackSource,
     InvalidFeedback,
@@ -17,12 +22,8 @@ from r3l.core.feedback import (
     ParsedReflection,
     parse_reflection,
 )
-from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
-from r3l.core.policy import Completion, FinishReason
-from r3l.core.rollout import Episode, RolloutContext, play
-from r3l.core.task import Task
-from r3l.core.text import Message, after_thought, template
-from r3l.core.trajectory import Trajectory, TrajectoryKind
+from r3l.feedback.feedback_dialog import FeedbackDialog, FeedbackRequest
+from r3l.feedback.prompt_templates import template
 from r3l.reflection import reflection_text, released_log, render_log
 from r3l.retry import Restart, Retry, RetrySettings, hint, retry
 

@@ -10,11 +10,11 @@ from typing import Literal
 
 from r3l.baselines.grpo import GRPO, GRPOSettings
 
-from r3l.core.feedback import ParsedReflection
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
+from r3l.feedback.feedback import ParsedReflection
 from r3l.reflection import ReflectionSettings, reflect
 from r3l.retry import Restart, RetrySettings, guidance_text, retry
 

@@ -15,14 +15,14 @@ import numpy as np
 from r3l.amplification import AmplificationSettings, amplify, explain
 from r3l.core import losses
 from r3l.core.advantages import BaselineRule, baseline_of, centred, standardised
-from r3l.core.audits import count_retry, grade_reflection
-from r3l.core.feedback import ParsedReflection
 from r3l.core.method import Batch, MethodSettings, Tokens, TrainedMethod
 from r3l.core.option import option
 from r3l.core.rollout import Episode, RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective, Trajectory
 from r3l.credit import CreditSettings, assign_pivotal_credit
+from r3l.feedback.audits import count_retry, grade_reflection
+from r3l.feedback.feedback import ParsedReflection
 from r3l.reflection import Reflection, ReflectionSettings, reflect
 from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, restart_at, retry
 

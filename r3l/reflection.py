@@ -1,7 +1,7 @@
 """Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a finished trajectory.
 
-A reflection is one JSON object (r3l.core.feedback reads it). An invalid one is counted by reason, and the trajectory
-gets no retry.
+A reflection is one JSON object (r3l.feedback.feedback reads it). An invalid one is counted by reason, and the
+trajectory gets no retry.
 """
 
 from __future__ import annotations
@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from r3l.core.audits import LEAKED, Leak, audit
-from r3l.core.environment import Critique, Dialogue, Observation
-from r3l.core.feedback import (
+from r3l.core.environment import Critique, Dialogue, FeedbackPrompts, Observation, Prompts
+from r3l.core.option import option
+from r3l.core.policy import Completion, FinishReason
+from r3l.core.rollout import Episode, RolloutContext
+from r3l.core.text import Message
+from r3l.core.trajectory import Trajectory, TrajectoryKind
+from r3l.feedback.audits import LEAKED, Leak, audit
+from r3l.feedback.feedback import (
     FeedbackSettings,
     FeedbackSource,
     InvalidFeedback,
@@ -23,13 +28,8 @@ from r3l.core.feedback import (
     parse_reflection,
     reflection_lines,
 )
-from r3l.core.feedback_dialog import FeedbackDialog, FeedbackRequest
-from r3l.core.option import option
-from r3l.core.policy import Completion, FinishReason
-from r3l.core.rollout import Episode, RolloutContext
-from r3l.core.text import Message, template
-from r3l.core.trajectory import Trajectory, TrajectoryKind
-from r3l.original.prompts import Prompts, ReleasedPrompts
+from r3l.feedback.feedback_dialog import FeedbackDialog, FeedbackRequest
+from r3l.feedback.prompt_templates import template
 
 Sees = Literal["none", "outcome", "answer"]
 GuidanceForm = Literal["full_report", "suggestion", "none"]
@@ -179,7 +179,7 @@ def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
     return trajectory.feedback
 
 
-def released_log(release: ReleasedPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:
+def released_log(release: FeedbackPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:
     """The dialog in the release's format for a reviewer."""
     turns = trajectory.turns  # a prompt that outgrew the context was never answered
     return release.log(prompts[: len(turns)], [turn.response for turn in turns], feedback)

@@ -9,14 +9,15 @@ import json
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from r3l.core.feedback import ParsedReflection
+from r3l.core.environment import FeedbackPrompts
 from r3l.core.option import OptionModel, option
 from r3l.core.policy import Phase
 from r3l.core.rollout import Continuation, Episode, Guide, Prompt, RolloutContext, Rules, continue_episode
 from r3l.core.seeds import generator
-from r3l.core.text import Message, template
+from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind
-from r3l.original.prompts import ReleasedPrompts
+from r3l.feedback.feedback import ParsedReflection
+from r3l.feedback.prompt_templates import template
 from r3l.reflection import ReflectionSettings
 
 GuidancePlace = Literal["system_message", "user_turn"]
@@ -107,7 +108,7 @@ def restart_at(
 
 
 def guidance_text(
-    reflection: ParsedReflection, settings: ReflectionSettings, release: ReleasedPrompts | None = None
+    reflection: ParsedReflection, settings: ReflectionSettings, release: FeedbackPrompts | None = None
 ) -> str | None:
     """The words that guide a retry: the whole report (released code) or its suggestion only (audit B-37)."""
     if settings.guidance == "none":

@@ -8,7 +8,7 @@ import torch
 from chat_server import completion
 from start_models import START_MODEL
 
-from r3l.core.render import ChatRenderer
+from r3l.chat.renderer import ChatRenderer
 from r3l.core.text import Message
 from r3l.local.checkpoint import load_model
 

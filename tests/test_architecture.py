@@ -12,10 +12,10 @@ from r3l.files.paths import ROOT
 LAYERS = (
     *("cli", "api", "probe", "report", "workflow", "bench"),
     *("evaluation trinity", "sft", "local", "runs", "endpoint", "config"),
-    *("baselines algorithm envs", "retry", "reflection credit amplification", "core"),
+    *("baselines algorithm envs", "retry", "reflection credit amplification"),
+    *("chat feedback files original processes", "core"),
 )
 LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
-CORE = {"core", "files", "processes", "original"}  # nouns and rules, and the rooms that they share with everything
 PAPER = {"algorithm", "reflection", "retry", "credit", "amplification"}
 
 
@@ -42,8 +42,7 @@ def imported(path: Path) -> set[str]:
 
 def unit(module: str) -> str:
     """The folder or file of r3l/ that a module stands in."""
-    name = module.split(".")[1]
-    return "core" if name in CORE else name
+    return module.split(".")[1]
 
 
 def test_every_import_points_down():

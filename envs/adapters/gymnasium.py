@@ -16,12 +16,12 @@ from r3l.envs.base.package import Options
 from r3l.envs.base.readers import each_tag_once
 from r3l.envs.base.tagged import TaggedDialogue
 
-from r3l.core.contract import FLAG, NUMBER, Rule, wrong
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style
 from r3l.core.errors import ConfigError, R3LError
 from r3l.core.option import option
 from r3l.core.task import Task
 from r3l.core.text import Message
+from r3l.core.validation import FLAG, NUMBER, Rule, wrong
 
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # how gymnasium's texts mark where the player is
 _COLOUR_ENDS = ("\x1b[0m", "\x1b[m")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 from r3l.envs.adapters.gymnasium import GameArguments, TextGames
 
-from r3l.core.contract import wrong
 from r3l.core.errors import EngineError, EngineLost
 from r3l.core.option import option
 from r3l.core.text import shown
+from r3l.core.validation import wrong
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection

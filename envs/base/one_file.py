@@ -17,11 +17,11 @@ from r3l.envs.base.readers import each_tag_once
 from r3l.envs.base.tagged import TaggedDialogue, repeats
 from r3l.envs.base.task_sets import DrawnTaskSets
 
-from r3l.core.contract import TEXTS, checked_payload, wrong
 from r3l.core.environment import Critique, Dialogue, Observation, Parsed, StopReason, Style, Transcript
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.core.text import Message
+from r3l.core.validation import TEXTS, checked_payload, wrong
 
 FORMAT = "Answer with <think>...</think> and one <action>...</action>."
 Player = Callable[[str, Answers], list[str]]  # see OneFileEnvironment.good_actions

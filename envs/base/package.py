@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
-from r3l.core import requirements
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
 from r3l.core.option import OptionModel
-from r3l.core.requirements import Finding
 from r3l.core.task import Task, check_unique
+from r3l.files import requirements
+from r3l.files.requirements import Finding
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import Demonstrator, ScriptedDemonstrator

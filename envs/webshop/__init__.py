@@ -12,7 +12,7 @@ from r3l.envs.base.tagged import TaggedOptions, check_released
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
-from r3l.core.requirements import Finding, guarded
+from r3l.files.requirements import Finding, guarded
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import ScriptedDemonstrator

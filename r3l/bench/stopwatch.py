@@ -13,7 +13,7 @@ from unittest.mock import patch
 import torch
 
 from r3l.bench.measuring import clock
-from r3l.core.dialog import TokenDialog
+from r3l.chat.token_dialog import TokenDialog
 from r3l.local import cuda_graphs, decoding, forward, logprobs, machine_code, packed_decoding, prefix_tree, trainer
 
 Place = tuple[Any, str]

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from r3l.bench.measuring import clock, forget_peak, machine, peak_gib
+from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
 from r3l.core.method import Method
 from r3l.core.policy import FinishReason, Sampling
-from r3l.core.render import ChatRenderer
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.core.text import Message

@@ -11,9 +11,9 @@ from pydantic import Field, field_validator
 from r3l.config.files import Strict, load, names
 from r3l.config.variant import Variant
 from r3l.core.errors import ConfigError, unknown
-from r3l.core.feedback import FeedbackSource
 from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
+from r3l.feedback.feedback import FeedbackSource
 from r3l.files.names import Label
 
 ProfileName = Literal["paper", "released_code", "fair"]  # who decides where they differ; fair: one budget for all

@@ -49,8 +49,8 @@ from r3l.config.user_code import user_code
 from r3l.config.variant import OF_RUN, Variant, check_override, variant
 from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import FeedbackSource
 from r3l.core.option import source_of
+from r3l.feedback.feedback import FeedbackSource
 
 if TYPE_CHECKING:
     from r3l.core.method import Method

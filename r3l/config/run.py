@@ -22,7 +22,7 @@ from r3l.config.environment import EnvSettings
 from r3l.config.fingerprint_inputs import fingerprint_inputs, model_name
 from r3l.config.method import ProfileName
 from r3l.config.tier import TierSettings
-from r3l.core.feedback import FeedbackSource
+from r3l.feedback.feedback import FeedbackSource
 from r3l.files.names import folder_name
 
 SCHEMA_VERSION = 3  # raise when a change of code makes all old results incomparable

@@ -1,7 +1,6 @@
 """The nouns of r3l and their rules: task, environment, policy, rollout, trajectory, method, losses, seeds, errors.
 
-May import nothing else of the project but ``files``, ``processes`` (episodes side by side) and ``original`` (the
-released code that the project is compared with); everything else may import it.
+Imports nothing else of the project; everything else may import it.
 
 Tensor names carry their axes: ``_B`` row of a batch, ``_T`` token position, ``_G`` member of a group.
 So ``advantages_G`` has one entry per trajectory of one group and ``mask_B_T`` one per token of a batch.

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from r3l.core.advantages import Advantage, mean_advantage
-from r3l.core.contract import advantages_of
 from r3l.core.method import Batch, Criterion, LossAggregation, Method
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Objective, Trajectory
+from r3l.core.validation import advantages_of
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import Any, Literal, Protocol
 
 from r3l.core.task import Task
 from r3l.core.text import Message, well_formed
-from r3l.original.prompts import ReleasedPrompts
 
 Style = Literal["full", "compact", "released"]
 Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
@@ -129,6 +128,33 @@ class Critique:
     turn: int | None = None
 
 
+Prompts = Sequence[Sequence[Message]]  # what was shown before each response
+
+
+class FeedbackPrompts(Protocol):
+    """The release's own words for what methods say in one environment (``r3l.original.prompts``)."""
+
+    def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
+        """An episode as numbered text."""
+        ...
+
+    def reflection(self, log: str) -> list[Message]:
+        """The request for a reflection on a logged episode."""
+        ...
+
+    def guidance(self, report: Mapping[str, Any]) -> str:
+        """The guidance of a retry, from the JSON object of a reflection."""
+        ...
+
+    def critique(self, log: str, reward: float) -> list[Message]:
+        """The request for a critique of a logged episode."""
+        ...
+
+    def refinement(self, critique: str) -> str:
+        """The guidance of a second attempt under a critique."""
+        ...
+
+
 class Dialogue(Protocol):
     """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
 
@@ -145,12 +171,14 @@ class Dialogue(Protocol):
     domain: str
     suggestion_optional: bool
     style: Style
-    release: ReleasedPrompts | None
     max_turns: int
     stop: Stop
     retry_tolerates: frozenset[StopReason]
     lenient: bool
     history: int | None
+
+    @property
+    def release(self) -> FeedbackPrompts | None: ...
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """The messages before the first response (an optional system message, then one user message)."""

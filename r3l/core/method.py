@@ -11,12 +11,12 @@ from pydantic import ConfigDict
 
 from r3l.core import losses
 from r3l.core.advantages import Advantages
-from r3l.core.contract import checked_surrogate
 from r3l.core.losses import KLEstimator
 from r3l.core.option import OptionModel, option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
+from r3l.core.validation import checked_surrogate
 
 if TYPE_CHECKING:
     import torch

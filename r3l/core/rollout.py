@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Transcript
 from r3l.core.finite import check_finite
@@ -18,10 +18,10 @@ from r3l.core.seeds import Address
 from r3l.core.task import Task
 from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
-from r3l.processes.gather import Gather
-from r3l.processes.pool import EnvironmentHandle, EnvironmentPool
 
 Rules = Literal["same_as_base", "released_lenient"]
+Item = TypeVar("Item")
+T = TypeVar("T")
 KINDS = tuple(TrajectoryKind)  # the order in which trajectories are kept
 
 
@@ -34,6 +34,35 @@ class Prompt:
 
 
 Guide = Callable[[list[Message]], Prompt]
+
+
+class Gather(Protocol):
+    """``play`` of every item at the same time; results in the order of ``items``. What an engine hands to methods."""
+
+    def __call__(
+        self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]
+    ) -> Coroutine[Any, Any, list[T]]:
+        """If one fails, the others are cancelled and its error is raised."""
+
+
+class LiveEnvironment(Protocol):
+    """One environment as a method sees it, wherever its engine runs (``r3l.processes.pool`` has workers for it)."""
+
+    async def reset(self, task: Task) -> Observation: ...
+
+    async def step(self, action: str) -> Observation: ...
+
+    async def rewind(self, turn: int) -> Observation:
+        """Restore the state after ``turn`` actions. Raises ReplayMismatch when it is not the recorded one."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Environments(Protocol):
+    """The source of environments: a pool of worker processes, or engines in this process."""
+
+    def open(self) -> LiveEnvironment: ...
 
 
 @dataclass
@@ -49,7 +78,7 @@ class RolloutContext:
     """
 
     policy: Policy
-    pool: EnvironmentPool
+    pool: Environments
     dialogue: Dialogue
     sampling: Sampling
     feedback_sampling: Sampling
@@ -110,7 +139,7 @@ class Episode:
     """
 
     trajectory: Trajectory
-    env: EnvironmentHandle
+    env: LiveEnvironment
     conversation: Conversation
     first: Observation
     last: Observation | None = None

@@ -1,15 +1,11 @@
-"""Text: the messages of a chat, the method's own prompt templates, and text from outside made well-formed Unicode."""
+"""Text: the messages of a chat, thoughts in responses, and text from outside made well-formed Unicode."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from string import Template
 from typing import Any
 
-PROMPTS = Path(__file__).parent / "prompts"  # of the method; environments keep theirs beside their code
 DEEPEST = 64  # lists and objects within one another in a JSON value; our choice (a reflection has one)
 REPLACEMENT = "\ufffd"
 SHOWN = 80  # characters of a wrong value in an error
@@ -23,12 +19,6 @@ class Message:
 
     role: str
     content: str
-
-
-@cache
-def template(name: str) -> Template:
-    """The text ``r3l/core/prompts/<name>.txt`` with ``$name`` placeholders."""
-    return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ were sampled (``response_ids``); the token sequence of a trajectory is their con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Protocol
 
 import numpy as np
 
 from r3l.core.environment import StopReason
-from r3l.core.feedback import Feedback
 from r3l.core.policy import Completion, FinishReason, Usage
 from r3l.core.task import Task
 
@@ -37,6 +37,12 @@ class Objective(StrEnum):
     POLICY = "policy"  # weighted by advantages
     SFT = "sft"  # imitation
     NONE = "none"  # no loss: counted only
+
+
+class Feedback(Protocol):
+    """What a reflection or critique says (``r3l.feedback.feedback`` has its kinds)."""
+
+    def as_json(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from r3l.config import Run, feedback_source
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import FeedbackSource
 from r3l.core.policy import Completion, FinishReason, JudgePrompts, Sampling, Usage
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.text import Message, after_thought
 from r3l.endpoint.options import EndpointOptions, Settable, UnfinishedError
 from r3l.endpoint.policy import MessagePolicy
+from r3l.feedback.feedback import FeedbackSource
 from r3l.files.masking import KEY
 
 if TYPE_CHECKING:  # a run without a judge needs no client

@@ -8,9 +8,9 @@ from collections.abc import Set
 from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
-from r3l.core.dialog import TokenDialog
+from r3l.chat.renderer import ChatRenderer
+from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling, Usage
-from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address
 from r3l.core.text import Message
 from r3l.endpoint.options import DialogTooLongError

@@ -11,11 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, dialogue_of, find_model, locate, names
 from r3l.core.errors import ConfigError, RunDirectoryError
 from r3l.core.policy import Policy
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer
-from r3l.core.render import ChatRenderer
 from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 from r3l.files.json_files import read_json

@@ -19,10 +19,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, find_model, locate, names
 from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
-from r3l.core.render import ChatRenderer
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED_MODELS

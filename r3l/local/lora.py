@@ -21,9 +21,9 @@ from r3l.config import model_identity
 from r3l.config.tier import LoraConfig
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.core.pretrained import pretrained
-from r3l.core.requirements import require
 from r3l.core.seeds import generator
 from r3l.files.json_files import read_json
+from r3l.files.requirements import require
 from r3l.files.writing import write_json_atomic
 
 ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"  # peft's names

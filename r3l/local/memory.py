@@ -15,7 +15,7 @@ from r3l.config import gpu_memory as memory
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.method import MethodSettings
-from r3l.core.requirements import Finding, checked
+from r3l.files.requirements import Finding, checked
 
 SPARE = 0.1  # of a GPU, for CUDA itself and for fragments: our choice (an H100 with room to spare held 4 to 23 % more)
 RANK = 16  # of the adapter that is proposed: our choice, TRL's default

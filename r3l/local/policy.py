@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from r3l.core.dialog import TokenDialog
+from r3l.chat.renderer import ChatRenderer
+from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
-from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
 from r3l.local.cpu import return_freed_memory
 from r3l.local.cuda_graphs import GraphDecoder, GraphStorage

@@ -13,9 +13,9 @@ import torch
 from r3l.config import OptimizerConfig
 from r3l.core import losses
 from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trainable_rows
-from r3l.core.contract import loss_of
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
+from r3l.core.validation import loss_of
 from r3l.local import lora
 from r3l.local.adamw import AdamW
 from r3l.local.forward import Pass, has_machine_code, pass_of

@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from r3l.core.environment import Prompts
 from r3l.core.text import Message
 from r3l.original.digests import FOLDER
 from r3l.original.texts import Text, render, texts
-
-Prompts = Sequence[Sequence[Message]]  # what was shown before each response
 
 
 class ReleasedPrompts:
@@ -25,7 +24,7 @@ class ReleasedPrompts:
         return render(f"{self._folder}/prompts/{name}.j2", **values)
 
     def texts(self, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
-        """The strings of a function of ``utils.py``: see ``r3l.core.released_text.texts``."""
+        """The strings of a function of ``utils.py``: see ``r3l.original.texts.texts``."""
         return texts(self._utils, function, *fields, used=used)
 
     def reflection(self, log: str) -> list[Message]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
+from r3l.feedback.audits import Agreement
 
 INVALID = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})  # ends by an invalid response
 

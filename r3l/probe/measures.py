@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
 from r3l.core.trajectory import UNLIKELY
 from r3l.evaluation.statistics import wilson_bounds
+from r3l.feedback.audits import Agreement
 from r3l.probe.attempts import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
 from r3l.probe.bootstrap import (
     Measure,

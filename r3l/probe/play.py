@@ -20,16 +20,16 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from r3l.algorithm import R3LSettings
-from r3l.core.audits import agreement
 from r3l.core.environment import Critique
 from r3l.core.environment import Outcome as Verdict
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory, Turn
 from r3l.envs.base.experts import NO_CAUSE, first_action
 from r3l.envs.base.tagged import TaggedDialogue
+from r3l.feedback.audits import agreement
+from r3l.feedback.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.probe.attempts import INVALID, Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
 from r3l.processes.progress import progress

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from r3l.core.policy import Phase
+from r3l.core.rollout import Item, T
 from r3l.core.seeds import Address
-from r3l.processes.gather import Item, T, together
+from r3l.processes.gather import together
 
 P = TypeVar("P")
 R = TypeVar("R")

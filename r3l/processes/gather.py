@@ -5,19 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
-Item = TypeVar("Item")
-T = TypeVar("T")
-
-
-class Gather(Protocol):
-    """``play`` of every item at the same time; results in the order of ``items``. What an engine hands to methods."""
-
-    def __call__(
-        self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]
-    ) -> Coroutine[Any, Any, list[T]]:
-        """If one fails, the others are cancelled and its error is raised."""
+from r3l.core.rollout import Item, T
 
 
 @contextmanager
@@ -32,7 +22,7 @@ def outside_event_loop() -> Iterator[None]:
 
 
 async def together(play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
-    """A :class:`Gather`: the tasks start in the order of ``items``, and each makes its coroutine when it starts."""
+    """A ``Gather`` (``r3l.core.rollout``): tasks start in the order of ``items``, each making its coroutine then."""
 
     async def member(item: Item) -> T:
         return await play(item)

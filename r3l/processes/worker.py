@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
-from r3l.core.contract import checked_observation
 from r3l.core.environment import Environment, EnvironmentFactory, Observation
 from r3l.core.errors import EngineError, EngineLost, R3LError, ReplayMismatch
 from r3l.core.task import Task
+from r3l.core.validation import checked_observation
 
 Verb = Literal["reset", "step", "rewind", "close"]
 

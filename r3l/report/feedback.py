@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from r3l.config import feedback_of, feedback_source, variant
-from r3l.core.feedback import FeedbackSource
+from r3l.feedback.feedback import FeedbackSource
 from r3l.runs.metrics import Counts, summed
 
 COLUMN = "feedback"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, build_method, dialogue_of, environment_of
 from r3l.core.environment import Observation
-from r3l.core.render import ChatRenderer
 from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.reflection import ReflectionSettings, reflection_request

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from r3l.config import Run, dialogue_of, environment_of
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Phase, Policy, Sampling
-from r3l.core.rollout import RolloutContext
+from r3l.core.rollout import Gather, Item, RolloutContext, T
 from r3l.core.seeds import Address
 from r3l.core.trajectory import Trajectory
 from r3l.envs.base.package import EnvironmentPackage
-from r3l.processes.gather import Gather, Item, T, outside_event_loop
+from r3l.processes.gather import outside_event_loop
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs.preemption import StopSignals, stop_signals
 

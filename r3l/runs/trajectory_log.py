@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r3l.core.advantages import Advantage, Advantages, mean_advantage
-from r3l.core.contract import advantages_of
 from r3l.core.trajectory import Group, Objective, Trajectory
+from r3l.core.validation import advantages_of
 
 if TYPE_CHECKING:
     from r3l.core.method import Method

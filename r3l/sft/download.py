@@ -20,9 +20,9 @@ from filelock import FileLock
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError
-from r3l.core.requirements import require
 from r3l.files.digests import digest_of, sha256_of, write_digests
 from r3l.files.json_files import read_json
+from r3l.files.requirements import require
 from r3l.files.writing import check_room, write_json_atomic
 from r3l.processes.progress import progress
 from r3l.runs.manifest import versions

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Stop
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import ParsedReflection, parse_reflection
 from r3l.core.policy import FinishReason
-from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 from r3l.envs.base.experts import suggestion_of
+from r3l.feedback.feedback import ParsedReflection, parse_reflection
 from r3l.reflection import GuidanceForm, ReflectionSettings, reflection_request, reflection_text
 from r3l.retry import Restart, guidance_text, hint, with_guidance
 

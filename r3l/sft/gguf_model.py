@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE
 
 from r3l.core.errors import DataError
-from r3l.core.requirements import require
+from r3l.files.requirements import require
 from r3l.processes.progress import tracked
 
 WEIGHTS = "model.safetensors"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.config import environment_of
 from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
-from r3l.core.render import ChatRenderer
 from r3l.core.seeds import generator
 from r3l.local.cpu import threads
 from r3l.local.trainer import Trainer

@@ -11,7 +11,7 @@ from pathlib import Path
 from r3l.config import EnvConfig, ModelConfig, gpu_memory, locate, resolve
 from r3l.config.gpu_memory import GIB
 from r3l.core.errors import ConfigError
-from r3l.core.requirements import Finding, checked
+from r3l.files.requirements import Finding, checked
 from r3l.trinity.config import VERSION
 from r3l.trinity.processes import Environment
 from r3l.trinity.sizes import planned_models, tokens_per_gpu

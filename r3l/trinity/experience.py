@@ -19,10 +19,10 @@ from trinity.common.experience import EID, CustomField, Experience
 
 from r3l.core.batching import TrajectoryRow
 from r3l.core.environment import StopReason
-from r3l.core.feedback import feedback_of
 from r3l.core.policy import FinishReason
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind, Turn
+from r3l.feedback.feedback import feedback_of
 
 INFO = "r3l"  # the key of ``info`` under which everything of ours stands
 PLAIN = ("member", "reward", "success", "feedback", "restart_turn", "rescore")

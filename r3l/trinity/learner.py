@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
-from r3l.core.render import ChatRenderer
 from r3l.local import checkpoint, lora
 from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
 from r3l.local.forward import DialogCache

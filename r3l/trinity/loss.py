@@ -9,9 +9,9 @@ import torch
 from trinity.algorithm.policy_loss_fn.policy_loss_fn import PolicyLossFn
 
 from r3l.config import Run, build_method, validate
-from r3l.core.contract import loss_of
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Method
+from r3l.core.validation import loss_of
 
 Loss = tuple[torch.Tensor, dict[str, float]]
 

@@ -9,9 +9,9 @@ from typing import Any
 from tinker import types
 from trinity.common.models.model import ModelWrapper
 
-from r3l.core.dialog import TokenDialog
+from r3l.chat.renderer import ChatRenderer
+from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
-from r3l.core.render import ChatRenderer
 from r3l.core.seeds import Address, seed_of
 
 Sampled = tuple[list[int], list[float]]

@@ -26,10 +26,10 @@ from r3l.config import (
     names,
     trains,
 )
-from r3l.core import requirements
-from r3l.core.requirements import Finding, checked, guarded
 from r3l.envs.base.package import EnvironmentPackage
+from r3l.files import requirements
 from r3l.files.paths import ROOT, is_checkout
+from r3l.files.requirements import Finding, checked, guarded
 
 PYTHONS = ((3, 11), (3, 12))
 MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and logs under 1 GB

@@ -7,8 +7,8 @@ import pytest
 from exploration import LOSE, WIN, played, review
 from scripted import TASK
 
-from r3l.core.feedback import InvalidFeedback
 from r3l.core.policy import Completion, FinishReason, JudgePrompts, Usage
+from r3l.feedback.feedback import InvalidFeedback
 
 METHODS = {  # in which one rollout fails and gets feedback: its kind
     "r3l@group_size=2": "reflection",

@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.config import feedback_of, feedback_source, method_label, names, resolve, variant
-from r3l.core.feedback import FeedbackSource
+from r3l.feedback.feedback import FeedbackSource
 from r3l.workflow import plan
 
 ENVIRONMENT, SELF, JUDGE = FeedbackSource.ENVIRONMENT, FeedbackSource.SELF, FeedbackSource.JUDGE

@@ -4,8 +4,8 @@ import asyncio
 
 from chat_server import completion, serving
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.core.policy import FinishReason, Sampling, Usage
-from r3l.core.render import ChatRenderer
 from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
 from r3l.endpoint.options import EndpointOptions

@@ -9,8 +9,8 @@ from r3l.envs.registry import find_environment
 
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import ParsedReflection, parse_reflection
 from r3l.core.task import Task
+from r3l.feedback.feedback import ParsedReflection, parse_reflection
 from r3l.reflection import reflection_text
 
 ERRING = {"low": 0.45, "high": 0.65, "systematic": 0.8, "overlook": 0.6}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from r3l.core.audits import Agreement
 from r3l.core.environment import StopReason
+from r3l.feedback.audits import Agreement
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.probe.attempts import Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played

@@ -10,8 +10,8 @@ from conftest import make_trajectory, make_turn
 from scripted import report
 
 from r3l.core.environment import StopReason
-from r3l.core.feedback import ParsedReflection
 from r3l.core.trajectory import Group, TrajectoryKind
+from r3l.feedback.feedback import ParsedReflection
 from r3l.files.json_files import append_jsonl
 from r3l.runs import trajectory_log
 

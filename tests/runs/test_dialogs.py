@@ -6,9 +6,9 @@ import pytest
 from chat_models import CHATML, chat_tokenizer
 from program import run
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
-from r3l.core.render import ChatRenderer
 from r3l.files.paths import STORED_MODELS
 from r3l.runs.dialogs import try_dialogs
 

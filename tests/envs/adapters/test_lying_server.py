@@ -11,8 +11,8 @@ from websockets.http11 import Response
 from websockets.sync.server import serve
 
 from r3l.config import environment_of
-from r3l.core import requirements
 from r3l.core.errors import R3LError
+from r3l.files import requirements
 from r3l.processes.pool import EnvironmentPool
 
 FIELDS = {"observation": "message", "action": "response"}

@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 from r3l.config import environment_of, resolve
 from r3l.core.environment import Transcript
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import ParsedReflection, parse_reflection
 from r3l.core.seeds import generator
+from r3l.feedback.feedback import ParsedReflection, parse_reflection
 from r3l.files.paths import STORED_MODELS
 from r3l.reflection import reflection_text
 from r3l.sft.recipe import load_config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Protocol, Self
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
-from r3l.core.render import ChatRenderer
 from r3l.core.text import Message
 
 

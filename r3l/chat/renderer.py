@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from r3l.core.chat_template import RESPONSE, render, try_template
+from r3l.chat.chat_template import RESPONSE, render, try_template
+from r3l.chat.turn_ends import turn_ends
 from r3l.core.environment import Stop
 from r3l.core.text import Message, well_formed
-from r3l.core.turn_ends import turn_ends
 
 # Within the words of a control token, which are then encoded in two parts; no well-formed text holds it.
 _BREAK = "\udfff"

@@ -1,4 +1,4 @@
-"""A program of its own: renders a chat template under limits of time, memory and text (r3l.core.chat_template).
+"""A program of its own: renders a chat template under limits of time, memory and text (r3l.chat.chat_template).
 
 A template is a program that comes with a model: two nested loops need a day, and ``'x' * 10**9`` fits in a line. No
 limit inside a process stops both. It needs jinja2 alone, so it starts in a tenth of a second.

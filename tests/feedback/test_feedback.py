@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scripted import report
 
 from r3l.core.environment import Critique, Outcome
-from r3l.core.feedback import InvalidFeedback, ParsedReflection, ReflectionRules, parse_reflection
 from r3l.core.task import Task
+from r3l.feedback.feedback import InvalidFeedback, ParsedReflection, ReflectionRules, parse_reflection
 from r3l.reflection import ReflectionSettings, reflection_text, shown_feedback
 from r3l.retry import guidance_text
 

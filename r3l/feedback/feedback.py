@@ -18,6 +18,7 @@ from typing import Any, Literal
 from r3l.core.environment import Outcome
 from r3l.core.option import OptionModel, option
 from r3l.core.text import END_OF_THOUGHT, THOUGHT, after_thought, well_formed_json
+from r3l.core.trajectory import Feedback
 
 ReflectionSchema = Literal["strict", "released", "lines"]
 REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
@@ -109,9 +110,6 @@ class InvalidFeedback:
 
     def as_json(self) -> Mapping[str, Any]:
         return {"invalid": self.reason}
-
-
-Feedback = ParsedReflection | ParsedCritique | InvalidFeedback
 
 
 def feedback_of(content: Mapping[str, Any]) -> Feedback:

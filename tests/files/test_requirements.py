@@ -7,8 +7,8 @@ from packaging.requirements import Requirement
 from program import run
 from r3l.envs.registry import find_environment
 
-from r3l.core import requirements
 from r3l.core.errors import ConfigError
+from r3l.files import requirements
 
 
 def is_of(extra, requirement):

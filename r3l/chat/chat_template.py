@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
-from r3l.core import bounded_template
-from r3l.core.bounded_template import CHARACTERS, CPU_SECONDS, DAY, MEMORY
+from r3l.chat import bounded_template
+from r3l.chat.bounded_template import CHARACTERS, CPU_SECONDS, DAY, MEMORY
 from r3l.core.errors import ConfigError
 
 RESPONSE = "\ud800"  # in the place of an earlier response: no well-formed text holds a lone surrogate

@@ -5,10 +5,10 @@ import time
 import pytest
 from chat_models import CHATML, GEMMA, LLAMA3, chat_tokenizer, folder
 
-from r3l.core import chat_template
+from r3l.chat import chat_template
+from r3l.chat.renderer import ChatRenderer
 from r3l.core.errors import ConfigError
 from r3l.core.pretrained import load_tokenizer
-from r3l.core.render import ChatRenderer
 from r3l.core.text import Message
 
 LOOP = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"

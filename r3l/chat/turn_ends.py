@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from transformers.utils.hub import cached_file
 
-from r3l.core.chat_template import name_of
+from r3l.chat.chat_template import name_of
 from r3l.core.errors import ConfigError
 
 _MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")  # how control tokens are spelled: <|im_end|>, </s>, [EOT]

@@ -12,11 +12,11 @@ from conftest import make_trajectory
 from r3l.envs.base.task_sets import DrawnTaskSets
 
 from r3l.core.batching import collate, rows_of
-from r3l.core.contract import LONGEST, checked_observation, checked_payload, explored, kept, loss_of
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, ContractError
 from r3l.core.method import MethodSettings, TrainedMethod
 from r3l.core.trajectory import Group
+from r3l.core.validation import LONGEST, checked_observation, checked_payload, explored, kept, loss_of
 
 GROUP = Group(make_trajectory(1).task, [make_trajectory(2, 1.0), make_trajectory(1)])  # of 2 tokens a turn and more
 
@@ -101,7 +101,7 @@ def mine(**returned):
 )
 def test_advantages_are_one_number_or_one_number_a_token_for_each_trajectory(advantages):
     method, *_ = mine(advantages=advantages)
-    with pytest.raises(ContractError, match=r"^method .*test_contract\.Mine: .*; give "):
+    with pytest.raises(ContractError, match=r"^method .*test_validation\.Mine: .*; give "):
         rows_of(method, [GROUP])
 
 
@@ -119,7 +119,7 @@ def test_advantages_are_one_number_or_one_number_a_token_for_each_trajectory(adv
 )
 def test_a_surrogate_is_a_loss_for_each_token_with_a_gradient(surrogate):
     method, batch, logprobs_B_T = mine(surrogate=surrogate)
-    with pytest.raises(ContractError, match=r"^method .*test_contract\.Mine: .*; (give|return|compute) "):
+    with pytest.raises(ContractError, match=r"^method .*test_validation\.Mine: .*; (give|return|compute) "):
         loss_of(method, batch, logprobs_B_T)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from r3l.core.render import ChatRenderer
+from r3l.chat.renderer import ChatRenderer
 from r3l.core.text import Message
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")

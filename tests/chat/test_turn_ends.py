@@ -5,9 +5,9 @@ import json
 import pytest
 from chat_models import ALPACA, CHATML, GEMMA, GLM, LLAMA2, LLAMA3, PHI, chat_tokenizer, folder
 
+from r3l.chat.renderer import ChatRenderer
 from r3l.core.errors import ConfigError
 from r3l.core.pretrained import load_tokenizer
-from r3l.core.render import ChatRenderer
 from r3l.core.text import Message
 from r3l.files.paths import STORED_MODELS
 

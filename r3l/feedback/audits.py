@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from r3l.core.environment import Critique
-from r3l.core.feedback import InvalidFeedback, ParsedReflection
 from r3l.core.rollout import Episode, RolloutContext
+from r3l.feedback.feedback import InvalidFeedback, ParsedReflection
 
 LEAKED = InvalidFeedback("leak")
 TOLERANCE = 1  # turns between a pivot and the oracle's; paper, appendix: "within one step"

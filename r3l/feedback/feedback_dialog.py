@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from r3l.core.errors import ConfigError
-from r3l.core.feedback import Feedback, FeedbackSource
 from r3l.core.policy import Completion, Conversation, FinishReason, JudgePrompts
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.text import Message
-from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
+from r3l.core.trajectory import Feedback, Trajectory, TrajectoryKind, Turn
+from r3l.feedback.feedback import FeedbackSource
 
 # In the names of metrics.
 WRITERS = {FeedbackSource.SELF: "model", FeedbackSource.ENVIRONMENT: "environment", FeedbackSource.JUDGE: "judge"}

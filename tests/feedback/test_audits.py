@@ -8,9 +8,9 @@ import pytest
 from r3l.envs.registry import find_environment
 from scripted import TASK, Scripted, report, rollout_context, say
 
-from r3l.core.audits import Leak, count_retry, grade_reflection, leak_of
-from r3l.core.feedback import ParsedReflection
 from r3l.core.rollout import play
+from r3l.feedback.audits import Leak, count_retry, grade_reflection, leak_of
+from r3l.feedback.feedback import ParsedReflection
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs.metrics import rates
 

@@ -1,0 +1,1 @@
+"""Dialogs as tokens: chat templates, their rendering, and the tokens that end a turn."""

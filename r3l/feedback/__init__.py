@@ -1,0 +1,1 @@
+"""Reflections and critiques: their prompts, how they are written and read, and audits of them."""

@@ -1,0 +1,15 @@
+"""The method's own prompt templates; environments keep theirs beside their code."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from string import Template
+
+PROMPTS = Path(__file__).parent / "prompts"
+
+
+@cache
+def template(name: str) -> Template:
+    """The text ``r3l/feedback/prompts/<name>.txt`` with ``$name`` placeholders."""
+    return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())
