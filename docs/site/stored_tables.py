@@ -30,7 +30,7 @@ from r3l.report.registered import (
     registered_table,
     verdict,
 )
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 PAGES = (ROOT / "docs" / "results.md",)
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -28,7 +28,7 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     import pandas as pd
 
     from r3l.report import records
-    from r3l.runs.places import find_runs
+    from r3l.runs.run_paths import find_runs
 
     paths = [path for folder in _folders(folders) for path in find_runs(folder)]
     return pd.DataFrame([row for record in records.load(paths) for row in _rows(record)])
@@ -48,7 +48,7 @@ def compare(method: str, against: str | Sequence[str], *folders: Path | str, gro
 
     from r3l.report import records
     from r3l.report.compare import compare as compared
-    from r3l.runs.places import first_found, runs_of
+    from r3l.runs.run_paths import first_found, runs_of
 
     others = [against] if isinstance(against, str) else list(against)
     found = (runs_of(folder, [method, *others]) for folder in _folders(folders))

@@ -100,14 +100,14 @@ def refuse_unused(ctx: typer.Context, form: str, used: Collection[str]) -> None:
 
 
 def named_runs(runs: list[Path] | None) -> list[Path]:
-    from r3l.runs.places import named_evaluation
+    from r3l.runs.run_paths import named_evaluation
 
     return [named_evaluation(run) for run in runs or ()]
 
 
 def found(named: list[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
     """The runs that a command names, and all under ``results``; a file that is found twice counts once."""
-    from r3l.runs.places import find_runs
+    from r3l.runs.run_paths import find_runs
 
     folders = results or ([] if named else [RESULTS])
     paths = [*named, *(path for folder in folders for path in find_runs(folder, may_be_none))]

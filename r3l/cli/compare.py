@@ -95,7 +95,7 @@ def compare(
     from r3l.report import html as report
     from r3l.report import records
     from r3l.report.render import to_terminal
-    from r3l.runs.places import first_found, runs_of
+    from r3l.runs.run_paths import first_found, runs_of
     from r3l.workflow import plan
 
     if registered:
@@ -183,7 +183,7 @@ def _print_registered(stored: Path | None, as_json: bool) -> None:
     from r3l.report import records
     from r3l.report.registered import load_registered, of_base_checkpoints, registered_rows, registered_table
     from r3l.report.render import to_terminal
-    from r3l.runs.places import runs_of
+    from r3l.runs.run_paths import runs_of
 
     plan = load_registered()
     paths = runs_of(stored or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, output, refuse_unused
-from r3l.cli.asked import DEADLINE, SERVER_ONLY, Asked
 from r3l.cli.compare import offline_command
+from r3l.cli.model_source import DEADLINE, SERVER_ONLY, Asked
 from r3l.cli.printing import print_result, print_shown
 
 if TYPE_CHECKING:
@@ -156,13 +156,13 @@ def _with_episodes(played: Scored) -> tuple[dict[str, Any], list[dict[str, Any]]
 
 def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, as_json: bool, markdown: bool) -> None:
     from r3l.evaluation import stored_runs
-    from r3l.evaluation.circumstances import summary
+    from r3l.evaluation.summary import summary
     from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
     from r3l.report import protocol_scores
     from r3l.runs.manifest import run_of
-    from r3l.runs.places import TRANSCRIPTS
     from r3l.runs.run_dir import EVALUATION
+    from r3l.runs.run_paths import TRANSCRIPTS
 
     run, episodes = run_of(run_dir), read_jsonl(where / EPISODES)
     if markdown:

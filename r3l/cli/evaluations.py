@@ -11,7 +11,7 @@ from pydantic import Field
 
 from r3l.api.running import place_of
 from r3l.cli.arguments import each_once, resolve_run
-from r3l.cli.asked import DEADLINE, SERVER_ONLY, Asked
+from r3l.cli.model_source import DEADLINE, SERVER_ONLY, Asked
 from r3l.config import EnvConfig, Run, Strict, Variant, load, stored_model, validate
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
@@ -22,8 +22,8 @@ from r3l.evaluation.episodes import unusable
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
-from r3l.runs.places import TRANSCRIPTS
 from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
+from r3l.runs.run_paths import TRANSCRIPTS
 
 log = logging.getLogger(__name__)
 Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds, with examples
@@ -107,7 +107,7 @@ class Planned(NamedTuple):
 def planned(asked: Evaluation, out: Path | None = None) -> Planned:
     """Everything that is wrong with an evaluation is an error here, before there is a directory."""
     from r3l.local.checkpoint import check_template
-    from r3l.runs.dialogs import try_dialogs
+    from r3l.runs.check_chat_template import try_dialogs
 
     env = load("envs", asked.env, EnvConfig)
     if not (asked.model or asked.server):
@@ -179,7 +179,7 @@ def by_protocol(asked: Evaluation, names: Sequence[str], out: Path | None) -> li
 def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
     from r3l.api.running import evaluate_run
     from r3l.runs.manifest import run_of
-    from r3l.runs.places import evaluation_folder
+    from r3l.runs.run_paths import evaluation_folder
 
     run = run_of(run_dir)
     evaluation = evaluate_run(run_dir, task_set, agent)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Model, Overrides, Seed, SomeTier, output, refuse_unused, resolve_run
-from r3l.cli.asked import DEADLINE, Asked
+from r3l.cli.model_source import DEADLINE, Asked
 from r3l.cli.printing import print_shown
 
 SERVER_ONLY = {"request", "deadline"}

@@ -190,7 +190,7 @@ def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool
     from r3l.evaluation import stored_runs
     from r3l.report.render import to_terminal
     from r3l.report.status import status_table
-    from r3l.runs.places import find_runs
+    from r3l.runs.run_paths import find_runs
     from r3l.workflow import status as surveys
 
     stored = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]

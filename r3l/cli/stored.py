@@ -37,8 +37,8 @@ def verify(
     from r3l.evaluation.stored_runs import origins
     from r3l.evaluation.verification import verify_all
     from r3l.report.reproduction import lines, reproduction
-    from r3l.runs.places import find_runs
     from r3l.runs.run_dir import EVALUATION
+    from r3l.runs.run_paths import find_runs
 
     where = stored or stored_runs.folder()
     named = runs or [stored or stored_runs.stored_runs()]
@@ -72,7 +72,7 @@ def add(
     Example: `r3l stored add --results results`
     """
     from r3l.evaluation import stored_runs
-    from r3l.runs.places import find_runs
+    from r3l.runs.run_paths import find_runs
 
     target = out or KEPT
     tunings = stored_runs.store_tunings(results, target)
@@ -99,7 +99,7 @@ def fetch(
     Example: `r3l stored fetch r3l-stored-0.1.0.zip`
     """
     from r3l.evaluation import stored_runs
-    from r3l.runs.places import find_runs
+    from r3l.runs.run_paths import find_runs
 
     folder = stored_runs.fetch(source)
     runs = len(find_runs(folder))

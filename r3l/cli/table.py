@@ -132,7 +132,7 @@ def _belonging(
 ) -> list[Record]:
     """The runs of a table: of those that are named, and of all that lie under ``results``."""
     from r3l.report import records, tables
-    from r3l.runs.places import find_further
+    from r3l.runs.run_paths import find_further
 
     may_be_none = tier is not None or table.kind == "published"
     paths = found([*asked.runs], results, may_be_none)

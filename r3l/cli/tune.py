@@ -69,7 +69,7 @@ def tune(
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:
     from r3l.local.checkpoint import check_template
     from r3l.runs.changed_code import set_aside_changed
-    from r3l.runs.places import validation_evaluation
+    from r3l.runs.run_paths import validation_evaluation
 
     if results != RESULTS:
         raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")

@@ -52,9 +52,7 @@ class Run(TierSettings):
     method_code: str
     method_settings: dict[str, Any]  # all of them, defaults included
     protocol: str | None = Field(None, description="name and digest of a file of configs/protocols/ENV; none: no such")
-    own_code: dict[str, dict[str, str]] = Field(
-        {}, description="digests of the user's files (r3l.config.user_code)"
-    )
+    own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's files (r3l.config.user_code)")
 
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
         """The model's name under results/ and in tables; ``inputs``: those of a manifest."""

@@ -4,7 +4,7 @@ The `openai` package does the work: connections, pauses between attempts, Retry-
 ours, all in the HTTP client that it sends through (``_Connection``), because only there is every attempt seen:
 attempts are counted by how they failed; a deadline covers the whole answer, not the pause between two packets; and a
 body is bounded and checked, so that a server that once answers with half a page is asked again.
-The key is read from the environment and stands in no message, file or log (r3l.files.masking).
+The key is read from the environment and stands in no message, file or log (r3l.files.redact).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from r3l.core.errors import ConfigError
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
-from r3l.endpoint.answers import Answer, ChatAnswer, ModelList, TokenAnswer, UnfinishedAnswer, UnusableAnswer
+from r3l.endpoint.context_limits import entry_of_model, limit_of_model, limit_of_properties, message, refusal_for_room
 from r3l.endpoint.options import CONNECT, KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
-from r3l.endpoint.room import entry_of_model, limit_of_model, limit_of_properties, message, refusal_for_room
-from r3l.files.masking import KEY, masked
+from r3l.endpoint.responses import Answer, ChatAnswer, ModelList, TokenAnswer, UnfinishedAnswer, UnusableAnswer
+from r3l.files.redact import KEY, masked
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 20  # of one request; their pauses of up to 8 s add up to two minutes, in which a server can restart

@@ -18,7 +18,7 @@ from r3l.core.text import Message, after_thought
 from r3l.endpoint.options import EndpointOptions, Settable, UnfinishedError
 from r3l.endpoint.policy import MessagePolicy
 from r3l.feedback.feedback import FeedbackSource
-from r3l.files.masking import KEY
+from r3l.files.redact import KEY
 
 if TYPE_CHECKING:  # a run without a judge needs no client
     from r3l.endpoint.client import Endpoint

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from r3l.core.errors import ConfigError, R3LError
-from r3l.endpoint.room import Room
+from r3l.endpoint.context_limits import Room
 
 KEPT = "Finished episodes are kept: re-run to resume"
 CONNECT = 10.0  # seconds for a connection; our choice

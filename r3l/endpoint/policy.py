@@ -16,8 +16,8 @@ from r3l.core.text import Message
 from r3l.endpoint.options import DialogTooLongError
 
 if TYPE_CHECKING:
-    from r3l.endpoint.answers import ChatAnswer
     from r3l.endpoint.client import Endpoint
+    from r3l.endpoint.responses import ChatAnswer
 
 log = logging.getLogger(__name__)
 _LINES = re.compile(r"[^\n]*\n+|[^\n]+\Z")

@@ -17,8 +17,8 @@ from r3l.core.errors import ConfigError
 from r3l.evaluation.episodes import play_all, scores
 from r3l.evaluation.protocols import chosen
 from r3l.files.json_files import append_jsonl, read_jsonl
-from r3l.runs.places import PLAYED
 from r3l.runs.run_dir import CURVE
+from r3l.runs.run_paths import PLAYED
 from r3l.runs.session import PlaySession
 
 

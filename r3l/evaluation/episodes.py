@@ -20,7 +20,7 @@ from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.processes.gather import together
 from r3l.processes.progress import progress
 from r3l.runs.metrics import GENERATED_TOKENS
-from r3l.runs.places import TRANSCRIPTS
+from r3l.runs.run_paths import TRANSCRIPTS
 from r3l.runs.session import PlaySession
 
 Line = dict[str, Any]

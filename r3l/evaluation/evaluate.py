@@ -25,8 +25,8 @@ from r3l.local.checkpoint import find
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
-from r3l.runs.places import PLAYED, evaluation_folder
 from r3l.runs.run_dir import EVALUATION, RESULT, locked
+from r3l.runs.run_paths import PLAYED, evaluation_folder
 from r3l.runs.session import PlaySession
 
 
@@ -57,7 +57,7 @@ def checkpoint_of(run_dir: Path) -> str | None:
 def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
     """Evaluate a finished run; writes episodes.jsonl, then evaluation.json, and signs them. Returns the latter.
 
-    They lie in ``run_dir``, of another task set than its test task set in a folder there (r3l.runs.places).
+    They lie in ``run_dir``, of another task set than its test task set in a folder there (r3l.runs.run_paths).
     ``agent``: a server that samples in place of the checkpoint in the directory. Its conditions are named.
     """
     run = run_of(run_dir)

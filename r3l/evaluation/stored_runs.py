@@ -28,9 +28,9 @@ from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
 from r3l.files.shapes import Release, Tuning
 from r3l.files.unpacking import most
 from r3l.files.writing import write_text_atomic
-from r3l.runs.places import find_runs
 from r3l.runs.provenance import is_dirty, preregistration_sha256
 from r3l.runs.run_dir import EVALUATION, MANIFEST
+from r3l.runs.run_paths import find_runs
 
 TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"

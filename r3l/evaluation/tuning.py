@@ -13,8 +13,8 @@ from r3l.core.errors import DataError
 from r3l.evaluation.verification import verify_further
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS, base_success, step_seconds
-from r3l.runs.places import validation_evaluation
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
+from r3l.runs.run_paths import validation_evaluation
 
 RULE = (
     "highest mean success on the validation task set, last checkpoint; of the rates within half a standard error of "

@@ -26,9 +26,9 @@ from r3l.files.json_files import kept_as, read_json, read_jsonl
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import run_of
 from r3l.runs.metrics import COLLECT_SECONDS, totals
-from r3l.runs.places import find_further
 from r3l.runs.result import final_scores
 from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT
+from r3l.runs.run_paths import find_further
 
 log = logging.getLogger(__name__)
 EPISODES = "episodes.jsonl"

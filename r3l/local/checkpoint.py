@@ -31,7 +31,7 @@ from r3l.files.writing import check_room, write_json_atomic
 from r3l.local import lora, weights
 from r3l.local.forward import Pass
 from r3l.local.trainer import Trainer
-from r3l.runs.dialogs import try_dialogs
+from r3l.runs.check_chat_template import try_dialogs
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 log = logging.getLogger(__name__)
@@ -110,8 +110,8 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
 
 def check_template(run: Run, model: str | None = None) -> None:
     """Raises CheckpointError where the model that ``run`` starts from is not there, ConfigError where its chat template
-    cannot be used, or not for what ``run`` sends (r3l.runs.dialogs), or where it has no positions for dialogs as long
-    as ``run`` allows. ``model``: in place of that one."""
+    cannot be used, or not for what ``run`` sends (r3l.runs.check_chat_template), or where it has no positions for
+    dialogs as long as ``run`` allows. ``model``: in place of that one."""
     model = model or base_checkpoint_of(run)
     location = find(model)
     with _loading(model, location):

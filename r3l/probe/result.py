@@ -25,7 +25,7 @@ from r3l.probe.attempts import Played
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import play_probe
 from r3l.report.table import Cell, Column, Section, Table
-from r3l.runs.dialogs import try_dialogs
+from r3l.runs.check_chat_template import try_dialogs
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
 from r3l.runs.session import PlaySession

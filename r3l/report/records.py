@@ -19,8 +19,8 @@ from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.feedback import source_label, written_by
 from r3l.report.labels import question_set
 from r3l.runs.metrics import faults
-from r3l.runs.places import run_dir_of
 from r3l.runs.run_dir import MANIFEST, RESULT
+from r3l.runs.run_paths import run_dir_of
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from r3l.evaluation.statistics import wilson_bounds
 from r3l.report.records import Record, load
-from r3l.runs.places import find_runs
 from r3l.runs.run_dir import EVALUATION
+from r3l.runs.run_paths import find_runs
 
 Row = dict[str, Any]
 

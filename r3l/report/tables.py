@@ -19,7 +19,7 @@ from r3l.report.records import Bench, Record, renamed
 from r3l.report.render import to_terminal
 from r3l.report.rows import Row, write
 from r3l.report.table import Table
-from r3l.runs.places import run_dir_of
+from r3l.runs.run_paths import run_dir_of
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 

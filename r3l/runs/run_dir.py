@@ -11,9 +11,9 @@ from filelock import FileLock, Timeout
 
 from r3l.config import Run
 from r3l.core.errors import CheckpointError, DataError, R3LError, RunDirectoryError
+from r3l.files.cleanup import remove_unfinished
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
-from r3l.files.leftovers import remove_unfinished
-from r3l.files.masking import masked
+from r3l.files.redact import masked
 from r3l.files.shapes import Recorded
 from r3l.files.writing import write_json_atomic
 

@@ -16,7 +16,7 @@ import psutil
 
 from r3l.config import own_variables
 from r3l.core.errors import ConfigError, EngineError
-from r3l.files.leftovers import temporary_folder
+from r3l.files.cleanup import temporary_folder
 from r3l.files.paths import ROOT
 from r3l.processes.parent import end_with_parent, kill
 

@@ -13,9 +13,9 @@ from typing import Any
 from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
 from r3l.evaluation import stored_runs
-from r3l.runs.places import FURTHER, validation_evaluation
 from r3l.runs.provenance import check_clean
 from r3l.runs.run_dir import EVALUATION, RESULT, locked, move_aside, recorded_fingerprint
+from r3l.runs.run_paths import FURTHER, validation_evaluation
 from r3l.workflow import plan, resources, status
 from r3l.workflow.plan import LOGS
 from r3l.workflow.resources import JobKind, ResourceRequest

@@ -29,8 +29,8 @@ from r3l.files.names import Label
 from r3l.files.paths import CONFIGS, PUBLISHED
 from r3l.files.yaml_files import read_yaml
 from r3l.runs.loggers import LOGGERS
-from r3l.runs.places import evaluation_folder
 from r3l.runs.run_dir import EVALUATION
+from r3l.runs.run_paths import evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
 LOGS = Path("results", "logs")  # of each job, and of snakemake

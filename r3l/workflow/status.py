@@ -18,8 +18,8 @@ from r3l.core.errors import DataError
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.shapes import CheckedTaskSets
 from r3l.runs.metrics import TRAIN_SUCCESS, step_seconds
-from r3l.runs.places import PLAYED, evaluation_of, validation_evaluation
 from r3l.runs.run_dir import FAILED, METRICS, RESULT, recorded_fingerprint
+from r3l.runs.run_paths import PLAYED, evaluation_of, validation_evaluation
 from r3l.workflow.plan import LOGS
 
 Split = Literal["test", "validation"]

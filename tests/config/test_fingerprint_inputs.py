@@ -14,7 +14,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED
 from r3l.runs.manifest import manifest, run_of
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan
 
 OWN = {"train.lr=1e-3", "method_settings.alpha=2", "threads=7", "compute=transformers", "evaluation.batch=7"}

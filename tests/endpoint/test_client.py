@@ -18,9 +18,9 @@ from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
 from r3l.core.text import Message
 from r3l.endpoint import client
-from r3l.endpoint.answers import ChatAnswer, TokenAnswer, UnusableAnswer
 from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, about_model, only_model
 from r3l.endpoint.options import EndpointOptions, ServerError
+from r3l.endpoint.responses import ChatAnswer, TokenAnswer, UnusableAnswer
 
 DIALOG = [Message("system", "Be brief."), Message("user", "2+2?")]
 ADDRESS = (0, "benchmark", "q", 0)

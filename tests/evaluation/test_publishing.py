@@ -13,7 +13,7 @@ from r3l.files.digests import sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.paths import STORED, STORED_MODELS
 from r3l.files.writing import write_json_atomic
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 STORED_RUN = next(path.parent for path in find_runs(STORED) if path.parent.parent.name == "r3l")
 MODEL = next(path for path in sorted(STORED_MODELS.iterdir()) if (path / "model.safetensors").is_file())

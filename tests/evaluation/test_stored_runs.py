@@ -17,7 +17,7 @@ from r3l.files.json_files import read_jsonl, rewrite_jsonl
 from r3l.files.paths import STORED
 from r3l.report import records
 from r3l.runs import trajectory_log
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 PATHS = [path for part in ("", "hint_gap", "smol/cpu", "smol/gpu") for path in find_runs(STORED / part)]
 

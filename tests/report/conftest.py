@@ -8,7 +8,7 @@ from report.runs import write_three_seeds
 from r3l.files.paths import STORED
 from r3l.report import records
 from r3l.report.records import Record
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 
 @pytest.fixture

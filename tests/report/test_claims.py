@@ -11,7 +11,7 @@ from r3l.report.claims import Claims, load_claims
 from r3l.report.claims_table import claims_table
 from r3l.report.findings import findings
 from r3l.report.rows import write
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 PAPER = {"file": "main.csv", "tables": ["table1"], "row": "R3L", "minus": "GRPO"}
 AHEAD = {"id": "a", "claim": "R3L is ahead", "run": "r3l compare r3l --env ENV", "paper": PAPER}

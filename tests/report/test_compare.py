@@ -11,7 +11,7 @@ from r3l.core.errors import DataError
 from r3l.report import records
 from r3l.report.compare import compare, comparison_table
 from r3l.report.render import to_terminal
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 
 def typed(root, method, against, group="all"):

@@ -9,7 +9,7 @@ from r3l.report import records, tables
 from r3l.report.budget import budget_rows
 from r3l.report.compare import compare
 from r3l.report.scores import score_rows
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan
 
 WROTE = {  # method: its settings, what training counted

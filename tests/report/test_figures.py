@@ -10,7 +10,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.report import figures, records
 from r3l.report.figures import FIGURES, select
 from r3l.report.figures.style import look
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 from r3l.workflow.plan import tables
 
 

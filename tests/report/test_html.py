@@ -23,7 +23,7 @@ from r3l.report.full_table import full_table
 from r3l.report.html import page as report
 from r3l.report.paired import p_cell
 from r3l.report.trajectories import pack, unpack
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH (apt-get install chromium)")

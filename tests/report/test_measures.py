@@ -9,7 +9,7 @@ from report.runs import rewrite, write_run
 
 from r3l.report import measures, published, records
 from r3l.report.budget import budget_rows, budget_table
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 NONE = published.Reference()
 PAPER = {"tier": "paper", "model": "Qwen2.5-1.5B-Instruct"}

@@ -4,7 +4,7 @@ from report.runs import write_run
 
 from docs.site.stored_tables import PAGES, filled
 from r3l.report import records
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 
 def block(name, runs):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from report.runs import write_run
 
 from r3l.report import records, tables
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan
 
 TABLES = plan.tables()

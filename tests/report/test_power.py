@@ -10,7 +10,7 @@ from r3l import cli
 from r3l.evaluation.power import Goal
 from r3l.report import power, records
 from r3l.report.compare import compare
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 
 def steps(tokens):

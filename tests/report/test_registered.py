@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from r3l import cli
 from r3l.report import records
 from r3l.report.registered import Registered, load_registered, registered_rows, registered_table
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 PLAN = load_registered().model_copy(update={"envs": ["alfworld", "math"], "earlier": []})
 

@@ -11,7 +11,7 @@ from r3l.core.errors import DataError
 from r3l.report import records
 from r3l.report.paper_table import printed
 from r3l.report.scores import score_rows
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 
 def typed(root, planned=3):

@@ -10,7 +10,7 @@ import pytest
 from r3l.files.json_files import append_jsonl, read_json, read_jsonl
 from r3l.files.paths import STORED
 from r3l.runs import loggers
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 OPEN = """
 import sys

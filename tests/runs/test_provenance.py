@@ -17,7 +17,7 @@ from r3l.evaluation.verification import sign
 from r3l.files.paths import ROOT, STORED
 from r3l.runs import provenance
 from r3l.runs.manifest import manifest
-from r3l.runs.places import find_runs
+from r3l.runs.run_paths import find_runs
 
 
 def test_a_manifest_has_the_hash_of_the_preregistration_and_its_fingerprint_has_not(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r3l.core.errors import DataError
-from r3l.evaluation.circumstances import ENDINGS as names_of_reasons
+from r3l.evaluation.summary import ENDINGS as names_of_reasons
 from r3l.report.figures import style
 from r3l.report.figures.data import Shown
 from r3l.report.records import Record

@@ -7,7 +7,7 @@ import pytest
 
 from r3l.config import resolve
 from r3l.core.environment import StopReason
-from r3l.evaluation.circumstances import fixes, summary, warnings
+from r3l.evaluation.summary import fixes, summary, warnings
 from r3l.files.paths import STORED
 from r3l.runs.manifest import run_of
 

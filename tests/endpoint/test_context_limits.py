@@ -10,8 +10,8 @@ from chat_server import completion, serving
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
+from r3l.endpoint.context_limits import Room, limit_of_model, limit_of_properties, refusal_for_room
 from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
-from r3l.endpoint.room import Room, limit_of_model, limit_of_properties, refusal_for_room
 from r3l.files.yaml_files import read_yaml
 
 VLLM = "This model's maximum context length is 4096 tokens. "

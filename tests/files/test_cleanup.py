@@ -7,7 +7,7 @@ import tempfile
 import pytest
 from filelock import FileLock
 
-from r3l.files.leftovers import LOCK, temporary_folder
+from r3l.files.cleanup import LOCK, temporary_folder
 from r3l.runs.run_dir import locked
 
 

@@ -10,7 +10,7 @@ from r3l.chat.renderer import ChatRenderer
 from r3l.config import resolve
 from r3l.core.errors import ConfigError
 from r3l.files.paths import STORED_MODELS
-from r3l.runs.dialogs import try_dialogs
+from r3l.runs.check_chat_template import try_dialogs
 
 CONTROL = ("<|im_end|>", "<|im_start|>")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l.runs.places import evaluation_folder, find_further, first_found, run_dir_of, runs_of
+from r3l.runs.run_paths import evaluation_folder, find_further, first_found, run_dir_of, runs_of
 
 
 @pytest.mark.parametrize("run_dir", [Path("run"), Path("/run"), Path("results/nano/math/m/grpo/seed0")], ids=str)
