@@ -38,7 +38,7 @@ class Documented:
 
 
 def signature_of(node: Function | ast.ClassDef) -> str:
-    """Decorators, and the ``def`` or ``class`` line without the body; of a class also its annotated fields."""
+    """Decorators and the ``def`` or ``class`` line without the body; of a class also its annotated fields."""
     decorators = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
     if isinstance(node, ast.ClassDef):
         bases = ", ".join(map(ast.unparse, node.bases))
