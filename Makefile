@@ -5,7 +5,7 @@
 # make docs     these pages as a site, in build/site
 # make setup    only the install        make clean   what the tools left (never results/)
 # make lock     requirements.lock again  make dist    the wheel, and the archive of stored runs
-# make trinity  the environment of the trinity engine, beside the one of everything else (docs/trinity.md)
+# make trinity  the environment of the trinity engine, beside the one of everything else (docs/tiers.md)
 # make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/extending.md)
 # make vllm     an environment with vLLM for CPUs: `r3l train --set compute=vllm` (docs/engine.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)

@@ -10,4 +10,6 @@ MOVED = {
     "regime.md": "start_models.md#probes",
     "tuning.md": "compare.md#tune-learning-rates",
     "power.md": "compare.md#power",
+    "one_card.md#training": "../results/notebook/2026-11-26-demonstrations-on-an-h100.md",
+    "one_card.md#r3l-against-grpo-registered": "../results/notebook/2026-11-27-r3l-against-grpo-on-gsm8k.md",
 }

@@ -26,7 +26,7 @@ from r3l.core.errors import ConfigError
 from r3l.local.cpu import bfloat16_factors, multiplies_bfloat16
 
 # Largest mean and largest single |training - sampling| of a token's log-prob, nats. float32: a hundred times what was
-# measured on a CPU. bfloat16: four to six times the most that an H100 measured in 59 updates (docs/one_card.md).
+# measured on a CPU. bfloat16: four to six times the most that an H100 measured in 59 updates (notebook of 2026-11-26).
 LIMITS = {torch.float32: (1e-4, 1e-2), torch.bfloat16: (3e-2, 2.0)}
 
 

@@ -1,1 +1,1 @@
-"""The trinity engine: methods of this package run by unmodified Trinity-RFT (docs/trinity.md). May import local."""
+"""The trinity engine: methods of this package run by unmodified Trinity-RFT (docs/tiers.md). May import local."""
