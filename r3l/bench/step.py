@@ -21,7 +21,7 @@ from r3l.core.task import Task
 from r3l.local.cpu import use_onednn
 from r3l.local.engine import collect, trainer_of
 from r3l.local.session import Session, open_session, policy_of
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 
 Arm = Literal["packed", "transformers"]
 ARMS: tuple[Arm, ...] = get_args(Arm)

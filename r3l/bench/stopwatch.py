@@ -14,7 +14,10 @@ import torch
 
 from r3l.bench.measuring import clock
 from r3l.chat.token_dialog import TokenDialog
-from r3l.local import cuda_graphs, decoding, forward, logprobs, machine_code, packed_decoding, prefix_tree, trainer
+from r3l.local.kernels import cpu_kernel_decoder
+from r3l.local.model import forward
+from r3l.local.sampling import cuda_graphs, decoding, packed_decoding
+from r3l.local.training import logprobs, prefix_tree, trainer
 
 Place = tuple[Any, str]
 PHASES: Mapping[str, Sequence[Place]] = {
@@ -26,8 +29,8 @@ PHASES: Mapping[str, Sequence[Place]] = {
     "attention": [
         (forward, "attention"),
         (prefix_tree, "attention"),
-        (machine_code.KernelTokens, "attend"),
-        (machine_code.KernelTree, "attend"),
+        (cpu_kernel_decoder.KernelTokens, "attend"),
+        (cpu_kernel_decoder.KernelTree, "attend"),
     ],
     "vocabulary": [(packed_decoding, "vocabulary_logits"), (logprobs, "vocabulary_logprobs")],
     "sampling": [(decoding.Decoder, "_sample")],

@@ -28,11 +28,11 @@ from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
-from r3l.local.decoding import GenerationRequest
 from r3l.local.engine import trainer_of
-from r3l.local.precision import cast_parameters
+from r3l.local.model.precision import cast_parameters
+from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import Session, open_session
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 
 Arm = dict[str, Any]
 

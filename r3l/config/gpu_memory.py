@@ -143,7 +143,7 @@ def _training(a: ArchitectureConfig, tokens: int, row: int, dtype: str, lora: Lo
 def kept_by_layer(
     a: ArchitectureConfig, tokens: int, row: int, dtype: str = "bfloat16", lora: LoraConfig = ALL_WEIGHTS
 ) -> float:
-    """Bytes that autograd keeps of one layer of the packed pass (r3l.local.forward) of ``tokens`` on a GPU.
+    """Bytes that autograd keeps of one layer of the packed pass (r3l.local.model.forward) of ``tokens`` on a GPU.
 
     Numbers a token, with h = hidden, q = heads * head_dim, i = intermediate, and f = :func:`keys_read`:
 

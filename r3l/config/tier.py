@@ -14,7 +14,7 @@ from r3l.files.names import Label
 
 Compute = Literal["packed", "transformers", "vllm"]
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
-ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.local.precision
+ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.local.model.precision
 
 
 class OptimizerConfig(Strict):
@@ -94,7 +94,7 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 
 
 class LoraConfig(Strict):
-    """An adapter of low rank that trains in place of the weights (r3l.local.lora), without dropout."""
+    """An adapter of low rank that trains in place of the weights (r3l.local.model.lora), without dropout."""
 
     rank: int = option(0, "of what is added to a projection; 0: all weights train", "our choice", ge=0)
     alpha: int = option(
@@ -168,14 +168,14 @@ class TierSettings(Strict):
     compute: Compute = option(
         "packed",
         "packed: rows side by side, common beginnings once, on a CPU with attention in machine code where that pays "
-        "(r3l.local.forward); transformers: padded rows, for others; vllm: vLLM samples, packed trains. They "
+        "(r3l.local.model.forward); transformers: padded rows, for others; vllm: vLLM samples, packed trains. They "
         "differ by rounding; local engine",
         "our choice: the fastest, and what the stored runs are compared with",
     )
     compute_dtype: ComputeDtype = option(
         "float32",
         "of forward and backward passes; bfloat16: on a GPU and on a CPU with AMX or AVX512-BF16, while others compute "
-        "in float32; bfloat16_anywhere: there too (r3l.local.precision)",
+        "in float32; bfloat16_anywhere: there too (r3l.local.model.precision)",
         "our choice: exact on any machine",
     )
 

@@ -28,9 +28,9 @@ from r3l.files.json_files import read_json
 from r3l.files.paths import STORED_MODELS
 from r3l.files.shapes import TrainerState
 from r3l.files.writing import check_room, write_json_atomic
-from r3l.local import lora, weights
-from r3l.local.forward import Pass
-from r3l.local.trainer import Trainer
+from r3l.local.model import lora, weights
+from r3l.local.model.forward import Pass
+from r3l.local.training.trainer import Trainer
 from r3l.runs.check_chat_template import try_dialogs
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress

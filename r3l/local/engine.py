@@ -26,9 +26,9 @@ from r3l.endpoint.judge import judging
 from r3l.files.json_files import append_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
-from r3l.local.precision import cast_parameters
+from r3l.local.model.precision import cast_parameters
 from r3l.local.session import Session, check_installed, open_session, pass_wanted
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
 from r3l.runs.manifest import manifest

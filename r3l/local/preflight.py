@@ -18,7 +18,7 @@ from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
 from r3l.core.errors import EngineError
 from r3l.local.engine import collect, trainer_of
-from r3l.local.precision import LIMITS
+from r3l.local.model.precision import LIMITS
 from r3l.local.session import Session, open_session
 
 

@@ -25,14 +25,14 @@ from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.trajectory import Trajectory
 from r3l.endpoint.judge import judge_options
-from r3l.local import lora
-from r3l.local.architecture import check_architecture
 from r3l.local.checkpoint import load_model
 from r3l.local.cpu import keep_freed_memory, threads, use_onednn
-from r3l.local.forward import Pass, pass_of
-from r3l.local.logprobs import scored
-from r3l.local.policy import LocalPolicy
-from r3l.local.precision import MasterWeights, cast_parameters, compute_dtype, device_of
+from r3l.local.model import lora
+from r3l.local.model.check_architecture import check_architecture
+from r3l.local.model.forward import Pass, pass_of
+from r3l.local.model.precision import MasterWeights, cast_parameters, compute_dtype, device_of
+from r3l.local.sampling.policy import LocalPolicy
+from r3l.local.training.logprobs import scored
 from r3l.runs.session import PlaySession, open_play_session
 
 CPU = torch.device("cpu")
@@ -66,7 +66,7 @@ class Session(PlaySession):
 def policy_of(run: Run, model: Any, tokenizer: Any) -> LocalPolicy:
     """The policy that samples from ``model`` as ``run`` says."""
     if run.compute == "vllm":
-        from r3l.local.vllm_sampling import VllmPolicy
+        from r3l.local.sampling.vllm_sampling import VllmPolicy
 
         return VllmPolicy(model, tokenizer, run.sampling, run.samples)
     return LocalPolicy(

@@ -15,9 +15,9 @@ from r3l.files.digests import sha256_of, write_digests
 from r3l.files.json_files import read_json
 from r3l.files.shapes import SFTUnderWay
 from r3l.files.writing import write_json_atomic
-from r3l.local import lora
 from r3l.local.checkpoint import load_model
-from r3l.local.precision import MasterWeights, device_of
+from r3l.local.model import lora
+from r3l.local.model.precision import MasterWeights, device_of
 from r3l.runs.manifest import hardware, versions
 from r3l.runs.provenance import commit
 from r3l.sft.nano_model import build_model, build_tokenizer

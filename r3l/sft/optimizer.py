@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from r3l.config import OptimizerConfig
-from r3l.local.precision import MasterWeights
+from r3l.local.model.precision import MasterWeights
 
 
 def muon_of(weights: MasterWeights, config: OptimizerConfig) -> Together:

@@ -2,7 +2,7 @@
 
 It teaches the protocol's format and to act, reflect and retry, from experts that err (``r3l.sft.examples``). A nano
 model is made by it (and stored under results/stored/models, since pretraining is not the experiment); a published
-language model goes through it before RL. The optimiser step is that of RL (``r3l.local.trainer``).
+language model goes through it before RL. The optimiser step is that of RL (``r3l.local.training.trainer``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.seeds import generator
 from r3l.local.cpu import threads
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations
 from r3l.sft.checkpoint import SFTModel, begun, store

@@ -110,7 +110,8 @@ def write_inputs(run: Run, place: Place) -> None:
     """
     write_tasksets(run, place.tasks)
     if run.lora.rank and place.backend == "verl":
-        from r3l.local import checkpoint, lora  # torch takes a second
+        from r3l.local import checkpoint  # torch takes a second
+        from r3l.local.model import lora  # torch takes a second
 
         lora.write_start(place.adapter, run.lora, run.seed, checkpoint.find(run.model))
 

@@ -20,11 +20,12 @@ from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
-from r3l.local import checkpoint, lora
-from r3l.local.decoding import GenerationRequest, ReferenceDecoder, tokens_in
-from r3l.local.forward import DialogCache
+from r3l.local import checkpoint
+from r3l.local.model import lora
+from r3l.local.model.forward import DialogCache
+from r3l.local.sampling.decoding import GenerationRequest, ReferenceDecoder, tokens_in
 from r3l.local.session import load_network
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 
 KEPT = 512  # dialogs whose caches are kept: more than a step plays at once; our choice
 

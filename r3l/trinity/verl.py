@@ -20,7 +20,8 @@ from r3l.config import ClusterConfig, Run
 from r3l.core.errors import ConfigError
 from r3l.files.digests import write_digests
 from r3l.files.writing import write_json_atomic
-from r3l.local import checkpoint, lora
+from r3l.local import checkpoint
+from r3l.local.model import lora
 from r3l.runs.gpu_locks import visible_gpus
 from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Environment, Ray

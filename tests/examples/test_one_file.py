@@ -11,7 +11,7 @@ from r3l.core.batching import rows_of
 from r3l.files.paths import ROOT
 from r3l.local.engine import collect
 from r3l.local.session import open_session
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from r3l.core.batching import rows_of
 from r3l.core.errors import RunDirectoryError
 from r3l.core.trajectory import Group
 from r3l.local import checkpoint
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 
 METHOD = GRPO({})
 CONFIG = TrainConfig(steps=1, tasks_per_step=1, lr=1e-4, tokens_per_microbatch=16)

@@ -18,7 +18,7 @@ from r3l.core.text import Message
 from r3l.evaluation.evaluate import PLAYED, evaluate_run
 from r3l.files.json_files import read_jsonl
 from r3l.local.engine import train
-from r3l.local.policy import SamplingProgress
+from r3l.local.sampling.policy import SamplingProgress
 from r3l.local.session import open_session
 from r3l.runs.preemption import EXIT_CODE, Preempted, stop_signals
 from r3l.runs.run_paths import TRANSCRIPTS, evaluation_folder

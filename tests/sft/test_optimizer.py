@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from r3l.config import OptimizerConfig
-from r3l.local.precision import MasterWeights
+from r3l.local.model.precision import MasterWeights
 from r3l.sft.nano_model import build_model, build_tokenizer
 from r3l.sft.optimizer import muon_of
 

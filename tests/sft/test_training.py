@@ -19,7 +19,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.files import paths
 from r3l.files.digests import write_digests
 from r3l.files.paths import STORED_MODELS
-from r3l.local.trainer import Trainer
+from r3l.local.training.trainer import Trainer
 from r3l.processes.pool import EnvironmentPool
 from r3l.reflection import reflection_text
 from r3l.sft import recipe as recipes

@@ -15,9 +15,9 @@ from r3l.core.task import Task
 from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local import checkpoint
-from r3l.local.logprobs import token_logprobs
-from r3l.local.policy import LocalPolicy
-from r3l.local.trainer import Trainer
+from r3l.local.sampling.policy import LocalPolicy
+from r3l.local.training.logprobs import token_logprobs
+from r3l.local.training.trainer import Trainer
 from r3l.trinity.learner import Datum, Learner, Sample
 
 SETTINGS = ["method_settings.group_size=4", "train.lr=1e-3"]

@@ -24,8 +24,8 @@ from r3l.core.batching import collate, microbatches, rows_of, trainable_rows
 from r3l.core.errors import NonFiniteError
 from r3l.core.trajectory import Objective
 from r3l.files.json_files import read_jsonl
-from r3l.local.logprobs import token_logprobs
 from r3l.local.session import open_session
+from r3l.local.training.logprobs import token_logprobs
 from r3l.runs.steps import REFUSED
 from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE
 from r3l.trinity.experience import CollectedTask, pack, unpack

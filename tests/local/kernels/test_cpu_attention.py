@@ -10,14 +10,14 @@ import torch
 from numba import njit
 
 from r3l.files.json_files import read_jsonl
-from r3l.local import kernels
-from r3l.local.machine_code import KernelTree
-from r3l.local.prefix_tree import PrefixTree
+from r3l.local.kernels import cpu_attention
+from r3l.local.kernels.cpu_kernel_decoder import KernelTree
+from r3l.local.training.prefix_tree import PrefixTree
 
 
 @njit
 def exponentials(xs):
-    return np.array([kernels._exp(x) for x in xs])
+    return np.array([cpu_attention._exp(x) for x in xs])
 
 
 def numbers(seed, *shape):
@@ -51,7 +51,7 @@ def test_new_tokens_attend_over_their_rows(heads, groups, size):
     queries, states = numbers(0, 40, heads, size), numbers(1, 40, 2, groups, size)
     cache = numbers(2, 2, 5, groups, size, 48)
     before, attended = cache.copy(), np.zeros_like(queries)
-    kernels.attend(queries, states, cache, rows, starts, counts.cumsum(), attended)
+    cpu_attention.attend(queries, states, cache, rows, starts, counts.cumsum(), attended)
     expected = before.copy()
     n = 0
     for row, start, count in zip(rows, starts, counts, strict=True):
@@ -69,7 +69,7 @@ def test_scores_of_any_size_and_a_nan():
     queries *= 1e4
     cache[0, 1, 0, 0, 1] = np.nan
     attended = np.zeros_like(queries)
-    kernels.attend(queries, states, cache, np.array([0, 1]), np.array([5, 5]), np.array([1, 2]), attended)
+    cpu_attention.attend(queries, states, cache, np.array([0, 1]), np.array([5, 5]), np.array([1, 2]), attended)
     assert np.isnan(attended[1]).all()
     keys, values = cache[:, 0, :, :, :6].astype(np.float64)
     assert np.allclose(attended[0], attention(queries[0], keys, values), rtol=0, atol=1e-5)
@@ -123,12 +123,12 @@ def run_of(folder, cache):
         "import sys\n"
         "from pathlib import Path\n"
         "from r3l.config import resolve\n"
-        "from r3l.local import kernels\n"
+        "from r3l.local.kernels import cpu_attention\n"
         "from r3l.local.engine import train\n"
         "if __name__ == '__main__':\n"
         "    changes = ['train.steps=2', 'train.tasks_per_step=8', 'method_settings.group_size=4']\n"
         f"    train(resolve('nano', 'math', 'r3l', 0, overrides=changes), Path({str(folder)!r}))\n"
-        "    used = (kernels.attend, kernels.attend_tree, kernels.attend_tree_backward)\n"
+        "    used = (cpu_attention.attend, cpu_attention.attend_tree, cpu_attention.attend_tree_backward)\n"
         "    print([(sum(k.stats.cache_misses.values()), len(k.signatures)) for k in used])\n"
     )
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}

@@ -3,10 +3,11 @@
 transformers pads every row to the longest, makes masks and positions again in every layer, repeats keys for each query
 head, and computes the last layer of tokens that nobody reads. A model of a million parameters mostly waits for that: a
 step of training takes 1.5 to 3.2 times as long by its pass, of which 1.0 to 1.7 times are saved by
-r3l.local.machine_code on a CPU (docs/engine.md). So these layers are written out here, on weights of transformers'
-modules or of r3l.local.weights.
-In float64 the two passes agree to 1e-10, values and gradients (tests/local/test_forward.py); in float32 they differ by
-rounding, about 1e-6 in a log-prob. Whatever another architecture needs is computed by transformers: the reference.
+r3l.local.kernels.cpu_kernel_decoder on a CPU (docs/engine.md). So these layers are written out here, on weights of
+transformers' modules or of r3l.local.model.weights.
+In float64 the two passes agree to 1e-10, values and gradients (tests/local/model/test_forward.py); in float32 they
+differ by rounding, about 1e-6 in a log-prob. Whatever another architecture needs is computed by transformers:
+the reference.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from r3l.local.lora import projected
+from r3l.local.model.lora import projected
 
 Pass = Literal["packed", "transformers"]
 
 # RMSNorm, rotary positions, grouped queries and SwiGLU, with or without biases and norms of queries and keys.
 FAMILY = ("llama", "qwen2", "qwen3")
 
-DIMENSIONS = 8  # of a head that one loop of r3l.local.kernels takes: head sizes must be multiples
+DIMENSIONS = 8  # of a head that one loop of r3l.local.kernels.cpu_attention takes: head sizes must be multiples
 THREADS = 2  # the kernels compute with one, in about half of the seconds of torch's products with one
 
 # Of a layer: its index, queries (N, H, D), keys and values (N, 2, G, D) -> (N, H * D). G key-value heads.
@@ -59,7 +60,7 @@ def is_of_family(config: Any) -> bool:
 
 
 def has_machine_code(model: Any) -> bool:
-    """Whether r3l.local.kernels compute the attention of ``model``, one of the family: float32 on a CPU, in heads of
+    """Whether our kernels compute the attention of ``model``, one of the family: float32 on a CPU, in heads of
     whole vectors, by few threads, with numba (environments of other projects' pins have none)."""
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False

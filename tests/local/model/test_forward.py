@@ -13,12 +13,12 @@ from r3l.config.gpu_memory import LOGITS
 from r3l.core.batching import packed_by_prefix
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
-from r3l.local.forward import has_machine_code, is_of_family
-from r3l.local.logprobs import token_logprobs, tree_logprobs
-from r3l.local.machine_code import KernelTree
-from r3l.local.policy import LocalPolicy
-from r3l.local.precision import recompute_activations
-from r3l.local.prefix_tree import BLOCK, PrefixTree
+from r3l.local.kernels.cpu_kernel_decoder import KernelTree
+from r3l.local.model.forward import has_machine_code, is_of_family
+from r3l.local.model.precision import recompute_activations
+from r3l.local.sampling.policy import LocalPolicy
+from r3l.local.training.logprobs import token_logprobs, tree_logprobs
+from r3l.local.training.prefix_tree import BLOCK, PrefixTree
 
 SIZES = {
     "vocab_size": 50,
@@ -115,7 +115,7 @@ def test_logits_in_chunks_of_rows_give_the_same_values_and_gradients(compute, ro
         return [logprobs_B_T.detach(), *(parameter.grad.clone() for parameter in model.parameters())]
 
     whole = results()
-    monkeypatch.setattr("r3l.local.logprobs.CHUNK", rows * LOGITS * SIZES["vocab_size"])
+    monkeypatch.setattr("r3l.local.training.logprobs.CHUNK", rows * LOGITS * SIZES["vocab_size"])
     for expected, computed in zip(whole, results(), strict=True):
         assert torch.allclose(computed, expected, rtol=0, atol=1e-12 * expected.abs().max().item())
 
@@ -157,7 +157,7 @@ def test_other_architectures_keep_their_own_forward_pass(nano):
 def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, machine_code, monkeypatch):
     """Four members of two tasks: two prompts are encoded, and the tokens are those of transformers' forward pass."""
     model, tokenizer = nano
-    monkeypatch.setattr("r3l.local.policy.has_machine_code", lambda model: machine_code)
+    monkeypatch.setattr("r3l.local.sampling.policy.has_machine_code", lambda model: machine_code)
 
     def sampled(forward):
         policy = LocalPolicy(model, tokenizer, 512, forward=forward)

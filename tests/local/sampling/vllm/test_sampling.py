@@ -1,4 +1,4 @@
-"""vLLM itself as the sampler, in the environment of `make vllm` (tests/local/test_vllm_sampling.py runs this there)."""
+"""vLLM itself as the sampler, in the environment of `make vllm` (test_vllm_sampling.py runs this there)."""
 
 import asyncio
 import importlib.util
@@ -14,8 +14,8 @@ from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.local.checkpoint import load_model
 from r3l.local.engine import train
-from r3l.local.policy import LocalPolicy
 from r3l.local.preflight import preflight
+from r3l.local.sampling.policy import LocalPolicy
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +38,7 @@ def nano():
 @pytest.fixture(scope="module")
 def started(nano):
     """(policy, weights of the base checkpoint): vLLM, which starts once."""
-    from r3l.local.vllm_sampling import VllmPolicy
+    from r3l.local.sampling.vllm_sampling import VllmPolicy
 
     model, tokenizer = nano
     weights = {name: value.clone() for name, value in model.state_dict().items()}
@@ -129,7 +129,7 @@ def test_first_tokens_are_as_frequent_as_the_model_says(nano, policy):
 
 def test_a_sync_that_does_nothing_is_refused_after_one_update(monkeypatch, tmp_path):
     """An update at the tier's learning rate is enough to see it, and the preflight needs none."""
-    from r3l.local.vllm_sampling import VllmPolicy
+    from r3l.local.sampling.vllm_sampling import VllmPolicy
 
     run, given = small("math", "grpo", "train.steps=2"), []
 

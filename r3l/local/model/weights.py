@@ -1,6 +1,6 @@
 """Llama-like models as their weights alone, by transformers' names and in their order.
 
-The packed forward pass (r3l.local.forward) asks nothing else of a model. Importing transformers' modules takes a second
+The packed forward pass (``forward``) asks nothing else of a model. Importing transformers' modules takes a second
 and a half, as long as torch itself; its configuration and tokenizer classes are not of that part.
 """
 
@@ -15,7 +15,7 @@ from torch import nn
 from transformers import AutoConfig, GenerationConfig
 
 from r3l.core.pretrained import pretrained
-from r3l.local.forward import head_size, is_of_family
+from r3l.local.model.forward import head_size, is_of_family
 
 WEIGHTS, GENERATION = "model.safetensors", "generation_config.json"
 

@@ -21,11 +21,11 @@ from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.local.cpu import return_freed_memory
-from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
-from r3l.local.decoding import Decoder, GenerationRequest, ReferenceDecoder, Waiting, tokens_in
-from r3l.local.forward import DialogCache, Pass, has_machine_code, pass_of
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
-from r3l.local.packed_decoding import PackedDecoder, Storage
+from r3l.local.model.forward import DialogCache, Pass, has_machine_code, pass_of
+from r3l.local.sampling.cuda_graphs import GraphDecoder, GraphStorage
+from r3l.local.sampling.decoding import Decoder, GenerationRequest, ReferenceDecoder, Waiting, tokens_in
+from r3l.local.sampling.packed_decoding import PackedDecoder, Storage
 from r3l.processes.barrier import Barrier
 from r3l.processes.progress import clock
 
@@ -40,7 +40,7 @@ class LocalPolicy:
     every turn again, for templates that drop earlier thoughts, and encode what differs.
     ``use_cache=False`` encodes every dialog again at each turn.
     ``tokens_per_batch``, padding counted, are sampled together at most (a longer dialog goes alone); None: no limit.
-    ``forward``: which forward pass decodes (r3l.local.forward); transformers' where the packed one cannot.
+    ``forward``: which forward pass decodes (r3l.local.model.forward); transformers' where the packed one cannot.
     """
 
     def __init__(
@@ -64,7 +64,10 @@ class LocalPolicy:
         on_gpu = model.device.type == "cuda"
         self._packed_decoder, self._storage = (GraphDecoder, GraphStorage()) if on_gpu else (PackedDecoder, Storage())
         if self.forward == "packed" and has_machine_code(model):
-            from r3l.local.machine_code import KernelDecoder, load  # numba takes a third of a second
+            from r3l.local.kernels.cpu_kernel_decoder import (  # numba takes a third of a second
+                KernelDecoder,
+                load,
+            )
 
             load()
             self._packed_decoder = KernelDecoder

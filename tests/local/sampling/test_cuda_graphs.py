@@ -1,4 +1,4 @@
-"""r3l/local/cuda_graphs.py: on a CPU all but the capture (examples/gpu_check.py runs it on a GPU)."""
+"""r3l/local/sampling/cuda_graphs.py: on a CPU all but the capture (examples/gpu_check.py runs it on a GPU)."""
 
 from collections import defaultdict
 
@@ -8,9 +8,9 @@ import torch
 from r3l.core.policy import Sampling
 from r3l.files.paths import STORED_MODELS
 from r3l.local.checkpoint import load_model
-from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
-from r3l.local.decoding import GenerationRequest
-from r3l.local.packed_decoding import PackedDecoder, Storage
+from r3l.local.sampling.cuda_graphs import GraphDecoder, GraphStorage
+from r3l.local.sampling.decoding import GenerationRequest
+from r3l.local.sampling.packed_decoding import PackedDecoder, Storage
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import make_trajectory
-from local.test_policy import plain_logprobs
+from local.sampling.test_policy import plain_logprobs
 from r3l.baselines.gigpo import GiGPO
 
 from r3l.algorithm import R3L
@@ -16,8 +16,8 @@ from r3l.core.environment import StopReason
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
-from r3l.local.logprobs import scored, token_logprobs
-from r3l.local.policy import LocalPolicy
+from r3l.local.sampling.policy import LocalPolicy
+from r3l.local.training.logprobs import scored, token_logprobs
 
 # As Qwen3's: of earlier answers only what follows "]" is shown.
 FORGETFUL = (

@@ -20,13 +20,13 @@ import torch
 from r3l.config import SamplingConfig
 from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import Samples
-from r3l.local import lora
-from r3l.local.decoding import GenerationRequest
-from r3l.local.forward import cache_shape
-from r3l.local.logprobs import token_logprobs
 from r3l.local.memory import SAMPLING_REMEDY, out_of_memory_explained
-from r3l.local.policy import LocalPolicy
-from r3l.local.precision import LIMITS
+from r3l.local.model import lora
+from r3l.local.model.forward import cache_shape
+from r3l.local.model.precision import LIMITS
+from r3l.local.sampling.decoding import GenerationRequest
+from r3l.local.sampling.policy import LocalPolicy
+from r3l.local.training.logprobs import token_logprobs
 
 # Read by vLLM when it is imported. In one process, so that weights are given by reference; threads are ours.
 ENVIRONMENT = {
@@ -146,7 +146,7 @@ class VllmPolicy(LocalPolicy):
                 model.name_or_path,
                 load_format="dummy",
                 dtype=str(model.dtype).removeprefix("torch."),
-                hf_overrides={"head_dtype": "float32"},  # as r3l.local.precision has it
+                hf_overrides={"head_dtype": "float32"},  # as r3l.local.model.precision has it
                 logprobs_mode="processed_logprobs",  # of the policy that acts, at its temperature
                 max_model_len=self.max_context,
                 kv_cache_memory_bytes=tokens * of_token,

@@ -8,10 +8,10 @@ import transformers
 
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Message, Sampling
-from r3l.local.architecture import check_architecture
-from r3l.local.decoding import PaddedCache
-from r3l.local.logprobs import token_logprobs
-from r3l.local.policy import LocalPolicy
+from r3l.local.model.check_architecture import check_architecture
+from r3l.local.sampling.decoding import PaddedCache
+from r3l.local.sampling.policy import LocalPolicy
+from r3l.local.training.logprobs import token_logprobs
 
 WINDOW = {"sliding_window": 6}
 GROUPED = {"num_key_value_heads": 2, "intermediate_size": 48}

@@ -10,7 +10,7 @@ import torch
 from r3l.core.policy import Sampling
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.text import Message
-from r3l.local.policy import LocalPolicy
+from r3l.local.sampling.policy import LocalPolicy
 
 SAMPLING = Sampling(1.0, 8)
 
@@ -180,10 +180,10 @@ def test_lines_continue_one_response_and_forks_continue_it_too(nano):
 def test_only_a_large_model_returns_what_its_dialogs_free(nano, monkeypatch):
     """A small one would pay for the pages again at every step."""
     asked = []
-    monkeypatch.setattr("r3l.local.policy.return_freed_memory", lambda: asked.append(1))
+    monkeypatch.setattr("r3l.local.sampling.policy.return_freed_memory", lambda: asked.append(1))
     talk(LocalPolicy(*nano, 512), dialogs=1, turns=1)
     assert not asked
-    monkeypatch.setattr("r3l.local.policy.LARGE", 1000)
+    monkeypatch.setattr("r3l.local.sampling.policy.LARGE", 1000)
     policy = LocalPolicy(*nano, 512)
     talk(policy, dialogs=1, turns=1)
     assert len(asked) == 3  # a turn, its fork's, and the reflection's

@@ -14,11 +14,12 @@ from r3l.core.errors import EngineError
 from r3l.core.method import Batch
 from r3l.core.trajectory import Group
 from r3l.files.json_files import read_jsonl
-from r3l.local import checkpoint, precision
+from r3l.local import checkpoint
 from r3l.local.engine import train
-from r3l.local.logprobs import LogprobMismatch, TaughtLogprobs
-from r3l.local.precision import MasterWeights, vocabulary_logits, vocabulary_projection
-from r3l.local.trainer import Trainer
+from r3l.local.model import precision
+from r3l.local.model.precision import MasterWeights, vocabulary_logits, vocabulary_projection
+from r3l.local.training.logprobs import LogprobMismatch, TaughtLogprobs
+from r3l.local.training.trainer import Trainer
 
 METHOD = GRPO({})
 CONFIG = TrainConfig(steps=1, tasks_per_step=1, lr=1e-4, tokens_per_microbatch=16)

@@ -11,8 +11,8 @@ import torch
 
 from r3l.core.errors import ConfigError
 from r3l.core.policy import Sampling
-from r3l.local.decoding import GenerationRequest, ReferenceDecoder
-from r3l.local.precision import LIMITS
+from r3l.local.model.precision import LIMITS
+from r3l.local.sampling.decoding import GenerationRequest, ReferenceDecoder
 
 
 def check_architecture(model: Any) -> None:

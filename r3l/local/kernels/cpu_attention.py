@@ -1,6 +1,6 @@
 """Attention on a CPU, in machine code that numba compiles once a machine: over caches, and over trees of rows.
 
-Why it pays (r3l.local.machine_code has the numbers): attention of a small model over short dialogs is bound by what
+Why it pays (``cpu_kernel_decoder`` has the numbers): attention of a small model over short dialogs is bound by what
 surrounds its products. Three decisions make these loops fast:
 
 - Four queries at a time. Queries of one key-value head (of several heads, or of neighbouring tokens) read the same keys
@@ -34,7 +34,7 @@ from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from numba import njit, types
 from numba.extending import intrinsic
 
-from r3l.local.forward import DIMENSIONS
+from r3l.local.model.forward import DIMENSIONS
 
 AT_ONCE = 4  # queries; the code below is written for as many
 LANES = 16  # columns are computed in full vectors of an AVX-512 processor, so caches have multiples

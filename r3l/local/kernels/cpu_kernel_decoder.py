@@ -1,4 +1,4 @@
-"""The packed pass with attention in machine code (r3l.local.kernels), on a CPU: in decoding, and over a tree of rows.
+"""The packed pass with attention in machine code (``cpu_attention``), on a CPU: in decoding, and over a tree of rows.
 
 Why own kernels: at the size of a nano model torch spends more time between its operations than in them. Attention by
 torch gathers keys of padded blocks, writes scores to memory and reads them again for softmax, for every layer and
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from r3l.local import kernels
 from r3l.local.cpu import mkl_below, padded_rows
-from r3l.local.kernels import load as load
-from r3l.local.packed_decoding import NewTokens, PackedDecoder, RowCache, Storage, rounded_up
-from r3l.local.prefix_tree import PrefixTree
+from r3l.local.kernels import cpu_attention
+from r3l.local.kernels.cpu_attention import load as load
+from r3l.local.sampling.packed_decoding import NewTokens, PackedDecoder, RowCache, Storage, rounded_up
+from r3l.local.training.prefix_tree import PrefixTree
 
 
 class KernelCache(RowCache):
@@ -27,7 +27,7 @@ class KernelCache(RowCache):
 
     def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
         *rows, columns, size = shape
-        return super()._memory((*rows, size, rounded_up(columns, kernels.LANES)), like, storage).transpose(-1, -2)
+        return super()._memory((*rows, size, rounded_up(columns, cpu_attention.LANES)), like, storage).transpose(-1, -2)
 
 
 class KernelTokens:
@@ -53,7 +53,7 @@ class KernelTokens:
         queries = queries_N_H_D.contiguous()  # for another layout numba would compile the kernel again
         attended = torch.zeros(queries.shape)
         rows = (self._rows_K, self._starts_K, self._ends_K)
-        kernels.attend(queries.numpy(), states_N_2_G_D.numpy(), self._layers[layer], *rows, attended.numpy())
+        cpu_attention.attend(queries.numpy(), states_N_2_G_D.numpy(), self._layers[layer], *rows, attended.numpy())
         return attended.flatten(1)
 
 
@@ -102,7 +102,7 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, queries: torch.Tensor, states: torch.Tensor, rows: Any) -> torch.Tensor:
         queries, states = queries.contiguous(), states.contiguous()
         attended = torch.zeros_like(queries)
-        kernels.attend_tree(*_arrays(queries, states), *rows, *_arrays(attended))
+        cpu_attention.attend_tree(*_arrays(queries, states), *rows, *_arrays(attended))
         ctx.save_for_backward(queries, states, attended)
         ctx.rows = rows
         return attended
@@ -112,7 +112,9 @@ class _Attention(torch.autograd.Function):
         queries, states, attended = ctx.saved_tensors
         of_queries, of_states = torch.zeros_like(queries), torch.zeros_like(states)
         of_result = _arrays(attended, gradients[0].contiguous())
-        kernels.attend_tree_backward(*_arrays(queries, states), *ctx.rows, *of_result, *_arrays(of_queries, of_states))
+        cpu_attention.attend_tree_backward(
+            *_arrays(queries, states), *ctx.rows, *of_result, *_arrays(of_queries, of_states)
+        )
         return of_queries, of_states, None
 
 

@@ -7,7 +7,7 @@ import peft
 import pytest
 import torch
 from conftest import make_trajectory
-from local.test_forward import SIZES, random_model, rows_of_a_step
+from local.model.test_forward import SIZES, random_model, rows_of_a_step
 from r3l.baselines.grpo import GRPO
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, Qwen2Config
@@ -21,12 +21,13 @@ from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.publishing import publish
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import STORED_MODELS
-from r3l.local import checkpoint, lora
+from r3l.local import checkpoint
 from r3l.local.engine import train
-from r3l.local.logprobs import token_logprobs, tree_logprobs
-from r3l.local.precision import MasterWeights, recompute_activations
+from r3l.local.model import lora
+from r3l.local.model.precision import MasterWeights, recompute_activations
 from r3l.local.session import load_network, open_session, whole_model
-from r3l.local.trainer import Trainer
+from r3l.local.training.logprobs import token_logprobs, tree_logprobs
+from r3l.local.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 CONFIG = LoraConfig(rank=3, alpha=6)

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from r3l.core.batching import packed
-from r3l.local import forward
-from r3l.local.decoding import Decoder, GenerationRequest, tokens_in
-from r3l.local.forward import DialogCache, cache_shape
-from r3l.local.precision import vocabulary_logits
+from r3l.local.model import forward
+from r3l.local.model.forward import DialogCache, cache_shape
+from r3l.local.model.precision import vocabulary_logits
+from r3l.local.sampling.decoding import Decoder, GenerationRequest, tokens_in
 
 
 class Storage:

@@ -15,8 +15,8 @@ import torch
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
-from r3l.local.forward import DialogCache, cache_shape
-from r3l.local.precision import Projection, vocabulary_logits, vocabulary_projection
+from r3l.local.model.forward import DialogCache, cache_shape
+from r3l.local.model.precision import Projection, vocabulary_logits, vocabulary_projection
 
 
 def tokens_in(state: DialogCache | None) -> int:
@@ -174,7 +174,7 @@ class Decoder(ABC):
 
 
 class ReferenceDecoder(Decoder):
-    """By the forward pass of transformers, for all architectures that r3l.local.architecture accepts: rows padded
+    """By the forward pass of transformers, for all architectures that ``check_architecture`` accepts: rows padded
     on the left, one cache for the batch."""
 
     def __init__(

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from r3l.local.adamw import AdamW
-from r3l.local.logprobs import tree_logprobs
-from r3l.local.weights import load
+from r3l.local.model.weights import load
+from r3l.local.training.adamw import AdamW
+from r3l.local.training.logprobs import tree_logprobs
 
 CPU = torch.device("cpu")
 SIZES = {

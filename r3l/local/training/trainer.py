@@ -16,13 +16,13 @@ from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trai
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
 from r3l.core.validation import loss_of
-from r3l.local import lora
-from r3l.local.adamw import AdamW
-from r3l.local.forward import Pass, has_machine_code, pass_of
-from r3l.local.logprobs import LogprobMismatch, TaughtLogprobs, token_logprobs, tree_logprobs
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
-from r3l.local.precision import MasterWeights, recompute_activations
-from r3l.local.prefix_tree import PrefixTree
+from r3l.local.model import lora
+from r3l.local.model.forward import Pass, has_machine_code, pass_of
+from r3l.local.model.precision import MasterWeights, recompute_activations
+from r3l.local.training.adamw import AdamW
+from r3l.local.training.logprobs import LogprobMismatch, TaughtLogprobs, token_logprobs, tree_logprobs
+from r3l.local.training.prefix_tree import PrefixTree
 from r3l.runs import steps
 
 R = TypeVar("R", bound=Row)
@@ -33,7 +33,7 @@ def tree_of(model: Any) -> type[PrefixTree]:
     """How the rows of an update attend in the packed pass."""
     if not has_machine_code(model):
         return PrefixTree
-    from r3l.local.machine_code import KernelTree, load  # numba takes a third of a second
+    from r3l.local.kernels.cpu_kernel_decoder import KernelTree, load  # numba takes a third of a second
 
     load()
     return KernelTree
@@ -44,8 +44,8 @@ class Trainer:
 
     ``reference``: the base checkpoint, for a KL; ``model`` itself where an adapter, then turned off, is what trains.
     ``temperature``: that of sampling. ``sampler``: the model that samples, where it lags behind. ``master_weights``:
-    the float32 weights of a model that computes in another type (r3l.local.precision). ``forward``: which forward pass
-    computes log-probs (r3l.local.forward).
+    the float32 weights of a model that computes in another type (``model.precision``). ``forward``: which forward pass
+    computes log-probs (r3l.local.model.forward).
     """
 
     def __init__(

@@ -7,13 +7,13 @@ import torch
 
 from r3l.core.policy import Sampling
 from r3l.files.paths import STORED_MODELS
-from r3l.local import packed_decoding
 from r3l.local.checkpoint import load_model
-from r3l.local.cuda_graphs import GraphDecoder, GraphStorage
-from r3l.local.decoding import GenerationRequest, Waiting
-from r3l.local.machine_code import KernelCache, KernelDecoder
-from r3l.local.packed_decoding import PackedDecoder, RowCache, Storage
-from r3l.local.policy import SamplingProgress
+from r3l.local.kernels.cpu_kernel_decoder import KernelCache, KernelDecoder
+from r3l.local.sampling import packed_decoding
+from r3l.local.sampling.cuda_graphs import GraphDecoder, GraphStorage
+from r3l.local.sampling.decoding import GenerationRequest, Waiting
+from r3l.local.sampling.packed_decoding import PackedDecoder, RowCache, Storage
+from r3l.local.sampling.policy import SamplingProgress
 
 LENGTHS = 3 * [33] + [100] + 18 * [33]  # tokens of each response; the long one leaves free rows on both sides
 

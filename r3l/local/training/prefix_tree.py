@@ -3,7 +3,7 @@
 The attempts of a group share their prompt, a retry its base attempt up to the pivot. In a causal model a token's hidden
 states depend on nothing after it, so rows with the same first k tokens have the same hidden states there, and what
 reads them adds up its gradients there. So the rows' tokens form a tree (a trie): its nodes are computed once, forward
-and backward, packed side by side (r3l.local.forward); a row is a path in it, and a node attends over the path to it.
+and backward, packed side by side (``model.forward``); a row is a path in it, and a node attends over the path to it.
 
 The rows are taken in the order of their tokens (``in_tree_order``), in which a row shares its longest beginning with
 the row before it; so each row's own nodes, those that no row before it has, are its last ones and are contiguous. That
@@ -20,7 +20,7 @@ import torch
 
 from r3l.config.gpu_memory import GPU_BLOCK
 from r3l.core.batching import common_length, in_tree_order
-from r3l.local.forward import attention
+from r3l.local.model.forward import attention
 
 # Queries of a row that attend together on a CPU: no key after a block is read. Measured best of 32, 64, 128.
 BLOCK = 64

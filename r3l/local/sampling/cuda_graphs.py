@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from r3l.local import forward
-from r3l.local.packed_decoding import GROWTH, AppendedColumn, PackedDecoder, RowCache, Storage, rounded_up
-from r3l.local.precision import sampled_logits
+from r3l.local.model import forward
+from r3l.local.model.precision import sampled_logits
+from r3l.local.sampling.packed_decoding import GROWTH, AppendedColumn, PackedDecoder, RowCache, Storage, rounded_up
 
 ROWS = 8  # and multiples of it: fewer take as long. Our choice
 PLENTY = 0.5  # of a GPU's memory: what training may need where caches and graphs stay beside it. Our choice
@@ -54,7 +54,7 @@ class GraphStorage(Storage):
 
     def release(self) -> None:
         """Before training: give the memory back, unless there is plenty beside the most that was needed so far, which
-        includes that of the largest micro-batch (r3l.local.trainer:Trainer.probe_memory)."""
+        includes that of the largest micro-batch (r3l.local.training.trainer:Trainer.probe_memory)."""
         if self._flat is None or self._flat.device.type != "cuda":
             return
         _, whole = torch.cuda.mem_get_info(self._flat.device)

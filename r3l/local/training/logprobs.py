@@ -16,9 +16,9 @@ from r3l.core.batching import collate, packed_by_prefix, rows_to_score
 from r3l.core.method import Batch
 from r3l.core.policy import Samples
 from r3l.core.trajectory import UNLIKELY, Trajectory
-from r3l.local import forward
-from r3l.local.precision import Projection, vocabulary_logits, vocabulary_projection
-from r3l.local.prefix_tree import PrefixTree
+from r3l.local.model import forward
+from r3l.local.model.precision import Projection, vocabulary_logits, vocabulary_projection
+from r3l.local.training.prefix_tree import PrefixTree
 
 
 def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
@@ -46,7 +46,7 @@ def tree_logprobs(
     temperature: float = 1.0,
     tree_of: type[PrefixTree] = PrefixTree,
 ) -> torch.Tensor:
-    """The same of rows that share their beginnings (r3l.local.prefix_tree), attending as in ``tree_of``; shape (B, T).
+    """The same of rows that share their beginnings (``prefix_tree``), attending as in ``tree_of``; shape (B, T).
 
     Nothing is computed of tokens that stand after a row's last masked one, nor, in the last layer, of those before
     which none is masked.

@@ -1,0 +1,1 @@
+"""The model: forward pass, weights, LoRA, precision."""

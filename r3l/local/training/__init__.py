@@ -1,0 +1,1 @@
+"""Training: the optimiser step, log-probabilities, and rows that share a beginning."""
