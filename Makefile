@@ -7,7 +7,7 @@
 # make lock     requirements.lock again  make dist    the wheel, and the archive of stored runs
 # make trinity  the environment of the trinity engine, beside the one of everything else (docs/tiers.md)
 # make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/extending.md)
-# make vllm     an environment with vLLM for CPUs: `r3l train --set compute=vllm` (docs/engine.md), and a server
+# make vllm     an environment with vLLM for CPUs: `r3l train --set compute=vllm` (docs/architecture.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; PIP_ARGS=... is passed to pip, UV_ARGS=... to uv (docs/getting_started.md).

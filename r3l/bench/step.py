@@ -1,6 +1,6 @@
 """``r3l bench step``: one real step (collect and update) by phase, beside the reference pass of transformers.
 
-``packed``: the engine's default (docs/engine.md). ``transformers``: its forward pass, rows padded, with kept caches.
+``packed``: the default. ``transformers``: its forward pass, rows padded, with kept caches.
 Both draw from the same addresses and start from the same weights, so they play the same episodes but for rounding.
 """
 

@@ -1,7 +1,7 @@
 """What makes torch fast on a CPU: freed memory is kept, the faster of its two libraries multiplies matrices, and
 numbers too small for a normal float32 are 0.
 
-Measured (docs/engine.md): on a processor with AVX-512, MKL, which torch asks by default, multiplies float32 matrices at
+Measured (results/notebook): with AVX-512 MKL, which torch asks by default, multiplies float32 matrices at
 115 GFLOP/s with one thread, oneDNN, which torch has as well, at 230 to 245 from 128 rows on, as exactly. MKL uses half
 of an AMD processor's vectors. On one with vectors of half the width the two are equal (102 and 105 to 109).
 
@@ -39,7 +39,7 @@ def threads(count: int) -> Iterator[None]:
     """Compute with ``count`` threads, to which a float32 below 1.2e-38 is 0 until the end of the block.
 
     Intel's processors are slow with such numbers (its optimization manual: microcode assists), and weights of attention
-    and gradients of a model that is sure of itself have many (docs/engine.md). Weights after three steps were the same
+    and gradients of a confident model have many (results/notebook). Weights after three steps were the same
     to the last bit with them and without.
     """
     torch.set_flush_denormal(True)  # threads that start later begin with what holds in this one

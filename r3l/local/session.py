@@ -159,6 +159,6 @@ def check_installed(run: Run) -> None:
     if run.compute == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
             f"{run.cell}: compute is vllm, but there is none beside {sys.executable}: `make vllm` makes an "
-            "environment with one for CPUs (.venv-vllm/bin/r3l), on a GPU install it beside r3l (docs/engine.md); or "
+            "environment with one for CPUs (.venv-vllm/bin/r3l), on a GPU install it there (docs/architecture.md); or "
             "leave compute out"
         )

@@ -4,7 +4,7 @@ Why own kernels: at the size of a nano model torch spends more time between its 
 torch gathers keys of padded blocks, writes scores to memory and reads them again for softmax, for every layer and
 token; the kernels walk over the columns that a query sees and no others, and share each number that is read among four
 queries. A step took 1.0 to 1.2 times as long without them on a Zen 4 processor, 1.2 to 1.65 times on one with AVX-512
-(docs/engine.md, medians of 5 steps of six cells, oneDNN included).
+(results/notebook, medians of 5 steps of six cells, oneDNN included).
 """
 
 from __future__ import annotations

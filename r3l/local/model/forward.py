@@ -3,7 +3,7 @@
 transformers pads every row to the longest, makes masks and positions again in every layer, repeats keys for each query
 head, and computes the last layer of tokens that nobody reads. A model of a million parameters mostly waits for that: a
 step of training takes 1.5 to 3.2 times as long by its pass, of which 1.0 to 1.7 times are saved by
-r3l.local.kernels.cpu_kernel_decoder on a CPU (docs/engine.md). So these layers are written out here, on weights of
+r3l.local.kernels.cpu_kernel_decoder on a CPU (results/notebook). So these layers are written out here, on weights of
 transformers' modules or of r3l.local.model.weights.
 In float64 the two passes agree to 1e-10, values and gradients (tests/local/model/test_forward.py); in float32 they
 differ by rounding, about 1e-6 in a log-prob. Whatever another architecture needs is computed by transformers:
@@ -90,7 +90,7 @@ def attention(
     """Attention of C queries a row over T columns, shape (R, C, H * D). ``bias``, -inf where a query sees nothing:
     broadcast to (R, C, T).
 
-    On a CPU as two products: torch's own kernel took 1.1 to 1.3 times as long (docs/engine.md).
+    On a CPU as two products: torch's own kernel took 1.1 to 1.3 times as long (results/notebook).
     """
     compute = two_products if queries_R_C_H_D.device.type == "cpu" else torch_kernel
     return compute(queries_R_C_H_D.transpose(1, 2), keys_R_G_T_D, values_R_G_T_D, bias).transpose(1, 2).flatten(2)

@@ -1,6 +1,6 @@
 """Decoding on a GPU by CUDA graphs: one more token of every row is launched at once, not as hundreds of operations.
 
-Launching those took 15 ms a token for Qwen2.5-0.5B on an H100; the graph of 64 rows takes 5.4 (docs/engine.md).
+Launching those took 15 ms a token for Qwen2.5-0.5B on an H100; the graph of 64 rows takes 5.4 (results/notebook).
 Capturing one takes as long as several tokens, and an episode has many short turns: so graphs, and the memory that they
 read, serve one batch after another. For that the rows of a batch are rounded up, by a quarter at most.
 """

@@ -103,7 +103,7 @@ class LocalPolicy:
     def _serve(self, requests: list[GenerationRequest]) -> list[GenerationRequest]:
         began = time.perf_counter()
         self.sample(requests)
-        if self._returns_memory:  # kept, it grew from batch to batch (docs/engine.md)
+        if self._returns_memory:  # kept, it grew from batch to batch (results/notebook)
             return_freed_memory()
         self.counts[f"seconds/{requests[0].sampling.phase}"] += time.perf_counter() - began
         return requests
