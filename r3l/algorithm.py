@@ -146,8 +146,7 @@ class R3L(TrainedMethod[R3LSettings]):
 
         A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
         """
-        s = self.settings
-        reflected = self.reflected if ctx.progress <= s.retries_until else 0
+        s, reflected = self.settings, self.reflected_now(task, ctx)
         attempts = await ctx.gather(partial(self._attempt, task, ctx), range(reflected))
         plain = await play_group(ctx, task, s.group_size - reflected * (1 + s.retries), first=reflected)
         attempts += [Attempt(base) for base in plain]
@@ -159,6 +158,10 @@ class R3L(TrainedMethod[R3LSettings]):
         if imitated and s.sft_coef > 0:
             groups.append(Group(task, imitated, Objective.SFT))
         return groups
+
+    def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
+        """Bases of this task that are reflected on: none after ``retries_until``."""
+        return self.reflected if ctx.progress <= self.settings.retries_until else 0
 
     async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> Attempt:
         episode = await play(ctx, task, member)

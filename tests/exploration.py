@@ -24,13 +24,13 @@ def explore(name, script, **settings):
     return method, groups, a.counters
 
 
-def played(name, script, judge=None, task=TASK, progress=0.0, **settings):
+def played(name, script, judge=None, task=TASK, progress=0.0, history=(), **settings):
     """(method, groups, rollout context) of one task."""
     overrides = [f"method_settings.{key}={json.dumps(value)}" for key, value in settings.items()]
     method = build_method(resolve("nano", "alfworld", name, 0, overrides=overrides))
     pool, policy = EnvironmentPool(find_environment("alfworld"), 0), Scripted(script)
     a = rollout_context(policy, pool)
-    a.judge, a.progress = judge, progress
+    a.judge, a.progress, a.history = judge, progress, history
     groups = asyncio.run(method.explore(task, a))
     pool.close()
     return method, groups, a

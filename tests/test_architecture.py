@@ -12,11 +12,11 @@ from r3l.files.paths import ROOT
 LAYERS = (
     *("cli", "api", "probe", "report", "workflow", "bench"),
     *("evaluation trinity", "sft", "local", "runs", "endpoint", "config"),
-    *("baselines algorithm envs", "retry", "reflection credit amplification"),
+    *("adaptive", "baselines algorithm envs", "retry", "reflection credit amplification"),
     *("chat feedback files original processes", "core"),
 )
 LEVEL = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split()}
-PAPER = {"algorithm", "reflection", "retry", "credit", "amplification"}
+PAPER = {"adaptive", "algorithm", "reflection", "retry", "credit", "amplification"}
 
 
 def modules() -> dict[str, Path]:

@@ -72,12 +72,14 @@ class Method(Criterion, Protocol):
     """What an engine needs of an algorithm.
 
     ``trains`` is False for a method that leaves the base checkpoint as it is. ``max_rounds`` > 1 lets the engine
-    draw further tasks in place of those whose groups ``keep`` refuses. ``max_rollouts`` is the most that one
+    draw further tasks in place of those whose groups ``keep`` refuses. ``needs_history``: whether ``explore`` reads the
+    metrics of earlier steps. ``max_rollouts`` is the most that one
     task can cost, ``max_samples`` the most trajectories of it that train.
     """
 
     trains: bool
     max_rounds: int
+    needs_history: bool
 
     @property
     def max_rollouts(self) -> int: ...
@@ -132,6 +134,7 @@ class TrainedMethod(Generic[S]):
     Settings: type[S]
     trains = True
     max_rounds = 1
+    needs_history = False  # True: explore reads ctx.history, the metrics of earlier steps
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = self.Settings(**settings)

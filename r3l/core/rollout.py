@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -72,7 +72,8 @@ class RolloutContext:
     ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` plays items
     concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
     ``feedback_sampling`` is for reflections and critiques. ``progress``: the share of training that is done, 0 in the
-    first step and 1 in the last, for schedules. ``judge`` writes feedback where that is a method's setting.
+    first step and 1 in the last, for schedules. ``history``: the metrics of the steps before this one, for methods with
+    ``needs_history``. ``judge`` writes feedback where that is a method's setting.
     ``trajectories`` collects all that was played or written, as it
     is finished, for readers: a method's groups hold only what it learns from.
     """
@@ -85,6 +86,7 @@ class RolloutContext:
     address: Address
     gather: Gather
     progress: float = 0.0
+    history: Sequence[Mapping[str, float]] = ()
     judge: Judge | None = None
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     trajectories: list[Trajectory] = field(default_factory=list)

@@ -23,7 +23,7 @@ from r3l.core.task import Task, tasks_of_step, with_occurrences
 from r3l.core.trajectory import Group
 from r3l.core.validation import explored, kept
 from r3l.endpoint.judge import judging
-from r3l.files.json_files import append_jsonl
+from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.model.precision import cast_parameters
@@ -81,6 +81,7 @@ def train(
                 forget_after(run_dir / name, training.trainer.steps_done)
             if session.model.device.type == "cuda":
                 training.trainer.probe_memory(run.sampling.max_context)
+            training.history += read_jsonl(run_dir / METRICS)
             resumed_at = training.trainer.steps_done
             try:
                 with time_limit(None if minutes is None else began + 60 * minutes - time.monotonic()):
@@ -133,7 +134,8 @@ class Collected:
 
 @dataclass
 class Training:
-    """A run under way in ``run_dir``. ``totals``: rollouts, tokens and the like, added up over its steps."""
+    """A run under way in ``run_dir``. ``totals``: rollouts, tokens and the like, added up over its steps; ``history``:
+    the metrics of the steps that are done."""
 
     session: Session
     method: Method
@@ -141,6 +143,7 @@ class Training:
     run_dir: Path
     after_update: AfterUpdate | None = None
     totals: Counter[str] = field(default_factory=Counter)
+    history: list[Mapping[str, float]] = field(default_factory=list)
 
     @property
     def run(self) -> Run:
@@ -161,11 +164,12 @@ class Training:
         saved = time.monotonic()
         with recording(run, self.run_dir, loggers, self.trainer.steps_done) as record:
             while self.trainer.steps_done < last:
-                collected = collect(self.session, method, tasks, self.trainer.steps_done + 1)
+                collected = collect(self.session, method, tasks, self.trainer.steps_done + 1, self.history)
                 rows = rows_of(method, collected.groups, run.samples)
                 with keeping_batch(run, collected.number, self.run_dir, rows):
                     updated = self.update(rows)
-                record(self.log(collected, rows, updated))
+                record(metrics := self.log(collected, rows, updated))
+                self.history.append(metrics)
                 if self.after_update:
                     self.after_update(self.session, self.run_dir, self.trainer.steps_done)
                 due = time.monotonic() - saved >= 60 * run.train.save_minutes
@@ -212,8 +216,10 @@ class Training:
         return checkpoint.save(folder, self.trainer, self.session.tokenizer, self.run.fingerprint(), dict(self.totals))
 
 
-def collect(session: Session, method: Method, tasks: Sequence[Task], number: int) -> Collected:
-    """Play step ``number`` of ``tasks``, the task set that trains.
+def collect(
+    session: Session, method: Method, tasks: Sequence[Task], number: int, history: Sequence[Mapping[str, float]] = ()
+) -> Collected:
+    """Play step ``number`` of ``tasks``, the task set that trains. ``history``: the metrics of the steps before.
 
     A method with several rounds gets further tasks in place of refused ones (DAPO's dynamic sampling); if the rounds
     run out, the batch stays smaller.
@@ -221,6 +227,7 @@ def collect(session: Session, method: Method, tasks: Sequence[Task], number: int
     run, began = session.run, time.perf_counter()
     ctx = session.rollout_context((run.seed, "train", number), run.sampling.temperature)
     ctx.progress = progress(run, number)
+    ctx.history = history
     accepted: list[list[Group]] = []
     refused: list[list[Group]] = []
     count, lost_before = run.train.tasks_per_step, session.pool.lost

@@ -72,6 +72,11 @@ def trinity_config(run: Run, place: Place) -> Config:
     method = build_method(run)
     if not method.trains:
         raise ConfigError(f"method {run.method!r} trains nothing, so there is nothing to configure; use r3l evaluate")
+    if method.needs_history:
+        raise ConfigError(
+            f"method {run.method!r} reads the metrics of earlier steps, which Trinity-RFT's explorers do not have; use "
+            "--engine local"
+        )
     run_args = {"run": run.model_dump(mode="json")}
     cluster = cluster_of(run, place.nodes, place.gpus_per_node) if place.backend == "verl" else None
     config = {
