@@ -1,6 +1,6 @@
 """One ScienceWorld problem and what solves it, for the tests of its engine and its agent."""
 
-from r3l.envs.scienceworld.tasks import problem
+from r3l.envs.scienceworld.task_sets.tasks import problem
 
 FIND = problem("find-living-thing", 0, "test")
 SOLUTION = [

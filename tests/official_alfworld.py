@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.envs.alfworld.engine import read_grammar
-from r3l.envs.alfworld.games import game_texts
-from r3l.envs.alfworld.translate import check_versions
+from r3l.envs.alfworld.engine.games import game_texts
+from r3l.envs.alfworld.engine.text_engine import read_grammar
+from r3l.envs.alfworld.engine.translate import check_versions
 
 from r3l.core.environment import Observation
 from r3l.core.task import Task

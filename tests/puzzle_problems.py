@@ -3,8 +3,8 @@
 import json
 from functools import lru_cache
 
-from r3l.envs.puzzles.engine import PUZZLES
-from r3l.envs.puzzles.tasks import TASK_SETS
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.task_sets.tasks import TASK_SETS
 
 SIZES = ("nano", "rltf")
 

@@ -7,8 +7,8 @@ import itertools
 import json
 from dataclasses import replace
 
-from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.rooms import House
+from r3l.envs.alfworld.task_sets.houses import generate
+from r3l.envs.alfworld.task_sets.rooms import House
 from r3l.envs.registry import find_environment
 
 from r3l.config import dialogue_of, environment_of, resolve

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
+from r3l.envs.base.action_parsers import each_tag_once
 from r3l.envs.base.one_file import FORMAT, OneFileEngine
 from r3l.envs.base.package import Options
-from r3l.envs.base.readers import each_tag_once
 from r3l.envs.base.tagged import TaggedDialogue
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Style

@@ -14,7 +14,7 @@ from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from r3l.envs.alfworld.tasks import AlfworldTaskSets
+    from r3l.envs.alfworld.task_sets.tasks import AlfworldTaskSets
     from r3l.envs.base.demonstrations import ScriptedDemonstrator
 
 
@@ -25,17 +25,17 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
     decisive = ("textworld", "fast-downward-textworld")
 
     def make_engine(self, options: AlfworldOptions) -> Environment:
-        from r3l.envs.alfworld.engine import AlfworldEngine
+        from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 
         return AlfworldEngine()
 
     def make_dialogue(self, style: Style, max_turns: int, options: AlfworldOptions) -> Dialogue:
-        from r3l.envs.alfworld.agentgym import AgentGymDialogue
-        from r3l.envs.alfworld.dialogue import AlfworldDialogue, ReleasedAlfworldDialogue
-        from r3l.envs.alfworld.labelled import LabelledDialogue
-        from r3l.envs.alfworld.lines import LineDialogue
-        from r3l.envs.alfworld.opened import OpenedDialogue
-        from r3l.envs.alfworld.window import WindowDialogue
+        from r3l.envs.alfworld.text.dialogue import AlfworldDialogue, ReleasedAlfworldDialogue
+        from r3l.envs.alfworld.text.format_agentbench import LabelledDialogue
+        from r3l.envs.alfworld.text.format_agentgym import AgentGymDialogue
+        from r3l.envs.alfworld.text.format_react import LineDialogue
+        from r3l.envs.alfworld.text.format_trinity import OpenedDialogue
+        from r3l.envs.alfworld.text.format_verl_agent import WindowDialogue
 
         if style == "released":
             return ReleasedAlfworldDialogue(style, max_turns, check_released("alfworld", options, {"list_places"}))
@@ -54,12 +54,12 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
 
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
         """Beside the versions of its engine, the texts that make an observation of a state."""
-        from r3l.envs.alfworld.games import text_digests
+        from r3l.envs.alfworld.engine.games import text_digests
 
         return super().inputs(task_sets) | text_digests(task_sets)
 
     def task_sets(self) -> AlfworldTaskSets:
-        from r3l.envs.alfworld.tasks import TASK_SETS
+        from r3l.envs.alfworld.task_sets.tasks import TASK_SETS
 
         return TASK_SETS
 

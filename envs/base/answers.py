@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from r3l.envs.base.action_parsers import between
 from r3l.envs.base.package import Options
-from r3l.envs.base.readers import between
 from r3l.envs.base.tagged import OUR_STYLES, check_style
 
 from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript

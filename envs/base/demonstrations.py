@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from r3l.envs.base.action_parsers import write_response
 from r3l.envs.base.experts import ErrorModel, ScriptedExpert, having_read
 from r3l.envs.base.package import EnvironmentPackage
-from r3l.envs.base.readers import write_response
 
 from r3l.core.demonstration import Demonstration, Step
 from r3l.core.environment import Dialogue, Observation, StopReason, Transcript

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from r3l.envs.base.action_parsers import each_tag_once
 from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction, criticise
 from r3l.envs.base.package import EnvironmentPackage, Options
-from r3l.envs.base.readers import each_tag_once
 from r3l.envs.base.tagged import TaggedDialogue, repeats
 from r3l.envs.base.task_sets import DrawnTaskSets
 

@@ -8,8 +8,8 @@ from importlib import resources
 from string import Template
 from typing import Literal, TypeVar
 
+from r3l.envs.base.action_parsers import Reader, action_in, each_tag_once
 from r3l.envs.base.package import Options
-from r3l.envs.base.readers import Reader, action_in, each_tag_once
 
 from r3l.core.environment import Observation, Parsed, Stop, StopReason, Style
 from r3l.core.errors import ConfigError

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Literal
 
 from r3l.envs.base.answers import AnswerOptions
 from r3l.envs.base.package import ConstantAnswer, EnvironmentPackage
-from r3l.envs.math import datasets
+from r3l.envs.math.task_sets import datasets
 
 from r3l.core.environment import Dialogue, Environment, Style
 from r3l.core.option import option
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import AnswerDemonstrator
-    from r3l.envs.math.tasks import MathTaskSets
+    from r3l.envs.math.task_sets.tasks import MathTaskSets
 
 Extraction = Literal["strict", "flexible", "released"]
 
@@ -21,7 +21,7 @@ Extraction = Literal["strict", "flexible", "released"]
 class MathOptions(AnswerOptions):
     """``extraction``: which rule reads the answer in a response (``r3l.envs.base.answers``).
 
-    ``released``, of both: the release's own rule, defects included (``r3l.envs.math.engine``).
+    ``released``, of both: the release's own rule, defects included (``r3l.envs.math.engine.answer_engine``).
     ``ask``: what full prompts ask for. ``tags``: a thought and then the answer, each in tags; ``example``: so too, with
     an example and what else the release says. ``boxed``: the answer in a box at the end of a free text, the way in
     which such models are mostly evaluated; ``boxed_system`` asks for it in a system message.
@@ -45,28 +45,35 @@ class Math(EnvironmentPackage[MathOptions]):
     decisive = ("math-verify", "latex2sympy2-extended")  # the grader
 
     def make_engine(self, options: MathOptions) -> Environment:
-        from r3l.envs.math.engine import create
+        from r3l.envs.math.engine.answer_engine import create
 
         return create(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: MathOptions) -> Dialogue:
-        from r3l.envs.math.dialogue import create
+        from r3l.envs.math.text.dialogue import create
 
         return create(style, max_turns, options)
 
     def task_sets(self) -> MathTaskSets:
-        from r3l.envs.math.tasks import TASK_SETS
+        from r3l.envs.math.task_sets.tasks import TASK_SETS
 
         return TASK_SETS
 
     def make_demonstrator(self, task_set: str) -> AnswerDemonstrator:
         from r3l.envs.base.demonstrations import AnswerDemonstrator
-        from r3l.envs.math import worked
-        from r3l.envs.math.arithmetic import solution, write
+        from r3l.envs.math.task_sets.arithmetic import solution, write
+        from r3l.envs.math.text import gsm8k_demonstrations
 
-        if task_set == worked.NAME:
-            worked.tasks()  # data that are missing are an error before anything is played
-            return AnswerDemonstrator(self, worked.task, True, worked.solution, worked.write, imitates_errors=False)
+        if task_set == gsm8k_demonstrations.NAME:
+            gsm8k_demonstrations.tasks()  # data that are missing are an error before anything is played
+            return AnswerDemonstrator(
+                self,
+                gsm8k_demonstrations.task,
+                True,
+                gsm8k_demonstrations.solution,
+                gsm8k_demonstrations.write,
+                imitates_errors=False,
+            )
         sets = self.task_sets()
         sets.definition(task_set)  # an unknown one is an error before anything is played
         return AnswerDemonstrator(self, lambda index: sets.spare_task(task_set, index), False, solution, write)

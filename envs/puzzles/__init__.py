@@ -16,11 +16,11 @@ from r3l.core.task import Task
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import AnswerDemonstrator
-    from r3l.envs.puzzles.tasks import PuzzleTaskSets
+    from r3l.envs.puzzles.task_sets.tasks import PuzzleTaskSets
 
 
 class PuzzleOptions(AnswerOptions):
-    """``verifier``: ours, strict, or the released one with its defects (r3l.envs.puzzles.released)."""
+    """``verifier``: ours, strict, or the released one with its defects (r3l.envs.puzzles.engine.released)."""
 
     verifier: Literal["ours", "released"] = option(
         "ours", "what grades an answer", "our choice: the released one has defects (docs/environments.md)"
@@ -33,7 +33,7 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
     name, options, extra = "puzzles", PuzzleOptions, "puzzles"
 
     def make_engine(self, options: PuzzleOptions) -> Environment:
-        from r3l.envs.puzzles.engine import create
+        from r3l.envs.puzzles.engine.answer_engine import create
 
         return create(options)
 
@@ -44,7 +44,7 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
         return AnswerDialogue(SUBJECT, style, max_turns, options)
 
     def task_sets(self) -> PuzzleTaskSets:
-        from r3l.envs.puzzles.tasks import TASK_SETS
+        from r3l.envs.puzzles.task_sets.tasks import TASK_SETS
 
         return TASK_SETS
 

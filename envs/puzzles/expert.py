@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from r3l.envs.base.answers import Subject, WrongLine, extract
 from r3l.envs.base.experts import ErrorModel
-from r3l.envs.puzzles.base import first_difference
-from r3l.envs.puzzles.engine import puzzle
+from r3l.envs.puzzles.engine.answer_engine import puzzle
+from r3l.envs.puzzles.engine.base import first_difference
 
 from r3l.core.seeds import generator
 from r3l.core.task import Task

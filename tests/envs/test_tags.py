@@ -5,11 +5,11 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from r3l.envs.base.action_parsers import action_in, between, each_tag_once, first_between, first_pair, one_pair
 from r3l.envs.base.answers import boxed
-from r3l.envs.base.readers import action_in, between, each_tag_once, first_between, first_pair, one_pair
 from r3l.envs.base.tagged import TaggedDialogue
 from r3l.envs.registry import find_environment
-from r3l.envs.webshop.engine import read_action
+from r3l.envs.webshop.engine.shop import read_action
 
 TAGS = ("<think>", "</think>", "<action>", "</action>", "<Answer>", "</answer>")
 TAGGED = st.lists(st.sampled_from([*TAGS, "<", ">", "/", " ", "\n", "a"])).map("".join)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from chat_server import completion, serving
 from program import run
-from r3l.envs.math.dialogue import BOXED
-from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.math.text.dialogue import BOXED
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
 from r3l.envs.registry import find_environment
 from scripted import play_by
 

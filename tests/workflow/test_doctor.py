@@ -4,7 +4,7 @@ import json
 import sys
 
 from program import run
-from r3l.envs.scienceworld import jvm
+from r3l.envs.scienceworld.engine import jvm
 
 from r3l.config import EnvConfig, TierConfig, load, names
 

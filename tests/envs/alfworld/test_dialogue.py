@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from r3l.envs.alfworld import Alfworld
-from r3l.envs.alfworld.dialogue import AlfworldDialogue
-from r3l.envs.alfworld.houses import generate
 from r3l.envs.alfworld.options import AlfworldOptions
-from r3l.envs.alfworld.rooms import House
+from r3l.envs.alfworld.task_sets.houses import generate
+from r3l.envs.alfworld.task_sets.rooms import House
+from r3l.envs.alfworld.text.dialogue import AlfworldDialogue
 
 from r3l.core.environment import Observation, Parsed, Transcript
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from official_alfworld import OfficialEnvironment
-from r3l.envs.alfworld import translate
-from r3l.envs.alfworld.engine import AlfworldEngine
-from r3l.envs.alfworld.games import load_game
-from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.rooms import House
+from r3l.envs.alfworld.engine import translate
+from r3l.envs.alfworld.engine.games import load_game
+from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
+from r3l.envs.alfworld.task_sets.houses import generate
+from r3l.envs.alfworld.task_sets.rooms import House
 
 from r3l.core.errors import DataError, EngineError
 
@@ -94,8 +94,8 @@ def test_engines_in_threads_do_not_disturb_one_another():
 def test_the_same_text_under_every_hash_seed(cache):
     """Texts hang on no hash order, translation included (the other process translates afresh)."""
     script = (
-        "import hashlib\nfrom r3l.envs.alfworld.engine import AlfworldEngine\n"
-        "from r3l.envs.alfworld.houses import generate\nfrom r3l.envs.alfworld.rooms import House\n"
+        "import hashlib\nfrom r3l.envs.alfworld.engine.text_engine import AlfworldEngine\n"
+        "from r3l.envs.alfworld.task_sets.houses import generate\nfrom r3l.envs.alfworld.task_sets.rooms import House\n"
         "e = AlfworldEngine(); task = generate(House('pick_cool_then_place_in_recep', seed=5))\n"
         "out = [e.reset(task)] + [e.step(a) for a in task.payload['walkthrough']]\n"
         "print(hashlib.sha256(repr(out).encode()).hexdigest())"

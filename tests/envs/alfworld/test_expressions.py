@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from official_alfworld import OfficialEnvironment
-from r3l.envs.alfworld.engine import AlfworldEngine
-from r3l.envs.alfworld.expressions import Entity, evaluate, parse_expression
-from r3l.envs.alfworld.games import game_texts
-from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.rooms import House
-from r3l.envs.alfworld.textgen import Text, parse_nodes
+from r3l.envs.alfworld.engine.expressions import Entity, evaluate, parse_expression
+from r3l.envs.alfworld.engine.games import game_texts
+from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
+from r3l.envs.alfworld.engine.textgen import Text, parse_nodes
+from r3l.envs.alfworld.task_sets.houses import generate
+from r3l.envs.alfworld.task_sets.rooms import House
 
 from r3l.core.errors import DataError
 

@@ -4,8 +4,9 @@ import json
 from collections import Counter
 
 import pytest
-from r3l.envs.alfworld import ENVIRONMENT, games
-from r3l.envs.alfworld.engine import AlfworldEngine
+from r3l.envs.alfworld import ENVIRONMENT
+from r3l.envs.alfworld.engine import games
+from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 
 from r3l.core.errors import DataError
 

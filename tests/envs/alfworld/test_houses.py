@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from r3l.envs.alfworld.engine import AlfworldEngine
+from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES, Goal, parse_goal
-from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.rooms import House
-from r3l.envs.alfworld.tasks import TASK_SETS
+from r3l.envs.alfworld.task_sets.houses import generate
+from r3l.envs.alfworld.task_sets.rooms import House
+from r3l.envs.alfworld.task_sets.tasks import TASK_SETS
 
 from r3l.core.errors import DataError
 

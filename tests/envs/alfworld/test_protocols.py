@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 import scripted
-from r3l.envs.alfworld.engine import AlfworldEngine
-from r3l.envs.alfworld.games import load_game
+from r3l.envs.alfworld.engine.games import load_game
+from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES
-from r3l.envs.alfworld.houses import generate
-from r3l.envs.alfworld.rooms import House
-from r3l.envs.base.segments import latest, segments
+from r3l.envs.alfworld.task_sets.houses import generate
+from r3l.envs.alfworld.task_sets.rooms import House
+from r3l.envs.base.agentbench_truncation import latest, segments
 from scripted import Scripted, ScriptedDialog
 
 from r3l.config import resolve

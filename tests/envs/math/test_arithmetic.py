@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from r3l.envs.base.experts import ErrorModel
 from r3l.envs.math import Math
-from r3l.envs.math.arithmetic import (
+from r3l.envs.math.task_sets.arithmetic import (
     BUCKETS,
     LARGEST,
     Operation,
@@ -18,7 +18,7 @@ from r3l.envs.math.arithmetic import (
     solution,
     write,
 )
-from r3l.envs.math.tasks import TASK_SETS
+from r3l.envs.math.task_sets.tasks import TASK_SETS
 
 from r3l.core.errors import DataError
 from r3l.core.seeds import generator

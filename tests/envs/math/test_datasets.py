@@ -1,9 +1,9 @@
 """Data sets: gold rules on published rows, sets frozen by hash, loud errors, DAPO's cleaning by hand."""
 
 import pytest
-from r3l.envs.math import datasets
-from r3l.envs.math.datasets import clean, key_of, load, read_file
-from r3l.envs.math.published import ORIGINS
+from r3l.envs.math.task_sets import datasets
+from r3l.envs.math.task_sets.datasets import clean, key_of, load, read_file
+from r3l.envs.math.task_sets.published import ORIGINS
 
 from r3l.core.errors import DataError
 

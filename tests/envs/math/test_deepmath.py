@@ -5,8 +5,9 @@ import json
 import pyarrow
 import pytest
 from pyarrow import parquet
-from r3l.envs.math import Math, datasets
-from r3l.envs.math.datasets import key_of
+from r3l.envs.math import Math
+from r3l.envs.math.task_sets import datasets
+from r3l.envs.math.task_sets.datasets import key_of
 
 from r3l.core.errors import DataError
 

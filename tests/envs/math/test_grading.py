@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from r3l.envs.base.answers import extract
-from r3l.envs.math.grader import LONGEST, grade
-from r3l.envs.math.grading import Grader
+from r3l.envs.math.engine.grader import LONGEST, grade
+from r3l.envs.math.engine.grader_process import Grader
 
 from r3l.files.yaml_files import read_yaml
 

@@ -4,8 +4,8 @@ the real math-verify.
 
 import pytest
 from r3l.envs.math import MathOptions
-from r3l.envs.math.datasets import load
-from r3l.envs.math.engine import answer_in, check, check_in_actor, response_grader
+from r3l.envs.math.engine.answer_engine import answer_in, check, check_in_actor, response_grader
+from r3l.envs.math.task_sets.datasets import load
 
 from r3l.core.task import Task
 

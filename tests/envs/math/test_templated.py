@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from r3l.envs.math import Math, datasets
-from r3l.envs.math.arithmetic import TEMPLATED, problem, rows
+from r3l.envs.math import Math
+from r3l.envs.math.task_sets import datasets
+from r3l.envs.math.task_sets.arithmetic import TEMPLATED, problem, rows
 
 from r3l.config import EnvConfig, load, names, resolve
 from r3l.core.errors import ConfigError

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
-from r3l.envs.puzzles.base import CORRECT
-from r3l.envs.puzzles.binary_matrix import distances
-from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.engine.base import CORRECT
+from r3l.envs.puzzles.engine.binary_matrix import distances
 
 KIND = PUZZLES["binary_matrix"]
 BY_HAND = {"matrix": [[0, 1, 1], [1, 1, 1], [1, 1, 0]], "style": "released"}

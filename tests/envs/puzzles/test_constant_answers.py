@@ -3,8 +3,8 @@
 import pytest
 from r3l.envs.base.package import ConstantAnswer
 from r3l.envs.base.task_sets import committed
-from r3l.envs.puzzles.engine import PUZZLES
-from r3l.envs.puzzles.tasks import TASK_SETS, best_constant_answer, constant_answers
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.task_sets.tasks import TASK_SETS, best_constant_answer, constant_answers
 
 from r3l.core.task import Task
 

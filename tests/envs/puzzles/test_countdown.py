@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
-from r3l.envs.puzzles.base import CORRECT
-from r3l.envs.puzzles.countdown import MAX_TOKENS, numbers, parse, worth
-from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.engine.base import CORRECT
+from r3l.envs.puzzles.engine.countdown import MAX_TOKENS, numbers, parse, worth
 
 KIND = PUZZLES["countdown"]
 BY_HAND = {"numbers": [6, 2, 3], "target": 7, "expression": "6 + 3 - 2", "style": "compact"}

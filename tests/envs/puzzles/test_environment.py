@@ -5,9 +5,9 @@ import itertools
 import pytest
 from r3l.envs.base.experts import ErrorModel
 from r3l.envs.puzzles import Puzzles
-from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
 from r3l.envs.puzzles.expert import first_wrong_line, solution, write
-from r3l.envs.puzzles.tasks import TASK_SETS as SETS
+from r3l.envs.puzzles.task_sets.tasks import TASK_SETS as SETS
 from transformers import AutoTokenizer
 
 from r3l.config import environment_of, resolve

@@ -2,8 +2,8 @@
 
 import pytest
 from puzzle_problems import SIZES, generated
-from r3l.envs.puzzles.base import CORRECT
-from r3l.envs.puzzles.engine import PUZZLES
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.engine.base import CORRECT
 
 from r3l.core.seeds import generator
 

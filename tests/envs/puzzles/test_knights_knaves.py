@@ -5,9 +5,9 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
-from r3l.envs.puzzles.base import CORRECT
-from r3l.envs.puzzles.engine import PUZZLES
-from r3l.envs.puzzles.knights_knaves import holds, render, solve
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.engine.base import CORRECT
+from r3l.envs.puzzles.engine.knights_knaves import holds, render, solve
 
 KIND = PUZZLES["knights_knaves"]
 # Zoey: "Riley is a sinner." Riley: "Zoey is a saint and I am a saint." If Zoey lies, Riley is a saint, so Zoey is one:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from r3l.envs.puzzles import PuzzleOptions
-from r3l.envs.puzzles.engine import response_grader
-from r3l.envs.puzzles.released import answer_in, cells, moves, solves
+from r3l.envs.puzzles.engine.answer_engine import response_grader
+from r3l.envs.puzzles.engine.released import answer_in, cells, moves, solves
 
 from r3l.core.task import Task
 from r3l.files.yaml_files import read_yaml

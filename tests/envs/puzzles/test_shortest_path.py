@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from puzzle_problems import generated
-from r3l.envs.puzzles.base import CORRECT
-from r3l.envs.puzzles.engine import PUZZLES
-from r3l.envs.puzzles.shortest_path import MOVES
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.engine.base import CORRECT
+from r3l.envs.puzzles.engine.shortest_path import MOVES
 
 KIND = PUZZLES["shortest_path"]
 # * O O     the goal is two rows down: the blocked cell below the start costs two more moves

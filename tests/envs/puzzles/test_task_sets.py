@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from r3l.envs.base.task_sets import committed, sha256_of
 from r3l.envs.puzzles import Puzzles
-from r3l.envs.puzzles import tasks as module
-from r3l.envs.puzzles.engine import PUZZLES
-from r3l.envs.puzzles.tasks import TASK_SETS, Allocation, Definition
+from r3l.envs.puzzles.engine.answer_engine import PUZZLES
+from r3l.envs.puzzles.task_sets import tasks as module
+from r3l.envs.puzzles.task_sets.tasks import TASK_SETS, Allocation, Definition
 
 from r3l.core.errors import ConfigError, DataError
 

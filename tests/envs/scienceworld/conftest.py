@@ -1,5 +1,5 @@
 import pytest
-from r3l.envs.scienceworld import engine
+from r3l.envs.scienceworld.engine import simulator
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -13,5 +13,5 @@ def not_the_users_store(tmp_path_factory):
 def nothing_remembered(tmp_path, monkeypatch):
     """What has been heard from the simulator, here or by another test, would be answered without it."""
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
-    engine.open_disk_cache.cache_clear()
-    engine._caches.clear()
+    simulator.open_disk_cache.cache_clear()
+    simulator._caches.clear()

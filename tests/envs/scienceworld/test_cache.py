@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from r3l.envs.scienceworld.cache import CachedEngine, ObservationCache
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.tasks import TASK_SETS
+from r3l.envs.scienceworld.engine.cache import CachedEngine, ObservationCache
+from r3l.envs.scienceworld.engine.simulator import ScienceWorldEngine
+from r3l.envs.scienceworld.task_sets.tasks import TASK_SETS
 
 from r3l.core.environment import Observation
 from r3l.core.errors import ReplayMismatch

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from r3l.envs.base.readers import write_response
+from r3l.envs.base.action_parsers import write_response
 from r3l.envs.scienceworld import ScienceWorldOptions
-from r3l.envs.scienceworld.brief import LIMIT, brief
-from r3l.envs.scienceworld.dialogue import ScienceWorldDialogue
-from r3l.envs.scienceworld.tasks import problem
+from r3l.envs.scienceworld.task_sets.tasks import problem
+from r3l.envs.scienceworld.text.compact_text import LIMIT, brief
+from r3l.envs.scienceworld.text.dialogue import ScienceWorldDialogue
 
 from r3l.core.environment import Observation, Parsed, Transcript
 

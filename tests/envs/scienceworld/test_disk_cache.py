@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from r3l.envs.scienceworld import ScienceWorldOptions
-from r3l.envs.scienceworld.cache import CachedEngine, DiskCache, ObservationCache, open_disk_cache
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.tasks import TASK_SETS
+from r3l.envs.scienceworld.engine.cache import CachedEngine, DiskCache, ObservationCache, open_disk_cache
+from r3l.envs.scienceworld.engine.simulator import ScienceWorldEngine
+from r3l.envs.scienceworld.task_sets.tasks import TASK_SETS
 
 from r3l.core.environment import Observation
 

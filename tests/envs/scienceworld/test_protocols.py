@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from r3l.envs.scienceworld.tasks import problem
+from r3l.envs.scienceworld.task_sets.tasks import problem
 from scripted import play_by
 
 # find-animal 12 scores 17 at its start, 25 outside, 75 with the right focus and -100 with a wrong one.

@@ -8,8 +8,8 @@ import psutil
 import pytest
 from dove_egg import FIND, SOLUTION
 from r3l.envs.registry import find_environment
-from r3l.envs.scienceworld import jvm
-from r3l.envs.scienceworld.tasks import problem
+from r3l.envs.scienceworld.engine import jvm
+from r3l.envs.scienceworld.task_sets.tasks import problem
 
 from r3l.core.errors import EngineError
 from r3l.processes.pool import EnvironmentPool

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import r3l.envs.base.task_sets
 from r3l.envs.base.task_sets import definition_path
-from r3l.envs.scienceworld.tasks import R3L_TEST, TASK_SETS, VARIATIONS, official_variations
+from r3l.envs.scienceworld.task_sets.tasks import R3L_TEST, TASK_SETS, VARIATIONS, official_variations
 
 from r3l.core.errors import ConfigError
 

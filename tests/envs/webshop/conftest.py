@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from r3l.envs.webshop.catalogue import Catalogue, build
-from r3l.envs.webshop.synthetic import records, sources
+from r3l.envs.webshop.engine.catalogue import Catalogue, build
+from r3l.envs.webshop.engine.synthetic import records, sources
 
 from r3l.core.task import Task
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from program import run
-from r3l.envs.webshop.build import locate
-from r3l.envs.webshop.catalogue import Catalogue, read_meta
+from r3l.envs.webshop.engine.build import locate
+from r3l.envs.webshop.engine.catalogue import Catalogue, read_meta
 
 from r3l.core.errors import DataError
 

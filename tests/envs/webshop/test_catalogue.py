@@ -5,10 +5,10 @@ import random
 from collections import Counter
 
 import pytest
-from r3l.envs.webshop.catalogue import Catalogue, build, original_files, read_meta
-from r3l.envs.webshop.goals import NO_LIMIT, price_limit, synthetic_goals
-from r3l.envs.webshop.products import Product, product_of
-from r3l.envs.webshop.synthetic import read_wish, sources
+from r3l.envs.webshop.engine.catalogue import Catalogue, build, original_files, read_meta
+from r3l.envs.webshop.engine.goals import NO_LIMIT, price_limit, synthetic_goals
+from r3l.envs.webshop.engine.products import Product, product_of
+from r3l.envs.webshop.engine.synthetic import read_wish, sources
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import seed_of

@@ -2,8 +2,8 @@
 
 import pytest
 from r3l.envs.webshop import WebshopOptions
-from r3l.envs.webshop.dialogue import WebshopDialogue, compact
-from r3l.envs.webshop.engine import WebshopEngine
+from r3l.envs.webshop.engine.shop import WebshopEngine
+from r3l.envs.webshop.text.dialogue import WebshopDialogue, compact
 
 from r3l.core.environment import Observation, Parsed
 

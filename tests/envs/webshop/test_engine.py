@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 from r3l.envs.webshop import WebShop, WebshopOptions
-from r3l.envs.webshop.catalogue import Catalogue, Source, build
-from r3l.envs.webshop.engine import SEARCH_ACTION, WebshopEngine
-from r3l.envs.webshop.goals import human_goals
-from r3l.envs.webshop.pages import instruction
-from r3l.envs.webshop.products import product_of
+from r3l.envs.webshop.engine.catalogue import Catalogue, Source, build
+from r3l.envs.webshop.engine.goals import human_goals
+from r3l.envs.webshop.engine.pages import instruction
+from r3l.envs.webshop.engine.products import product_of
+from r3l.envs.webshop.engine.shop import SEARCH_ACTION, WebshopEngine
 
 from r3l.core.errors import DataError, EngineError
 from r3l.core.task import Task

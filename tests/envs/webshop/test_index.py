@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from r3l.envs.webshop.index import Index, IndexWriter, terms
+from r3l.envs.webshop.engine.index import Index, IndexWriter, terms
 
 from r3l.core.errors import DataError
 

@@ -3,10 +3,10 @@
 import re
 from dataclasses import replace
 
-from r3l.envs.webshop import pages
-from r3l.envs.webshop.goals import Goal
-from r3l.envs.webshop.pages import Page, String, text_rich
-from r3l.envs.webshop.products import Product
+from r3l.envs.webshop.engine import pages
+from r3l.envs.webshop.engine.goals import Goal
+from r3l.envs.webshop.engine.pages import Page, String, text_rich
+from r3l.envs.webshop.engine.products import Product
 
 INSTRUCTION = (
     "i want an xx-small sized slim fit button down shirt with long sleeves. pick something in white, "

@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from r3l.envs.base.segments import segments
-from r3l.envs.webshop.dialogue import WindowWebshopDialogue
+from r3l.envs.base.agentbench_truncation import segments
+from r3l.envs.webshop.text.dialogue import WindowWebshopDialogue
 from scripted import play_by
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from r3l.envs.webshop.goals import Goal
-from r3l.envs.webshop.products import Product
-from r3l.envs.webshop.reward import (
+from r3l.envs.webshop.engine.goals import Goal
+from r3l.envs.webshop.engine.products import Product
+from r3l.envs.webshop.engine.reward import (
     COLORS,
     VERSION,
     color_of,

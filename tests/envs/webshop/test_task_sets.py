@@ -1,9 +1,9 @@
 """TaskSets: committed, hashed, disjoint, solvable, and loud when they differ."""
 
 import pytest
-from r3l.envs.webshop.catalogue import build
-from r3l.envs.webshop.synthetic import sources
-from r3l.envs.webshop.tasks import TASK_SETS
+from r3l.envs.webshop.engine.catalogue import build
+from r3l.envs.webshop.engine.synthetic import sources
+from r3l.envs.webshop.task_sets.tasks import TASK_SETS
 
 from r3l.core.errors import DataError
 

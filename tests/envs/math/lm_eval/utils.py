@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 from r3l.envs.base.answers import extract
-from r3l.envs.math import datasets
-from r3l.envs.math.dialogue import BOXED
-from r3l.envs.math.grading import Grader
+from r3l.envs.math.engine.grader_process import Grader
+from r3l.envs.math.task_sets import datasets
+from r3l.envs.math.text.dialogue import BOXED
 
 
 def load(set_name: str, **_: Any) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The world: TextWorld's PDDL engine and the text of its games."""

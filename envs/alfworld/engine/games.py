@@ -1,0 +1,180 @@
+"""The published ALFWorld games as tasks, from a user's own download.
+
+Its layout (``alfworld-download``): ``ROOT/json_2.1.1/SPLIT/TASK/TRIAL/game.tw-pddl``, where ROOT is ``$ALFWORLD_DATA``
+or, as in the alfworld package, ``~/.cache/alfworld``. A game's id is ``SPLIT/TASK/TRIAL``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+
+from r3l.envs.alfworld.engine.translate import packaged_text
+
+from r3l.core.errors import DataError
+from r3l.core.task import Task
+from r3l.files.digests import digest_of_all
+
+# Counts of the published releases 2.1.1 to 2.1.3 (the README of alfworld and the folders themselves).
+EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_train": 200, "valid_seen": 140, "valid_unseen": 134}
+LISTED: Mapping[str, str] = {"agentbench": "valid_unseen"}  # parts of a split whose ids are committed
+_GAMES_FOLDER = "json_2.1.1"
+_GAME_FILE = "game.tw-pddl"
+_UNKNOWN = "UNKNOWN GOAL"
+PACKAGED = {  # sha256 of the domain and grammar in alfworld 0.4.2 (pyproject.toml)
+    "alfred.pddl": "f1473041ed01da514de1f87adfd7ef0804862361f83ccf63c75e43633b0eb280",
+    "alfred.twl2": "c5b22f0f73309a7fd7c8e5b71de42ad4803b60766ab4a51cc2feb34162be036b",
+}
+_SENTENCE = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)\."')
+_COMMAND = re.compile(r'template :: "(.+?)";')
+_DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or point ALFWORLD_DATA at the games."
+
+
+def data_root(root: str | Path | None = None) -> Path:
+    """Where the games lie: ``root``, else ``$ALFWORLD_DATA``, else the alfworld package's default."""
+    return Path(root or os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld").expanduser()
+
+
+def list_games(split: str, root: str | Path | None = None, expected: int | None = None) -> list[str]:
+    """The sorted game ids of a split.
+
+    ``expected`` is the count that must be there (default: the published one; 0 accepts any number but none).
+    Raises DataError naming the folder, both counts and the download command.
+    """
+    folder = data_root(root) / _GAMES_FOLDER / _known(split)
+    ids = sorted(f"{split}/{path.parent.parent.name}/{path.parent.name}" for path in folder.glob(f"*/*/{_GAME_FILE}"))
+    wanted = EXPECTED_GAMES[split] if expected is None else expected
+    if not ids or (wanted and len(ids) != wanted):
+        raise DataError(f"{folder} holds {len(ids)} ALFWorld games, expected {wanted or 'at least 1'}. {_DOWNLOAD}")
+    return ids
+
+
+def ids_sha256(ids: Iterable[str]) -> str:
+    """sha256 of the sorted ids, newline-joined (the rule of ``r3l.envs.base.task_sets``)."""
+    return hashlib.sha256("\n".join(sorted(ids)).encode("utf-8")).hexdigest()
+
+
+def load_game(game_id: str, root: str | Path | None = None) -> Task:
+    """One downloaded game as a task. Raises DataError naming the file that is missing or damaged."""
+    path = data_root(root) / _GAMES_FOLDER / game_id / _GAME_FILE
+    try:
+        game = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist. {_DOWNLOAD}") from error
+    except ValueError as error:  # JSON and UTF-8 errors
+        raise _damaged(path, str(error)) from error
+    if not isinstance(game, dict):
+        raise _damaged(path, "not a JSON object")
+    missing = [key for key in ("pddl_domain", "grammar", "pddl_problem") if not isinstance(game.get(key), str)]
+    if missing:
+        raise _damaged(path, "no " + ", ".join(missing))
+    if other := sorted(_commands(game["grammar"]) ^ _commands(packaged_text("alfred.twl2"))):
+        raise DataError(
+            f"{path} is of another release: its grammar and that of the alfworld package differ in {', '.join(other)}, "
+            "and prompts name the package's commands. Fetch today's games: alfworld-download -f"
+        )
+    split, name, _ = game_id.split("/", 2)
+    payload = {
+        "goal_text": _sentence(game["grammar"], path),
+        "pddl_domain": _shared(game["pddl_domain"]),
+        "grammar": game["grammar"],
+        "pddl_problem": game["pddl_problem"],
+        "walkthrough": list(game.get("walkthrough") or []),
+    }
+    return Task(id=game_id, env="alfworld", split=split, group=name.split("-", 1)[0], payload=payload)
+
+
+def load_games(split: str, root: str | Path | None = None, expected: int | None = None) -> Iterator[Task]:
+    """The tasks of a split in id order, read one at a time (a game is about 90 KB)."""
+    for game_id in list_games(split, root, expected):
+        yield load_game(game_id, root)
+
+
+def game_texts(task: Task) -> tuple[str, str, str]:
+    """Domain, grammar and problem of a task; what its payload leaves out comes from the alfworld package."""
+    payload = task.payload
+    problem = payload.get("pddl_problem")
+    if not isinstance(problem, str) or not problem.strip():
+        raise DataError(
+            f"ALFWorld task {task.id}: its game has no pddl_problem; fetch it again with alfworld-download -f"
+        )
+    domain = payload.get("pddl_domain") or packaged_text("alfred.pddl")
+    grammar = payload.get("grammar")
+    if not grammar:
+        if not payload.get("goal_text"):
+            raise DataError(f"ALFWorld task {task.id}: its game has neither a grammar nor a goal_text")
+        grammar = packaged_text("alfred.twl2").replace(_UNKNOWN, payload["goal_text"])
+    return domain, grammar, problem
+
+
+def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
+    """sha256 of the texts that games are made of, of which task ids say nothing; ``none`` where they are not here.
+
+    Houses take domain and grammar from the alfworld package. Published games bring their own, each file of a split
+    counts; reading all 3,553 of train takes seconds, so digests are kept until a file changes, which the next process
+    sees.
+    """
+    names = sorted(set(task_sets))
+    digests: dict[str, str] = {}
+    if any("/" in name for name in names):
+        digests |= {text: _digest_of_packaged(text) for text in PACKAGED}
+    for split in sorted({LISTED.get(name, name) for name in names if "/" not in name}):
+        digests |= _digests_of_split(split, data_root())
+    return digests
+
+
+@lru_cache(maxsize=2)
+def _digest_of_packaged(name: str) -> str:
+    """Without the package, that of the release that r3l installs: a plan needs none of an environment's packages."""
+    try:
+        return _sha256(packaged_text(name))
+    except ImportError:
+        return PACKAGED[name]
+
+
+@cache  # a run is fingerprinted many times: thousands of files are listed once in a process
+def _digests_of_split(split: str, root: Path) -> dict[str, str]:
+    try:
+        ids = list_games(split, root, expected=0)
+    except DataError:
+        return {f"{split}, first game": "none"}  # as stored runs have it
+    files = {id_: root / _GAMES_FOLDER / id_ / _GAME_FILE for id_ in ids}
+    return {f"{split}, games": digest_of_all(files)}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _commands(grammar: str) -> frozenset[str]:
+    """What a player can say, as the grammar has it: ``move {o} to {r}``."""
+    return frozenset(_COMMAND.findall(grammar))
+
+
+@lru_cache(maxsize=16)
+def _shared(text: str) -> str:
+    """The same object for equal texts: all games share one 17 KB domain."""
+    return text
+
+
+def _known(split: str) -> str:
+    if split not in EXPECTED_GAMES:
+        raise DataError(f"ALFWorld has no split {split!r}; it has {', '.join(EXPECTED_GAMES)}")
+    return split
+
+
+def _sentence(grammar: str, path: Path) -> str:
+    sentences = _SENTENCE.findall(grammar)
+    if len(sentences) != 1:
+        raise _damaged(path, f"its grammar has {len(sentences)} task sentences, expected 1")
+    return str(json.loads(f'"{sentences[0]}"'))
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(f"{path} is damaged ({why}). Fetch it again (alfworld-download -f) or remove it.")

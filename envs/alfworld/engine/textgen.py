@@ -1,0 +1,258 @@
+"""The text of the game: TextWorld's context-sensitive grammar (twl2), read once and rendered quickly.
+
+Reading is done by the parsers of the textworld package; rendering is our own, because the shipped one parses
+every template again and deep-copies its context for every symbol (98 % of a step). The rules followed are
+those of ``textworld.envs.pddl.textgen``: first production whose condition holds, query results in sorted
+order, distinct placeholders bound to distinct things.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from r3l.envs.alfworld.engine.expressions import Entity, Expression, evaluate, parse_expression
+from r3l.envs.alfworld.engine.translate import Problem, Row, Signature
+
+from r3l.core.errors import EngineError
+
+Placeholder = tuple[str, str]  # name, type
+Bindings = Mapping[Placeholder, str]
+Query = tuple[tuple[str, tuple[Placeholder, ...]], ...]
+Facts = Mapping[Signature, tuple[Row, ...]]  # rows sorted
+
+# The task rule is the only part of the grammar in which games differ.
+_TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*"((?:[^"\\]|\\.)*)"\s*\}\s*\]')
+
+
+@dataclass(frozen=True)
+class Text:
+    """Literal text."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Expand:
+    """``#name#``: the production rule of that name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """``o.name``: an expression over the bound entities."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class ForEach:
+    """``{node | query}``: the node once for every answer of the query (once where there is no query)."""
+
+    node: Expand | Evaluate
+    query: Query | None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """``[{...}]``: the same, joined as an English list."""
+
+    items: ForEach
+
+
+Node = Text | Expand | Evaluate | ForEach | Listing
+Nodes = tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Production:
+    """One alternative of a rule, used where its condition (if any) has an answer."""
+
+    condition: Query | None
+    nodes: Nodes
+
+
+class World:
+    """What text is generated from: the entities of a game and the facts that hold now."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.entities = {id: Entity(id, kind, name) for id, (kind, name) in problem.entities.items()}
+        self.facts: Facts = {(name, tuple(types)): tuple(map(tuple, rows)) for name, types, rows in problem.facts}
+        self._types = tuple((name, tuple(parents)) for name, parents in problem.types)
+
+    def answers(self, query: Query, bindings: Bindings) -> list[Bindings]:
+        """Every way to extend ``bindings`` so that all of ``query`` holds, in the order of the text."""
+        answers: list[Bindings] = [bindings]
+        for name, places in query:
+            signatures = [(name, types) for types in _subtypes(self._types, tuple(kind for _, kind in places))]
+            rows = [row for signature in signatures for row in self.facts.get(signature, ())]
+            if answers and all(place in answers[0] for place in places):  # nothing left to bind: only check
+                answers = [bound for bound in answers if tuple(bound[place] for place in places) in rows]
+            else:
+                extended = (_extend(bound, places, row) for bound in answers for row in rows)
+                answers = [bound for bound in extended if bound is not None]
+        return answers
+
+
+def _extend(bound: Bindings, places: tuple[Placeholder, ...], row: Row) -> Bindings | None:
+    """``bound`` with ``places`` filled from ``row``, or None where they disagree or a thing is used twice."""
+    added: dict[Placeholder, str] = {}
+    for place, value in zip(places, row, strict=True):
+        existing = bound.get(place) or added.get(place)
+        if existing is None:
+            if value in bound.values() or value in added.values():
+                return None
+            added[place] = value
+        elif existing != value:
+            return None
+    return {**bound, **added} if added else bound
+
+
+@lru_cache(maxsize=512)
+def _subtypes(types: tuple[tuple[str, Row], ...], wanted: Row) -> list[Row]:
+    """``wanted`` and every combination of its subtypes, in TextWorld's order."""
+    from textworld.logic import Type, TypeHierarchy
+
+    hierarchy = TypeHierarchy()
+    for name, parents in types:
+        if name not in {known.name for known in hierarchy}:
+            hierarchy.add(Type(name, parents))
+    return [
+        tuple(kind.name for kind in combination)
+        for combination in hierarchy.multi_subtypes([hierarchy.get(name) for name in wanted])
+    ]
+
+
+class Grammar:
+    """Rules and action templates of one twl2 text."""
+
+    def __init__(self, rules: Mapping[str, tuple[Production, ...]], actions: Mapping[str, tuple[Nodes, Nodes]]):
+        self._rules = rules
+        self.actions = actions  # lower-case action name -> (command template, feedback)
+
+    def swapped(self, rule: str, text: str) -> Grammar:
+        """This grammar with ``rule`` replaced by one unconditional ``text``."""
+        return Grammar({**self._rules, rule: (Production(None, parse_nodes(text)),)}, self.actions)
+
+    def render(self, nodes: Iterable[Node], bindings: Bindings, world: World) -> str:
+        """The text of ``nodes`` in the present state of ``world``."""
+        parts: list[str] = []
+        for node in nodes:
+            if isinstance(node, Text):
+                parts.append(node.value)
+            elif isinstance(node, Expand):
+                parts.append(self._expand(node.name, bindings, world))
+            elif isinstance(node, Evaluate):
+                variables = {name: world.entities[value] for (name, _), value in bindings.items()}
+                parts.append(evaluate(node.expression, variables))
+            elif isinstance(node, ForEach):
+                parts.extend(self._each(node, bindings, world))
+            else:
+                parts.append(self._list(node, bindings, world))
+        return "".join(parts)
+
+    def _expand(self, name: str, bindings: Bindings, world: World) -> str:
+        for production in self._rules.get(name, ()):
+            if production.condition is None or world.answers(production.condition, bindings):
+                return self.render(production.nodes, bindings, world)
+        raise EngineError(f"The game's grammar has no applicable rule for #{name}#; its game file is damaged.")
+
+    def _each(self, node: ForEach, bindings: Bindings, world: World) -> list[str]:
+        answers = [bindings] if node.query is None else world.answers(node.query, bindings)
+        return [self.render((node.node,), bound, world) for bound in answers]
+
+    def _list(self, node: Listing, bindings: Bindings, world: World) -> str:
+        items = self._each(node.items, bindings, world)
+        if not items:
+            return self._expand("list_empty", bindings, world)
+        if len(items) == 1:
+            return items[0]
+        head = self._expand("list_separator", bindings, world).join(items[:-1])
+        return head + self._expand("list_last_separator", bindings, world) + items[-1]
+
+
+def load_grammar(text: str) -> Grammar:
+    """The grammar of a game. Games that differ only in their task sentence share one parse.
+
+    Raises whatever the textworld parsers raise on a malformed text, and DataError for an expression that is refused.
+    """
+    rules = list(_TASK_RULE.finditer(text))
+    if len(rules) != 1:
+        return _parse_grammar(text)
+    start, end = rules[0].span(1)
+    shared = _parse_grammar(text[:start] + "UNKNOWN GOAL" + text[end:])
+    return shared.swapped("task", json.loads(f'"{rules[0][1]}"'))
+
+
+@lru_cache(maxsize=8)
+def _parse_grammar(text: str) -> Grammar:
+    from textworld.envs.pddl.logic import _parse_and_convert
+
+    actions, parsed = _parse_and_convert(text, rule_name="pddlStart")
+    rules = {
+        name: tuple(
+            Production(_parse_query(rule.condition) if rule.condition else None, _nodes(rule.rhs))
+            for rule in productions
+        )
+        for name, productions in parsed._rules.items()
+    }
+    templates = {
+        name: (parse_nodes(action.template), parse_nodes(action.feedback_rule)) for name, action in actions.items()
+    }
+    return Grammar(rules, templates)
+
+
+@lru_cache(maxsize=4096)
+def parse_nodes(text: str) -> Nodes:
+    """The nodes of a template, by the textworld parser (whose treatment of blanks has its own quirks)."""
+    from textworld.envs.pddl.textgen import _parse_and_convert
+
+    return _nodes(_parse_and_convert(text, rule_name="symbols"))
+
+
+def _nodes(symbols: Iterable[Any]) -> Nodes:
+    return tuple(_node(symbol) for symbol in symbols)
+
+
+def _node(symbol: Any) -> Node:
+    kind = type(symbol).__name__
+    if kind == "TerminalSymbol":
+        return Text(str(symbol.symbol))
+    if kind == "ListSymbol":
+        return Listing(_for_each(symbol.symbol))
+    if kind == "ConditionalSymbol":
+        return _for_each(symbol)
+    return _simple(symbol)
+
+
+def _for_each(symbol: Any) -> ForEach:
+    return ForEach(_simple(symbol.expression), _parse_query(symbol.given) if symbol.given else None)
+
+
+def _simple(symbol: Any) -> Expand | Evaluate:
+    if type(symbol).__name__ == "NonterminalSymbol":
+        return Expand(str(symbol.symbol))
+    return Evaluate(parse_expression(symbol.expression))
+
+
+@lru_cache(maxsize=1024)
+def _parse_query(text: str) -> Query:
+    from textworld.logic import Rule
+
+    predicates = Rule.parse_conjunctive_query(text).preconditions
+    return tuple((p.name, tuple((place.name, place.type) for place in p.parameters)) for p in predicates)
+
+
+def query_predicates(nodes: Iterable[Node]) -> set[str]:
+    """The predicates that ``nodes`` ask about directly (not through rules)."""
+    predicates: set[str] = set()
+    for node in nodes:
+        inner = node.items if isinstance(node, Listing) else node
+        if isinstance(inner, ForEach) and inner.query is not None:
+            predicates.update(name for name, _ in inner.query)
+    return predicates

@@ -1,0 +1,1 @@
+"""The task sets of ALFWorld; committed ids and digests are the JSON files."""

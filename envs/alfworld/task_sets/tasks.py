@@ -1,0 +1,159 @@
+"""ALFWorld's task sets: houses of our own, regenerated from their seeds, and the published games.
+
+A task set of published games (``valid_seen``, ``valid_unseen``, ``train``, ``valid_train``) is committed as a count and
+a hash of ids, a part of one (``agentbench``) as its ids; the games are the user's own download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+from r3l.envs.alfworld.engine.games import EXPECTED_GAMES, LISTED, ids_sha256, load_game, load_games
+from r3l.envs.alfworld.task_sets.houses import generate
+from r3l.envs.alfworld.task_sets.rooms import House
+from r3l.envs.base import task_sets
+from r3l.envs.base.task_sets import DefinedTaskSets, Strict, committed, in_id_order
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.task import Task
+
+
+class Group(Strict):
+    """A stratum of houses that results are reported by."""
+
+    families: tuple[str, ...] = Field(min_length=1)
+    receptacles: int
+    objects: int
+
+
+class Split(Strict):
+    """Seeds ``first_seed`` onwards; ``counts`` tasks of each group, its families taking turns."""
+
+    first_seed: int = Field(ge=0)
+    counts: Mapping[str, int]
+
+
+class Definition(task_sets.Definition):
+    """Houses by group and split. The seeds of splits and of SFT must not meet."""
+
+    groups: Mapping[str, Group]
+    splits: Mapping[str, Split]
+    sft_first_seed: int
+
+    def seeds(self, split: str) -> range:
+        """The seeds of a split; its groups take turns in the order of the definition."""
+        first = self.splits[split].first_seed
+        return range(first, first + sum(self.splits[split].counts.values()))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, split in self.splits.items():
+            if unknown := sorted(set(split.counts) - set(self.groups)):
+                raise ValueError(f"splits.{name}.counts names unknown groups {', '.join(unknown)}")
+        ranges = sorted(((self.seeds(name), name) for name in self.splits), key=lambda pair: pair[0].start)
+        ends = [*((seeds.start, name) for seeds, name in ranges[1:]), (self.sft_first_seed, "sft")]
+        for (seeds, name), (following, other) in zip(ranges, ends, strict=True):
+            if seeds.stop > following:
+                raise ValueError(f"the seeds of {name} ({seeds}) reach into those of {other} ({following}..)")
+        return self
+
+
+class AlfworldTaskSets(DefinedTaskSets[Definition]):
+    """Houses as ``NAME/SPLIT`` (about 1 ms each); published games by the name of their split."""
+
+    env = "alfworld"
+    definition_type = Definition
+    others = dict.fromkeys([*EXPECTED_GAMES, *LISTED], ("",))
+
+    def tasks(self, task_set: str) -> list[Task]:
+        if task_set not in self.others:
+            return super().tasks(task_set)
+        proof = committed(self.env, task_set)
+        if task_set in LISTED:
+            return [load_game(game_id) for game_id in proof["ids"]]
+        games = list(load_games(task_set, expected=int(proof["count"])))
+        sha256 = ids_sha256(task.id for task in games)
+        if sha256 != proof["sha256"]:
+            raise DataError(
+                f"{task_set}: expected ids with sha256 {proof['sha256']}, found {sha256}: these are other games. "
+                "Fetch the published ones with alfworld-download -f."
+            )
+        return games
+
+    def committed_hash(self, task_set: str) -> str:
+        if task_set not in self.others:
+            return super().committed_hash(task_set)
+        return str(committed(self.env, task_set)["sha256"])
+
+    def parts(self, task_set: str) -> tuple[str, str]:
+        if "/" not in task_set:
+            raise ConfigError(
+                f"ALFWorld task set {task_set!r} is unknown; published games: {', '.join(self.others)}; houses: "
+                "NAME/SPLIT, e.g. nano/test"
+            )
+        return super().parts(task_set)
+
+    def regenerate(self, name: str, split: str) -> list[Task]:
+        houses = self.definition(name)
+        seeds = iter(houses.seeds(split))
+        return in_id_order(
+            _house(houses, group, index, next(seeds), split)
+            for group, count in houses.splits[split].counts.items()
+            for index in range(count)
+        )
+
+    def spare_task(self, name: str, index: int) -> Task:
+        if index < 0:
+            raise ConfigError(f"SFT task {index}: indices start at 0")
+        houses = self.definition(name)
+        groups = list(houses.groups)
+        seed = houses.sft_first_seed + index
+        return _house(houses, groups[index % len(groups)], index // len(groups), seed, "sft")
+
+    def validate(self, task: Task) -> None:
+        """Play the walkthrough. Raises DataError when it does not win, or wins too early."""
+        from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
+
+        engine = AlfworldEngine()
+        now, played = engine.reset(task), list[str]()
+        for action in task.payload["walkthrough"]:
+            if now.success or action not in now.admissible:
+                raise DataError(f"{task.id}: {action!r} is not needed or not possible after {played}")
+            now = engine.step(action)
+            played.append(action)
+        engine.close()
+        if not now.success:
+            raise DataError(f"{task.id}: its walkthrough {played} does not win")
+
+    def sha256(self, tasks: Iterable[Task]) -> str:
+        """Of ids, groups, sentences, problems and walkthroughs: of all that a task is made of."""
+        digest = hashlib.sha256()
+        for task in in_id_order(tasks):
+            content = {key: task.payload[key] for key in ("goal_text", "pddl_problem", "walkthrough")}
+            digest.update(json.dumps([task.id, task.group, content], sort_keys=True).encode("utf-8") + b"\n")
+        return digest.hexdigest()
+
+    def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
+        rejected: Counter[str] = Counter()
+        for task in tasks:
+            rejected.update(task.payload["rejected"])
+        return {
+            "count": len(tasks),
+            "sha256": self.sha256(tasks),
+            "rejected_draws": dict(sorted(rejected.items())),
+            "ids": [task.id for task in tasks],
+        }
+
+
+def _house(houses: Definition, name: str, index: int, seed: int, split: str) -> Task:
+    group = houses.groups[name]
+    family = group.families[index % len(group.families)]
+    return generate(House(family, seed, group.receptacles, group.objects), split, name)
+
+
+TASK_SETS = AlfworldTaskSets()

@@ -1,0 +1,1 @@
+"""The text side of ALFWorld: prompts, the reading of responses, ending rules."""

@@ -1,0 +1,1 @@
+"""The world: graders of answers."""

@@ -1,0 +1,220 @@
+"""Templated word problems whose solution is a line for each operation: mathematics that the nano model can learn.
+
+Ann has 12 apples. Ann finds 7. Ann eats 5. How many apples are left?
+12 + 7 = 19
+19 - 5 = 14
+\boxed{14}
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from r3l.envs.base.answers import WrongLine
+from r3l.envs.base.experts import ErrorModel
+from r3l.envs.math.task_sets.published import Row
+
+from r3l.core.errors import DataError
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+
+NAMES = ("Ann", "Ben", "Cora", "Dan", "Eve", "Finn")
+THINGS = ("apples", "books", "coins", "pens", "shells", "stamps")
+SIGN_OF = {"buys": "+", "finds": "+", "wins": "+", "eats": "-", "gives": "-", "loses": "-"}
+MISREAD = ("finds", "gives")  # verbs that a systematic error takes for their opposite
+LARGEST = 50  # of every number; so that a small model can know its sums
+# Shares of all problems, by a hash of the text: no problem is in two shares. The tasks of "validation" are of the share
+# of "train", which are others (r3l.envs.math.task_sets.tasks).
+# "warmstart" (the tasks of SFT) is part of the seeds that the stored model was taught with.
+BUCKETS = {"test": range(2), "train": range(2, 6), "validation": range(2, 6), "warmstart": range(6, 10)}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``verb`` and operand, e.g. finds 7."""
+
+    verb: str
+    operand: int
+
+    @property
+    def sign(self) -> str:
+        return SIGN_OF[self.verb]
+
+    def applied(self, value: int, sign: str | None = None) -> int:
+        """The value after it, under its own sign or another."""
+        return value + self.operand if (sign or self.sign) == "+" else value - self.operand
+
+
+def problem(split: str, number: int, operations: int) -> Task:
+    """Problem ``number`` of a split with so many operations; deterministic in the three."""
+    rng = generator("arithmetic", split, number, operations)
+    while True:
+        name, thing = str(rng.choice(NAMES)), str(rng.choice(THINGS))
+        start = value = int(rng.integers(2, LARGEST))
+        drawn: list[Operation] = []
+        for _ in range(operations):
+            drawn.append(_draw(value, rng))
+            value = drawn[-1].applied(value)
+        story = " ".join(f"{name} {o.verb} {o.operand}." for o in drawn)
+        text = f"{name} has {start} {thing}. {story} How many {thing} are left?"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if int(digest, 16) % 10 in BUCKETS[split]:
+            payload = {
+                "problem": text,
+                "answer": str(value),
+                "start": start,
+                "operations": [[o.verb, o.operand] for o in drawn],
+            }
+            group = "easy" if operations <= 2 else "hard"
+            return Task(f"arithmetic/{digest[:12]}", "math", split, group, payload)
+
+
+def _draw(value: int, rng: np.random.Generator) -> Operation:
+    room = {"+": LARGEST - value, "-": value}
+    verb = str(rng.choice([verb for verb, sign in SIGN_OF.items() if room[sign] > 0]))
+    return Operation(verb, int(rng.integers(1, room[SIGN_OF[verb]] + 1)))
+
+
+def operations(task: Task) -> list[Operation]:
+    """The problem's operations. Raises DataError where it is none of these problems."""
+    pairs = task.payload.get("operations")
+    if pairs is None:
+        raise DataError(f"task {task.id} is no arithmetic problem: its payload has no 'operations'")
+    return [Operation(str(verb), int(operand)) for verb, operand in pairs]
+
+
+def solution(task: Task) -> list[str]:
+    """The right lines, the answer last."""
+    lines, value = [], int(task.payload["start"])
+    for operation in operations(task):
+        lines.append(_line(value, operation.sign, operation.operand, operation.applied(value)))
+        value = operation.applied(value)
+    return [*lines, _answer(value)]
+
+
+def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> str:
+    """The line after ``lines``. Errors: a verb taken for its opposite (systematic), or a result off by 1 or 10.
+
+    The last operation may be overlooked.
+    """
+    due, done = operations(task), len(lines)
+    value = int(lines[-1].rpartition("=")[2]) if lines else int(task.payload["start"])
+    if done == len(due) or (error_model.overlooks and done == len(due) - 1 and done > 0):
+        return _answer(value)
+    operation = due[done]
+    sign, result = operation.sign, operation.applied(value)
+    if rng.random() < error_model.rate:
+        if rng.random() < error_model.systematic:
+            sign = {"+": "-", "-": "+"}[sign] if operation.verb in MISREAD else sign
+            result = operation.applied(value, sign)
+        else:
+            result += int(rng.choice([-10, -1, 1, 10]))
+    return _line(value, sign, operation.operand, result)
+
+
+def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
+    """A whole response that begins with ``prefix``."""
+    lines = list(prefix)
+    while not lines or lines[-1].endswith("\n"):
+        lines.append(next_line(task, lines, error_model, rng))
+    return lines
+
+
+def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
+    """The first line that is not as it should be, and the operation due there, without its result.
+
+    None for problems without ``operations``, and where every line is right.
+    """
+    if "operations" not in task.payload:
+        return None
+    right, value = solution(task), int(task.payload["start"])
+    for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):
+        written = lines[k].strip() if k < len(lines) else ""
+        if written != expected.strip():
+            due = f"compute {value} {operation.sign} {operation.operand}" if operation else "give the last result"
+            return WrongLine(min(k, len(lines) - 1), _cause(written, expected, operation), due)
+        value = operation.applied(value) if operation else value
+    return None
+
+
+def _cause(written: str, expected: str, operation: Operation | None) -> str:
+    if operation is None:
+        return "another answer than the last result"
+    if written.startswith("\\boxed"):
+        return f"left out: {operation.verb} {operation.operand}"
+    if written.partition("=")[0].strip() == expected.partition("=")[0].strip():
+        return "wrong result"
+    return f"misread: {operation.verb} {operation.operand}"
+
+
+def _line(value: int, sign: str, operand: int, result: int) -> str:
+    return f"{value} {sign} {operand} = {result}\n"
+
+
+def _answer(value: int) -> str:
+    return f"\\boxed{{{value}}}"
+
+
+@dataclass(frozen=True)
+class Templated:
+    """``layout``: the published set whose rows these are like. ``split``, ``first`` and ``count``: which problems of
+    r3l.envs.math.task_sets.arithmetic, where a split says who may see a problem and numbers have no end.
+    """
+
+    layout: str
+    split: str
+    first: int
+    count: int
+
+
+TEMPLATED = {  # numbers from 0 on are those of configs/task_sets/math_nano.yaml; sizes: our choice, as there
+    "gsm8k_templated": Templated("gsm8k", "test", 10_000, 200),
+    "gsm8k_templated_train": Templated("gsm8k", "train", 10_000, 256),
+    "math500_templated": Templated("math500", "test", 20_000, 200),
+    "math_templated_train": Templated("math_train", "train", 20_000, 256),
+    "dapo_templated_raw": Templated("dapo_raw", "train", 30_000, 456),
+    "deepmath_templated_raw": Templated("deepmath_raw", "train", 40_000, 456),
+}
+
+
+def rows(templated: Templated) -> Iterator[Row]:
+    """The rows of a set; problems of two and of three operations take turns."""
+    for number in range(templated.first, templated.first + templated.count):
+        yield _LAYOUTS[templated.layout](problem(templated.split, number, 2 + number % 2))
+
+
+def _gsm8k(task: Task) -> Row:
+    return {"question": task.payload["problem"], "answer": f"{_worked(task)}\n#### {task.payload['answer']}"}
+
+
+def _math500(task: Task) -> Row:
+    return {"unique_id": f"{task.id}.json", "problem": task.payload["problem"], "answer": task.payload["answer"]}
+
+
+def _math_train(task: Task) -> Row:
+    return {"problem": task.payload["problem"], "solution": _worked(task)}
+
+
+def _dapo(task: Task) -> Row:
+    asked = [{"role": "user", "content": task.payload["problem"]}]
+    return {"prompt": asked, "reward_model": {"ground_truth": task.payload["answer"]}}
+
+
+def _deepmath(task: Task) -> Row:
+    return {"question": task.payload["problem"], "final_answer": task.payload["answer"]}
+
+
+def _worked(task: Task) -> str:
+    return "".join(solution(task))
+
+
+_LAYOUTS: dict[str, Callable[[Task], Row]] = {
+    "gsm8k": _gsm8k,
+    "math500": _math500,
+    "math_train": _math_train,
+    "dapo_raw": _dapo,
+    "deepmath_raw": _deepmath,
+}

@@ -1,0 +1,158 @@
+"""The task sets of mathematics: templated problems that are generated, and real data sets that are frozen by hash.
+
+``NAME/SPLIT`` of configs/task_sets/math_NAME.yaml; ``SET/test`` and ``SET/train`` of ``datasets``.
+``python -m r3l.envs.math.task_sets.tasks DIR`` freezes every data set again from a folder with all files, for
+whoever changes one on purpose; every load is compared with what it wrote.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from r3l.envs.base import task_sets
+from r3l.envs.base.package import ConstantAnswer
+from r3l.envs.base.task_sets import DefinedTaskSets, in_id_order
+from r3l.envs.math.task_sets import datasets
+from r3l.envs.math.task_sets.arithmetic import TEMPLATED, problem, solution
+
+from r3l.core.errors import DataError
+from r3l.core.task import Task
+from r3l.files.writing import write_text_atomic
+
+PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
+
+
+class Definition(task_sets.Definition):
+    """configs/task_sets/math_NAME.yaml. ``splits``: problems of each group in each split."""
+
+    splits: Mapping[str, Mapping[str, int]]
+    operations: Mapping[str, int]
+
+
+class MathTaskSets(DefinedTaskSets[Definition]):
+    """A data set is checked where it is read, against its own hash in ``sets.json``."""
+
+    env = "math"
+    definition_type = Definition
+    others = dict.fromkeys(datasets.SETS, ("train", "test")) | dict.fromkeys(
+        datasets.DIVIDED, ("train", "test", *datasets.SHARES)
+    )
+
+    def tasks(self, task_set: str) -> list[Task]:
+        name, split = self.parts(task_set)
+        return self.regenerate(name, split) if name in self.others else super().tasks(task_set)
+
+    def committed_hash(self, task_set: str) -> str:
+        """``unfrozen`` for a set that nobody has frozen yet: its runs can be planned, and loading it is an error."""
+        name, _ = self.parts(task_set)
+        if name in self.others:
+            return str(datasets.frozen().get(name, {"sha256": "unfrozen"})["sha256"])
+        return super().committed_hash(task_set)
+
+    def regenerate(self, name: str, split: str) -> list[Task]:
+        if name not in self.others:
+            return list(_generated(name, split))
+        records = [r for r in datasets.load(name) if split not in datasets.SHARES or datasets.share_of(r) == split]
+        return [Task(r.id, self.env, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in records]
+
+    def spare_task(self, name: str, index: int) -> Task:
+        """As many operations as the task set has: from its fewest to its most, in turn."""
+        counts = self.definition(name).operations.values()
+        fewest, kinds = min(counts), max(counts) - min(counts) + 1
+        return problem("warmstart", index, fewest + index % kinds)
+
+    def validate(self, task: Task) -> None:
+        """The engine accepts the solution."""
+        from r3l.envs.math import MathOptions
+        from r3l.envs.math.engine.answer_engine import create
+
+        engine = create(MathOptions())
+        engine.reset(task)
+        for line in solution(task):
+            now = engine.step(line)
+        if not now.success:
+            raise DataError(f"task {task.id}: its solution {solution(task)} is not accepted")
+
+    def build(self, name: str) -> Path:
+        """Of published training data (dapo, deepmath) and of sets made for tier nano: read, clean and freeze it."""
+        return freeze(name, None) if name in datasets.CLEANING or name in TEMPLATED else super().build(name)
+
+    def constant_answer(self, task_set: str) -> ConstantAnswer:
+        """The most frequent answer and what always giving it would score, by group."""
+        answers = [(task.group, str(task.payload["answer"])) for task in self.tasks(task_set)]
+        ((best, _),) = Counter(answer for _, answer in answers).most_common(1)
+        groups: dict[str, list[bool]] = {"all": [answer == best for _, answer in answers]}
+        for group, answer in answers:
+            groups.setdefault(group, []).append(answer == best)
+        return ConstantAnswer(best, {group: sum(right) / len(right) for group, right in groups.items()})
+
+
+TASK_SETS = MathTaskSets()
+
+
+@lru_cache(maxsize=8)
+def _generated(name: str, split: str) -> tuple[Task, ...]:
+    """The problems of a split of a generated task set, no two alike and none of a split before it, sorted by id."""
+    defined = TASK_SETS.definition(name)
+    names = list(defined.splits)
+    taken = {task.id for before in names[: names.index(split)] for task in _generated(name, before)}
+    problems: dict[str, Task] = {}
+    for group, count in defined.splits[split].items():
+        number, size = 0, len(problems) + count
+        while len(problems) < size:
+            task = problem(split, number, defined.operations[group])
+            if task.id not in taken:
+                problems.setdefault(task.id, task)
+            number += 1
+    return tuple(in_id_order(problems.values()))
+
+
+def freeze(name: str, source: Path | None) -> Path:
+    """Freeze one set, of cleaned training data both parts with the report of its cleaning; the file written.
+
+    ``source`` is a folder of data files (default: ``$R3L_MATH``, else the hub). Raises DataError as ``load`` does.
+    """
+    if name in datasets.CLEANING:
+        parts, report = datasets.cleaned(name, source)
+        content = {part: _frozen(problems) for part, problems in parts.items()}
+        content[name]["cleaning"] = report.as_dict()
+    else:
+        content = {name: _frozen(datasets.read_set(name, source))}
+    _write(datasets.frozen() | content)
+    return datasets.FROZEN
+
+
+def freeze_all(folder: Path) -> None:
+    """Freeze every set as ``folder`` has it, but DeepMath, and write the packaged ones."""
+    sets = {name: datasets.read_set(name, folder) for name in datasets.SETS if name not in datasets.CLEANED}
+    published = {datasets.key_of(p.problem) for p in datasets.read_set("dapo_raw", folder)}
+    content = {name: _frozen(problems) for name, problems in sets.items()}
+    for name in datasets.TEST_SETS:
+        content[name]["in_dapo"] = [p.id for p in sets[name] if datasets.key_of(p.problem) in published]
+    _write(datasets.frozen() | content)
+    for name in PACKAGED:
+        lines = "".join(json.dumps([p.id.partition("/")[2], p.problem, p.gold]) + "\n" for p in sets[name])
+        path = datasets.PACKAGED / f"{name}.jsonl.gz"
+        path.write_bytes(gzip.compress(lines.encode(), 9, mtime=0))  # no date in it: the same set is the same bytes
+    for name in ("dapo", "dapo_templated", "deepmath_templated"):
+        freeze(name, folder)
+
+
+def _frozen(problems: list[datasets.Problem]) -> dict[str, Any]:
+    return {"rows": len(problems), "sha256": datasets.sha256_of(problems)}
+
+
+def _write(content: dict[str, dict[str, Any]]) -> None:
+    write_text_atomic(datasets.FROZEN, json.dumps(content, indent=1) + "\n")
+    datasets.frozen.cache_clear()
+
+
+if __name__ == "__main__":
+    freeze_all(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""The text side of mathematics: prompts, the reading of responses, ending rules."""

@@ -1,0 +1,233 @@
+"""GSM8K's worked solutions as demonstrations: a line for each step, and scripted errors in them.
+
+The published ``Natalia sold 48/2 = <<48/2=24>>24 clips in May.`` becomes the line ``Natalia sold 48/2 = 24 clips in
+May.``, whose hint is ``compute 48/2``; ``#### 72`` becomes ``\\boxed{72}``. An erring agent takes an operation for its
+opposite or is off by 1 or 10, and what follows is computed from that. Problems whose annotations do not compute are
+left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+from r3l.envs.base.answers import WrongLine
+from r3l.envs.base.experts import ErrorModel
+from r3l.envs.math.task_sets import datasets
+
+from r3l.core.task import Task
+
+NAME, SPLIT = "gsm8k_train", "sft"
+_ANNOTATED = re.compile(r"<<([^<>=]+)=([^<>=]+)>>")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
+# What stands before an annotation and says the same: `0.2 x 50 = $`. An x is a sign only between no letters.
+_SAID = re.compile(r"(?:[\d\s.,$%()+\-−–*/×÷]|(?<![A-Za-z])[xX](?![A-Za-z]))*=\s*(\$?)\s*\Z")
+_OPPOSITE = {"+": "-", "-": "+", "*": "+", "/": "*"}
+_OPERATORS: Mapping[type[ast.AST], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_SLIPS = (-10, -1, 1, 10)  # as in r3l.envs.math.task_sets.arithmetic
+_PLACES = 2  # decimals of a recomputed number
+
+
+@cache
+def tasks() -> tuple[Task, ...]:
+    """The problems of the share for SFT whose solution can be shown, with it, in the order of the published file."""
+    solutions = datasets.solutions(NAME)
+    chosen = (p for p in datasets.load(NAME) if datasets.share_of(p) == SPLIT)
+    shown = ((p, _steps(solutions[p.id], p.gold)) for p in chosen)
+    return tuple(
+        Task(p.id, "math", SPLIT, p.lang, {"problem": p.problem, "answer": p.gold, "steps": steps})
+        for p, steps in shown
+        if steps
+    )
+
+
+def task(index: int) -> Task:
+    """Task ``index`` (from 0, without end) of those for SFT: after the last the first again."""
+    return tasks()[index % len(tasks())]
+
+
+def solution(task: Task) -> list[str]:
+    """The right lines, the answer last."""
+    return [*(_line(parts, {}) for parts in task.payload["steps"]), _answer(task.payload["answer"])]
+
+
+def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
+    """A whole response that begins with ``prefix``, lines of the solution. The last step may be overlooked."""
+    lines, wrong, result = list(prefix), dict[str, str](), ""
+    if lines and not lines[-1].endswith("\n"):
+        return lines
+    steps, last = task.payload["steps"], _last_computed(task)
+    for number, parts in enumerate(steps):
+        if error_model.overlooks and 0 < number == last >= len(prefix):
+            break
+        errs = number >= len(prefix) and rng.random() < error_model.rate
+        line = _line(parts, wrong, _error(parts, wrong, error_model, rng) if errs else None)
+        result = wrong.get(_result(parts), _result(parts)) or result
+        lines += [line] if number >= len(prefix) else []
+    else:
+        result = wrong.get(task.payload["answer"], task.payload["answer"])
+    return [*lines, _answer(result)]
+
+
+def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
+    """The first line that is not the solution's, and the operation due there, without its result; for scripted lines.
+
+    None where every line is right.
+    """
+    steps = task.payload["steps"]
+    for k, expected in enumerate(solution(task)):
+        written = lines[k].strip() if k < len(lines) else ""
+        if written != expected.strip():
+            due = _expressions(steps[k])[:1] if k < len(steps) else []
+            cause = _cause(written, due[0] if due else "")
+            return WrongLine(min(k, len(lines) - 1), cause, f"compute {due[0]}" if due else "give the last result")
+    return None
+
+
+def _cause(written: str, due: str) -> str:
+    if written.startswith("\\boxed"):
+        return "a step is left out" if due else "another answer than the last result"
+    return "wrong result" if f"{due} =" in written else "wrong operation"
+
+
+# A step is a list of parts as JSON has them: text, or [expression, result, sign of money or nothing].
+
+
+def _steps(solution: str, gold: str) -> list[list[Any]] | None:
+    """The steps of a published solution; None where it has none, or one whose annotations do not compute."""
+    *lines, _ = solution.strip().splitlines()
+    steps = [_parts(line.strip()) for line in lines if line.strip()]
+    if not steps or None in steps or not any(_result(parts or []) == gold for parts in steps):
+        return None
+    return [parts for parts in steps if parts]
+
+
+def _parts(line: str) -> list[Any] | None:
+    """A line as text and computations; None where an annotation is wrong, or the line does not say its result."""
+    parts: list[Any] = []
+    end = 0
+    for found in _ANNOTATED.finditer(line):
+        expression, result = found[1].replace(" ", ""), _plain(found[2])
+        said = _NUMBER.match(line, found.end())
+        value = _value(expression)
+        if (
+            value is None
+            or said is None
+            or _plain(said[0]) != result
+            or abs(value - Fraction(result)) > Fraction(1, 100)
+        ):
+            return None
+        before = line[end : found.start()]
+        restated = _SAID.search(before)
+        dollar = "$" if (restated[1] if restated else before.rstrip().endswith("$")) else ""
+        text = (before[: restated.start()] if restated else before.rstrip().removesuffix("$")).rstrip()
+        parts += [f"{text} " if text else "", [expression, result, dollar]]
+        end = said.end()
+    return [*parts, line[end:]] if parts else [line]
+
+
+def _line(parts: Sequence[Any], wrong: dict[str, str], error: list[str] | None = None) -> str:
+    """A step as a line, from numbers that are ``wrong`` on; ``error`` takes the place of its first computation."""
+    written = []
+    for part in parts:
+        if isinstance(part, str):
+            written.append(_with(part, wrong))
+            continue
+        _, right, dollar = part
+        expression, result = error or _computed(part, wrong)
+        error = None
+        if result != right:
+            wrong[right] = result
+        written.append(f"{expression} = {dollar}{result}")
+    return "".join(written) + "\n"
+
+
+def _computed(part: Sequence[str], wrong: Mapping[str, str]) -> list[str]:
+    expression = _with(part[0], wrong)
+    value = None if expression == part[0] else _value(expression)
+    return [expression, part[1] if value is None else _written(value)]
+
+
+def _error(
+    parts: Sequence[Any], wrong: Mapping[str, str], error_model: ErrorModel, rng: np.random.Generator
+) -> list[str] | None:
+    """A wrong computation in place of a step's first; None where it has none, or none that is above 0."""
+    first = next((part for part in parts if not isinstance(part, str)), None)
+    if first is None:
+        return None
+    expression, result = _computed(first, wrong)
+    signs = [k for k, sign in enumerate(expression) if sign in _OPPOSITE and k]
+    systematic = bool(signs) and rng.random() < error_model.systematic
+    place, slip = int(rng.integers(len(signs) or 1)), int(rng.choice(_SLIPS))
+    if systematic:
+        k = signs[place]
+        expression = expression[:k] + _OPPOSITE[expression[k]] + expression[k + 1 :]
+        value = _value(expression)
+    else:
+        value = Fraction(result) + slip
+    return [expression, _written(value)] if value is not None and value > 0 else None
+
+
+def _last_computed(task: Task) -> int:
+    return max(k for k, parts in enumerate(task.payload["steps"]) if _expressions(parts))
+
+
+def _expressions(parts: Sequence[Any]) -> list[str]:
+    return [part[0] for part in parts if not isinstance(part, str)]
+
+
+def _result(parts: Sequence[Any]) -> str:
+    """Of the last computation of a step; empty where it has none."""
+    return next((str(part[1]) for part in reversed(parts) if not isinstance(part, str)), "")
+
+
+def _with(text: str, wrong: Mapping[str, str]) -> str:
+    return _NUMBER.sub(lambda found: wrong.get(_plain(found[0]), found[0]), text)
+
+
+def _plain(number: str) -> str:
+    """A number as it is computed with: 1,200.50 is 1200.5."""
+    bare = number.strip().replace(",", "").lstrip("$")
+    try:
+        return _written(Fraction(bare))
+    except ValueError:
+        return bare
+
+
+def _written(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    return f"{float(value):.{_PLACES}f}".rstrip("0").rstrip(".")
+
+
+def _value(expression: str) -> Fraction | None:
+    """Of numbers, + - * / and brackets; None where it is anything else."""
+    try:
+        return _evaluated(ast.parse(expression, mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, KeyError):
+        return None
+
+
+def _evaluated(node: ast.expr) -> Fraction:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return Fraction(str(node.value))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluated(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS[type(node.op)](_evaluated(node.left), _evaluated(node.right))
+    raise ValueError("no arithmetic")
+
+
+def _answer(result: str) -> str:
+    return f"\\boxed{{{result}}}"

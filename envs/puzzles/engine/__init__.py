@@ -1,0 +1,1 @@
+"""The world: the puzzles, their generators and verifiers."""

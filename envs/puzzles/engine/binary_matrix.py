@@ -1,0 +1,142 @@
+"""Binary matrix: how far is each cell of a square matrix of zeros and ones from the nearest zero (in steps)?
+
+``data``: ``matrix`` (n rows of n numbers, at least one zero) and ``style``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from pydantic import Field
+from r3l.envs.puzzles.engine import released
+from r3l.envs.puzzles.engine.base import (
+    CORRECT,
+    MAX_ANSWER,
+    Data,
+    Difficulty,
+    Problem,
+    Puzzle,
+    Work,
+    item,
+    range_of,
+    shuffled,
+)
+
+Matrix = list[list[int]]
+_NUMBER = re.compile(r"[0-9]{1,3}")
+
+
+class BinaryMatrixDifficulty(Difficulty):
+    """Rows (and columns), and how likely a cell is a zero."""
+
+    min_n: int = Field(ge=2)
+    max_n: int = Field(ge=2, le=9)
+    p_zero: float = Field(gt=0, le=1)
+
+
+class BinaryMatrix(Puzzle):
+    """Binary matrix. An answer has a line for each row (or ``/`` between rows), or is a list of lists."""
+
+    name = "binary_matrix"
+    difficulty = BinaryMatrixDifficulty
+
+    def generate(self, index: int, difficulty: BinaryMatrixDifficulty) -> Problem:
+        generated = item(self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero"))
+        data = {"matrix": generated["metadata"]["matrix"], "style": difficulty.style}
+        text = generated["question"]
+        if difficulty.style == "compact":
+            text = f"Matrix {_write(data, data['matrix'])} : distance of each cell to the nearest 0 ?"
+        size = len(data["matrix"])
+        return Problem(text, _write(data, distances(data["matrix"])), data, f"{size}x{size}")
+
+    def key(self, data: Data) -> str:
+        return json.dumps(data["matrix"])
+
+    def verify(self, data: Data, answer: str) -> bool:
+        """Every cell is right, and rows stand apart."""
+        return read(answer) == distances(data["matrix"])
+
+    def verify_released(self, data: Data, answer: str) -> bool:
+        """Equal but for white space (so without rows too), as a text or as a Python list of rows is printed."""
+        gold = [str(cell) for row in distances(data["matrix"]) for cell in row]
+        return gold in (answer.split(), released.cells(answer))
+
+    def critique(self, data: Data, answer: str) -> str:
+        """Which cells are wrong, or that the shape is."""
+        gold, matrix = distances(data["matrix"]), read(answer)
+        if matrix is None or [len(row) for row in matrix] != [len(row) for row in gold]:
+            return f"the answer must have {len(gold)} rows of {len(gold)} numbers"
+        wrong = [
+            f"({r}, {c})" for r, row in enumerate(matrix, 1) for c, v in enumerate(row, 1) if v != gold[r - 1][c - 1]
+        ]
+        return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
+
+    def constant_answers(self, data: Data) -> dict[str, str]:
+        """One number everywhere, or the matrix itself: right where every one is beside a zero."""
+        size = range(len(data["matrix"]))
+        same = {f"all {value}": _write(data, [[value for _ in size] for _ in size]) for value in (0, 1)}
+        return {**same, "copy": _write(data, data["matrix"])}
+
+    def work(self, data: Data) -> Work:
+        solution = distances(data["matrix"])
+        pairs = zip(data["matrix"], solution, strict=True)
+        lines = [f"row {k}: {_row(ones)} gives {_row(row)}" for k, (ones, row) in enumerate(pairs, 1)]
+        return Work(lines, _write(data, solution))
+
+    def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
+        """One cell taken for the other digit; a zero remains."""
+        size = range(len(data["matrix"]))
+        for r, c in shuffled([(r, c) for r in size for c in size], rng):
+            matrix = [list(row) for row in data["matrix"]]
+            matrix[r][c] = 1 - matrix[r][c]
+            if any(0 in row for row in matrix):
+                yield {**data, "matrix": matrix}
+
+
+def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
+    """Steps from each cell to the nearest zero."""
+    cells = [(r, c) for r, row in enumerate(matrix) for c in range(len(row))]
+    zeros = [(r, c) for r, c in cells if matrix[r][c] == 0]
+    return [
+        [min(abs(r - zero_r) + abs(c - zero_c) for zero_r, zero_c in zeros) for c in range(len(row))]
+        for r, row in enumerate(matrix)
+    ]
+
+
+def read(answer: str) -> Matrix | None:
+    """The rows of an answer; None where it is neither lines of numbers nor a list of lists of them."""
+    if len(answer) > MAX_ANSWER:
+        return None
+    if answer.strip().startswith("["):
+        return _json_list(answer)
+    rows = [row.split() for row in re.split(r"[\n/]", answer.strip())]
+    if not all(_NUMBER.fullmatch(cell) for row in rows for cell in row):
+        return None
+    return [[int(cell) for cell in row] for row in rows]
+
+
+def _json_list(answer: str) -> Matrix | None:
+    try:
+        return _as_matrix(json.loads(answer))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _as_matrix(value: object) -> Matrix | None:
+    rows = [list(row) for row in value] if isinstance(value, list) and all(map(_is_row, value)) else None
+    return rows or None
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, list) and all(type(cell) is int for cell in value)
+
+
+def _write(data: Data, matrix: Sequence[Sequence[int]]) -> str:
+    return (" / " if data["style"] == "compact" else "\n").join(map(_row, matrix))
+
+
+def _row(cells: Sequence[int]) -> str:
+    return " ".join(map(str, cells))

@@ -1,0 +1,299 @@
+"""Countdown: write an expression that uses each given number once and is worth the target.
+
+``data``: ``numbers``, ``target``, ``style``, and ``expression``, a right one (the generator's).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from pydantic import Field
+from r3l.envs.puzzles.engine import released
+from r3l.envs.puzzles.engine.base import (
+    CORRECT,
+    MAX_ANSWER,
+    Data,
+    Difficulty,
+    Problem,
+    Puzzle,
+    Work,
+    item,
+    range_of,
+    shuffled,
+)
+
+from r3l.core.errors import DataError
+
+_LIMITS = ("min_numbers", "max_numbers", "min_value", "max_value", "min_target", "max_target", "operators")
+
+
+class CountdownDifficulty(Difficulty):
+    """How many numbers, from where to where, targets, and the operators of the generator's expressions."""
+
+    min_numbers: int = Field(ge=2)
+    max_numbers: int = Field(ge=2, le=6)
+    min_value: int = Field(ge=1)
+    max_value: int
+    min_target: int = Field(ge=1)
+    max_target: int
+    operators: tuple[str, ...]
+
+
+class Countdown(Puzzle):
+    """Countdown. An answer is one expression of whole numbers, ``+ - * /`` and brackets, without an equals sign."""
+
+    name = "countdown"
+    difficulty = CountdownDifficulty
+
+    def generate(self, index: int, difficulty: CountdownDifficulty) -> Problem:
+        generated = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
+        metadata = generated["metadata"]
+        data = {key: metadata[key] for key in ("numbers", "target", "expression")} | {"style": difficulty.style}
+        text = generated["question"]
+        if difficulty.style == "compact":
+            text = f"Numbers {' '.join(map(str, data['numbers']))} : make {data['target']}"
+        return Problem(text, generated["answer"], data, f"{len(data['numbers'])} numbers")
+
+    def key(self, data: Data) -> str:
+        """The numbers, in any order, and the target."""
+        return f"{sorted(data['numbers'])} {data['target']}"
+
+    def verify(self, data: Data, answer: str) -> bool:
+        """Uses each number once and is worth exactly the target."""
+        return self.critique(data, answer) == CORRECT
+
+    def verify_released(self, data: Data, answer: str) -> bool:
+        """R3L's: also with ``**``, ``//`` and decimals, and a value that is nearly the target."""
+        return released.solves(answer, data["numbers"], data["target"])
+
+    def critique(self, data: Data, answer: str) -> str:
+        """Which numbers are used wrongly, else what the expression is worth."""
+        expression = parse(answer) if len(answer) <= MAX_ANSWER else None
+        if expression is None:
+            return "the answer is not one expression of whole numbers, operators and brackets"
+        used, given = Counter(numbers(expression)), Counter[int](data["numbers"])
+        wrong = [
+            f"{n} used {used[n]} times, given {given[n]} times" for n in sorted(used | given) if used[n] != given[n]
+        ]
+        if wrong:
+            return f"numbers used wrongly: {'; '.join(wrong)}"
+        if (value := worth(expression)) is None:
+            return "the expression divides by zero"
+        return CORRECT if value == data["target"] else f"the expression is worth {value}, not {data['target']}"
+
+    def constant_answers(self, data: Data) -> dict[str, str]:
+        """All numbers with one operator between them."""
+        return {name: f" {sign} ".join(map(str, data["numbers"])) for name, sign in (("sum", "+"), ("product", "*"))}
+
+    def work(self, data: Data) -> Work:
+        """Where plus and minus do: the sum, how much too large it is, and what to take off; else bracket by bracket."""
+        off = _to_take_off(data["numbers"], data["target"])
+        if off is not None:
+            return _by_half_the_excess(data["numbers"], data["target"], off)
+        lines: list[str] = []
+        _evaluate(_parsed(data), lines)
+        return Work(lines, data["expression"])
+
+    def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
+        """One of the numbers or the target taken for another, so that a solution remains; or, past plus and minus,
+        one operator for another.
+        """
+        misread = [*_other_targets(data), *_other_numbers(data)]
+        if _to_take_off(data["numbers"], data["target"]) is None:
+            variants = [_write(variant) for variant in _swaps(_parsed(data)) if worth(variant) is not None]
+            misread = [{**data, "expression": text} for text in variants]
+        yield from shuffled(misread, rng)
+
+
+def _other_targets(data: Data) -> list[Data]:
+    total = sum(data["numbers"])
+    makable = {total - 2 * sum(subset) for subset in _subsets(data["numbers"])}
+    return [{**data, "target": target} for target in sorted(makable) if 0 < target != data["target"]]
+
+
+def _other_numbers(data: Data) -> list[Data]:
+    """One number off by at most two."""
+    changed = [
+        [*data["numbers"][:k], number + off, *data["numbers"][k + 1 :]]
+        for k, number in enumerate(data["numbers"])
+        for off in (-2, -1, 1, 2)
+        if number + off > 0
+    ]
+    return [{**data, "numbers": given} for given in changed if _to_take_off(given, data["target"]) is not None]
+
+
+def _parsed(data: Data) -> Expression:
+    """The generator's expression, which can always be read."""
+    expression = parse(data["expression"])
+    if expression is None:
+        raise DataError(f"countdown: {data['expression']!r} is no expression")
+    return expression
+
+
+def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -> Work:
+    lines: list[str] = []
+    total = given[0]
+    for number in given[1:]:
+        lines.append(f"{total} + {number} = {total + number}")
+        total += number
+    lines.append(f"{total} - {target} = {total - target}, half {(total - target) // 2}")
+    lines.append(f"take off {' and '.join(map(str, off)) or 'nothing'}")
+    rest = Counter(given) - Counter(off)
+    added = [number for number in given if _take(rest, number)]
+    return Work(lines, " - ".join([" + ".join(map(str, added)), *map(str, off)]))
+
+
+def _to_take_off(given: Sequence[int], target: int) -> tuple[int, ...] | None:
+    """The fewest numbers whose change of sign turns the sum into ``target``; None where none do."""
+    return next((subset for subset in _subsets(given) if sum(given) - 2 * sum(subset) == target), None)
+
+
+def _subsets(given: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every choice of numbers but all of them, small ones first."""
+    return itertools.chain.from_iterable(itertools.combinations(given, size) for size in range(len(given)))
+
+
+def _take(rest: Counter[int], number: int) -> bool:
+    rest[number] -= 1
+    return rest[number] >= 0
+
+
+def _evaluate(expression: Expression, lines: list[str]) -> Fraction:
+    """The value of an expression; a line for each operation, inner ones first."""
+    if isinstance(expression, Number):
+        return Fraction(expression.value)
+    left, right = _evaluate(expression.left, lines), _evaluate(expression.right, lines)
+    value = apply(expression.operator, left, right)
+    lines.append(f"{left} {expression.operator} {right} = {value}")
+    return value
+
+
+def _swaps(expression: Expression) -> list[Expression]:
+    """``expression`` with one operator replaced; none that divides, which may be impossible."""
+    if isinstance(expression, Number):
+        return []
+    here = [] if expression.sign else [replace(expression, operator=o) for o in "+-*" if o != expression.operator]
+    left = [replace(expression, left=changed) for changed in _swaps(expression.left)]
+    return [*here, *left, *(replace(expression, right=changed) for changed in _swaps(expression.right))]
+
+
+def _write(expression: Expression) -> str:
+    if isinstance(expression, Number):
+        return str(expression.value)
+    right = _bracketed(expression.right)
+    return f"-{right}" if expression.sign else f"{_bracketed(expression.left)} {expression.operator} {right}"
+
+
+def _bracketed(expression: Expression) -> str:
+    text = _write(expression)
+    return f"({text})" if isinstance(expression, Operation) else text
+
+
+MAX_TOKENS = 100  # ours: six numbers with brackets around every pair take 21; also bounds how deep brackets nest
+_TOKENS = re.compile(r"\s*(?:([0-9]{1,6})|([-+*/()]))")
+_RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number as written."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``left operator right``; a sign before an operand is ``0 -`` it, with ``sign`` set."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    sign: bool = False
+
+
+Expression = Number | Operation
+
+
+def parse(text: str) -> Expression | None:
+    """The expression that a text is, all of it; None for any other text."""
+    tokens = _tokens(text)
+    if not tokens:
+        return None
+    try:
+        expression, rest = _sum(tokens, 1)
+    except (ValueError, IndexError):
+        return None
+    return expression if not rest else None
+
+
+def numbers(expression: Expression) -> list[int]:
+    """The numbers written in an expression, from left to right."""
+    if isinstance(expression, Number):
+        return [expression.value]
+    left = [] if expression.sign else numbers(expression.left)
+    return left + numbers(expression.right)
+
+
+def worth(expression: Expression) -> Fraction | None:
+    """The value of an expression; None where it divides by zero."""
+    try:
+        return _value(expression)
+    except ZeroDivisionError:
+        return None
+
+
+def _value(expression: Expression) -> Fraction:
+    if isinstance(expression, Number):
+        return Fraction(expression.value)
+    return apply(expression.operator, _value(expression.left), _value(expression.right))
+
+
+def apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
+    """``left operator right``. Raises ZeroDivisionError."""
+    if operator == "+":
+        return left + right
+    if operator == "-":
+        return left - right
+    return left * right if operator == "*" else left / right
+
+
+def _tokens(text: str) -> list[str]:
+    """The tokens of a text; none where something else stands in it or there are too many."""
+    tokens: list[str] = []
+    place, text = 0, text.strip()
+    while place < len(text) and len(tokens) <= MAX_TOKENS:
+        match = _TOKENS.match(text, place)
+        if match is None:
+            return []
+        tokens.append(match[1] or match[2])
+        place = match.end()
+    return tokens if len(tokens) <= MAX_TOKENS else []
+
+
+def _sum(tokens: list[str], rank: int) -> tuple[Expression, list[str]]:
+    """Operands joined by operators of at least ``rank``, from the left. Raises ValueError, IndexError."""
+    left, tokens = _operand(tokens)
+    while tokens and _RANK.get(tokens[0], 0) >= rank:
+        operator = tokens[0]
+        right, tokens = _sum(tokens[1:], _RANK[operator] + 1)
+        left = Operation(operator, left, right)
+    return left, tokens
+
+
+def _operand(tokens: list[str]) -> tuple[Expression, list[str]]:
+    first, rest = tokens[0], tokens[1:]
+    if first == "(":
+        inner, rest = _sum(rest, 1)
+        if rest[0] != ")":
+            raise ValueError("a bracket stays open")
+        return inner, rest[1:]
+    if first == "-":
+        inner, rest = _operand(rest)
+        return Operation("-", Number(0), inner, sign=True), rest
+    return Number(int(first)), rest

@@ -1,0 +1,205 @@
+"""Shortest path: the fewest moves from ``*`` to ``#`` in a grid, past blocked cells ``X``, or that there is no way.
+
+``data``: ``grid``, rows as strings of ``*``, ``#``, ``O`` (open) and ``X``; and ``style``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+from r3l.envs.puzzles.engine import released
+from r3l.envs.puzzles.engine.base import (
+    CORRECT,
+    MAX_ANSWER,
+    Data,
+    Difficulty,
+    Problem,
+    Puzzle,
+    Work,
+    item,
+    range_of,
+    shuffled,
+)
+
+Cell = tuple[int, int]
+INFEASIBLE = "infeasible"
+MOVES = {"right": (0, 1), "down": (1, 0), "left": (0, -1), "up": (-1, 0)}  # in the order that they are tried
+
+
+class ShortestPathDifficulty(Difficulty):
+    """Rows, columns, and how likely a cell is blocked."""
+
+    min_rows: int = Field(ge=2)
+    max_rows: int = Field(ge=2)
+    min_cols: int = Field(ge=2)
+    max_cols: int = Field(ge=2)
+    p_blocked: float = Field(ge=0, lt=1)
+
+
+class ShortestPath(Puzzle):
+    """Shortest path. An answer is moves between spaces or commas, ``right down``, or ``infeasible``."""
+
+    name = "shortest_path"
+    difficulty = ShortestPathDifficulty
+
+    def generate(self, index: int, difficulty: ShortestPathDifficulty) -> Problem:
+        """See Puzzle. The start is never the destination (in RLTF's own generator it is in 3.4 %)."""
+        limits = range_of(difficulty, "min_rows", "max_rows", "min_cols", "max_cols", "p_blocked")
+        generated = item(self.name, difficulty.seed, index, **limits)
+        grid = ["".join(row) for row in generated["metadata"]["matrix"]]
+        text = generated["question"]
+        if difficulty.style == "compact":
+            text = f"Grid {' / '.join(map(' '.join, grid))} : shortest path from * to # ?"
+        group = INFEASIBLE if generated["answer"] == INFEASIBLE else "feasible"
+        return Problem(text, generated["answer"], {"grid": grid, "style": difficulty.style}, group)
+
+    def key(self, data: Data) -> str:
+        return "/".join(data["grid"])
+
+    def verify(self, data: Data, answer: str) -> bool:
+        """A way as short as any, or the word for none where there is none."""
+        moves = read(answer)
+        return moves is not None and _are_shortest(data["grid"], moves)
+
+    def verify_released(self, data: Data, answer: str) -> bool:
+        """The words that are moves are a shortest path; where there is no path, that none of them is one."""
+        return _are_shortest(data["grid"], released.moves(answer))
+
+    def critique(self, data: Data, answer: str) -> str:
+        """The first illegal move, the wrong end, or how much too long it is; no direction, since one may be all."""
+        moves, shortest = read(answer), search(data["grid"]).path()
+        if moves is None:
+            return "the answer is not a list of moves"
+        if not moves:
+            return CORRECT if shortest is None else "there is a path"
+        problem = walk(data["grid"], moves)
+        if problem or shortest is None:  # where there is no path, every walk has a problem
+            return problem
+        longer = len(moves) - len(shortest)
+        return f"the path arrives but is {longer} {'step' if longer == 1 else 'steps'} too long" if longer else CORRECT
+
+    def constant_answers(self, data: Data) -> dict[str, str]:
+        """The word for no way, and each single move."""
+        return {text: text for text in (INFEASIBLE, *MOVES)}
+
+    def work(self, data: Data) -> Work:
+        """Breadth first, a line for the cells at each distance with the move that reached them; then back."""
+        searched = search(data["grid"])
+        lines = [f"start {_place(searched.start)} goal {_place(searched.goal)}"]
+        for distance, cells in enumerate(searched.waves, 1):
+            reached = ", ".join(f"{_place(cell)} {searched.came[cell]}" for cell in cells) or "none"
+            lines.append(f"step {distance}: {reached}")
+        path = searched.path()
+        if path is None:
+            return Work([*lines, "goal not reached"], INFEASIBLE)
+        lines.append(f"back: {' '.join(reversed(path))}")
+        return Work(lines, " ".join(path))
+
+    def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
+        """One open cell taken for blocked or the other way round; else the goal taken to be elsewhere."""
+        grid = [list(row) for row in data["grid"]]
+        cells = [(r, c) for r, row in enumerate(grid) for c, mark in enumerate(row) if mark in "OX"]
+        for r, c in shuffled(cells, rng):
+            yield _changed(data, {(r, c): "X" if grid[r][c] == "O" else "O"})
+        goal = search(data["grid"]).goal
+        for cell in shuffled(cells, rng):
+            yield _changed(data, {goal: "O", cell: "#"})
+
+
+@dataclass(frozen=True)
+class Search:
+    """A breadth-first search up to the goal: ``waves`` are the new cells at distance 1, 2, ...; the last is empty
+    where the goal cannot be reached. ``came``: the move that first reached a cell.
+    """
+
+    start: Cell
+    goal: Cell
+    waves: list[list[Cell]]
+    came: dict[Cell, str]
+
+    def path(self) -> list[str] | None:
+        """The moves of a shortest path; None where there is none."""
+        if self.goal not in self.came:
+            return None
+        moves: list[str] = []
+        cell = self.goal
+        while cell != self.start:
+            moves.append(self.came[cell])
+            cell = _moved(cell, moves[-1], -1)
+        return moves[::-1]
+
+
+def search(grid: Sequence[str]) -> Search:
+    """Breadth first from ``*`` until ``#`` is reached or nothing new is."""
+    start, goal = _find(grid, "*"), _find(grid, "#")
+    waves, came, edge = list[list[Cell]](), dict[Cell, str](), [start]
+    while edge and goal not in came:
+        wave: list[Cell] = []
+        for cell in edge:
+            for move in MOVES:
+                to = _moved(cell, move)
+                if _mark(grid, to) in ("O", "#") and to not in came:
+                    came[to] = move
+                    wave.append(to)
+        waves.append(wave)
+        edge = wave
+    return Search(start, goal, waves, came)
+
+
+def walk(grid: Sequence[str], moves: Sequence[str]) -> str:
+    """Why ``moves`` do not lead from start to goal: the first illegal one, or the wrong end; "" where they do."""
+    cell = _find(grid, "*")
+    for number, move in enumerate(moves, 1):
+        cell = _moved(cell, move)
+        mark = _mark(grid, cell)
+        if mark is None:
+            return f"move {number} leaves the grid"
+        if mark == "X":
+            return f"move {number} runs into a blocked cell"
+    place = f"row {cell[0] + 1}, column {cell[1] + 1}"
+    return "" if _mark(grid, cell) == "#" else f"the path ends in {place}, not at the goal"
+
+
+def read(answer: str) -> list[str] | None:
+    """The moves of an answer; none for ``infeasible``; None where it is neither."""
+    if len(answer) > MAX_ANSWER:
+        return None
+    words = re.split(r"[\s,]+", answer.strip().lower())
+    if words == [INFEASIBLE]:
+        return []
+    return words if all(word in MOVES for word in words) else None
+
+
+def _are_shortest(grid: Sequence[str], moves: Sequence[str]) -> bool:
+    """Whether no path is shorter; no moves say that there is none."""
+    shortest = search(grid).path()
+    if shortest is None or not moves:
+        return shortest is None and not moves
+    return len(moves) == len(shortest) and not walk(grid, moves)
+
+
+def _changed(data: Data, marks: dict[Cell, str]) -> Data:
+    grid = ["".join(marks.get((r, c), mark) for c, mark in enumerate(row)) for r, row in enumerate(data["grid"])]
+    return {**data, "grid": grid}
+
+
+def _moved(cell: Cell, move: str, times: int = 1) -> Cell:
+    down, right = MOVES[move]
+    return cell[0] + times * down, cell[1] + times * right
+
+
+def _mark(grid: Sequence[str], cell: Cell) -> str | None:
+    r, c = cell
+    return grid[r][c] if 0 <= r < len(grid) and 0 <= c < len(grid[0]) else None
+
+
+def _find(grid: Sequence[str], mark: str) -> Cell:
+    return next((r, row.index(mark)) for r, row in enumerate(grid) if mark in row)
+
+
+def _place(cell: Cell) -> str:
+    return f"{cell[0] + 1} {cell[1] + 1}"

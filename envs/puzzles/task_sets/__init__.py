@@ -1,0 +1,1 @@
+"""The task sets of the puzzles; committed ids and digests are the JSON files."""

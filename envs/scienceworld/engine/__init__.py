@@ -1,0 +1,1 @@
+"""The world: the simulator in its Java process, and its cache."""

@@ -1,0 +1,1 @@
+"""The task sets of ScienceWorld; committed ids and digests are the JSON files."""

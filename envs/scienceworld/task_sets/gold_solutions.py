@@ -1,0 +1,161 @@
+"""Solutions of the nano task set's problems, each played to score 100 and stored once; never made during rollouts.
+
+First come short ways read off the texts (``proposals``). Where none is right, the simulator's
+gold path is shortened: it walks through doors that are open and names things by odd words ("egg dove egg in
+inventory"); here a walk is one ``teleport`` and things have the names that the texts show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import permutations, zip_longest
+from pathlib import Path
+
+from r3l.envs.scienceworld.engine.simulator import ScienceWorldEngine
+from r3l.envs.scienceworld.task_sets.tasks import SOLUTIONS, TASK_SETS, problem_of, solutions, to_solve
+
+from r3l.core.seeds import generator
+from r3l.core.task import Task
+
+_IDLE = ("open door", "look around", "wait")
+_FOCUSED = re.compile(r"You focus on the (.+)\.")
+
+
+def solve(engine: ScienceWorldEngine, task: Task, golden: ScienceWorldEngine) -> list[str] | None:
+    """A solution proved on ``engine``; None where there is no short one. ``golden`` computes gold paths if need be."""
+    for plan in proposals(engine, task):
+        if solves(engine, task, plan):
+            return plan
+    return from_gold(engine, task, golden.gold_actions(task))
+
+
+def from_gold(engine: ScienceWorldEngine, task: Task, path: Sequence[str]) -> list[str] | None:
+    """The gold ``path`` shortened, in the words of the texts; None where that does not reach score 100."""
+    plan = shorten(path)
+    renamed = _renamed(engine, task, plan)
+    return next((steps for steps in (renamed, plan) if solves(engine, task, steps)), None)
+
+
+def shorten(path: Iterable[str]) -> list[str]:
+    """``path`` without waiting and opening doors; each walk a teleport to where it ends, then one look around.
+
+    Not before a ``move``: the task says where its box is.
+    """
+    short: list[str] = []
+    for action in path:
+        if action.startswith("go to "):
+            if short and short[-1].startswith("teleport to "):
+                short.pop()
+            short.append(f"teleport to {action.removeprefix('go to ')}")
+        elif not action.startswith(_IDLE):
+            if short and short[-1].startswith("teleport to ") and not action.startswith("move "):
+                short.append("look around")
+            short.append(action)
+    return short
+
+
+def _renamed(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> list[str]:
+    """``plan`` with things named as the texts show them; played as it stands to see those names."""
+    engine.reset(task)
+    focus = carried = ""
+    steps: list[str] = []
+    for action in plan:
+        shown = _FOCUSED.match(engine.step(action).text)
+        if shown:
+            focus = shown[1]
+            action = f"focus on {focus}"
+        elif action.startswith("pick up "):
+            carried = action.removeprefix("pick up ") if "flower pot" in action else focus
+            action = f"pick up {carried}"
+        elif action.startswith("move "):
+            action = f"move {carried or focus} to {action.rpartition(' to ')[2]}"
+        steps.append(action)
+    return steps
+
+
+def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
+    """Whether ``plan``, played from the start, solves ``task``."""
+    now = engine.reset(task)
+    for action in plan:
+        now = engine.step(action)
+    return now.success
+
+
+def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """(id, solution) of each problem that has a short one. A fifth of a second each, offline."""
+    golden, player = ScienceWorldEngine(), ScienceWorldEngine()
+    for key in ids:
+        task = problem_of(key)
+        plan = solve(player, task, golden)
+        if plan is not None:
+            yield key, plan
+    golden.close()
+    player.close()
+
+
+def store(known: Mapping[str, list[str]], path: Path = SOLUTIONS) -> None:
+    """Write solutions, one a line, sorted by id."""
+    lines = [f"{json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    solutions.cache_clear()
+
+
+def main() -> None:
+    """``python -m r3l.envs.scienceworld.task_sets.gold_solutions``: solve the nano task set (minutes)."""
+    defined = TASK_SETS.definition("nano")
+    types = [t for group in defined.groups.values() for t in group.tasks]
+    lists = [to_solve(defined, t, source) for source in defined.solve for t in types]
+    ids = [key for row in zip_longest(*lists) for key in row if key is not None]
+    known = dict(solutions()) if SOLUTIONS.exists() else {}
+    for key, plan in generate(key for key in ids if key not in known):
+        known[key] = plan
+        store(known)  # an interrupted run resumes where it stopped
+
+
+_FIND = re.compile(r"find a\(n\) (.+)\. First, focus on the thing\. Then, move it to the (.+) in the (.+)\.")
+_PLACE = re.compile(r"This (?:room|outside location) is called the ([^.]+)\.")
+_ANIMAL = re.compile(r"^\tan? (baby [\w ]+|[\w ]+ egg)$", re.MULTILINE)
+_POTTED = re.compile(r"^\ta (flower pot \d+) \(containing an? ([\w ]+?)(?: in the [\w ]+)?, soil", re.MULTILINE)
+_THING = re.compile(r"^\tan? ([a-z ]+?)(?=$|\.| \(|, which)", re.MULTILINE)
+_HOMES = {"plant": "greenhouse"}  # of what is to be found; animals and other living things are outside
+
+
+def proposals(engine: ScienceWorldEngine, task: Task) -> list[list[str]]:
+    """Ways worth trying, in an order drawn by address; none for task types other than find-* and lifespan-*."""
+    task_type = str(task.payload["task"])
+    first = engine.reset(task).text
+    search = _FIND.search(first)
+    if search is None and not task_type.startswith("lifespan"):
+        return []
+    kind, box, home = search.groups() if search else ("animal", "", "")
+    place = home if kind == "non-living thing" else _HOMES.get(kind, "outside")
+    way, seen = _go(engine, first, place)
+    if search is None:
+        count = 2 if "then" in task_type else 1
+        ends = [[f"focus on {name}" for name in names] for names in permutations(_ANIMAL.findall(seen), count)]
+    elif kind == "non-living thing":
+        names = [name for name in _THING.findall(seen) if name != box]
+        ends = [[f"focus on {name}", f"move {name} to {box}"] for name in names]
+    else:
+        pairs = _POTTED.findall(seen) if kind == "plant" else [(name, name) for name in _ANIMAL.findall(seen)]
+        walk = [] if home == place else [f"teleport to {home}"]
+        ends = [[f"focus on {n}", f"pick up {held}", *walk, f"move {held} to {box}"] for held, n in pairs]
+    generator("proposals", task.id).shuffle(ends)
+    return [[*way, *end] for end in ends]
+
+
+def _go(engine: ScienceWorldEngine, seen: str, place: str) -> tuple[list[str], str]:
+    """How to come from what is ``seen`` to ``place``, and what is seen there."""
+    here = _PLACE.search(seen)
+    if here and here[1] == place:
+        return [], seen
+    way = [f"teleport to {place}", "look around"]
+    for action in way:
+        seen = engine.step(action).text
+    return way, seen
+
+
+if __name__ == "__main__":
+    main()

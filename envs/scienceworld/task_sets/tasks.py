@@ -1,0 +1,252 @@
+"""ScienceWorld's task sets: which problems there are, their splits, and the stored solutions of the short ones.
+
+``NAME/SPLIT`` of configs/task_sets/scienceworld_NAME.yaml are short problems with a stored solution; ``r3l/SPLIT`` and
+``official/SPLIT`` are the selections of the paper's code and of ScienceWorld itself. No task set needs the simulator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+from r3l.envs.base import task_sets
+from r3l.envs.base.task_sets import DefinedTaskSets, Strict, in_id_order
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.seeds import seed_of
+from r3l.core.task import Task
+
+OfficialSplit = Literal["train", "dev", "test"]
+SOLUTIONS = Path(__file__).resolve().with_name("gold.json")
+
+# Variations of each task type in scienceworld 1.2.3, in the order of its task numbers (getTaskMaxVariations).
+VARIATIONS = {
+    "boil": 30,
+    "melt": 30,
+    "freeze": 30,
+    "change-the-state-of-matter-of": 30,
+    "use-thermometer": 540,
+    "measure-melting-point-known-substance": 436,
+    "measure-melting-point-unknown-substance": 300,
+    "power-component": 20,
+    "power-component-renewable-vs-nonrenewable-energy": 20,
+    "test-conductivity": 900,
+    "test-conductivity-of-unknown-substances": 600,
+    "find-living-thing": 300,
+    "find-non-living-thing": 300,
+    "find-plant": 300,
+    "find-animal": 300,
+    "grow-plant": 126,
+    "grow-fruit": 126,
+    "chemistry-mix": 32,
+    "chemistry-mix-paint-secondary-color": 36,
+    "chemistry-mix-paint-tertiary-color": 36,
+    "lifespan-longest-lived": 125,
+    "lifespan-shortest-lived": 125,
+    "lifespan-longest-lived-then-shortest-lived": 125,
+    "identify-life-stages-1": 14,
+    "identify-life-stages-2": 10,
+    "inclined-plane-determine-angle": 168,
+    "inclined-plane-friction-named-surfaces": 1386,
+    "inclined-plane-friction-unnamed-surfaces": 162,
+    "mendelian-genetics-known-plant": 120,
+    "mendelian-genetics-unknown-plant": 480,
+}
+
+# The 13 task types that R3L tests on; it trains on the other 17 (audit 3.4).
+R3L_TEST = (
+    "chemistry-mix-paint-tertiary-color",
+    "find-animal",
+    "find-non-living-thing",
+    "freeze",
+    "grow-fruit",
+    "identify-life-stages-1",
+    "inclined-plane-friction-unnamed-surfaces",
+    "lifespan-longest-lived",
+    "lifespan-longest-lived-then-shortest-lived",
+    "measure-melting-point-unknown-substance",
+    "mendelian-genetics-unknown-plant",
+    "power-component-renewable-vs-nonrenewable-energy",
+    "test-conductivity-of-unknown-substances",
+)
+
+
+def official_variations(task_type: str, split: str) -> range:
+    """ScienceWorld's own split: two whole quarters of a type's variations train, one dev, the rest test."""
+    count = VARIATIONS[task_type]
+    quarter = count // 4
+    ends = {"train": (0, 2 * quarter), "dev": (2 * quarter, 3 * quarter), "test": (3 * quarter, count)}
+    return range(*ends[split])
+
+
+def r3l_variations(task_type: str) -> range:
+    """What the released code takes of a task type: the first half of its variations, rounded down (audit 3.4)."""
+    return range(VARIATIONS[task_type] // 2)
+
+
+def problem(task_type: str, variation: int, split: str, group: str | None = None) -> Task:
+    """One problem, with the released simplifications ("easy"). ``group`` defaults to the task type."""
+    payload = {"task": task_type, "variation": variation, "simplifications": "easy"}
+    return Task(f"{task_type}-{variation}", "scienceworld", split, group or task_type, payload)
+
+
+def problem_of(problem_id: str, split: str = "", group: str | None = None) -> Task:
+    """The problem of an id such as ``find-animal-12``."""
+    task_type, _, variation = problem_id.rpartition("-")
+    return problem(task_type, int(variation), split, group)
+
+
+class Group(Strict):
+    """A stratum of task types that results are reported by."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+
+
+class Split(Strict):
+    """``counts`` problems of each group, its task types taking turns, out of ScienceWorld's own splits ``from``.
+
+    A split takes no problem of those before it in the definition.
+    """
+
+    source: tuple[OfficialSplit, ...] = Field(alias="from")
+    counts: Mapping[str, int]
+
+
+class Definition(task_sets.Definition):
+    """``solve``: how many problems of each task type are solved, by official split. ``max_actions``: the longest
+    solution that is let in.
+    """
+
+    groups: Mapping[str, Group]
+    solve: Mapping[OfficialSplit, int]
+    max_actions: int = Field(ge=1)
+    splits: Mapping[str, Split]
+    sft_from: tuple[OfficialSplit, ...]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, group in self.groups.items():
+            if unknown := sorted(set(group.tasks) - set(VARIATIONS)):
+                raise ValueError(f"groups.{name}.tasks names unknown task types {', '.join(unknown)}")
+        for name, split in self.splits.items():
+            if unknown := sorted(set(split.counts) - set(self.groups)):
+                raise ValueError(f"splits.{name}.counts names unknown groups {', '.join(unknown)}")
+        tested = set(self.splits["test"].source) if "test" in self.splits else set()
+        for name, split in self.splits.items():
+            if name != "test" and (both := tested & set(split.source)):
+                raise ValueError(f"splits {name} and test both draw from {min(both)!r}; separate them")
+        if set(self.sft_from) & tested:
+            raise ValueError("sft_from shares a split with splits.test; separate them")
+        return self
+
+
+class ScienceWorldTaskSets(DefinedTaskSets[Definition]):
+    """``r3l`` (train: 17 types, test: 13 other ones) and ``official`` (all 30) are only counted: nobody solved them."""
+
+    env = "scienceworld"
+    definition_type = Definition
+    others = {"r3l": ("train", "test"), "official": ("train", "dev", "test")}
+
+    def regenerate(self, name: str, split: str) -> list[Task]:
+        if name == "official":
+            return in_id_order(problem(t, v, split) for t in VARIATIONS for v in official_variations(t, split))
+        if name == "r3l":
+            types = [t for t in VARIATIONS if (t in R3L_TEST) == (split == "test")]
+            return in_id_order(problem(t, v, split) for t in types for v in r3l_variations(t))
+        return in_id_order(self._short_problems(name, split))
+
+    def _short_problems(self, name: str, split: str) -> Iterator[Task]:
+        defined = self.definition(name)
+        before = list(defined.splits)[: list(defined.splits).index(split)]
+        taken = {task.id for earlier in before for task in self.regenerate(name, earlier)}
+        for group, count in defined.splits[split].counts.items():
+            sources = defined.splits[split].source
+            candidates = [_candidates(defined, task_type, sources) for task_type in defined.groups[group].tasks]
+            queues = [[key for key in of_type if key not in taken] for of_type in candidates]
+            turns = [queue[k] for k in range(max(map(len, queues))) for queue in queues if k < len(queue)]
+            if len(turns) < count:
+                raise ConfigError(
+                    f"ScienceWorld task set {name}/{split}: {group} asks for {count} of {len(turns)} problems"
+                )
+            yield from (_with_solution(problem_id, split, group) for problem_id in turns[:count])
+
+    def spare_task(self, name: str, index: int) -> Task:
+        """Over and over: the spare problems are few."""
+        if index < 0:
+            raise ConfigError(f"SFT task {index}: indices start at 0")
+        problems = _spare_tasks(name)
+        return problems[index % len(problems)]
+
+    def validate(self, task: Task) -> None:
+        from r3l.envs.scienceworld.engine.simulator import ScienceWorldEngine
+
+        if "solution" not in task.payload:
+            return
+        engine = ScienceWorldEngine()
+        now = engine.reset(task)
+        for action in task.payload["solution"]:
+            now = engine.step(action)
+        engine.close()
+        if not now.success:
+            raise DataError(f"ScienceWorld task {task.id}: its stored solution does not reach score 100")
+
+    def sha256(self, tasks: Iterable[Task]) -> str:
+        """Of ids, groups and payloads: of all that a problem is made of."""
+        digest = hashlib.sha256()
+        for task in in_id_order(tasks):
+            digest.update(json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n")
+        return digest.hexdigest()
+
+    def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
+        content = {"count": len(tasks), "sha256": self.sha256(tasks)}
+        solved = all("solution" in task.payload for task in tasks)
+        return content | ({"ids": [task.id for task in tasks]} if solved else {})
+
+
+TASK_SETS = ScienceWorldTaskSets()
+
+
+@lru_cache(maxsize=8)
+def _spare_tasks(name: str) -> list[Task]:
+    defined = TASK_SETS.definition(name)
+    taken = {task.id for split in defined.splits for task in TASK_SETS.regenerate(name, split)}
+    problems = [
+        _with_solution(key, "sft", group)
+        for group, members in defined.groups.items()
+        for task_type in members.tasks
+        for key in _candidates(defined, task_type, defined.sft_from)
+        if key not in taken
+    ]
+    return sorted(problems, key=lambda task: seed_of("warmstart", name, task.id))
+
+
+def _candidates(defined: Definition, task_type: str, sources: Sequence[OfficialSplit]) -> list[str]:
+    """Ids of the type's problems out of ``sources`` that have a short enough solution."""
+    ids = [key for source in sources for key in to_solve(defined, task_type, source)]
+    return [key for key in ids if key in solutions() and len(solutions()[key]) <= defined.max_actions]
+
+
+def to_solve(defined: Definition, task_type: str, source: OfficialSplit) -> list[str]:
+    """Ids of the problems of an official split that get a solution, in an order drawn by address."""
+    ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
+    return sorted(ids, key=lambda key: seed_of("panel", defined.name, key))[: defined.solve.get(source, 0)]
+
+
+def _with_solution(problem_id: str, split: str, group: str) -> Task:
+    task = problem_of(problem_id, split, group)
+    return replace(task, payload={**task.payload, "solution": list(solutions()[problem_id])})
+
+
+@cache
+def solutions() -> dict[str, list[str]]:
+    """The stored solutions, by problem (``r3l.envs.scienceworld.task_sets.gold_solutions`` makes them)."""
+    try:
+        return dict(json.loads(SOLUTIONS.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{SOLUTIONS} is missing or damaged ({error}). Restore it: git checkout") from error

@@ -1,0 +1,1 @@
+"""The world: catalogue, search, pages and rewards of the shop."""

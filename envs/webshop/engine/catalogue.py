@@ -1,0 +1,274 @@
+"""A catalogue: a folder of read-only files that any number of worker processes open and share.
+
+``shop.db`` (SQLite) holds products, goals, terms and nouns, a row each; the postings are memory-mapped arrays. The
+page cache of the machine keeps one copy of what is used, so there is no server to start, to crash or to expose.
+A folder is built beside its final place and renamed, so a half-built one is never opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from r3l.envs.webshop.engine.goals import Goal, human_goals, in_order, synthetic_goals
+from r3l.envs.webshop.engine.index import Index, IndexWriter, Term
+from r3l.envs.webshop.engine.products import Product, is_listed, product_of, read_items, read_table, texts_of
+from r3l.envs.webshop.engine.reward import model_version, nouns
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.files.unpacking import most, unpacked
+
+T = TypeVar("T")
+SCHEMA = 1
+HITS = 50  # products that a search returns (the original's)
+PAGE_SIZE = 10  # products on a results page (the original's)
+_ALL_NOUNS = 20_000  # up to so many products their nouns are stored; of more, only the goals' (2.6 ms a name)
+_CREATE = """
+CREATE TABLE products (number INTEGER PRIMARY KEY, asin TEXT UNIQUE, category TEXT, query TEXT, body BLOB);
+CREATE TABLE goals (number INTEGER PRIMARY KEY, body TEXT);
+CREATE TABLE terms (term TEXT PRIMARY KEY, start INTEGER, size INTEGER) WITHOUT ROWID;
+CREATE TABLE nouns (name TEXT PRIMARY KEY, nouns TEXT) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A product with the goals that name it, in file order."""
+
+    product: Product
+    goals: tuple[Goal, ...]
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What a catalogue is. ``sha256`` covers every product, every goal and the page size."""
+
+    schema: int
+    name: str
+    products: int
+    goals: int
+    page_size: int
+    total_length: int
+    sha256: str
+    nouns: str
+
+    @property
+    def id(self) -> str:
+        """Name, size and the beginning of the hash: what task ids carry."""
+        return f"{self.name}-{self.products}-{self.sha256[:8]}"
+
+
+def original_files(items: Path, attributes: Path, human: Path | None, limit: int | None = None) -> Iterator[Source]:
+    """Products and goals of the original's files (schema: r3l.envs.webshop.engine.products), streamed.
+
+    Without ``human``, goals are made from the records' own instructions. ``limit``: only the first products.
+    """
+    known = read_table(attributes, dict)
+    instructions = read_table(human, list) if human is not None else {}
+    seen: set[str] = set()
+    for number, record in enumerate(read_items(items)):
+        if number == limit:
+            return
+        if not is_listed(record, seen):
+            continue
+        entry = known.get(str(record["asin"]), {})
+        texts_of(entry.get("attributes", []), f"{attributes}, asin {record['asin']}", "attributes")
+        product = product_of(record, entry, f"{items}, record {number}")
+        seen.add(product.asin)
+        if human is not None:
+            goals = human_goals(product, instructions.get(product.asin, ()), str(human))
+        else:
+            goals = synthetic_goals(product, known.get(product.asin, {}), str(attributes))
+        yield Source(product, tuple(goals))
+
+
+def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
+    """Write a catalogue to ``folder``, whole or not at all.
+
+    Raises ConfigError when the folder exists, DataError when the disk is full or not writable.
+    """
+    if folder.exists():
+        raise ConfigError(f"{folder} exists; remove it first, or build into another folder")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=partial_prefix(folder), dir=folder.parent))
+        try:
+            meta = _write(sources, partial, name, page_size)
+            _sync(partial)
+            os.rename(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except (OSError, sqlite3.Error) as error:
+        raise DataError(f"catalogue {folder} could not be written ({error}); nothing was kept. Free space") from error
+    return meta
+
+
+def partial_prefix(folder: Path) -> str:
+    """How the name of a catalogue begins while it is written, beside its final place."""
+    return f".{folder.name}.partial."
+
+
+def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -> Meta:
+    database = sqlite3.connect(folder / "shop.db", isolation_level=None)
+    database.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; {_CREATE}")
+    database.execute("BEGIN")  # one transaction: a million small ones take hours
+    digest, writer = hashlib.sha256(f"{SCHEMA}/{page_size}\n".encode()), IndexWriter(folder)
+    asins: list[str] = []
+    goals: list[Goal] = []
+    for source in sources:
+        line = source.product.to_json().encode()
+        digest.update(line + b"\n")
+        _insert(database, len(asins), source.product, line)
+        writer.add(source.product.document())
+        asins.append(source.product.asin)
+        goals += source.goals
+    lines = [goal.to_json() for goal in in_order(goals)]
+    digest.update("\n".join(lines).encode())
+    database.executemany("INSERT INTO goals VALUES (?, ?)", enumerate(lines))
+    database.executemany("INSERT INTO terms VALUES (?, ?, ?)", sorted(writer.finish(asins)))
+    database.executemany("INSERT INTO nouns VALUES (?, ?)", _nouns(database, goals, len(asins)))
+    for column in ("category", "query"):
+        database.execute(f"CREATE INDEX by_{column} ON products ({column}, number)")
+    database.execute("COMMIT")
+    database.close()
+    meta = Meta(
+        schema=SCHEMA,
+        name=name,
+        products=len(asins),
+        goals=len(goals),
+        page_size=page_size,
+        total_length=writer.total_length,
+        sha256=digest.hexdigest(),
+        nouns=model_version(),
+    )
+    (folder / "meta.json").write_text(json.dumps(asdict(meta), indent=1) + "\n", encoding="utf-8")
+    return meta
+
+
+def _insert(database: sqlite3.Connection, number: int, product: Product, line: bytes) -> None:
+    row = (number, product.asin, product.category, product.query, zlib.compress(line, 1))
+    database.execute("INSERT INTO products VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _nouns(database: sqlite3.Connection, goals: Sequence[Goal], products: int) -> Iterator[tuple[str, str]]:
+    names = {goal.name for goal in goals}
+    if products <= _ALL_NOUNS:
+        bodies = database.execute("SELECT body FROM products").fetchall()
+        names |= {_product(body).name for (body,) in bodies}
+    return ((name, json.dumps(nouns(name))) for name in sorted(names))
+
+
+def _sync(folder: Path) -> None:
+    """Everything on disk before the folder gets its name."""
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+class Catalogue:
+    """An opened catalogue; ``Catalogue.at`` keeps one per folder and process. Not for several threads at once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises DataError when the folder is not a whole catalogue of this release."""
+        self.folder = folder
+        self.meta = read_meta(folder)
+        with self._reading():
+            # immutable: nobody writes, so no locks and no journal are looked for
+            self._database = sqlite3.connect(f"file:{folder / 'shop.db'}?mode=ro&immutable=1", uri=True)
+            self._check()
+        self._index = Index(folder, self.meta.total_length, self._term)
+        self.search = lru_cache(maxsize=4096)(self._search)
+        self.product = lru_cache(maxsize=4096)(self._product)
+        self.nouns = lru_cache(maxsize=4096)(self._nouns)
+
+    @classmethod
+    def at(cls, folder: Path) -> Catalogue:
+        """The catalogue in ``folder``, opened once a process."""
+        return _opened(folder)
+
+    def goal(self, number: int) -> Goal:
+        """A goal by its session number. Raises DataError outside the catalogue."""
+        row = self._one("SELECT body FROM goals WHERE number = ?", number)
+        if row is None:
+            raise DataError(
+                f"goal {number} is outside catalogue {self.meta.id}, which has goals 0 to {self.meta.goals - 1}; "
+                "this task set belongs to a larger catalogue (the 1,000-product files have 13 human goals)"
+            )
+        return Goal.from_json(row[0])
+
+    def number(self, asin: str) -> int | None:
+        """The number of the product ``asin``."""
+        row = self._one("SELECT number FROM products WHERE asin = ?", asin)
+        return None if row is None else int(row[0])
+
+    def listed(self, column: str, value: str) -> list[int]:
+        """All products of a ``category`` or ``query``, in file order."""
+        assert column in ("category", "query")
+        with self._reading():
+            rows = self._database.execute(f"SELECT number FROM products WHERE {column} = ? ORDER BY number", (value,))
+            return [int(number) for (number,) in rows]
+
+    def _search(self, query: str) -> tuple[int, ...]:
+        return tuple(self._index.search(query, HITS))
+
+    def _product(self, number: int) -> Product:
+        row = self._one("SELECT body FROM products WHERE number = ?", number)
+        assert row is not None, number
+        return _product(row[0])
+
+    def _nouns(self, name: str) -> tuple[str, ...]:
+        row = self._one("SELECT nouns FROM nouns WHERE name = ?", name)
+        return nouns(name) if row is None else tuple(json.loads(row[0]))
+
+    def _term(self, term: str) -> Term | None:
+        row: Term | None = self._one("SELECT start, size FROM terms WHERE term = ?", term)
+        return row
+
+    def _one(self, statement: str, value: int | str) -> Any:
+        with self._reading():
+            return self._database.execute(statement, (value,)).fetchone()
+
+    def _check(self) -> None:
+        for table, expected in (("products", self.meta.products), ("goals", self.meta.goals)):
+            (last,) = self._database.execute(f"SELECT MAX(number) FROM {table}").fetchone()
+            if (-1 if last is None else last) != expected - 1:
+                raise DataError(f"{self.folder} is not whole: {table} end at {last}, its meta.json says {expected}")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise DataError(f"{self.folder / 'shop.db'} is damaged ({error}); build the catalogue again") from error
+
+
+def read_meta(folder: Path) -> Meta:
+    """What the catalogue in ``folder`` is. Raises DataError when there is none of this release."""
+    path = folder / "meta.json"
+    try:
+        meta = Meta(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{folder} holds no catalogue ({error}); see: r3l data catalogue --help") from error
+    if meta.schema != SCHEMA:
+        raise DataError(f"{path}: schema is {meta.schema}, this release reads {SCHEMA}; build the catalogue again")
+    return meta
+
+
+@lru_cache(maxsize=8)
+def _opened(folder: Path) -> Catalogue:
+    return Catalogue(folder)
+
+
+def _product(packed: bytes) -> Product:
+    return Product.from_json(unpacked(packed, zlib.decompressobj(), most(len(packed)), "a product of the catalogue"))

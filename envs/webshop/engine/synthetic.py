@@ -1,0 +1,203 @@
+"""A seeded catalogue in the original's schema: titles, attributes, options and prices that belong to their category.
+
+For the nano tier and tests; the original files are a download of the user's own.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from r3l.envs.webshop.engine.catalogue import Source
+from r3l.envs.webshop.engine.goals import human_goals
+from r3l.envs.webshop.engine.products import product_of
+
+from r3l.core.seeds import seed_of
+
+_WISH = re.compile(
+    r"i want an? (?P<kind>.+?) that is (?P<attributes>.+?)(?:, in (?P<options>.+?))?"
+    r"(?:, and price lower than (?P<limit>[\d.]+) dollars)?"
+)
+
+_COLORS = ("black", "white", "red", "blue", "green", "pink", "grey", "brown")
+_SIZES = ("small", "medium", "large", "x-large")
+_PACKS = ("pack of 1", "pack of 2", "pack of 4", "pack of 6")
+_SCENTS = ("rose", "mint", "vanilla", "citrus")
+_LENGTHS = ("3 ft", "6 ft", "10 ft")
+_FLAVORS = ("cocoa", "honey", "lemon", "berry")
+_SYLLABLES = ("ba", "do", "ka", "lu", "mi", "no", "ra", "su", "te", "vi", "zo", "pe")
+_CARE = ("good value", "great gift", "made with care", "easy to use", "tested for years", "loved by families")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of product: its name, query, path below the category, prices in dollars, and what varies."""
+
+    name: str
+    query: str
+    path: str
+    prices: tuple[int, int]
+    attributes: tuple[str, ...]
+    options: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """An instruction of this catalogue, read back. ``limit`` in dollars, None where there is none."""
+
+    kind: str
+    attributes: tuple[str, ...]
+    options: tuple[str, ...]
+    limit: float | None
+
+
+def _kinds(path: str, attributes: str, *rows: tuple[str, int, int, str]) -> tuple[_Kind, ...]:
+    groups = {
+        "c": ("color", _COLORS),
+        "s": ("size", _SIZES),
+        "p": ("count", _PACKS),
+        "n": ("scent", _SCENTS),
+        "l": ("length", _LENGTHS),
+        "f": ("flavor", _FLAVORS),
+    }
+    pool = tuple(attributes.split(", "))
+    return tuple(
+        _Kind(name, f"{name}s", f"{path} › {name.title()}s", (low, high), pool, tuple(groups[g] for g in letters))
+        for name, low, high, letters in rows
+    )
+
+
+_CATEGORIES: dict[str, tuple[_Kind, ...]] = {
+    "beauty": _kinds(
+        "Beauty & Personal Care › Daily Care",
+        "cruelty free, alcohol free, long lasting, natural, organic, gentle",
+        ("shampoo", 6, 30, "np"),
+        ("lipstick", 5, 25, "cp"),
+        ("face cream", 8, 60, "np"),
+        ("hair brush", 4, 20, "cs"),
+        ("body lotion", 5, 30, "np"),
+        ("nail polish", 3, 15, "cp"),
+    ),
+    "electronics": _kinds(
+        "Electronics › Accessories",
+        "wireless, waterproof, portable, lightweight, high speed, durable",
+        ("phone case", 6, 30, "cs"),
+        ("charging cable", 4, 25, "cl"),
+        ("speaker", 15, 150, "cs"),
+        ("keyboard", 15, 120, "cs"),
+        ("camera bag", 12, 80, "cs"),
+        ("headset", 15, 140, "cl"),
+    ),
+    "fashion": _kinds(
+        "Clothing, Shoes & Jewelry › Everyday",
+        "cotton, machine washable, slim fit, soft, warm, breathable",
+        ("shirt", 8, 50, "cs"),
+        ("jacket", 20, 150, "cs"),
+        ("skirt", 10, 60, "cs"),
+        ("sweater", 15, 90, "cs"),
+        ("hat", 6, 35, "cs"),
+        ("sock", 4, 20, "cp"),
+    ),
+    "garden": _kinds(
+        "Home & Kitchen › Furniture & Decor",
+        "wooden, easy clean, sturdy, modern, foldable, handmade",
+        ("chair", 25, 300, "cs"),
+        ("lamp", 12, 120, "cs"),
+        ("rug", 15, 200, "cs"),
+        ("curtain", 10, 80, "cl"),
+        ("pillow", 8, 45, "cs"),
+        ("bookcase", 40, 400, "cs"),
+    ),
+    "grocery": _kinds(
+        "Grocery & Gourmet Food › Pantry",
+        "gluten free, sugar free, organic, vegan, low sodium, crunchy",
+        ("granola bar", 3, 25, "fp"),
+        ("tea", 4, 30, "fp"),
+        ("cookie", 3, 20, "fp"),
+        ("candy", 2, 18, "fp"),
+        ("popcorn", 3, 20, "fp"),
+        ("oatmeal", 4, 24, "fp"),
+    ),
+}
+_ALL = tuple((category, kind) for category, kinds in _CATEGORIES.items() for kind in kinds)
+
+
+def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
+    """``count`` records, each with its entries in the attributes file and in the human instructions file."""
+    for index in range(count):
+        rng = random.Random(seed_of("webshop", "synthetic", seed, index))
+        category, kind = _ALL[index % len(_ALL)]
+        attributes = rng.sample(kind.attributes, 2)
+        options = {name: _pick(rng, values) for name, values in kind.options}
+        asin, brand = f"B{index:04d}", "".join(rng.choices(_SYLLABLES, k=2)).title()
+        care = f"This {kind.name} is {rng.choice(attributes)} and {rng.choice(_CARE)}."
+        record = {
+            "asin": asin,
+            "name": f"{brand} {' '.join(attributes)} {kind.name}",
+            "full_description": "",
+            "small_description": [care],
+            "pricing": _pricing(rng, kind),
+            "customization_options": {
+                name: [{"value": value, "image": f"https://example.org/{asin}/{value}.jpg"} for value in values]
+                for name, values in options.items()
+            },
+            "category": category,
+            "query": kind.query,
+            "product_category": kind.path,
+            "images": [f"https://example.org/{asin}.jpg"],
+        }
+        entry = {"asin": asin}
+        wishes = [entry | _wish(rng, kind, attributes, options, hard) for hard in ((False, True, rng.random() < 0.5))]
+        yield record, {"attributes": attributes}, wishes
+
+
+def sources(count: int, seed: int) -> Iterator[Source]:
+    """The records as the catalogue takes them."""
+    for number, (record, attributes, wishes) in enumerate(records(count, seed)):
+        product = product_of(record, attributes, f"synthetic record {number}")
+        yield Source(product, tuple(human_goals(product, wishes, "synthetic wishes")))
+
+
+def is_wish(instruction: str) -> bool:
+    """Whether :func:`read_wish` can read it."""
+    return _WISH.fullmatch(instruction) is not None
+
+
+def read_wish(instruction: str) -> Wish:
+    """What an instruction of this catalogue asks for. Raises ValueError for any other text."""
+    match = _WISH.fullmatch(instruction)
+    if match is None:
+        raise ValueError(f"not an instruction of the synthetic catalogue: {instruction!r}")
+    options = tuple(match["options"].split(" and ")) if match["options"] else ()
+    limit = float(match["limit"]) if match["limit"] else None
+    return Wish(match["kind"], tuple(match["attributes"].split(" and ")), options, limit)
+
+
+def is_hard(options: tuple[Any, ...]) -> bool:
+    """Two options and two attributes are wanted, else one of each."""
+    return len(options) == 2
+
+
+def _wish(
+    rng: random.Random, kind: _Kind, attributes: list[str], options: dict[str, list[str]], hard: bool
+) -> dict[str, Any]:
+    wanted = list(attributes) if hard else [rng.choice(attributes)]
+    groups = sorted(options) if hard else [rng.choice(sorted(options))]
+    values = [rng.choice(options[group]) for group in groups]
+    article = "an" if kind.name[0] in "aeiou" else "a"
+    text = f"i want {article} {kind.name} that is {' and '.join(wanted)}, in {' and '.join(values)}"
+    return {"instruction": text, "instruction_attributes": wanted, "instruction_options": values}
+
+
+def _pick(rng: random.Random, values: tuple[str, ...]) -> list[str]:
+    sample = set(rng.sample(values, 3))
+    return [value for value in values if value in sample]
+
+
+def _pricing(rng: random.Random, kind: _Kind) -> str:
+    low, high = kind.prices
+    price = low + (high - low) * rng.random() ** 2 + 0.49  # cheap ones are more frequent
+    return f"${price:.2f}"

@@ -1,0 +1,136 @@
+"""WebShop's task sets: which goals results are measured on.
+
+``NAME/SPLIT``: goals of a synthetic catalogue. ``official/SPLIT`` and ``r3l/SPLIT``: goals of the original catalogue
+by session number; the catalogue is the user's own, its size and hash are in every task id.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from r3l.envs.base.task_sets import DefinedTaskSets, definition_path, in_id_order, sha256_of
+from r3l.envs.webshop.engine.build import VARIABLE, Definition, definition, original, synthetic
+from r3l.envs.webshop.engine.catalogue import Catalogue, Meta
+from r3l.envs.webshop.engine.goals import Goal
+from r3l.envs.webshop.engine.synthetic import is_hard
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.task import Task
+
+# Session numbers. official: the original's baseline_models/env.py; r3l: the R3L release's data script;
+# agentbench: its configs/tasks/webshop.yaml.
+ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
+    "official": {"test": range(500), "dev": range(500, 1500), "train": None},  # None: from 1500 to the end
+    "r3l": {"train": range(4096), "test": range(4096, 4196)},
+    "agentbench": {"test": range(200)},
+}
+WARNINGS: Mapping[str, str] = {
+    "r3l/train": "trains on all of official/test and official/dev",
+    "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
+}
+_FIRST_TRAIN = 1500
+_TURNS = 10  # within which an error-free expert must succeed (configs/envs/webshop.yaml, nano)
+
+
+class WebshopTaskSets(DefinedTaskSets[Definition]):
+    """The hash of an original task set is that of the user's own catalogue: nothing is committed for it."""
+
+    env = "webshop"
+    definition_type = Definition
+    others = {name: tuple(splits) for name, splits in ORIGINAL_SPLITS.items()}
+
+    def tasks(self, task_set: str) -> list[Task]:
+        name, split = self.parts(task_set)
+        return self.regenerate(name, split) if name in ORIGINAL_SPLITS else super().tasks(task_set)
+
+    def committed_hash(self, task_set: str) -> str:
+        """``unbuilt`` of the original goals where no catalogue is named: their runs can be planned, and loading them is
+        an error."""
+        name, split = self.parts(task_set)
+        if name in ORIGINAL_SPLITS and not os.environ.get(VARIABLE):
+            return "unbuilt"
+        return sha256_of(self.regenerate(name, split)) if name in ORIGINAL_SPLITS else super().committed_hash(task_set)
+
+    def regenerate(self, name: str, split: str) -> list[Task]:
+        return original_tasks(name, split) if name in ORIGINAL_SPLITS else allotted(name)[split]
+
+    def spare_task(self, name: str, index: int) -> Task:
+        """Over and over: the goals that are left are few."""
+        spare = allotted(name)["sft"]
+        return spare[index % len(spare)]
+
+    def validate(self, task: Task) -> None:
+        """Play ``task`` with an error-free expert."""
+        from r3l.envs.webshop import ENVIRONMENT
+
+        (played,) = ENVIRONMENT.careful([task], _TURNS)
+        if not played.success:
+            raise DataError(
+                f"task {task.id} is not solved in {_TURNS} turns by an error-free expert, reward {played.reward:g}: "
+                f"{[step.action for step in played.steps]}; change the catalogue in configs/task_sets"
+            )
+
+    def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
+        return {**super().summary(tasks), "ids": [task.id for task in tasks]}
+
+    def about(self, name: str) -> dict[str, Any]:
+        return {"catalogue": catalogue(name).meta.id}
+
+
+TASK_SETS = WebshopTaskSets()
+
+
+@lru_cache(maxsize=2)
+def allotted(name: str) -> dict[str, list[Task]]:
+    """Every split's tasks and, under ``sft``, all goals that are left."""
+    shop = catalogue(name)
+    numbers: dict[str, list[int]] = {"easy": [], "hard": []}
+    for number in range(shop.meta.goals):
+        numbers["hard" if is_hard(shop.goal(number).options) else "easy"].append(number)
+    left = {group: iter(of_group) for group, of_group in numbers.items()}
+    splits: dict[str, list[Task]] = {}
+    for split, counts in definition(name).splits.items():
+        goals = {
+            group: _next_goals(left[group], count, f"{definition_path('webshop', name)}: splits.{split}.{group}")
+            for group, count in counts.items()
+        }
+        splits[split] = in_id_order(_tasks(shop, goals, split))
+    splits["sft"] = sorted(_tasks(shop, left, "sft"), key=lambda task: int(task.payload["goal"]))  # the groups mixed
+    return splits
+
+
+def _next_goals(numbers: Iterator[int], count: int, where: str) -> list[int]:
+    goals = list(itertools.islice(numbers, count))
+    if len(goals) < count:
+        raise ConfigError(f"{where} is {count}, but the catalogue has only {len(goals)} such goals left")
+    return goals
+
+
+def _tasks(shop: Catalogue, goals: Mapping[str, Iterable[int]], split: str) -> Iterator[Task]:
+    """The tasks of a split, whose goals are given by group."""
+    for group, numbers in goals.items():
+        for number in numbers:
+            yield _task(shop.meta, shop.goal(number), number, split, group)
+
+
+def catalogue(name: str) -> Catalogue:
+    """The catalogue of a synthetic task set."""
+    config = definition(name).catalogue
+    return Catalogue.at(synthetic(name, config.products, config.seed, config.page_size)[0])
+
+
+def original_tasks(name: str, split: str) -> list[Task]:
+    """Goals of the catalogue that ``$R3L_WEBSHOP`` names."""
+    folder, meta = original()
+    shop = Catalogue.at(folder)
+    numbers = ORIGINAL_SPLITS[name][split] or range(_FIRST_TRAIN, meta.goals)
+    return [_task(meta, shop.goal(number), number, split, "") for number in numbers]
+
+
+def _task(meta: Meta, goal: Goal, number: int, split: str, group: str) -> Task:
+    payload = {"catalogue": meta.id, "goal": number, "instruction": goal.instruction}
+    return Task(f"{meta.id}/{number:05d}", "webshop", split, group or goal.category, payload)

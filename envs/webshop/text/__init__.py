@@ -1,0 +1,1 @@
+"""The text side of WebShop: prompts, the reading of responses, ending rules."""

@@ -1,0 +1,223 @@
+"""How WebShop talks: prompts, the reading of responses, the ending rules.
+
+``full`` follows the order and the contents of the original release's prompts (audit 3.3) in our own
+words, without its claim that any page can be searched from (defect B-21: its validator allowed it only where there
+is a search bar). ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
+Both read responses by one rule: ``<think>..</think>``, then ``<action>..</action>``, the first of each. An action
+that the page does not have is passed on and changes nothing, so replaying it changes nothing either (B-18); the
+same action twice in a row ends the episode, unless it searches or turns pages (audit 3.1). The release
+scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20): see the engine's ``penalty``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from r3l.envs.base.action_parsers import (
+    example_turns,
+    first_action,
+    first_pair,
+    labelled_action,
+    not_empty,
+    one_action,
+    opened_action,
+)
+from r3l.envs.base.agentbench_truncation import latest
+from r3l.envs.base.experts import criticise
+from r3l.envs.base.format_verl_agent import Windowed
+from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue
+from r3l.envs.webshop import WebshopOptions
+from r3l.envs.webshop.engine import pages
+from r3l.envs.webshop.engine.shop import SEARCH_ACTION
+from r3l.envs.webshop.engine.synthetic import is_wish
+from r3l.envs.webshop.expert import WebshopExpert
+
+from r3l.core.environment import Critique, Observation, StopReason, Style, Transcript
+from r3l.core.task import Task
+from r3l.core.text import Message
+
+_MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
+_SEARCH_LISTED = "search[<your query>]"  # how verl-agent lists it
+_BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
+_CLICKED = re.compile(r"You have clicked .*\.")
+_STANDARD_BUTTONS = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES}
+_RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
+
+
+class WebshopDialogue(TaggedDialogue):
+    """The text side of WebShop (a ``Dialogue``)."""
+
+    package, label, domain, undertaking = "webshop", "WebShop", "WebShop shopping tasks", "purchase"
+    released_turns = 15
+    readers = {
+        "strict": not_empty(first_pair),
+        "flexible": one_action,
+        "released": first_pair,
+        "first": partial(first_action, rest=20),
+        "opened": opened_action,
+        "labelled": labelled_action(re.compile(r"[Aa]ction: *\n* *((?:search|click)\[.+?\])")),
+    }
+    reasons = {StopReason.FORMAT: "a response did not hold <think>...</think> and then <action>...</action>"}
+    options_type = WebshopOptions
+    options: WebshopOptions
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        if self.style == "compact":
+            return [Message("user", f"0: {pages.instruction(first.text)}")]
+        return [Message("system", self.prompt("system", max_turns=self.max_turns)), self._turn(first)]
+
+    def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        if self.style == "compact":
+            return Message("user", f"{len(actions)}: {compact(now.text)}")
+        return self._turn(now)
+
+    def may_repeat(self, action: str) -> bool:
+        return any(word in action.lower() for word in _MAY_REPEAT)
+
+    def names(self, action: str) -> list[str]:
+        """The words of a search; what is clicked on, unless every page of its kind has it."""
+        verb, _, target = action.removesuffix("]").partition("[")
+        if verb == "search":
+            return target.split()
+        return [] if target in {button.lower() for button in _STANDARD_BUTTONS} else [target]
+
+    def possible(self, action: str, now: Observation) -> bool:
+        """What the page has, or any search where it has a search bar."""
+        return action in now.admissible or (action.startswith("search[") and SEARCH_ACTION in now.admissible)
+
+    def critique(self, transcript: Transcript) -> Critique | None:
+        """The scripted critic, who reads the observed pages alone; None for the original's instructions."""
+        if not is_wish(pages.instruction(transcript.first)):
+            return None
+        return criticise(WebshopExpert.at_start(transcript.first), transcript, self.max_turns)
+
+    def _turn(self, now: Observation) -> Message:
+        available = json.dumps(available_actions(now))
+        turn = self.prompt("turn", observation=now.text.strip(), available=available, contract=self.prompt("contract"))
+        return Message("user", turn)
+
+
+def available_actions(now: Observation) -> dict[str, object]:
+    """What can be done on a page, as the package's ``get_available_actions`` says it."""
+    bar = SEARCH_ACTION in now.admissible
+    targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
+    return {"has_search_bar": bar, "clickables": [pages.SEARCH.lower()] * bar + targets}
+
+
+def compact(text: str) -> str:
+    """An observation on one line, lower case, without the instruction and the buttons that are always there.
+
+    Results: ``page 1 of 50 results; b0371 ralu headset $22.15; ...``. Product: ``color: black, *blue*; ralu headset;
+    $22.15``, with stars around what is chosen.
+    """
+    parts: list[str] = []
+    new_part = True  # whether the next line begins one
+    for line in _shown(text):
+        button = _BUTTON.fullmatch(line)
+        if button is None:
+            results = _RESULTS.fullmatch(line)
+            line = f"page {results[1]} of {results[2]} results" if results else line.removeprefix("Price: ")
+            if new_part or not parts:
+                parts.append(line)
+            else:
+                parts[-1] += f" {line}"
+        elif button[1]:  # an option: its heading stands before it
+            value = f"*{button[3]}*" if button[2] else button[3]
+            parts[-1] += f"{',' if ': ' in parts[-1] else ':'} {value}"
+            new_part = True
+        else:  # a product: title and price follow
+            parts.append(button[3])
+            new_part = False
+    return "; ".join(parts).lower() or "search page"
+
+
+def _shown(text: str) -> list[str]:
+    """The lines that a compact prompt keeps."""
+    lines = [line for line in text.split("\n") if line.strip() and not _CLICKED.fullmatch(line)]
+    headings = [k for k, line in enumerate(lines) if line.strip() == "Instruction:"]
+    if headings:
+        del lines[: headings[0] + 2]
+    return [line for line in lines if line != "Rating: N.A." and not _on_every_page(line)]
+
+
+def _on_every_page(line: str) -> bool:
+    """Whether it is a button, not an option, that pages of its kind always have."""
+    button = _BUTTON.fullmatch(line)
+    return button is not None and not button[1] and button[3] in _STANDARD_BUTTONS
+
+
+class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
+    """The text side of WebShop, with ``prompts: released``."""
+
+    system = "webshop_system"
+
+    def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
+        """The page, and what can be done on it as Python prints it."""
+        (turn,) = self.words.texts("format_observation", "observation", "available_actions")
+        return Message("user", turn.fill({"observation": now.text, "available_actions": available_actions(now)}))
+
+
+class WindowWebshopDialogue(Windowed, WebshopDialogue):
+    """The text side of WebShop where ``history`` is set (a ``Dialogue``): pages are shown without the instruction."""
+
+    longest = 13_000  # verl-agent, env_manager.py
+
+    def window_task(self, first: Observation) -> dict[str, str]:
+        return {"task": _wish(first)}
+
+    def window_text(self, first: Observation, now: Observation) -> str:
+        _, found, page = now.text.partition(_wish(first))
+        page = page if found else now.text
+        if self.options.observation == "rich":
+            return page.strip()
+        return pages.SEPARATOR.join(f"'{part}'" for part in page.removeprefix(pages.SEPARATOR).split(pages.SEPARATOR))
+
+    def asked(self, now: Observation) -> dict[str, str]:
+        listed = (_SEARCH_LISTED if action == SEARCH_ACTION else action for action in now.admissible)
+        return {"available": "\n".join(listed), "contract": self.prompt("window_contract")}
+
+
+class LabelledWebshopDialogue(WebshopDialogue):
+    """The text side of WebShop as AgentBench's paper plays it, in our words (a ``Dialogue``).
+
+    The dialog is sent again each turn, without its earliest messages after the instruction where it grows too long.
+    """
+
+    def __init__(self, style: Style, max_turns: int | None = None, options: WebshopOptions | None = None) -> None:
+        super().__init__(style, max_turns, options)
+        self.history = self.max_turns
+
+    def opening(self, task: Task, first: Observation) -> list[Message]:
+        return self.fresh(task, first, (), first)
+
+    def fresh(
+        self, task: Task, first: Observation, answers: Sequence[tuple[Observation, str, str]], now: Observation
+    ) -> list[Message]:
+        messages = [Message("user", self.prompt("labelled")), Message("assistant", "OK.")]
+        for text in [text for texts in self.options.examples.values() for text in texts][:1]:
+            for seen, thought, action in example_turns(text):
+                messages += [
+                    Message("user", _labelled(seen)),
+                    Message("assistant", f"Thought:\n{thought}\n\nAction:\n{action}"),
+                ]
+        for page, response, _ in answers:
+            messages += [_offered(page), Message("assistant", response)]
+        return latest([*messages, _offered(now)])
+
+
+def _offered(now: Observation) -> Message:
+    return Message("user", _labelled(f"{now.text.strip()}\n{available_actions(now)}"))
+
+
+def _labelled(seen: str) -> str:
+    """A page, and what can be done there on its last line."""
+    page, _, available = seen.rpartition("\n")
+    return f"Observation:\n{page}\n\nAvailable Actions:\n{available}"
+
+
+def _wish(first: Observation) -> str:
+    """The instruction in a first observation of either kind."""
+    return pages.instruction(first.text.replace(pages.SEPARATOR, "\n"))
