@@ -12,25 +12,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from r3l.evaluation.statistics import FEWEST
-from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, Estimate
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import claims, claims_table, findings, paper_table, probes, records, scores
+from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, records, scores
 from r3l.report.figures.bars import ending_shares
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
 from r3l.report.published import Reference
 from r3l.report.records import Record
 from r3l.report.registered import (
+    RULE,
     Registered,
     load_registered,
     of_base_checkpoints,
     registered_rows,
     registered_table,
-    verdict,
 )
 from r3l.runs.run_paths import find_runs
+from r3l.stats.comparison import Effect, Verdict, claim_verdict, compare
+from r3l.stats.intervals import MIN_SEEDS
 
 PAGES = (ROOT / "docs" / "results.md",)
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -39,7 +39,7 @@ HINT_GAP = STORED / "hint_gap"  # what only the table of arms shows
 AT = "@train.lr=0.0003"
 ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
 ARMS += (f"r3l_no_amplification{AT}",)
-DECIDED = (AHEAD, BEHIND, EQUIVALENT)
+DECIDED = (Verdict.AHEAD, Verdict.BEHIND, Verdict.EQUIVALENT)
 SEEDS = 5  # of each arm
 OF_STEPS = {
     "distilled/hint_gap": ("R3L: hint gap in training", ".2f"),
@@ -108,13 +108,14 @@ def _at_equal_rates(runs: Sequence[Record], env: str, of_plan: Registered, rates
         (tuned,) = (row for row in registered_rows(runs, of_plan) if row.env == env and not row.earlier)
         return EqualRates("the same", tuned.verdict)
     same = f"{of_plan.method}@train.lr={float(rates[0]):g}"
-    values = claims.Score(method=same, against=of_plan.against).values_S([run for run in runs if run.env == env])
-    if len(values) < FEWEST:
+    values = claims.ScoreTest(method=same, against=of_plan.against).values_S([run for run in runs if run.env == env])
+    if len(values) < MIN_SEEDS:
         return EqualRates("not run", "", "rates differ")
-    estimate = Estimate.of_seeds(values)
-    (low, high), mean = estimate.bounds(), float(np.mean(values))
-    text = f"{mean:+.3f} ({low:+.3f} to {high:+.3f}; {len(values)} seeds)"
-    return EqualRates(text, verdict(mean, high, estimate.p_value), "the rates disagree")
+    (compared,) = compare([Effect.of_seeds(values)], alpha=RULE.alpha)
+    assert compared is not None
+    low, high = compared.effect.bounds()
+    text = f"{compared.effect.mean:+.3f} ({low:+.3f} to {high:+.3f}; {len(values)} seeds)"
+    return EqualRates(text, claim_verdict(compared, RULE.difference), "the rates disagree")
 
 
 def _listed(sentences: Iterable[str]) -> str:
@@ -130,7 +131,7 @@ def _listed(sentences: Iterable[str]) -> str:
 def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     """A row a claim with a verdict somewhere, of the runs and the stored probes; below, the other claims."""
     of = claims.load_claims()
-    rows = findings.findings(runs, probes.read_folders([STORED]), of)
+    rows = claim_verdicts.claim_verdicts(runs, probes.read_folders([STORED]), of)
     tested = {row.claim.id for row in rows if row.count}
     decided = {row.claim.id for row in rows if row.verdict in DECIDED}
     own, published = Rows(), Rows()  # of this tier's base checkpoints; of published models
@@ -172,10 +173,10 @@ def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> s
     count = "" if len(seeds) == SEEDS else f" ({len(seeds)} seeds)"
     if seeds[0].method == against:
         return f"{np.mean([np.mean(run.successes('all')) for run in seeds]):.3f}{count}"
-    values = claims.Score(method=seeds[0].method, against=against).values_S(of_bench)
-    if len(values) < FEWEST or np.ptp(values) == 0:
+    values = claims.ScoreTest(method=seeds[0].method, against=against).values_S(of_bench)
+    if len(values) < MIN_SEEDS or np.ptp(values) == 0:
         return ", ".join(f"{value:+.3f}" for value in values)
-    low, high = Estimate.of_seeds(values).bounds()
+    low, high = Effect.of_seeds(values).bounds()
     return f"{np.mean(values):+.3f} ({low:+.3f} to {high:+.3f}){count}"
 
 

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from r3l.config import Run
-    from r3l.evaluation.power import Goal
-    from r3l.report.compare import Comparison
-    from r3l.report.power import Plan
+    from r3l.report.compare import MethodComparison
+    from r3l.report.power import SeedPlan
     from r3l.report.records import Record
-    from r3l.report.registered import Standing
+    from r3l.report.registered import RegisteredRow
+    from r3l.stats.power import PowerTarget
     from r3l.workflow.plan import WorkflowConfig
 
 DEFAULT_SEEDS = [0, 1, 2]
@@ -89,13 +89,13 @@ def compare(
 
     Example: `r3l compare --registered`
     """
-    from r3l.evaluation.power import ALPHA, Goal
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
     from r3l.report import html as report
     from r3l.report import records
     from r3l.report.render import to_terminal
     from r3l.runs.run_paths import first_found, runs_of
+    from r3l.stats.power import ALPHA, PowerTarget
     from r3l.workflow import plan
 
     if registered:
@@ -115,7 +115,7 @@ def compare(
         paths = runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env))
         stored_records = records.load(paths)
         compared = comparison.compare(stored_records, method, opponents, group)
-        _print_power(compared, stored_records, difference, Goal(ALPHA, power, comparisons), out, as_json)
+        _print_power(compared, stored_records, difference, PowerTarget(ALPHA, power, comparisons), out, as_json)
         return
     used = {"against", "tier", "env", "seed", "group", "results", "stored", "cores", "offline", "out", "html"}
     refuse_unused(ctx, "a comparison (without --power)", used)
@@ -145,7 +145,7 @@ def compare(
         _print_closing(rows, method, sorted({path.parent.parent for path in own}))
 
 
-def _print_closing(rows: Sequence[Comparison], method: str, cells: Sequence[Path]) -> None:
+def _print_closing(rows: Sequence[MethodComparison], method: str, cells: Sequence[Path]) -> None:
     """Warnings, where the runs lie, what to type next."""
     for row in rows:
         for warning in row.warnings:
@@ -168,13 +168,18 @@ def _train(runs: dict[str, Run], config: WorkflowConfig, cores: str) -> None:
 
 
 def _print_power(
-    compared: list[Comparison], runs: list[Record], difference: float, goal: Goal, out: Path | None, as_json: bool
+    compared: list[MethodComparison],
+    runs: list[Record],
+    difference: float,
+    target: PowerTarget,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     from r3l.report.power import power_rows, power_table
     from r3l.report.render import to_terminal
 
-    rows = power_rows(compared, runs, difference, goal)
-    _print(rows, out, as_json, to_terminal(power_table(rows, difference, goal)))
+    rows = power_rows(compared, runs, difference, target)
+    _print(rows, out, as_json, to_terminal(power_table(rows, difference, target)))
 
 
 def _print_registered(stored: Path | None, as_json: bool) -> None:
@@ -192,7 +197,7 @@ def _print_registered(stored: Path | None, as_json: bool) -> None:
 
 
 def _print(
-    rows: Sequence[Comparison | Plan | Standing], out: Path | None, as_json: bool, shown: RenderableType
+    rows: Sequence[MethodComparison | SeedPlan | RegisteredRow], out: Path | None, as_json: bool, shown: RenderableType
 ) -> None:
     """Rows as a table or as JSON, which ``out`` gets too."""
     from r3l.files.writing import writable, write_json_atomic

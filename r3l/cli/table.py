@@ -27,8 +27,8 @@ from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
+    from r3l.report.claim_verdicts import ClaimVerdict
     from r3l.report.claims import Claims
-    from r3l.report.findings import Finding
     from r3l.report.records import Record
     from r3l.report.tables import Asked
     from r3l.workflow.plan import TableConfig, WorkflowConfig
@@ -193,16 +193,16 @@ def _print_probes(paths: list[Path], out: Path | None, as_json: bool) -> None:
     print_shown({"rows": flat}, as_json, to_terminal(printed))
 
 
-def _claims(results: list[Path] | None) -> tuple[list[Finding], Claims]:
+def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
     """Of the runs and probes under ``results``, by default the stored ones."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import claims, probes, records
-    from r3l.report.findings import findings
+    from r3l.report.claim_verdicts import claim_verdicts
 
     folders = results or [stored_runs()]
     of = claims.load_claims()
     runs = records.load(found([], folders, may_be_none=True))
-    return findings(runs, probes.read_folders(folders), of), of
+    return claim_verdicts(runs, probes.read_folders(folders), of), of
 
 
 def _print_claims(results: list[Path] | None, out: Path | None, as_json: bool) -> None:

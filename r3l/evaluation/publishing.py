@@ -17,7 +17,6 @@ from r3l.config import find_model
 from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation.evaluate import checkpoint_of
-from r3l.evaluation.statistics import wilson_interval
 from r3l.evaluation.verification import EPISODES, check_signed
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl
@@ -26,6 +25,7 @@ from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import whole_model
 from r3l.runs.manifest import run_of
 from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT
+from r3l.stats.intervals import wilson_interval
 
 HUB = "hub:"
 CARD = "README.md"

@@ -9,7 +9,7 @@ from typing import Any
 
 from r3l.config import Run, environment_of
 from r3l.core.environment import StopReason
-from r3l.evaluation.statistics import Interval, wilson_bounds
+from r3l.stats.intervals import Interval, wilson_bounds
 
 ENDINGS = {  # names of the reasons, here and in figures
     StopReason.SUCCESS: "success",

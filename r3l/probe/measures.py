@@ -12,7 +12,6 @@ import numpy as np
 
 from r3l.core.environment import StopReason
 from r3l.core.trajectory import UNLIKELY
-from r3l.evaluation.statistics import wilson_bounds
 from r3l.feedback.audits import Agreement
 from r3l.probe.attempts import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
 from r3l.probe.bootstrap import (
@@ -26,6 +25,7 @@ from r3l.probe.bootstrap import (
     resampled,
     share,
 )
+from r3l.stats.intervals import wilson_bounds
 
 OutcomeOf = Callable[[Attempt], Outcome | None]
 T = TypeVar("T")

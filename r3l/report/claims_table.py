@@ -4,39 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 
-from r3l.evaluation.statistics import FEWEST
-from r3l.evaluation.verdicts import AHEAD, EQUIVALENT, INCONCLUSIVE
+from r3l.report.claim_verdicts import NOT_TESTED, ClaimVerdict
 from r3l.report.claims import Claim, Claims
-from r3l.report.findings import NOT_TESTED, Finding
 from r3l.report.table import Cell, Column, Table, table
+from r3l.stats.comparison import Verdict
+from r3l.stats.intervals import MIN_SEEDS
 
 
-def claims_table(rows: Sequence[Finding], of: Claims) -> Table:
-    """A section a claim, a line an environment; those in which it is not tested share one."""
-    tested = sum(row.estimate is not None for row in rows)
+def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
+    """A section for each claim with a line for each environment; those where it is not tested share one."""
+
+    # Lines hold one row each, but all untested rows of a claim.
+    lines: list[list[ClaimVerdict]] = []
+    for _, same_claim in groupby(rows, key=lambda row: row.claim.id):
+        of_claim = list(same_claim)
+        untested = [row for row in of_claim if not row.count]
+        lines += [[row] for row in of_claim if row.count] + ([untested] if untested else [])
+
+    def where(line: Sequence[ClaimVerdict]) -> str:
+        return "every environment" if len(line) == len(of.envs) > 1 else ", ".join(row.label for row in line)
+
+    def interval(line: Sequence[ClaimVerdict]) -> str | None:
+        compared = line[0].comparison
+        return "{:+.3f} to {:+.3f}".format(*compared.effect.bounds()) if compared else None
+
+    def mde(line: Sequence[ClaimVerdict]) -> str | None:
+        compared = line[0].comparison
+        if compared is None:
+            return None
+        return "no spread" if compared.mde_adjusted is None else f"{compared.mde_adjusted:.3f}"
+
+    def published(line: Sequence[ClaimVerdict]) -> str | None:
+        if all(row.paper is None for row in line):
+            return None
+        return ", ".join("none" if row.paper is None else f"{row.paper:+.3f}" for row in line)
+
     columns = [
-        Column("env", partial(_where, everywhere=len(of.envs))),
+        Column("env", where),
         Column("effect", lambda line: _effect(line[0]), right=True, no_wrap=True),
-        Column("95 % interval", lambda line: _interval(line[0]), right=True, no_wrap=True),
+        Column("95 % interval", interval, right=True, no_wrap=True),
         Column("over", lambda line: over(line[0]), right=True, no_wrap=True),
-        Column("MDE", lambda line: _mde(line[0]), right=True, no_wrap=True),
+        Column("MDE", mde, right=True, no_wrap=True),
         Column("power", lambda line: None if line[0].power is None else f"{line[0].power:.2f}", right=True),
         Column("verdict", lambda line: Cell(line[0].verdict, bold=line[0].as_claimed), no_wrap=True),
-        Column("paper", _papers, right=True),
+        Column("paper", published, right=True),
     ]
+    tested = sum(row.comparison is not None for row in rows)
     notes = dict.fromkeys(row.claim.note for row in rows if row.claim.note)
     shown = table(
         "Claims of the paper",
         columns,
-        _lines(rows),
+        lines,
         "ahead, behind: the effect is shown to be above or below 0 (two-sided; at most 5 % of the effects so called "
         f"are false on average: Benjamini-Hochberg over the {tested} with an interval); equivalent: within "
         f"{of.margin:g} on either side of 0 (two one-sided tests at 5 % each, so the 90 % interval lies inside), "
         "whatever else is shown; inconclusive: neither; too "
-        f"few: fewer than {FEWEST} seeds, whose values stand in place of an effect; not tested: nothing is stored. "
+        f"few: fewer than {MIN_SEEDS} seeds, whose values stand in place of an effect; not tested: nothing is stored. "
         "Bold: as claimed. Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: one fixed model, bootstrap.",
         "MDE: minimum detectable effect (power 80 %); power: of showing the paper's effect, with the spread measured "
@@ -50,56 +75,28 @@ def claims_table(rows: Sequence[Finding], of: Claims) -> Table:
 
 
 def sentence(claim: Claim) -> str:
-    """The claim, and what it claims where that is not an effect above 0."""
-    return claim.claim + ("" if claim.says == AHEAD else f" (claimed: {EQUIVALENT})")
+    """The claim; what it claims is added where that is not an effect above 0."""
+    return claim.claim + ("" if claim.says == Verdict.AHEAD else f" (claimed: {claim.says})")
 
 
-def in_short(row: Finding) -> str:
-    """``behind -0.161``; ``-0.002 (0.04)`` with the MDE where inconclusive; of one or two seeds their values."""
+def in_short(row: ClaimVerdict) -> str:
+    """``behind -0.161``; ``-0.002 (0.04)`` with the MDE if inconclusive; one or two seeds as their values."""
     if row.points or row.effect is None:
         return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")
     digits = 3 if row.claim.has_margin else 1
-    effect = f"{row.effect:+.{digits}f}"
-    if row.verdict != INCONCLUSIVE:
+    effect = f"{row.effect.mean:+.{digits}f}"
+    if row.verdict != Verdict.INCONCLUSIVE:
         return f"{row.verdict} {effect}"
-    return effect if row.mde is None else f"{effect} ({row.mde:.{digits - 1}f})"
+    mde = row.comparison and row.comparison.mde_adjusted
+    return effect if mde is None else f"{effect} ({mde:.{digits - 1}f})"
 
 
-def over(row: Finding) -> str | None:
-    """``20 seeds``; None where nothing is stored."""
+def over(row: ClaimVerdict) -> str | None:
+    """``20 seeds``; None if nothing is stored."""
     return f"{row.count} {row.over if row.count > 1 else row.over.removesuffix('s')}" if row.count else None
 
 
-def _lines(rows: Sequence[Finding]) -> list[list[Finding]]:
-    lines: list[list[Finding]] = []
-    for _, group in groupby(rows, key=lambda row: row.claim.id):
-        of_claim = list(group)
-        untested = [row for row in of_claim if not row.count]
-        lines += [[row] for row in of_claim if row.count] + ([untested] if untested else [])
-    return lines
-
-
-def _where(line: Sequence[Finding], everywhere: int) -> str:
-    return "every environment" if len(line) == everywhere > 1 else ", ".join(row.label for row in line)
-
-
-def _papers(line: Sequence[Finding]) -> str | None:
-    if all(row.paper is None for row in line):
-        return None
-    return ", ".join("none" if row.paper is None else f"{row.paper:+.3f}" for row in line)
-
-
-def _effect(row: Finding) -> Cell | None:
+def _effect(row: ClaimVerdict) -> Cell | None:
     if row.effect is None:
         return None
-    return Cell(", ".join(f"{value:+.3f}" for value in row.points or (row.effect,)), row.effect)
-
-
-def _interval(row: Finding) -> str | None:
-    return "{:+.3f} to {:+.3f}".format(*row.estimate.bounds()) if row.estimate else None
-
-
-def _mde(row: Finding) -> str | None:
-    if row.estimate is None:
-        return None
-    return "no spread" if row.mde is None else f"{row.mde:.3f}"
+    return Cell(", ".join(f"{value:+.3f}" for value in row.points or (row.effect.mean,)), row.effect.mean)

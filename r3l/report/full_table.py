@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.evaluation.statistics import Interval
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.labels import env_label
-from r3l.report.paired import MDE, MDE_NOTE, Difference, mde, p_cell
+from r3l.report.paired import MDE, MDE_NOTE, mde_text, p_cell
 from r3l.report.paper_table import METHOD, baseline_label, notes_of_runs, plus_minus, task_set_names
 from r3l.report.rows import Row
 from r3l.report.table import Cell, Column, Table, table
+from r3l.stats.comparison import Comparison
+from r3l.stats.intervals import Interval
 
 
 def full_table(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
@@ -27,9 +28,9 @@ def full_table(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
         Column("seeds", lambda row: "" if row.constant else Cell(_seeds(row), row.seeds_done), right=True),
         Column("episodes", lambda row: None if row.constant else row.episodes, ",", drop=5),
         Column("difference", lambda row: _bounds_of(row.difference), right=True, no_wrap=True),
-        Column("p", lambda row: p_cell(row.difference and row.difference.p_holm), right=True),
+        Column("p", lambda row: p_cell(row.difference and row.difference.p_adjusted), right=True),
         *(_minus(to_second) if to_second else ()),
-        Column(MDE, lambda row: mde(row.difference), right=True, no_wrap=True, drop=3),
+        Column(MDE, lambda row: mde_text(row.difference), right=True, no_wrap=True, drop=3),
         Column("invalid", lambda row: row.parse_failure_rate, ".1%", drop=7),
         Column("truncated", lambda row: row.truncation_rate, ".1%", drop=8),
         Column("tokens", lambda row: _short(row.generated_tokens), right=True, drop=4),
@@ -68,7 +69,7 @@ def _minus(rows: Sequence[Row]) -> list[Column]:
     label, of = baseline_label(rows), {_place(row): row.difference for row in rows}
     return [
         Column(f"minus {label}", lambda row: _bounds_of(of[_place(row)]), right=True, no_wrap=True),
-        Column(f"p ({label})", lambda row: p_cell(d.p_holm if (d := of[_place(row)]) else None), right=True),
+        Column(f"p ({label})", lambda row: p_cell(d.p_adjusted if (d := of[_place(row)]) else None), right=True),
     ]
 
 
@@ -76,8 +77,8 @@ def _place(row: Row) -> tuple[str, ...]:
     return row.tier, row.env, row.model, row.method, row.group
 
 
-def _bounds_of(difference: Difference | None) -> Cell | None:
-    return _bounds(difference.interval, sign="+") if difference else None
+def _bounds_of(difference: Comparison | None) -> Cell | None:
+    return _bounds(difference.effect.interval, sign="+") if difference else None
 
 
 def _bounds(interval: Interval | None, unit: str | None = None, sign: str = "") -> Cell | None:

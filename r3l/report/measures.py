@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from r3l.core.errors import check_known
-from r3l.evaluation import statistics
 from r3l.report import published
 from r3l.report.feedback import planned
 from r3l.report.labels import env_label
@@ -18,6 +17,7 @@ from r3l.report.records import Bench, Record, by_method, feedback
 from r3l.report.rows import Row
 from r3l.report.scores import missing, nowhere
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
+from r3l.stats.intervals import t_interval
 
 Unit = Literal["share", "turns", "tokens", "s"]
 Better = Literal["high", "low", ""]
@@ -131,7 +131,7 @@ def _measured(row: Row, seeds: Sequence[Record], reference: Reference) -> Row:
     values = [value for record in seeds if (value := measure.of(record)) is not None]
     if not values:
         return replace(row, paper=published.not_comparable("none"))
-    interval = statistics.t_interval(values)
+    interval = t_interval(values)
     number = reference.get(row.model, env_label(row.env), reference.label(row.method, row.label), row.measure)
     if reason := published.other_tier(row.tier):
         against = published.not_comparable(reason)

@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from r3l.config import EnvConfig, backbone, load, model_label, names
-from r3l.evaluation.statistics import Interval
 from r3l.report import table as tables
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE, joined
 from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES
-from r3l.report.paired import ASKED, MDE, Difference, mde_range
+from r3l.report.paired import MDE, TEST, mde_range
 from r3l.report.published import SCORES, Published
 from r3l.report.rows import CONSTANT_ANSWER_LABEL, Row, rounded
 from r3l.report.table import Cell, Column, Section, Table
+from r3l.stats.comparison import Comparison
+from r3l.stats.intervals import Interval
 
 DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}
 METHOD = "method"  # the first column
@@ -206,7 +207,7 @@ def _elsewhere(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 
 def _mde_note(rows: Sequence[Row]) -> str:
     """The range of MDEs by environment, since no differences are printed; empty where nothing was compared."""
-    by_env: dict[str, list[Difference]] = {}
+    by_env: dict[str, list[Comparison]] = {}
     for row in rows:
         if row.difference is not None:
             by_env.setdefault(env_label(row.env), []).append(row.difference)
@@ -214,7 +215,7 @@ def _mde_note(rows: Sequence[Row]) -> str:
     if not ranges:
         return ""
     return (
-        f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by seed, {ASKED}; "
+        f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by seed, {TEST}; "
         f"in brackets with Holm's correction over this table and its task groups): {', '.join(ranges)}. Of two other "
         "rows: r3l compare."
     )

@@ -8,118 +8,122 @@ from typing import Any
 
 import numpy as np
 
-from r3l.evaluation.power import Goal, StoppingRule, minimum_detectable_effect, seeds_needed, uncertainty
-from r3l.report.compare import Comparison
+from r3l.report.compare import MethodComparison
 from r3l.report.labels import env_label, method_label
 from r3l.report.records import Record
+from r3l.report.registered import RULE
 from r3l.report.table import Column, Table, table
 from r3l.runs.metrics import step_seconds
+from r3l.stats.power import POWER, PowerTarget, minimum_detectable_effect, seeds_needed, spread_factors
 
-SEEDS = (3, 5, 10, 20)  # whose minimum detectable effect is shown
-RULE = StoppingRule()
-RULE_GOAL = Goal(alpha=RULE.alpha)
+SHOWN_SEEDS = (3, 5, 10, 20)  # numbers of seeds whose minimum detectable effect has a column
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Of one comparison: ``seeds`` that the wanted difference takes, None where the spread is not known.
+class SeedPlan:
+    """The seeds that one comparison takes, and their cost.
 
-    ``core_hours``: of training both methods with that many seeds, as long as the stored runs took on average;
-    ``core_hours_left``: of those that are not stored. ``seeds_due``: what the stopping rule wants next.
+    ``seeds``: how many the wanted difference takes; None where the spread is unknown. ``core_seconds``: what one seed
+    of both methods costs to train, on average over the stored runs. ``seeds_due``: how many more the stopping rule
+    asks for.
     """
 
-    comparison: Comparison
+    comparison: MethodComparison
     seeds: int | None
     core_seconds: float
     seeds_due: int
 
     @property
     def core_hours(self) -> float | None:
+        """Core-hours to train both methods with all ``seeds``."""
         return None if self.seeds is None else self.seeds * self.core_seconds / 3600
 
     @property
     def core_hours_left(self) -> float | None:
-        """Of the seeds that are not stored."""
+        """Core-hours for the seeds that are not stored yet."""
         left = None if self.seeds is None else max(self.seeds - self.comparison.pairs, 0)
         return None if left is None else left * self.core_seconds / 3600
 
-    @property
-    def spread(self) -> float | None:
-        """The standard deviation of the paired differences of the stored seeds."""
-        return self.comparison.difference.spread if self.comparison.difference else None
-
     def flat(self) -> dict[str, Any]:
+        """One value per column of the JSON output."""
         place = {key: getattr(self.comparison, key) for key in ("tier", "env", "model", "method", "against", "pairs")}
-        plan = {"spread": self.spread, "seeds_needed": self.seeds, "core_hours": self.core_hours}
+        plan = {"spread": self.comparison.spread, "seeds_needed": self.seeds, "core_hours": self.core_hours}
         return place | plan | {"core_hours_left": self.core_hours_left, "seeds_due": self.seeds_due}
 
 
-def power_rows(compared: Sequence[Comparison], records: Sequence[Record], wanted: float, goal: Goal) -> list[Plan]:
+def power_rows(
+    compared: Sequence[MethodComparison], records: Sequence[Record], wanted: float, target: PowerTarget
+) -> list[SeedPlan]:
+    """A plan for each comparison: the seeds that show a true difference of ``wanted``."""
+
+    def core_seconds(seeds: Sequence[Record]) -> float:
+        """Mean cost of one training run: its seconds times its threads."""
+        if not seeds:
+            return 0.0
+        threads = seeds[0].manifest["run"].get("threads", 1)
+        return float(np.mean([sum(map(step_seconds, record.metrics)) for record in seeds]) * threads)
+
     plans = []
     for row in compared:
         runs = [record for record in records if record.bench == (row.tier, row.env, row.model)]
         both = ([run for run in runs if run.method == name] for name in (row.method, row.against))
-        spread = row.difference.spread if row.difference else None
-        seeds = None if spread is None else seeds_needed(spread, wanted, goal)
-        due = RULE.seeds_due(spread, row.pairs, RULE_GOAL)
-        plans.append(Plan(row, seeds, sum(map(_core_seconds, both)), due))
+        seeds = None if row.spread is None else seeds_needed(row.spread, wanted, target.level, target.power)
+        due = RULE.seeds_due(row.spread, row.pairs)
+        plans.append(SeedPlan(row, seeds, sum(map(core_seconds, both)), due))
     return plans
 
 
-def _core_seconds(seeds: Sequence[Record]) -> float:
-    """Of one training run on average: its seconds, on as many cores as it has threads."""
-    if not seeds:
-        return 0.0
-    threads = seeds[0].manifest["run"].get("threads", 1)
-    return float(np.mean([sum(map(step_seconds, record.metrics)) for record in seeds]) * threads)
+def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) -> Table:
+    """A line for each environment and opponent."""
 
+    def mde_of(seeds: int) -> Column:
+        def cell(row: SeedPlan) -> float | None:
+            spread = row.comparison.spread
+            return spread and minimum_detectable_effect(spread, seeds, target.level, target.power)
 
-def power_table(rows: Sequence[Plan], wanted: float, goal: Goal) -> Table:
-    """A line an environment and opponent."""
+        return Column(f"{seeds} seeds", cell, ".3f")
+
+    # The spread of few seeds is known within a factor of three, which makes the needed seeds as uncertain.
+    def spread_with_interval(row: SeedPlan) -> str:
+        spread = row.comparison.spread
+        if spread is None:
+            return "unknown"
+        low, high = (spread * factor for factor in spread_factors(row.comparison.pairs))
+        return f"{spread:.3f} ({low:.3f} to {high:.3f})"
+
+    def seeds_with_interval(row: SeedPlan) -> str:
+        spread = row.comparison.spread
+        if spread is None:
+            return ""
+        ends = (spread * factor for factor in spread_factors(row.comparison.pairs))
+        low, high = (seeds_needed(end, wanted, target.level, target.power) for end in ends)
+        return f"{row.seeds} ({low} to {high})"
+
     first = rows[0].comparison
     tasks = "" if first.group == "all" else f", {first.group} tasks"
-    family = f" as the strictest of {goal.comparisons} comparisons (Holm)" if goal.comparisons > 1 else ""
-
-    def detectable(seeds: int) -> Column:
-        return Column(
-            f"{seeds} seeds", lambda row: row.spread and minimum_detectable_effect(row.spread, seeds, goal), ".3f"
-        )
-
+    family = f" as the strictest of {target.comparisons} comparisons (Holm)" if target.comparisons > 1 else ""
     columns = [
         Column("env", lambda row: env_label(row.comparison.env)),
         Column("against", lambda row: row.comparison.label),
         Column("stored", lambda row: row.comparison.pairs, "d"),
-        Column("spread", _spread, right=True),
-        Column("seeds", lambda row: _needed(row, wanted, goal), right=True),
+        Column("spread", spread_with_interval, right=True),
+        Column("seeds", seeds_with_interval, right=True),
         Column("core-hours", lambda row: row.core_hours, ".1f"),
         Column("left", lambda row: row.core_hours_left, ".1f"),
-        *map(detectable, SEEDS),
+        *map(mde_of, SHOWN_SEEDS),
         Column("stopping rule", lambda row: f"{row.seeds_due} more seeds" if row.seeds_due else "stop"),
     ]
     return table(
         f"Seeds for {method_label(first.method)}, tier {first.tier}{tasks}: to show {wanted:g}",
         columns,
         rows,
-        f"paired t-test over seeds, two-sided {100 * goal.alpha:g} %{family}, power {100 * goal.power:g} %; spread: "
-        "standard deviation of the paired differences of the stored seeds; in brackets its 95 % interval (chi-square) "
-        "and what that makes of the seeds; core-hours: of training both methods, as long as the stored runs took; "
-        "left: of those that are not stored; evaluation comes on top; k seeds: their minimum detectable effect",
+        f"paired t-test over seeds, two-sided {100 * target.alpha:g} %{family}, power {100 * target.power:g} %; "
+        "spread: standard deviation of the paired differences of the stored seeds; in brackets its 95 % interval "
+        "(chi-square) and what that makes of the seeds; core-hours: of training both methods, as long as the stored "
+        "runs took; left: of those that are not stored; evaluation comes on top; k seeds: their minimum detectable "
+        "effect",
         f"stopping rule: blocks of {RULE.block} seeds until the minimum detectable effect (two-sided "
-        f"{100 * RULE.alpha:g} %, power {100 * RULE_GOAL.power:g} %) is at most {RULE.difference:g}, {RULE.most} seeds "
+        f"{100 * RULE.alpha:g} %, power {100 * POWER:g} %) is at most {RULE.difference:g}, {RULE.most} seeds "
         "at most; it sees the spread over seeds, never which method is ahead, and tests at a stricter level, since "
         "stopping where the spread happens to be small makes errors more frequent",
     )
-
-
-def _spread(row: Plan) -> str:
-    if row.spread is None:
-        return "unknown"
-    low, high = (row.spread * factor for factor in uncertainty(row.comparison.pairs))
-    return f"{row.spread:.3f} ({low:.3f} to {high:.3f})"
-
-
-def _needed(row: Plan, wanted: float, goal: Goal) -> str:
-    if row.spread is None:
-        return ""
-    low, high = (seeds_needed(row.spread * factor, wanted, goal) for factor in uncertainty(row.comparison.pairs))
-    return f"{row.seeds} ({low} to {high})"

@@ -13,12 +13,12 @@ from pydantic import Field
 
 from r3l.config import Strict
 from r3l.config.protocol import PAPER, is_question_set, load_protocol
-from r3l.evaluation.statistics import Interval, t_interval, wilson_interval
 from r3l.evaluation.summary import endings, played_by
 from r3l.files.paths import CONFIGS
 from r3l.report import published
 from r3l.report.render import to_markdown
 from r3l.report.table import Column, Table, table
+from r3l.stats.intervals import Interval, t_interval, wilson_interval
 
 Evaluation = Mapping[str, Any]
 Episodes = Sequence[Mapping[str, Any]]

@@ -20,8 +20,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from r3l.config import Strict, backbone, variant
 from r3l.core.errors import DataError, check_known
-from r3l.evaluation.statistics import Interval
 from r3l.files.paths import PUBLISHED
+from r3l.stats.comparison import Verdict, interval_verdict
+from r3l.stats.intervals import Interval
 
 SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in [0, 1] with partial credit
 Quantity = tuple[str, str, str, str, str]
@@ -185,12 +186,14 @@ def incomplete(number: Published | None, reason: str) -> Against:
 def against(number: Published, measured: Interval, done: int, planned: int) -> Against:
     """Whether the published number lies within our interval, which ``measured`` has in its metric."""
     difference = measured.mean - float(number.value)
-    if done < planned or measured.low is None or measured.high is None:
+    verdict = Verdict.INCOMPLETE if done < planned else interval_verdict(measured, float(number.value))
+    if verdict is Verdict.INCOMPLETE:
         reason = f"{done} of {planned} seeds" if done < planned else "under three seeds there is no interval"
         return replace(incomplete(number, reason), difference=difference)
-    inside = measured.low <= float(number.value) <= measured.high
-    verdict: Any = "within interval" if inside else "outside"
-    return replace(incomplete(number, measured.kind), difference=difference, verdict=verdict)
+    inside = verdict is Verdict.INCONCLUSIVE
+    return replace(
+        incomplete(number, measured.kind), difference=difference, verdict="within interval" if inside else "outside"
+    )
 
 
 def other_tier(tier: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Where the primary comparisons of docs/preregistration.md stand: by its stopping rule, test and verdicts alone."""
+"""The primary comparisons of docs/preregistration.md, judged by its own stopping rule, test and verdicts."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pydantic import Field
-from scipy import stats
 
 from r3l.config import Strict, resolve, validate
-from r3l.evaluation.power import Goal, StoppingRule, minimum_detectable_effect
-from r3l.evaluation.statistics import holm
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.report.compare import Comparison, compare
+from r3l.report.compare import compare
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import p_cell
 from r3l.report.records import Record
 from r3l.report.table import Column, Table, table
+from r3l.stats.comparison import Comparison, Effect, claim_verdict
+from r3l.stats.comparison import compare as compare_effects
+from r3l.stats.power import POWER, StoppingRule
 
 RULE = StoppingRule()
-GOAL = Goal(alpha=RULE.alpha)
 
 
 class Earlier(Strict):
@@ -38,11 +36,17 @@ class Earlier(Strict):
     verdict: str = Field(description="as it was given")
     commit: str
 
+    @property
+    def effect(self) -> Effect:
+        """The paired difference over seeds, with the p-value that was computed from the runs."""
+        difference, error = self.ours_mean - self.theirs_mean, self.spread / self.pairs**0.5
+        return Effect(difference, error, self.pairs - 1, self.spread, recorded_p_value=self.p_value)
+
 
 class Registered(Strict):
     """configs/registered.yaml: ``method`` minus ``against`` in each of ``envs``.
 
-    With the ``earlier`` comparisons, which stay counted, they are one family for Holm.
+    Together with the ``earlier`` comparisons, which stay counted, they are one family for Holm's correction.
     """
 
     tier: str
@@ -54,24 +58,23 @@ class Registered(Strict):
 
 
 def load_registered() -> Registered:
+    """Read configs/registered.yaml."""
     path = CONFIGS / "registered.yaml"
     return validate(Registered, read_yaml(path), str(path))
 
 
 def of_base_checkpoints(records: Sequence[Record], plan: Registered, envs: Sequence[str] | None = None) -> list[Record]:
-    """Those of ``plan``'s tier, in ``envs`` (default: the plan's), that began from the base checkpoints of today's
-    configuration.
-    """
+    """The records of ``plan``'s tier, in ``envs`` (default: the plan's), that start from today's base checkpoints."""
     benches = {(plan.tier, env, resolve(plan.tier, env, plan.against, 0).model_name()) for env in envs or plan.envs}
     return [record for record in records if record.bench in benches]
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One comparison of the family. ``low``, ``high``: interval of the difference at the level of the test.
+class RegisteredRow:
+    """One comparison of the family. ``low``, ``high``: interval of the difference at the level of the test (97 %).
 
-    ``seeds_due``: by the stopping rule; a verdict waits until it is 0. ``earlier``: what was found from a base
-    checkpoint no longer in use, with the verdict that was given.
+    ``seeds_due``: how many more seeds the stopping rule asks for; there is no verdict before it is 0. ``earlier``: the
+    comparison from a base checkpoint no longer in use, which keeps the verdict that was given.
     """
 
     env: str
@@ -88,63 +91,62 @@ class Standing:
     earlier: Earlier | None = None
 
     def flat(self) -> dict[str, Any]:
+        """One value per column of the JSON output."""
         columns = {key: getattr(self, key) for key in ("env", "pairs", "seeds_due", "verdict", "p_holm", "low", "high")}
         columns |= {f"{key}_mean": getattr(self, key) for key in ("ours", "theirs", "difference")}
         columns |= {"mde": self.mde}
         return columns | ({"model": self.earlier.model, "commit": self.earlier.commit} if self.earlier else {})
 
 
-def registered_rows(records: Sequence[Record], plan: Registered) -> list[Standing]:
-    """A row for each environment of ``plan``, whether it has runs or not, then one for each earlier comparison.
-
-    ``p_holm`` is over all rows, those without two common seeds counting as 1.
-    """
+def registered_rows(records: Sequence[Record], plan: Registered) -> list[RegisteredRow]:
+    """A row for each environment of ``plan``, with or without runs, then one for each earlier comparison."""
     ran = any(record.method == plan.method for record in records)
-    tested = {row.env: row for row in (compare(records, plan.method, [plan.against]) if ran else [])}
-    family = holm([*(_p_value(tested.get(env)) for env in plan.envs), *(one.p_value for one in plan.earlier)])
-    rows = [_standing(env, tested.get(env), p_holm) for env, p_holm in zip(plan.envs, family, strict=False)]
-    return rows + [_earlier(one, p_holm) for one, p_holm in zip(plan.earlier, family[len(rows) :], strict=True)]
+    found = {row.env: row for row in (compare(records, plan.method, [plan.against]) if ran else [])}
+
+    # The family is what was registered: a comparison without a test counts with p = 1.
+    effects = [found[env].effect if env in found else None for env in plan.envs]
+    family = compare_effects(
+        [*effects, *(one.effect for one in plan.earlier)],
+        correction="holm",
+        alpha=RULE.alpha,
+        tests=len(plan.envs) + len(plan.earlier),
+    )
+
+    rows = []
+    for env, compared in zip(plan.envs, family, strict=False):
+        if compared is None:
+            rows.append(RegisteredRow(env, 0, RULE.block, "not begun", 1.0))
+            continue
+        ours, theirs = found[env].ours, found[env].theirs
+        due = RULE.seeds_due(compared.effect.deviation, compared.effect.seeds)
+        verdict = f"{due} more seeds are due" if due else claim_verdict(compared, RULE.difference)
+        rows.append(_row(env, compared, due, verdict, ours and ours.mean, theirs and theirs.mean))
+    for one, compared in zip(plan.earlier, family[len(plan.envs) :], strict=True):
+        assert compared is not None  # every earlier comparison has an effect
+        rows.append(_row(one.env, compared, 0, one.verdict, one.ours_mean, one.theirs_mean, one))
+    return rows
 
 
-def _p_value(row: Comparison | None) -> float:
-    p_value = row.difference.p_value if row and row.difference else None
-    return 1.0 if p_value is None else p_value
+def _row(
+    env: str,
+    compared: Comparison,
+    due: int,
+    verdict: str,
+    ours: float | None,
+    theirs: float | None,
+    earlier: Earlier | None = None,
+) -> RegisteredRow:
+    effect = compared.effect
+    # Without a known spread over seeds there is neither an interval nor an MDE.
+    low, high = (None, None) if effect.deviation is None else effect.bounds(1 - RULE.alpha)
+    p_holm = 1.0 if compared.p_adjusted is None else compared.p_adjusted
+    numbers = (p_holm, ours, theirs, effect.mean, low, high, compared.mde)
+    return RegisteredRow(env, effect.seeds, due, verdict, *numbers, earlier=earlier)
 
 
-def _standing(env: str, row: Comparison | None, p_holm: float) -> Standing:
-    if row is None or row.difference is None or row.ours is None or row.theirs is None:
-        return Standing(env, 0, RULE.block, "not begun", p_holm)
-    difference, spread = row.difference.interval.mean, row.difference.spread
-    low, high, mde = _interval(difference, spread, row.pairs)
-    due = RULE.seeds_due(spread, row.pairs, GOAL)
-    judged = f"{due} more seeds are due" if due else verdict(difference, high, p_holm)
-    return Standing(env, row.pairs, due, judged, p_holm, row.ours.mean, row.theirs.mean, difference, low, high, mde)
-
-
-def _earlier(one: Earlier, p_holm: float) -> Standing:
-    difference = one.ours_mean - one.theirs_mean
-    low, high, mde = _interval(difference, one.spread, one.pairs)
-    numbers = (one.ours_mean, one.theirs_mean, difference, low, high, mde)
-    return Standing(one.env, one.pairs, 0, one.verdict, p_holm, *numbers, earlier=one)
-
-
-def _interval(difference: float, spread: float | None, pairs: int) -> tuple[float | None, float | None, float | None]:
-    """The interval of the difference at the level of the test, and the minimum detectable effect."""
-    if spread is None:
-        return None, None, None
-    half = float(stats.t.ppf(1 - GOAL.alpha / 2, pairs - 1) * spread / np.sqrt(pairs))
-    return difference - half, difference + half, minimum_detectable_effect(spread, pairs, GOAL)
-
-
-def verdict(difference: float, high: float | None, p_holm: float) -> str:
-    """``supported``; ``rejected``: behind, or the margin of the stopping rule is excluded; else ``inconclusive``."""
-    if p_holm < GOAL.alpha:
-        return "supported" if difference > 0 else "rejected"
-    return "rejected" if high is not None and high < RULE.difference else "inconclusive"
-
-
-def registered_table(rows: Sequence[Standing], plan: Registered) -> Table:
-    level = f"{100 * GOAL.alpha:g} %"
+def registered_table(rows: Sequence[RegisteredRow], plan: Registered) -> Table:
+    """The rows with means, difference, interval, corrected p-value, MDE and verdict."""
+    level = f"{100 * RULE.alpha:g} %"
     columns = [
         Column("env", lambda row: env_label(row.env) + (f", from {row.earlier.model}" if row.earlier else "")),
         Column("seeds", lambda row: row.pairs, "d"),
@@ -161,8 +163,8 @@ def registered_table(rows: Sequence[Standing], plan: Registered) -> Table:
         columns,
         rows,
         f"docs/preregistration.md: paired t-test over seeds, two-sided {level}, Holm over the {len(rows)} "
-        f"comparisons; interval of {100 - 100 * GOAL.alpha:g} %; MDE: minimum detectable effect ({level}, power "
-        f"{100 * GOAL.power:g} %). supported: ahead; rejected: behind, or the interval excludes an advantage of "
+        f"comparisons; interval of {100 - 100 * RULE.alpha:g} %; MDE: minimum detectable effect ({level}, power "
+        f"{100 * POWER:g} %). supported: ahead; rejected: behind, or the interval excludes an advantage of "
         f"{RULE.difference:g}; else inconclusive. No verdict before the stopping rule is met: blocks of {RULE.block} "
         f"seeds until the MDE is at most {RULE.difference:g}, at most {RULE.most} seeds",
     )

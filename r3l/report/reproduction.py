@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.evaluation.statistics import wilson_bounds
 from r3l.report.records import Record, load
 from r3l.runs.run_dir import EVALUATION
 from r3l.runs.run_paths import find_runs
+from r3l.stats.comparison import Verdict, interval_verdict
+from r3l.stats.intervals import wilson_interval
 
 Row = dict[str, Any]
 
@@ -48,11 +49,10 @@ def beside(fresh: Record, old: Record) -> Row:
     row["equal"] = equal_episodes(fresh.episodes, old.episodes)
     if row["equal"] == len(old.episodes) == len(fresh.episodes):
         return row | {"verdict": "identical"}
-    solved = old.successes("all")
-    low, high = wilson_bounds(sum(solved) / len(solved), len(solved))
-    inside = low <= fresh.groups["all"]["success"] <= high
+    stored = wilson_interval(old.successes("all"))
+    inside = interval_verdict(stored, fresh.groups["all"]["success"]) is Verdict.INCONCLUSIVE
     return row | {
-        "interval": [low, high],
+        "interval": [stored.low, stored.high],
         "verdict": "within the interval" if inside else "outside the interval",
         "differs": _circumstances(fresh, old),
     }

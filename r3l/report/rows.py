@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r3l.evaluation.statistics import Interval
 from r3l.files.writing import writable, write_text_atomic
-from r3l.report.paired import Difference
+from r3l.report.paired import paired_columns
 from r3l.report.published import Against
 from r3l.report.render import to_csv, to_latex, to_markdown
 from r3l.report.table import Table
+from r3l.stats.comparison import Comparison, Effect
+from r3l.stats.intervals import Interval
 
 DIGITS = 4
 CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL = "constant_answer_baseline", "Constant answer"  # in place of a method
@@ -35,7 +36,8 @@ class Row:
     """A number of one method in one environment, over its seeds; None: what does not exist.
 
     ``score``: of ``measure``, which is test success, or what training counted in ``unit``; None where nobody has run it
-    or there was nothing to count. ``difference``: to the table's ``baseline``. ``paper``: the published number.
+    or there was nothing to count. ``effect``: the paired difference to the table's ``baseline``, ``difference``:
+    the same, judged among all of the table. ``paper``: the published number.
     ``group``: the test tasks it is over. Budgets are means of the training runs. ``preregistration``: the
     texts that they were made under. ``warning``: what a reader
     must know of the task set and the base checkpoint.
@@ -62,7 +64,8 @@ class Row:
     seeds_done: int = 0
     seeds_planned: int = 0
     episodes: int = 0
-    difference: Difference | None = None
+    effect: Effect | None = None
+    difference: Comparison | None = None
     paper: Against
     parse_failure_rate: float | None = None
     truncation_rate: float | None = None
@@ -81,7 +84,8 @@ class Row:
         """One number a column, rounded."""
         values = vars(self) | interval_columns(self.score) | self.paper.columns()
         if self.difference is not None:
-            values |= interval_columns(self.difference.interval, "difference_") | self.difference.columns()
+            values |= interval_columns(self.difference.effect.interval, "difference_")
+            values |= paired_columns(self.difference)
         return {name: rounded(values.get(name)) for name in (SCORES if self.unit is None else MEASURES)}
 
 

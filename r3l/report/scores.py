@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from r3l.config import TierConfig, backbone, load
-from r3l.evaluation import statistics
-from r3l.evaluation.statistics import Interval
 from r3l.report import published
 from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
-from r3l.report.paired import Difference, corrected, paired
 from r3l.report.published import Against, Published, Reference
 from r3l.report.records import Bench, Record, by_method, feedback, groups, pairs, preregistration, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, Row
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
+from r3l.stats.comparison import Effect, compare
+from r3l.stats.intervals import Interval, seed_interval
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
 PARSE_FAILURES = ("format", "inadmissible", "truncated")
@@ -65,7 +64,7 @@ def score_rows(
                     )
             if of_bench and CONSTANT_ANSWER in of_bench[0].task_set:
                 rows.append(_constant_answer(of_bench[0], group))
-    differences = corrected(row.difference for row in rows)
+    differences = compare([row.effect for row in rows])
     return [
         replace(row, table=title, baseline=baseline, difference=difference)
         for row, difference in zip(rows, differences, strict=True)
@@ -135,12 +134,12 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
         method=first.method,
         label=first.method_label,
         feedback=feedback(seeds),
-        score=statistics.interval(scores_S_T(seeds, group)),
+        score=seed_interval(scores_S_T(seeds, group)),
         reward_mean=float(np.mean([record.groups[group]["reward"] for record in seeds])),
         seeds_done=len(seeds),
         seeds_planned=planned,
         episodes=len(episodes),
-        difference=_difference(seeds, baseline, group),
+        effect=_effect(seeds, baseline, group),
         paper=_against_paper(seeds, group, planned, reference),
         parse_failure_rate=_share(episodes, PARSE_FAILURES),
         truncation_rate=_share(episodes, TRUNCATIONS),
@@ -152,12 +151,12 @@ def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, 
     )
 
 
-def _difference(seeds: list[Record], baseline: list[Record], group: str) -> Difference | None:
+def _effect(seeds: list[Record], baseline: list[Record], group: str) -> Effect | None:
     """Paired with the baseline's runs of the same seeds; None for the baseline itself and where none match."""
     if baseline and seeds[0] is baseline[0]:
         return None
     ours, theirs = pairs(seeds, baseline)
-    return paired(scores_S_T(ours, group), scores_S_T(theirs, group)) if ours else None
+    return Effect.paired(scores_S_T(ours, group), scores_S_T(theirs, group)) if ours else None
 
 
 def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference: Reference) -> Against:
@@ -169,7 +168,7 @@ def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference:
     number = reference.score(first.model, env_label(first.env), label)
     if number is None or group != "all":
         return published.not_comparable("the paper has no such number")
-    measured = statistics.interval(scores_S_T(seeds, group, number.metric))
+    measured = seed_interval(scores_S_T(seeds, group, number.metric))
     return published.against(number, measured, len(seeds), planned)
 
 

@@ -4,14 +4,14 @@ import pytest
 from docs.test_commands import check
 from report.runs import write_run
 
-from r3l.evaluation.power import power_of
 from r3l.files.paths import STORED
 from r3l.report import probes, records
+from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, load_claims
 from r3l.report.claims_table import claims_table
-from r3l.report.findings import findings
 from r3l.report.rows import write
 from r3l.runs.run_paths import find_runs
+from r3l.stats.power import power_of
 
 PAPER = {"file": "main.csv", "tables": ["table1"], "row": "R3L", "minus": "GRPO"}
 AHEAD = {"id": "a", "claim": "R3L is ahead", "run": "r3l compare r3l --env ENV", "paper": PAPER}
@@ -33,7 +33,7 @@ def of_seeds(root, solved):
     for seed, hard in enumerate(solved):
         write_run(root, "grpo", seed, [1, 1], [0, 0])
         write_run(root, "r3l", seed, [1, 1], [int(hard > 0), int(hard > 1)], steps=steps)
-    return findings(records.load(find_runs(root)), [], OF)
+    return claim_verdicts(records.load(find_runs(root)), [], OF)
 
 
 def test_effects_of_four_seeds_by_hand(tmp_path):
@@ -42,19 +42,24 @@ def test_effects_of_four_seeds_by_hand(tmp_path):
     they are multiplied by 3 / 2 and 3 / 3, and the smaller holds for both. The paper's effect of 0.208 is 2.88 errors
     of 0.0722, at the full level of 5 %, since all three are found."""
     ahead, hard, growth = of_seeds(tmp_path, [1, 2, 1, 2])
-    assert (ahead.effect, ahead.estimate.bounds()) == (0.375, pytest.approx((0.1453, 0.6047), abs=1e-4))
+    assert (ahead.effect.mean, ahead.effect.bounds()) == (0.375, pytest.approx((0.1453, 0.6047), abs=1e-4))
     assert (ahead.over, ahead.count, ahead.verdict) == ("seeds", 4, "ahead")
-    assert ahead.p_fdr == hard.p_fdr == pytest.approx(0.0138, abs=1e-4)
+    assert ahead.comparison.p_adjusted == hard.comparison.p_adjusted == pytest.approx(0.0138, abs=1e-4)
     assert ahead.power == pytest.approx(power_of(2.88 / 2, 4), abs=0.005) and hard.power is None
-    assert (hard.effect, hard.verdict) == (0.75, "ahead")
+    assert (hard.effect.mean, hard.verdict) == (0.75, "ahead")
     assert (ahead.paper, ahead.paper_source) == (pytest.approx(0.208), "main.csv, line 56 minus main.csv, line 20")
-    assert (growth.effect, growth.mde, growth.verdict, growth.as_claimed) == (-0.25, None, "behind", False)
+    assert (growth.effect.mean, growth.comparison.mde_adjusted, growth.verdict, growth.as_claimed) == (
+        -0.25,
+        None,
+        "behind",
+        False,
+    )
 
 
 def test_two_seeds_and_none(tmp_path):
     ahead, hard, growth = of_seeds(tmp_path, [1, 2])
-    assert (ahead.points, ahead.estimate, ahead.verdict) == ((0.25, 0.5), None, "too few (2 seeds)")
-    nothing = findings([], [], OF)
+    assert (ahead.points, ahead.comparison, ahead.verdict) == ((0.25, 0.5), None, "too few (2 seeds)")
+    nothing = claim_verdicts([], [], OF)
     assert [row.verdict for row in nothing] == ["not tested"] * 3
     shown = claims_table([ahead, *nothing[1:]], OF).sections
     assert shown[0].rows[0]["effect"].text == "+0.250, +0.500"
@@ -68,7 +73,7 @@ def test_every_claim_names_a_command_that_exists():
 
 def test_the_stored_table_is_what_the_stored_runs_give(stored, tmp_path):
     of = load_claims()
-    rows = findings(stored, probes.read_folders([STORED]), of)
+    rows = claim_verdicts(stored, probes.read_folders([STORED]), of)
     write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
     for suffix in (".csv", ".md", ".tex"):
         assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), suffix

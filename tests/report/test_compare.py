@@ -48,8 +48,8 @@ def test_p_values_are_corrected_over_the_call_and_decide_the_verdict(tmp_path):
         write_run(tmp_path, "r3l", seed, [1, 1, 1, seed // 2], [1, 1, 1, 1])
     better, equal = compared(tmp_path, "mine", ["grpo", "r3l"])
     assert better["p_holm"] == pytest.approx(min(1, 2 * better["p_value"]))
-    assert (better["verdict"], equal["verdict"]) == ("better", "inconclusive")
-    assert compared(tmp_path, "grpo", ["mine"])[0]["verdict"] == "worse"
+    assert (better["verdict"], equal["verdict"]) == ("ahead", "inconclusive")
+    assert compared(tmp_path, "grpo", ["mine"])[0]["verdict"] == "behind"
     # four seeds: 2.12795 standard deviations alone, 2.66 at 2.5 %
     assert equal["mde"] == pytest.approx(2.12795 * equal["spread"], rel=1e-5)
     assert equal["mde_holm"] > 1.2 * equal["mde"]

@@ -7,10 +7,10 @@ from report.runs import rewrite, write_run
 from typer.testing import CliRunner
 
 from r3l import cli
-from r3l.evaluation.power import Goal
 from r3l.report import power, records
 from r3l.report.compare import compare
 from r3l.runs.run_paths import find_runs
+from r3l.stats.power import PowerTarget
 
 
 def steps(tokens):
@@ -32,18 +32,18 @@ def runs(tmp_path):
 
 def planned(root, wanted, comparisons=1):
     runs = records.load(find_runs(root))
-    return power.power_rows(compare(runs, "r3l", ["grpo"]), runs, wanted, Goal(comparisons=comparisons))
+    return power.power_rows(compare(runs, "r3l", ["grpo"]), runs, wanted, PowerTarget(comparisons=comparisons))
 
 
 def test_seeds_and_core_hours_of_a_wanted_difference(runs):
     (row,) = planned(runs, 0.25)
-    assert (row.comparison.pairs, row.spread) == (3, pytest.approx(0.25))
+    assert (row.comparison.pairs, row.comparison.spread) == (3, pytest.approx(0.25))
     assert row.seeds == 10  # one standard deviation: ten pairs (Cohen 1988)
     # 360 s on one core and 360 s on two: 0.3 core-hours a pair of runs
     assert (row.core_hours, row.core_hours_left) == (pytest.approx(10 * 0.3), pytest.approx(7 * 0.3))
     assert planned(runs, 0.25, comparisons=10)[0].seeds > 10
     assert row.seeds_due == 2  # of the first block of five
-    (cells,) = power.power_table([row], 0.25, Goal()).cells()
+    (cells,) = power.power_table([row], 0.25, PowerTarget()).cells()
     assert [cell.text for cell in cells[:3]] == ["ALFWorld", "GRPO", "3"]
     # chi-square quantiles with 2 degrees of freedom: 7.377759 and 0.050636
     low, high = (0.25 * (2 / quantile) ** 0.5 for quantile in (7.377759, 0.050636))

@@ -8,11 +8,11 @@ from decimal import Decimal
 import pytest
 
 from r3l.config import variant
-from r3l.evaluation.statistics import Interval
 from r3l.report import published
 from r3l.report import published_checks as checks
 from r3l.report.labels import method_label
 from r3l.report.measures import MEASURES
+from r3l.stats.intervals import Interval
 from r3l.workflow import plan
 
 PAPER_TABLE_1 = ("table1", "llama")  # 28 cells a benchmark: four backbones, seven methods

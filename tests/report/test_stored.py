@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from r3l.evaluation.power import StoppingRule
 from r3l.files.json_files import read_json
 from r3l.files.paths import ROOT
 from r3l.report import tables
@@ -13,6 +12,7 @@ from r3l.report.registered import load_registered
 from r3l.report.rows import write
 from r3l.runs.metrics import base_success
 from r3l.runs.run_dir import MANIFEST
+from r3l.stats.power import StoppingRule
 from r3l.workflow import plan
 
 STORED = ROOT / "results" / "stored"

@@ -7,23 +7,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r3l.evaluation.verdicts import AHEAD, BEHIND, EQUIVALENT, INCONCLUSIVE
+from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.claims import Claims
 from r3l.report.claims_table import sentence
 from r3l.report.figures import style
-from r3l.report.findings import Finding
+from r3l.stats.comparison import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = {AHEAD: "#0072B2", BEHIND: "#D55E00", EQUIVALENT: "#009E73", INCONCLUSIVE: "#7F7F7F"}
+COLOURS = {
+    Verdict.AHEAD: "#0072B2",
+    Verdict.BEHIND: "#D55E00",
+    Verdict.EQUIVALENT: "#009E73",
+    Verdict.INCONCLUSIVE: "#7F7F7F",
+}
 FEW = "#000000"  # the values of one or two seeds
 TITLE = 18  # characters in a line of a column's title
 REACH = 0.65  # of the axis, on either side
 MARKERS = {"seeds": "o", "tasks": "s"}
 
 
-def draw(rows: Sequence[Finding], of: Claims, out: Path) -> list[Path]:
+def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     """Draw the claims into the folder ``out``, or as the one file ``out``; returns what was written.
 
     Effects in another unit than shares have no place on the axis: their rows say so. Raises RunDirectoryError where
@@ -62,13 +67,13 @@ def draw(rows: Sequence[Finding], of: Claims, out: Path) -> list[Path]:
         return style.save(figure, out, "claims")
 
 
-def _effect(ax: Axes, y: int, row: Finding) -> None:
+def _effect(ax: Axes, y: int, row: ClaimVerdict) -> None:
     if not row.count or not row.claim.has_margin:
         said = f"{row.verdict}, other unit" if row.count else row.verdict
         ax.text(0, y, said, ha="center", va="center", fontsize=5, color=style.GREY, backgroundcolor="white")
     elif row.points:
         ax.plot(row.points, [y] * len(row.points), "|", color=FEW, markersize=6)
-    elif row.estimate is not None:
-        colour = COLOURS[row.verdict]
-        ax.plot(row.estimate.bounds(), [y, y], color=colour, linewidth=1.1)
-        ax.plot(row.estimate.mean, y, MARKERS[row.over], color=colour, markersize=3.5)
+    elif row.comparison is not None:
+        effect, colour = row.comparison.effect, COLOURS[row.comparison.verdict]
+        ax.plot(effect.bounds(), [y, y], color=colour, linewidth=1.1)
+        ax.plot(effect.mean, y, MARKERS[row.over], color=colour, markersize=3.5)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r3l.core.errors import DataError
-from r3l.evaluation import statistics
-from r3l.evaluation.statistics import FEWEST, interval, t_interval, wilson_interval
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
 from r3l.report.records import groups, pairs, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER
+from r3l.stats.intervals import MIN_SEEDS, seed_interval, t_interval, wilson_interval
+from r3l.stats.profiles import performance_profile, profile_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def _group(ax: Axes, bench: Bench, group: str) -> None:
     for y, (method, seeds) in enumerate(bench.runs.items()):
         values = [record.groups[group]["success"] for record in seeds]
         several = len(seeds) > 1
-        bar = interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
+        bar = seed_interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
         style.interval(ax, y, method, bar, values)
     baseline = bench.records()[0].task_set.get(CONSTANT_ANSWER)
     if baseline:
@@ -67,7 +67,7 @@ def _group(ax: Axes, bench: Bench, group: str) -> None:
 
 
 def differences(shown: Shown) -> Drawn:
-    """Test success minus the baseline's, paired by task and seed (r3l.evaluation.statistics.paired_difference).
+    """Test success minus the baseline's, paired by task and seed (r3l.stats.comparison.Effect.paired).
 
     With one common seed the interval is over the differences of its tasks, drawn dashed. Raises DataError where no
     method has a seed in common with the baseline.
@@ -89,7 +89,7 @@ def differences(shown: Shown) -> Drawn:
             ours, theirs = pairs(bench.runs.get(method, []), bench.runs[baseline])
             if ours:
                 differences_S_T = scores_S_T(ours) - scores_S_T(theirs)
-                bar = interval(differences_S_T) if len(ours) > 1 else t_interval(differences_S_T[0])
+                bar = seed_interval(differences_S_T) if len(ours) > 1 else t_interval(differences_S_T[0])
                 style.interval(ax, y, method, bar, list(differences_S_T.mean(axis=1)))
         ax.axvline(0, color=style.GREY, linewidth=0.8)
         ax.set_title(bench.label, loc="left", fontweight="bold")
@@ -107,7 +107,7 @@ def _common(bench: Bench, baseline: str) -> set[int]:
 
 
 def profile(shown: Shown) -> Drawn:
-    """The profile of every method that was run in all environments of the figure (r3l.evaluation.statistics).
+    """The profile of every method that was run in all environments of the figure (r3l.stats.profiles).
 
     Raises DataError where there is none.
     """
@@ -123,10 +123,10 @@ def profile(shown: Shown) -> Drawn:
     for place, method in enumerate(labels):
         scores_E_S = [[r.groups["all"]["success"] for r in bench.runs[method]] for bench in compared.benches]
         seen = look(method)
-        values = statistics.performance_profile(scores_E_S, THRESHOLDS)
+        values = performance_profile(scores_E_S, THRESHOLDS)
         ax.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **_marks(method, place))
-        if min(map(len, scores_E_S)) >= FEWEST and not crowded:
-            low, high = statistics.profile_band(scores_E_S, THRESHOLDS, np.random.default_rng(0))
+        if min(map(len, scores_E_S)) >= MIN_SEEDS and not crowded:
+            low, high = profile_band(scores_E_S, THRESHOLDS, np.random.default_rng(0))
             ax.fill_between(THRESHOLDS, low, high, step="post", color=seen.colour, alpha=0.15, linewidth=0)
     ax.set(
         xlabel="test success threshold",
@@ -138,7 +138,7 @@ def profile(shown: Shown) -> Drawn:
     style.method_legend(figure, labels)
     left_out = [label for method, label in shown.labels().items() if method not in labels]
     envs = ", ".join(bench.label for bench in shown.benches)
-    band = f"Band: 95 % stratified bootstrap over seeds, from {FEWEST} on; under 10 seeds it is too narrow."
+    band = f"Band: 95 % stratified bootstrap over seeds, from {MIN_SEEDS} on; under 10 seeds it is too narrow."
     text = f"Share of runs (seeds; {envs} weigh equally) whose test success exceeds the threshold. "
     text += f"No bands with over {style.CROWD} methods." if crowded else band
     return figure, compared, text + (f" Not in every environment: {'; '.join(left_out)}." if left_out else "")

@@ -9,11 +9,11 @@ import numpy as np
 
 from r3l.config import variant
 from r3l.core.errors import DataError
-from r3l.evaluation.statistics import FEWEST, t_interval, wilson_interval
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
 from r3l.report.records import Record
+from r3l.stats.intervals import MIN_SEEDS, t_interval, wilson_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ def sensitivity(shown: Shown) -> Drawn:
     style.method_legend(figure, names)
     text = (
         "Success of the last checkpoint on the test task set. Lines: means over seeds; small dots: seeds; bars: 95 % "
-        f"t-interval over seeds, from {FEWEST} on."
+        f"t-interval over seeds, from {MIN_SEEDS} on."
     )
     if any(len(seeds) == 1 for bench in drawn.benches for seeds in bench.runs.values()):
         text += " Dashed: one seed, 95 % Wilson interval over its test episodes, which says nothing about other seeds."
@@ -99,7 +99,7 @@ def _line(ax: Axes, method: str, points: Points, shift: float) -> None:
     scores = {x: [record.groups["all"]["success"] for record in seeds] for x, seeds in points.items()}
     for x, seeds in points.items():
         ax.plot([x + shift] * len(seeds), scores[x], "o", color=seen.colour, markersize=2, alpha=0.5)
-        if len(seeds) == 1 or len(seeds) >= FEWEST:
+        if len(seeds) == 1 or len(seeds) >= MIN_SEEDS:
             interval = t_interval(scores[x]) if len(seeds) > 1 else wilson_interval(seeds[0].successes("all"))
             bar = np.array([interval.low, interval.high], dtype=float)
             dash = style.dash(len(seeds))

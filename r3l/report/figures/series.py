@@ -9,9 +9,9 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.evaluation.statistics import FEWEST, t_interval
 from r3l.report.records import Record
 from r3l.runs.metrics import GENERATED_TOKENS, rates, step_seconds, summed
+from r3l.stats.intervals import MIN_SEEDS, t_interval
 
 WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
 Metrics = Mapping[str, float]
@@ -37,7 +37,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """Means over seeds; ``low`` and ``high``: the 95 % t-interval of ``mean``, None under FEWEST seeds."""
+    """Means over seeds; ``low`` and ``high``: the 95 % t-interval of ``mean``, None under MIN_SEEDS seeds."""
 
     x: Floats
     mean: Floats
@@ -97,7 +97,7 @@ def band(curves: Sequence[Curve]) -> Band:
     common = reduce(np.intersect1d, [c.updates for c in curves])
     x_S_U, y_S_U = np.array([c.at(common) for c in curves]).swapaxes(0, 1)
     x, mean = x_S_U.mean(axis=0), y_S_U.mean(axis=0)
-    if len(curves) < FEWEST:
+    if len(curves) < MIN_SEEDS:
         return Band(x, mean, None, None)
     intervals = [t_interval(y_S) for y_S in y_S_U.T]
     low_high = np.array([(i.low, i.high) for i in intervals], dtype=float).reshape(-1, 2)

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from r3l.config import variant
 from r3l.core.errors import ConfigError
-from r3l.evaluation.statistics import FEWEST
 from r3l.files.writing import writable
 from r3l.report.figures.data import Shown
 from r3l.report.labels import ranges
+from r3l.stats.intervals import MIN_SEEDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from r3l.evaluation.statistics import Interval
+    from r3l.stats.intervals import Interval
 
 Drawn = tuple["Figure", Shown, str]  # a figure, the runs that it shows, and what its caption says first
 COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
@@ -232,7 +232,9 @@ def interval_note(shown: Shown, one_seed: str) -> str:
     counts = {len(of_method) for bench in shown.benches for of_method in bench.runs.values()}
     notes = ["Markers: means"]
     if max(counts) > 1:
-        notes.append("ticks: seeds; bars: 95 % t-intervals over seeds" + (f", from {FEWEST} on" if 2 in counts else ""))
+        notes.append(
+            "ticks: seeds; bars: 95 % t-intervals over seeds" + (f", from {MIN_SEEDS} on" if 2 in counts else "")
+        )
     if 1 in counts:
         notes.append(f"dashed bars: one seed, 95 % {one_seed}, which says nothing about other seeds")
     return "; ".join(notes) + "."

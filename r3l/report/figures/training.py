@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r3l.core.errors import DataError
-from r3l.evaluation.statistics import FEWEST
 from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW, mean_of, rate_of
 from r3l.report.figures.style import look
 from r3l.report.records import Record
 from r3l.runs.metrics import base_success
+from r3l.stats.intervals import MIN_SEEDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,8 +115,8 @@ def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lackin
 
 def _lines(shown: Shown) -> str:
     """The caption's sentence on lines and bands."""
-    several = any(len(seeds) >= FEWEST for bench in shown.benches for seeds in bench.runs.values())
-    band = f"band: 95 % t-interval over seeds, from {FEWEST} on" if several else f"no band under {FEWEST} seeds"
+    several = any(len(seeds) >= MIN_SEEDS for bench in shown.benches for seeds in bench.runs.values())
+    band = f"band: 95 % t-interval over seeds, from {MIN_SEEDS} on" if several else f"no band under {MIN_SEEDS} seeds"
     crowd = f", both left out where there are over {style.CROWD} methods" if any(map(_crowded, shown.benches)) else ""
     return (
         f"Thin lines: seeds; thick: means over seeds after equal updates; {band}{crowd}; "

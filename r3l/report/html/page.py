@@ -19,8 +19,8 @@ from r3l.core.errors import DataError
 from r3l.files.json_files import kept_as
 from r3l.report import claims, tables, trajectories
 from r3l.report.budget import all_columns, budget_rows, budget_table
+from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims_table import claims_table
-from r3l.report.findings import findings
 from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
@@ -114,7 +114,7 @@ def content(
 def _claims(records: Sequence[Record], probes: Sequence[Content]) -> list[Table]:
     """The claims of the paper, if anything of them is tested."""
     of = claims.load_claims()
-    rows = findings(records, probes, of)
+    rows = claim_verdicts(records, probes, of)
     return [claims_table(rows, of)] if any(row.count for row in rows) else []
 
 

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from r3l.evaluation.power import (
-    Goal,
+from r3l.stats.power import (
     StoppingRule,
     minimum_detectable_effect,
     power_of,
     seeds_needed,
     spread,
-    uncertainty,
+    spread_factors,
 )
 
 
@@ -42,7 +41,7 @@ def test_five_seeds_show_1_68_standard_deviations():
 def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three():
     """chi-square quantiles with 4 degrees of freedom (tables): 0.484419 and 11.143287."""
     assert spread([1, 2, 3, 4, 5]) == pytest.approx(2.5**0.5)
-    assert uncertainty(5) == pytest.approx(((4 / 11.143287) ** 0.5, (4 / 0.484419) ** 0.5), rel=1e-6)
+    assert spread_factors(5) == pytest.approx(((4 / 11.143287) ** 0.5, (4 / 0.484419) ** 0.5), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three(
 )
 def test_the_stopping_rule_by_hand(deviation, seeds, due):
     rule = StoppingRule()
-    assert rule.seeds_due(deviation, seeds, Goal(alpha=rule.alpha)) == due
+    assert rule.seeds_due(deviation, seeds) == due
 
 
 def test_false_claims_after_the_stopping_rule_stay_below_five_percent():
@@ -71,9 +70,8 @@ def test_false_claims_after_the_stopping_rule_stay_below_five_percent():
     running = np.ones(experiments, dtype=bool)
     for seeds in range(rule.block, rule.most + 1, rule.block):
         so_far = drawn[:, :seeds]
-        enough = rule.difference / minimum_detectable_effect(
-            1, seeds, Goal(alpha=rule.alpha)
-        )  # seeds_due, for all at once
+        # The rule of seeds_due, for all experiments at once.
+        enough = rule.difference / minimum_detectable_effect(1, seeds, rule.alpha)
         stops = running & ((so_far.std(axis=1, ddof=1) <= enough) | (seeds == rule.most))
         p_values[stops] = stats.ttest_1samp(so_far[stops], 0, axis=1).pvalue
         running &= ~stops

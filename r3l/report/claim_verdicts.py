@@ -1,0 +1,194 @@
+"""What the stored runs and probes say of each claim of the paper: an effect with its interval, and a verdict.
+
+All effects that have an interval are one family for Benjamini and Hochberg's correction: a table of over a hundred
+effects is read for what it finds, and 5 % of that may be wrong. The registered comparisons (registered.py) keep
+Holm's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from r3l.config import resolve
+from r3l.core.errors import check_known
+from r3l.report import published
+from r3l.report.claims import Claim, Claims, PublishedEffect
+from r3l.report.labels import bench_label, env_label
+from r3l.report.probes import Content
+from r3l.report.records import Bench, Record
+from r3l.report.registered import load_registered
+from r3l.report.rows import rounded
+from r3l.stats.comparison import Comparison, Effect, Verdict, compare
+from r3l.stats.intervals import MIN_SEEDS
+
+NOT_TESTED = "not tested"
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """One claim in one environment.
+
+    ``effect`` is over ``count`` seeds or tasks (``over``); None where nothing is stored. ``comparison``: the effect
+    judged with all others; None below MIN_SEEDS seeds. ``paper``: the published effect, in ``paper_metric``, from the
+    file and lines ``paper_source``.
+    """
+
+    claim: Claim
+    bench: Bench
+    label: str
+    over: str = "seeds"
+    count: int = 0
+    effect: Effect | None = None
+    comparison: Comparison | None = None
+    paper: float | None = None
+    paper_metric: str | None = None
+    paper_source: str = ""
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """The values of fewer seeds than an interval takes; empty from MIN_SEEDS seeds on, and of tasks."""
+        return self.effect.values_S if self.effect and self.count < MIN_SEEDS else ()
+
+    @property
+    def verdict(self) -> str:
+        """A word of :class:`Verdict`, ``too few (2 seeds)`` or ``not tested``."""
+        if self.comparison:
+            return self.comparison.verdict
+        return f"too few ({self.count} seed{'' if self.count == 1 else 's'})" if self.count else NOT_TESTED
+
+    @property
+    def as_claimed(self) -> bool:
+        """Whether the verdict is what the claim says."""
+        return self.verdict == self.claim.says
+
+    @property
+    def power(self) -> float | None:
+        """Probability of showing the paper's effect, with the spread that is measured here."""
+        if self.comparison is None or self.claim.says != Verdict.AHEAD or self.paper is None:
+            return None
+        return self.comparison.effect.power(self.paper, self.comparison.level)
+
+    def flat(self, margin: float) -> dict[str, Any]:
+        """One value per column of the CSV file."""
+        tier, env, model = self.bench
+        compared, tested = self.comparison, self.comparison.effect if self.comparison else None
+        low, high = tested.bounds() if tested else (None, None)
+        low_90, high_90 = tested.bounds(0.9) if tested else (None, None)
+        columns: dict[str, Any] = {
+            "id": self.claim.id,
+            "claim": self.claim.claim,
+            "says": self.claim.says,
+            "tier": tier,
+            "env": env,
+            "model": model,
+            "verdict": str(self.verdict),
+            "effect": self.effect.mean if self.effect else None,
+            "low": low,
+            "high": high,
+            "low_90": low_90,
+            "high_90": high_90,
+            "points": " ".join(f"{point:.4f}" for point in self.points),
+            "over": self.over,
+            "n": self.count,
+            "margin": margin if self.claim.has_margin else None,
+            "p_value": tested.p_value if tested else None,
+            "p_fdr": compared.p_adjusted if compared else None,
+            "mde": compared.mde_adjusted if compared else None,
+            "power": self.power,
+            "paper": self.paper,
+            "paper_metric": self.paper_metric,
+            "paper_source": self.paper_source,
+            "run": self.claim.run.replace("ENV", env),
+            "note": self.claim.note,
+        }
+        return {key: rounded(value) for key, value in columns.items()}
+
+
+def claim_verdicts(records: Sequence[Record], probes: Sequence[Content], of: Claims) -> list[ClaimVerdict]:
+    """A row for each claim and environment, judged together.
+
+    Environments of the plan have rows from today's base checkpoints, with or without evidence; other tiers' only where
+    there is evidence.
+    """
+    tier, baseline = load_registered().tier, load_registered().against
+    planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
+    probed = [(_bench(probe, baseline), probe) for probe in probes]
+    seen = {record.bench for record in records} | {bench for bench, _ in probed}
+    everywhere = [*planned, *sorted(bench for bench in seen if bench[0] != tier)]
+
+    rows = []
+    for claim in of.claims:
+        for bench in everywhere:
+            of_bench = [record for record in records if record.bench == bench]
+            row = _measured(claim, bench, of_bench, [probe for at, probe in probed if at == bench], of)
+            if row.count or bench in planned:
+                label = bench_label(bench, planned if bench in planned else everywhere)
+                rows.append(replace(row, label=label))
+
+    family = compare(
+        [row.effect if not row.points else None for row in rows],
+        correction="benjamini-hochberg",
+        margin=[of.margin if row.claim.has_margin else None for row in rows],
+    )
+    return [replace(row, comparison=comparison) for row, comparison in zip(rows, family, strict=True)]
+
+
+def _bench(probe: Content, baseline: str) -> Bench:
+    """The bench of the runs that start from the probed model; its name there is without SFT's recipe."""
+    recipe = resolve(probe["tier"], probe["env"], baseline, 0).env_settings.sft
+    return probe["tier"], probe["env"], probe["model"]["name"].removesuffix(f"-{recipe}")
+
+
+def _measured(
+    claim: Claim, bench: Bench, records: Sequence[Record], probes: Sequence[Content], of: Claims
+) -> ClaimVerdict:
+    """The row of a claim before it is judged, from the records and probes of one bench."""
+    row = ClaimVerdict(claim, bench, "")
+    if claim.paper:
+        row = replace(row, **_published(claim.paper, bench[1], of))
+    if claim.probe:
+        found = [one for probe in probes if (one := claim.probe.effect(probe))]
+        if not found:
+            return replace(row, over="tasks")
+        effect, tasks = found[0]
+        return replace(row, over="tasks", count=tasks, effect=effect)
+    test = claim.score or claim.training
+    values = test.values_S(records) if test else []
+    return replace(row, count=len(values), effect=Effect.of_seeds(values)) if values else row
+
+
+def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
+    """The published effect in ``env``: its number, metric and place; {} if it has none there.
+
+    Raises ConfigError for a row that the published tables have in no environment.
+    """
+    rows = [(where, number) for where, number in published.in_file(paper.file) if number.table in paper.tables]
+    known = {number.label for _, number in rows}
+    for name in (paper.row, paper.minus):
+        if isinstance(name, str):
+            check_known(f"row of {paper.file} ({', '.join(paper.tables)})", name, known)
+    benchmark = of.benchmarks.get(env, env_label(env))
+
+    def find(label: str, metric: str | None) -> tuple[str, published.Published] | None:
+        wanted = [(of.backbone, benchmark, label, name) for name in ((metric,) if metric else published.SCORES)]
+        for where, number in rows:
+            if (number.backbone, number.benchmark, number.label, number.metric) in wanted:
+                return where, number
+        return None
+
+    first = find(paper.row, paper.metric)
+    if first is None:
+        return {}
+    where, number = first
+    effect = float(number.value)
+    if isinstance(paper.minus, str):
+        second = find(paper.minus, paper.minus_metric or paper.metric)
+        if second is None:
+            return {}
+        where += f" minus {second[0]}"
+        effect -= float(second[1].value)
+    elif paper.minus is not None:
+        effect -= paper.minus
+    return {"paper": effect, "paper_metric": number.metric, "paper_source": where}

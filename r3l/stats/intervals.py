@@ -1,0 +1,120 @@
+"""Confidence intervals: Student's t over training seeds, Wilson's and Newcombe's over tasks, and a cluster bootstrap.
+
+A mean over seeds has Student's t-interval over the seed means, whatever their number. In simulations with success
+rates over 50 to 200 tasks, and true rates that differ between seeds, it covers 94 to 96 % at 3, 5, 10 and 20 seeds. A
+hierarchical percentile bootstrap (seeds outside, tasks inside) covers 90 to 99 %, depending on how much seeds differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+MIN_SEEDS = 3  # for an interval: with two seeds Student's factor is 12.7, and the two values say more
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over ``seeds`` training seeds, with its confidence interval.
+
+    Below MIN_SEEDS seeds ``low`` and ``high`` are None and ``points`` holds each seed's value. Bounds are not clipped:
+    a t-interval of success rates that leaves [0, 1] shows that there are too few seeds.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: int
+    kind: str
+    points: tuple[float, ...] = ()
+
+
+def t_interval(values_S: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
+    """Mean of one value per seed, with Student's t-interval. Raises ValueError for no or non-finite values."""
+    values = finite(values_S, 1)
+    count = len(values)
+    mean = float(values.mean())
+    if count < MIN_SEEDS:
+        kind = f"n/a ({count} seed{'' if count == 1 else 's'})"
+        return Interval(mean, None, None, count, kind, tuple(map(float, values)))
+    half = float(stats.t.ppf((1 + confidence) / 2, count - 1) * values.std(ddof=1) / np.sqrt(count))
+    return Interval(mean, mean - half, mean + half, count, f"t, {count} seeds")
+
+
+def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
+    """Mean of a seeds x tasks matrix, with the t-interval over its seed means."""
+    return t_interval(finite(scores_S_T, 2).mean(axis=1), confidence)
+
+
+def wilson_interval(successes_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
+    """Success rate of one run over its tasks, with Wilson's score interval: binomial noise only, not other seeds."""
+    successes = finite(successes_T, 1)
+    rate = float(successes.mean())
+    return Interval(rate, *wilson_bounds(rate, len(successes), confidence), 1, f"Wilson, {len(successes)} tasks")
+
+
+def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Wilson's score interval of a success rate over ``count`` trials (Wilson 1927; no continuity correction)."""
+    z = float(stats.norm.isf((1 - confidence) / 2))
+    scale = 1 + z**2 / count
+    centre = (rate + z**2 / (2 * count)) / scale
+    half = z * math.sqrt(rate * (1 - rate) / count + z**2 / (4 * count**2)) / scale
+    # Rounding can leave [0, 1] by one bit at rates of 0 and 1.
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def newcombe_bounds(
+    rate: float, count: float, other_rate: float, other_count: float, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Interval of the difference ``rate - other_rate`` of two independent success rates, from their Wilson intervals.
+
+    Source: Newcombe 1998, Statistics in Medicine 17, "Interval estimation for the difference between independent
+    proportions", method 10.
+    """
+    low, high = wilson_bounds(rate, count, confidence)
+    other_low, other_high = wilson_bounds(other_rate, other_count, confidence)
+    below = math.hypot(rate - low, other_high - other_rate)
+    above = math.hypot(high - rate, other_rate - other_low)
+    return rate - other_rate - below, rate - other_rate + above
+
+
+def cluster_bootstrap(
+    sums_T_C: Floats,
+    counts_T_C: Floats,
+    combine: Callable[[Floats, Floats], Floats],
+    generator: np.random.Generator,
+    confidence: float = CONFIDENCE,
+) -> tuple[float, float] | None:
+    """Percentile interval of a statistic over tasks, from the observations' sums and counts per task.
+
+    Observations of one task are alike, so whole tasks are drawn with replacement, each with all its observations
+    (Davison and Hinkley 1997, "Bootstrap Methods and their Application", section 3.8; Field and Welsh 2007).
+    ``combine`` maps sums and counts over tasks (components C on the last axis) to the statistic: a mean, a ratio or a
+    difference. Bounds may be infinite (a ratio whose denominator can be 0). None: fewer than two tasks have
+    observations, or no resample gives a value.
+    """
+    tasks = len(sums_T_C)
+    drawn_R_T = generator.multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drawn_R = combine(drawn_R_T @ sums_T_C, drawn_R_T @ counts_T_C)
+    drawn_R = drawn_R[~np.isnan(drawn_R)]  # NaN: a resample without observations
+    if counts_T_C.any(axis=1).sum() < 2 or not len(drawn_R):
+        return None
+    low, high = np.quantile(drawn_R, [(1 - confidence) / 2, (1 + confidence) / 2], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def finite(values: ArrayLike, dimensions: int) -> Floats:
+    """``values`` as a float array. Raises ValueError if it is empty, not finite, or has another number of axes."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != dimensions or array.size == 0 or not np.isfinite(array).all():
+        raise ValueError(f"expected finite values in {dimensions} dimension(s), found shape {array.shape}")
+    return array
