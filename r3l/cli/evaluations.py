@@ -15,7 +15,6 @@ from r3l.cli.model_source import DEADLINE, SERVER_ONLY, Asked
 from r3l.config import EnvConfig, Run, Strict, Variant, load, stored_model, validate
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
-from r3l.config.variant import OF_RUN
 from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
 from r3l.evaluation.episodes import unusable
@@ -138,8 +137,8 @@ def planned(asked: Evaluation, out: Path | None = None) -> Planned:
 
 
 def _of_machine(key: str) -> bool:
-    """Whether it says how a machine computes (threads, workers, device, ...), which no name of a row has."""
-    return key in TierSettings.model_fields and key not in OF_RUN
+    """Whether a key says how a machine computes (threads, workers, device, ...), which no name of a row has."""
+    return key in TierSettings.model_fields and key not in ("engine", "prompts", "samples", "compute")
 
 
 def of_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:

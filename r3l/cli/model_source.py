@@ -53,9 +53,9 @@ class Asked:
 
 def _field(text: str) -> tuple[str, Any]:
     """``top_p=0.9`` -> (``top_p``, 0.9); what is not JSON is text."""
-    from r3l.config.variant import check_override
+    from r3l.config.method import check_change
 
-    check_override(text)
+    check_change(text)
     key, _, value = text.partition("=")
     try:
         return key, json.loads(value)

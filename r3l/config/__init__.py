@@ -8,7 +8,7 @@ from r3l.config.base_checkpoint import base_checkpoint_of, base_checkpoint_warni
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
 from r3l.config.files import Strict, folders, is_own, load, names, own_folders, own_variables, validate
 from r3l.config.fingerprint_inputs import model_identity, sft_folder
-from r3l.config.method import PROFILES, MethodConfig, load_method, method_label
+from r3l.config.method import PROFILES, MethodConfig, Variant, load_method, method_label, variant
 from r3l.config.model import (
     ArchitectureConfig,
     ClusterConfig,
@@ -41,7 +41,6 @@ from r3l.config.tier import (
     TierConfig,
     TrainConfig,
 )
-from r3l.config.variant import Variant, variant
 
 __all__ = [
     "ArchitectureConfig",

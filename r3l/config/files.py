@@ -1,4 +1,4 @@
-"""Configuration files: where they lie, and reading one into a typed model."""
+"""Configuration files: the folders they are in, and reading one into a typed model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -18,14 +18,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from r3l.core.errors import ConfigError, did_you_mean, unknown
 from r3l.core.option import OptionModel
 from r3l.files import paths
-from r3l.files.names import is_folder_name
 from r3l.files.yaml_files import content_of, parse_yaml, read_yaml
 
 M = TypeVar("M", bound=BaseModel)
 
 
-OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables that name folders of a user's own files, like PATH
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # it becomes a folder, and stands in lists with commas
+OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables that list folders with a user's files, as PATH does
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a name becomes a folder and appears in lists with commas
 
 
 class Strict(OptionModel):
@@ -35,47 +34,51 @@ class Strict(OptionModel):
 
 
 def folders(kind: str) -> list[Path]:
-    """Where files of ``kind`` in {tiers, envs, models, methods, tables} lie; those of a user's own last."""
+    """The folders with files of ``kind`` in {tiers, envs, models, methods, tables}; a user's folders are last."""
     return [paths.CONFIGS / kind, *own_folders(kind)]
 
 
 def own_folders(kind: str) -> list[Path]:
-    """The folders of R3L_METHODS or R3L_ENVS: a method or an environment lies there beside its code."""
+    """The folders of R3L_METHODS or R3L_ENVS, in which a method or an environment is stored with its code."""
     named = os.environ.get(OWN.get(kind, ""), "").split(os.pathsep)
     return [Path(folder).absolute() for folder in named if folder]
 
 
 def own_variables() -> dict[str, str]:
-    """The variables that are set, with absolute folders: for processes that start somewhere else."""
+    """The variables of OWN that are set, with absolute folders: for processes that start in another directory."""
     joined = {variable: os.pathsep.join(map(str, own_folders(kind))) for kind, variable in OWN.items()}
     return {variable: own for variable, own in joined.items() if own}
 
 
 def is_own(kind: str, name: str) -> bool:
-    """Whether ``name`` is a user's own: not of this package, whatever R3L_ENVS and R3L_METHODS name now."""
-    return name not in _packaged(kind)
-
-
-def _packaged(kind: str) -> set[str]:
-    return {path.stem for path in (paths.CONFIGS / kind).glob("*.yaml")}
+    """Whether ``name`` is a user's: this package has no such file, whatever R3L_ENVS and R3L_METHODS are now."""
+    return f"{name}.yaml" not in os.listdir(paths.CONFIGS / kind)
 
 
 def names(kind: str) -> list[str]:
-    """The configured names of ``kind``. Raises ConfigError for a folder of the user's own that there is not, and for a
-    file there that cannot be called so."""
-    ours, folders_of_own = _packaged(kind), own_folders(kind)
-    for folder in folders_of_own:
+    """The configured names of ``kind``.
+
+    Raises ConfigError for a user's folder that does not exist, and for a file there whose name is taken or unusable.
+    """
+    packaged = {file.removesuffix(".yaml") for file in os.listdir(paths.CONFIGS / kind) if file.endswith(".yaml")}
+    own = set()
+    for folder in own_folders(kind):
         if not folder.is_dir():
             raise ConfigError(
                 f"{OWN[kind]} names {folder}, which is not a directory; correct the variable, or make the directory"
             )
-    files = [path for folder in folders_of_own for path in sorted(folder.glob("*.yaml"))]
-    own = [path for path in files if not _is_other_kind(path, kind)]
-    for path in own:
-        if path.stem in ours or not _NAME.fullmatch(path.stem):
-            why = "is taken: this package has it" if path.stem in ours else "must be letters, digits, '_', '-' and '.'"
+        for path in sorted(folder.glob("*.yaml")):
+            if _is_other_kind(path, kind):
+                continue
+            if path.stem in packaged:
+                why = "is taken: this package has it"
+            elif not _NAME.fullmatch(path.stem):
+                why = "must be letters, digits, '_', '-' and '.'"
+            else:
+                own.add(path.stem)
+                continue
             raise ConfigError(f"{path} ({OWN[kind]}): the name {path.stem!r} {why}; give it and its code another one")
-    return sorted({*ours, *(path.stem for path in own)})
+    return sorted(packaged | own)
 
 
 def _is_other_kind(path: Path, kind: str) -> bool:
@@ -83,29 +86,30 @@ def _is_other_kind(path: Path, kind: str) -> bool:
     try:
         values = read_yaml(path)
     except ConfigError:
-        return False  # whoever loads it says what is wrong
+        return False  # loading the file reports what is wrong with it
     return kind[:-1] not in values and any(other[:-1] in values for other in OWN)
 
 
 def load(kind: str, name: str, model: type[M]) -> M:
-    """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`)."""
-    candidates = [folder / f"{name}.yaml" for folder in folders(kind)] if is_folder_name(name) else []
-    path = next((path for path in candidates if path.is_file()), None)
-    if path is None or (own_folders(kind) and name not in names(kind)):
-        raise ConfigError(unknown(kind[:-1], name, names(kind)))
+    """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`). Raises ConfigError."""
+    if name not in (known := names(kind)):
+        raise ConfigError(unknown(kind[:-1], name, known))
+    path = next(path for folder in folders(kind) if (path := folder / f"{name}.yaml").is_file())
     config: M = _validated(model, content_of(path), path)
     if (called := getattr(config, kind[:-1])) != name:
-        raise ConfigError(f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; make them one")
+        raise ConfigError(
+            f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
+        )
     return config
 
 
-@lru_cache(maxsize=512)  # a grid asks thousands of times for a few dozen files; one that changes is read again
+@lru_cache(maxsize=512)  # a grid loads the same few dozen files thousands of times; the content is part of the key
 def _validated(model: type[M], content: bytes, path: Path) -> M:
     return validate(model, parse_yaml(content, path), str(path))
 
 
 def find_class(kind: str, code: str) -> Any:
-    """The class that ``module:Class`` names, of this package or in the folders of the user's own ``kind``.
+    """The class that ``module:Class`` names, of this package or in a user's folders of ``kind``.
 
     No other module is imported, whatever a file or a manifest says. Raises ConfigError.
     """
@@ -118,22 +122,19 @@ def find_class(kind: str, code: str) -> Any:
     sys.path += [folder for folder in own if folder not in sys.path]
     try:
         found = getattr(importlib.import_module(module), name, None)
-    except Exception as error:  # a file of the user's own may raise anything when it is run
-        raise ConfigError(f"{kind[:-1]} code {code!r} cannot be imported: {_said(error)}") from error
+    except Exception as error:  # a user's file may raise anything while it is imported
+        # One line, with the place in the file unless the message has it.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if isinstance(error, (ImportError, SyntaxError)) else f" ({place.filename}, line {place.lineno})"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
+        raise ConfigError(f"{kind[:-1]} code {code!r} cannot be imported: {reason}") from error
     if not isinstance(found, type):
         raise ConfigError(f"{kind[:-1]} code {code!r} cannot be found: module {module!r} has no class {name!r}")
     return found
 
 
-def _said(error: Exception) -> str:
-    """What an import raised, in one line, with the place in the file."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = "" if isinstance(error, (ImportError, SyntaxError)) else f" ({place.filename}, line {place.lineno})"
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
-
-
 def validate(model: type[M], values: Any, where: str) -> M:
-    """``values`` as ``model``; the ConfigError names ``where``, key, value and fix."""
+    """``values`` as ``model``. The ConfigError names ``where``, key, value and fix."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -143,27 +144,28 @@ def validate(model: type[M], values: Any, where: str) -> M:
 def explain(model: type[BaseModel], error: Any) -> str:
     """One of pydantic's errors as key, value and fix."""
     key = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        name, known = str(error["loc"][-1]), _known_keys(model, error["loc"][:-1])
-        elsewhere = [path for path in _paths(model) if path.rpartition(".")[2] == name]
-        meant = did_you_mean(name, known) or (f" (known: {', '.join(sorted(known))})" if known else "")
-        if len(elsewhere) == 1:
-            meant = f" (did you mean {elsewhere[0]!r}?)"
-        return f"unknown key {key!r}{meant}; remove it or correct it"
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
-    return f"key {key!r} has value {error['input']!r}: {error['msg'].lower()}"
+    if error["type"] != "extra_forbidden":
+        return f"key {key!r} has value {error['input']!r}: {error['msg'].lower()}"
+    name, known = str(error["loc"][-1]), _known_keys(model, error["loc"][:-1])
+    elsewhere = [path for path in key_paths(model) if path.rpartition(".")[2] == name]
+    meant = did_you_mean(name, known) or (f" (known: {', '.join(sorted(known))})" if known else "")
+    if len(elsewhere) == 1:
+        meant = f" (did you mean {elsewhere[0]!r}?)"
+    return f"unknown key {key!r}{meant}; remove it or correct it"
 
 
-def _paths(model: type[BaseModel]) -> Iterator[str]:
-    """Every key below ``model``, dotted."""
+def key_paths(model: type[BaseModel]) -> Iterator[str]:
+    """Every key of ``model`` and of its sections, dotted."""
     for name, field in model.model_fields.items():
         yield name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from (f"{name}.{path}" for path in _paths(field.annotation))
+            yield from (f"{name}.{path}" for path in key_paths(field.annotation))
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+    """The keys of the section at ``loc``; none where a value is no section."""
     for part in loc:
         field = model.model_fields.get(str(part))
         annotation = field.annotation if field else None
@@ -171,3 +173,11 @@ def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
             return []
         model = annotation
     return list(model.model_fields)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested dictionaries by dotted keys; an empty dictionary has none."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found

@@ -1,7 +1,8 @@
-"""A file of configs/methods: the code of a method, and what it sets otherwise than the code declares."""
+"""A file of configs/methods, and a row of a table: a method with some settings changed (``r3l@alpha=5``)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -9,24 +10,66 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from pydantic import Field, field_validator
 
 from r3l.config.files import Strict, load, names
-from r3l.config.variant import Variant
 from r3l.core.errors import ConfigError, unknown
 from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.names import Label
 
-ProfileName = Literal["paper", "released_code", "fair"]  # who decides where they differ; fair: one budget for all
+ProfileName = Literal["paper", "released_code", "fair"]  # whose settings hold where they differ; fair: equal budgets
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
 RATE = "train.lr"
-SERVED = "engine=server"  # a variant's change: a server has the model
+HIGHEST_RATE = 0.1  # limit of a tuned learning rate: a step of AdamW would move every weight by more than most weigh
+SERVED = "engine=server"  # change of a row whose model is behind a server
+_CHANGE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*=.")
+
+
+class Variant(NamedTuple):
+    """A row of a table: a method and its ``changes``, each ``key=value``.
+
+    A key is a setting of the method (``alpha``), a key of the run (``engine``, ``train.lr``), or ``profile``.
+    """
+
+    method: str
+    changes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``r3l@alpha=5,profile=fair``, as directories and tables have it."""
+        return f"{self.method}@{','.join(self.changes)}" if self.changes else self.method
+
+    def changed(self, **values: str | None) -> Variant:
+        """This variant with further changes; a value of None adds nothing."""
+        further = (f"{key}={value}" for key, value in values.items() if value is not None)
+        return self._replace(changes=(*self.changes, *further))
+
+    def value(self, key: str, default: str) -> str:
+        """The text to which the variant changes ``key``, or ``default``."""
+        return dict(change.split("=", 1) for change in self.changes).get(key, default)
+
+
+def variant(name: str) -> Variant:
+    """``r3l@alpha=5,profile=fair`` -> (``r3l``, (``alpha=5``, ``profile=fair``)). Raises ConfigError."""
+    method, at, text = name.partition("@")
+    changes = tuple(text.split(",")) if at else ()
+    for change in changes:
+        check_change(change)
+    if len({change.partition("=")[0] for change in changes}) < len(changes):
+        raise ConfigError(f"method {name!r} changes a setting twice; keep one")
+    return Variant(method, changes)
+
+
+def check_change(text: str) -> None:
+    """Raise ConfigError unless ``text`` looks like ``key=value``."""
+    if not _CHANGE.match(text):
+        raise ConfigError(f"override {text!r} must look like key=value, e.g. train.steps=3")
 
 
 @dataclass(frozen=True)
-class Place:
-    """What the settings of a method depend on. None: nothing in particular.
+class Scope:
+    """The parts of a run that decide which settings of a method's file hold. None: no particular one.
 
-    ``environment`` is that of r3l.envs.registry: ``math`` for gsm8k, math500 and dapo too.
+    ``environment`` is a name of r3l.envs.registry: ``math`` for gsm8k, math500 and dapo too.
     """
 
     tier: str
@@ -37,7 +80,7 @@ class Place:
 
 
 class Where(Strict):
-    """One entry of ``where`` in configs/methods: its ``settings`` hold where all conditions do; an empty one always."""
+    """An entry of ``where`` in configs/methods: its ``settings`` hold if all its conditions do. Empty: no condition."""
 
     tiers: list[str] = []
     profiles: list[ProfileName] = []
@@ -47,28 +90,23 @@ class Where(Strict):
     settings: dict[str, Any]
     source: str
 
-    @field_validator("tiers")
+    @field_validator("tiers", "environments", "models")
     @classmethod
-    def _tiers_exist(cls, value: list[str]) -> list[str]:
-        return _known("tier", value, names("tiers"))
+    def _exist(cls, value: list[str], field: Any) -> list[str]:
+        known = ENVIRONMENTS if field.field_name == "environments" else names(field.field_name) if value else ()
+        for name in value:
+            if name not in known:
+                raise ValueError(unknown(field.field_name[:-1], name, known))
+        return value
 
-    @field_validator("environments")
-    @classmethod
-    def _environments_exist(cls, value: list[str]) -> list[str]:
-        return _known("environment", value, ENVIRONMENTS)
-
-    @field_validator("models")
-    @classmethod
-    def _models_exist(cls, value: list[str]) -> list[str]:
-        return _known("model", value, names("models"))
-
-    def holds(self, place: Place) -> bool:
+    def holds(self, scope: Scope) -> bool:
+        """Whether every condition allows ``scope``."""
         conditions = (
-            (self.tiers, place.tier),
-            (self.profiles, place.profile),
-            (self.environments, place.environment),
-            (self.models, place.model),
-            ([self.samples] if self.samples else [], place.samples),
+            (self.tiers, scope.tier),
+            (self.profiles, scope.profile),
+            (self.environments, scope.environment),
+            (self.models, scope.model),
+            ([self.samples] if self.samples else [], scope.samples),
         )
         return all(not allowed or value in allowed for allowed, value in conditions)
 
@@ -78,23 +116,13 @@ class Where(Strict):
         return ", ".join([*parts, *([f"samples: {self.samples}"] if self.samples else [])])
 
 
-def _known(kind: str, value: list[str], known: Iterable[str]) -> list[str]:
-    for name in value:
-        if name not in known:
-            raise ValueError(unknown(kind, name, known))
-    return value
-
-
-HIGHEST_RATE = 0.1  # of a tuned learning rate: a step of AdamW would move every weight by more than most weigh
-
-
 class MethodConfig(Strict):
     """configs/methods/<name>.yaml.
 
-    ``code`` is module:Class. ``extends`` names a method whose file this one is written over. ``settings`` are those of
-    the ``paper`` profile; ``profiles``, ``where`` and ``tiers`` change them, in this order. A dotted key changes the
-    run (``train.sync_interval``). ``rates``: tuned learning rates, TIER -> environment -> rate; of a variant under
-    TIER@CHANGES. ``needs_stage``: tables have it only where an environment has SFT before RL.
+    ``code`` is module:Class. ``extends`` names a method whose file is the layer below this one. ``settings`` belong to
+    the profile ``paper``; ``profiles``, ``where`` and ``tiers`` change them, in this order. A dotted key changes the
+    run (``train.sync_interval``). ``rates`` holds tuned learning rates: TIER, or TIER@CHANGES for a variant ->
+    environment -> rate. ``needs_stage``: tables show the method only in environments that have SFT before RL.
     """
 
     method: str
@@ -109,28 +137,33 @@ class MethodConfig(Strict):
     rates: dict[str, dict[str, Annotated[float, Field(gt=0, le=HIGHEST_RATE)]]] = {}
     sources: dict[str, str]
 
-    def settings_in(self, place: Place) -> dict[str, tuple[Any, str]]:
-        """What this file alone sets in a run, each value with its source."""
-
-        def stated(at: str, settings: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-            return {key: (value, source_in(self.sources, f"{at}.{key}")) for key, value in settings.items()}
-
-        found = stated("settings", self.settings)
-        found |= stated(f"profiles.{place.profile}", self.profiles.get(place.profile, {}))
-        for entry in (entry for entry in self.where if entry.holds(place)):
-            found |= {key: (value, entry.source) for key, value in entry.settings.items()}
-        return found | stated(f"tiers.{place.tier}", self.tiers.get(place.tier, {}))
+    def settings_in(self, scope: Scope) -> dict[str, tuple[Any, str]]:
+        """The settings that this file alone gives a run, each with the source that the file states."""
+        parts: list[tuple[Mapping[str, Any], Mapping[str, str], str]] = [
+            (self.settings, self.sources, "settings"),
+            (self.profiles.get(scope.profile, {}), self.sources, f"profiles.{scope.profile}"),
+            *((entry.settings, {"where": entry.source}, "where") for entry in self.where if entry.holds(scope)),
+            (self.tiers.get(scope.tier, {}), self.sources, f"tiers.{scope.tier}"),
+        ]
+        return {
+            key: (value, source_in(sources, f"{at}.{key}"))
+            for settings, sources, at in parts
+            for key, value in settings.items()
+        }
 
 
 def source_in(sources: Mapping[str, str], key: str) -> str:
-    """The source that a file states for a dotted key, or for what it is part of; '' where it states none."""
+    """The source that a file states for a dotted key, or for the section that contains it; '' if it states none."""
     parts = key.split(".")
     stated = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
     return next((sources[name] for name in stated if name in sources), "")
 
 
 def method_files(name: str) -> list[MethodConfig]:
-    """configs/methods/<name>.yaml after the files that it extends. Raises ConfigError where none of them has code."""
+    """The files that make up a method, lowest layer first: those it extends, then configs/methods/<name>.yaml.
+
+    Raises ConfigError if none of them names code.
+    """
     config = load("methods", name, MethodConfig)
     files = [*(method_files(config.extends) if config.extends else []), config]
     if not any(file.code for file in files):
@@ -138,19 +171,24 @@ def method_files(name: str) -> list[MethodConfig]:
     return files
 
 
+def method_code(files: Iterable[MethodConfig]) -> str:
+    """``module:Class`` of a method: the last of its files that names code decides."""
+    return [file.code for file in files if file.code][-1]
+
+
 def load_method(name: str) -> MethodConfig:
-    """configs/methods/<name>.yaml with the ``code`` of what it extends."""
+    """configs/methods/<name>.yaml, with the ``code`` of the method that it extends."""
     files = method_files(name)
-    return files[-1].model_copy(update={"code": next(file.code for file in reversed(files) if file.code)})
+    return files[-1].model_copy(update={"code": method_code(files)})
 
 
-def settings_in(name: str, place: Place) -> dict[str, Any]:
-    """What the files of a method set in a run: an ablation's over all that the method which it extends sets."""
-    return {key: value for file in method_files(name) for key, (value, _) in file.settings_in(place).items()}
+def settings_in(name: str, scope: Scope) -> dict[str, Any]:
+    """The settings that the files of a method give a run, those of an extension over those it extends."""
+    return {key: value for file in method_files(name) for key, (value, _) in file.settings_in(scope).items()}
 
 
 class TunedRate(NamedTuple):
-    """A learning rate that `r3l tune` chose, the method whose file has it, and the source that this states."""
+    """A learning rate that `r3l tune` chose, the method whose file has it, and the source that the file states."""
 
     rate: float
     file: str
@@ -158,20 +196,19 @@ class TunedRate(NamedTuple):
 
 
 def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
-    """That of a row, else of its method, else of what the method extends; None where none was tuned."""
+    """The rate tuned for a row, else for its method, else for a method that this extends; None if none was tuned."""
     files = method_files(row.method)
     changes = ",".join(change for change in row.changes if not change.startswith("profile="))
     candidates = [(f"{tier}@{changes}", files[-1]), *((tier, file) for file in reversed(files))]
     for at, file in candidates:
         if env in file.rates.get(at, {}):
-            return TunedRate(
-                file.rates[at][env], file.method, source_in(file.sources, f"rates.{at}").replace("ENV", env)
-            )
+            source = source_in(file.sources, f"rates.{at}").replace("ENV", env)
+            return TunedRate(file.rates[at][env], file.method, source)
     return None
 
 
 def profile_of(row: Variant) -> ProfileName:
-    """That which a variant names; by default the paper's. Raises ConfigError for one that there is not."""
+    """The profile that a variant names; by default the paper's. Raises ConfigError for an unknown one."""
     text = row.value("profile", "paper")
     for profile in PROFILES:
         if profile == text:
@@ -180,18 +217,19 @@ def profile_of(row: Variant) -> ProfileName:
 
 
 def method_label(row: Variant) -> str:
-    """What a method or variant is called in print: ``R3L (alpha=5)``.
+    """The name of a method or variant in print: ``R3L (alpha=5)``.
 
-    Who wrote its feedback is in it wherever that is not the model itself, the default of every method: rows with
-    different teachers are told apart by their names.
+    Who writes the feedback is part of it unless that is the model itself, the default of every method: so rows with
+    different teachers have different names.
     """
-    stated = settings_in(row.method, Place("", profile_of(row)))
-    source = stated.get("feedback", FeedbackSource.SELF)
-    is_told = source == FeedbackSource.SELF or row.value("feedback", "")
-    changes, label = row.changed(feedback=None if is_told else source).changes, load_method(row.method).label
+    files, changes = method_files(row.method), row.changes
+    label, scope = files[-1].label, Scope("", profile_of(row))
+    source = FeedbackSource.SELF
+    for file in files:
+        source, _ = file.settings_in(scope).get("feedback", (source, ""))
+    if source != FeedbackSource.SELF and not row.value("feedback", ""):
+        changes = (*changes, f"feedback={source}")
     if SERVED in changes:
-        changes, label = (
-            tuple(change for change in changes if change != SERVED),
-            label.replace("base checkpoint", "served model"),
-        )
+        changes = tuple(change for change in changes if change != SERVED)
+        label = label.replace("base checkpoint", "served model")
     return label + (f" ({', '.join(changes)})" if changes else "")

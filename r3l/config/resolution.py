@@ -1,25 +1,25 @@
-"""From names to a Run: four layers, each written over the one before.
+"""From names to a Run: four layers, each merged over the one before.
 
 1. **Tier**, ``configs/tiers/TIER.yaml``: engine, base checkpoint and every number of training, sampling and evaluation.
 2. **Environment**, ``configs/envs/ENV.yaml`` under ``tiers.TIER``: task sets, turns, base checkpoint, the engine's
-   options, and under ``set`` what it changes in the tier. ``profiles`` add options. A base checkpoint of
+   options, and under ``set`` its changes to the tier. ``profiles`` add options. A base checkpoint of
    ``configs/models`` that needs other values in the tier (a thinking model trains turns) has them under ``set`` too.
 3. **Method**, ``configs/methods/METHOD.yaml``: its ``settings``, then those of the ``profile``, of each ``where`` entry
-   that holds, of the tier, and the tuned learning rate. A method that ``extends`` another is written over it whole. A
+   that holds, of the tier, and the tuned learning rate. A method that ``extends`` another is a layer over all of it. A
    key without a dot is the method's own, one with a dot is the run's (``train.sync_interval``).
-   Before the method, where one is asked for: the **protocol**, ``configs/protocols/ENV/NAME.yaml``, which sets all that
-   decides an evaluation's score.
-4. **--set KEY=VALUE**: what the row changes (``r3l@alpha=5``), then what the command line does.
+   Below the method, if the run has one: the **protocol**, ``configs/protocols/ENV/NAME.yaml``, which sets everything
+   that decides an evaluation's score.
+4. **--set KEY=VALUE**: the changes of the row (``r3l@alpha=5``), then those of the command line. In both a key without
+   a dot is the method's setting if the method declares it (``alpha``), else a key of the run (``threads``).
 
-Below all of them stand the defaults that the code declares (r3l.core.option), so that files hold only what differs. A
-tuned learning rate holds for the profile ``paper`` and the environment's own base checkpoint, on which it was chosen;
-with another one the tier's rate does. ``explained`` lists every value of a run with the layer that it comes from.
+The lowest layer is the defaults that the code declares (r3l.core.option), so that files hold only what differs. A
+tuned learning rate holds for the profile ``paper`` and the environment's usual base checkpoint, for which it was
+chosen; with another one the tier's rate does. ``explained`` lists every value of a run with the layer that sets it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import yaml
@@ -28,27 +28,29 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from r3l.config.environment import EnvConfig, EnvSettings, environment_of
-from r3l.config.files import explain, find_class, load, validate
+from r3l.config.files import explain, find_class, flat, key_paths, load, own_variables, validate
 from r3l.config.method import (
     RATE,
-    Place,
-    ProfileName,
+    Scope,
+    Variant,
+    check_change,
     load_method,
+    method_code,
     method_files,
     method_label,
     profile_of,
     settings_in,
     source_in,
     tuned_rate,
+    variant,
 )
 from r3l.config.model import ClusterConfig, as_path, check_model, find_model
 from r3l.config.protocol import load_protocol
-from r3l.config.run import Run, feedback_source, flat
+from r3l.config.run import Run, feedback_source
 from r3l.config.tier import TierConfig, TierSettings
 from r3l.config.user_code import user_code
-from r3l.config.variant import OF_RUN, Variant, check_override, variant
 from r3l.core.environment import Dialogue
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, did_you_mean
 from r3l.core.option import source_of
 from r3l.feedback.feedback import FeedbackSource
 
@@ -56,21 +58,47 @@ if TYPE_CHECKING:
     from r3l.core.method import Method
 
 CHOSEN_BY = "the tier, environment, model, method and seed (--tier, --env, --model, --method, --seed)"
-CHOSEN = {"tier", "label", "env", "model", "method", "method_label", "method_code", "own_code", "seed"}
-METHOD, ENV = "method_settings.", "env_settings."  # how the keys of a Run begin that are a method's, an environment's
+CHOSEN = {
+    *(
+        "tier",
+        "label",
+        "env",
+        "model",
+        "served",
+        "method",
+        "method_label",
+        "method_code",
+        "own_code",
+        "profile",
+        "seed",
+    ),
+}
+METHOD, ENV = "method_settings.", "env_settings."  # prefixes of a Run's keys for the method and the environment
 OPTIONS = f"{ENV}options."
 
 
 class Layer(NamedTuple):
-    """``values`` by dotted keys of Run, which ``place`` sets; ``source`` of a key: why it has that value there."""
+    """``values`` by dotted keys of Run that a file or the command line (``place``) sets, and where reasons are stated.
+
+    ``sources`` is one reason for all values, or the ``sources`` of a file; there the key without ``prefix`` is looked
+    up in ``section``.
+    """
 
     place: str
     values: dict[str, Any]
-    source: Callable[[str], str]
+    sources: Mapping[str, str] | str
+    section: str = ""
+    prefix: str = ""
+
+    def source(self, key: str) -> str:
+        """The stated reason for the value of a dotted key; '' if there is none."""
+        if isinstance(self.sources, str):
+            return self.sources
+        return source_in(self.sources, self.section + key.removeprefix(self.prefix))
 
 
 class Explained(NamedTuple):
-    """One value of a run; ``place``: the file or command line that sets it; ``source``: what that states of it."""
+    """One value of a run, the file or command line (``place``) that sets it, and the ``source`` stated there."""
 
     key: str
     value: Any
@@ -87,7 +115,7 @@ def resolve(
     overrides: Sequence[str] | None = None,
     tuned: bool = True,
 ) -> Run:
-    """The run of the four layers. ``overrides`` are ``key=value`` with dotted keys of Run, e.g. ``train.steps=3``.
+    """The run that the layers make. ``overrides`` are the ``key=value`` of ``--set``: ``train.steps=3``, ``alpha=5``.
 
     ``tuned``: whether tuned learning rates are used. Raises ConfigError naming file, key, value and fix.
     """
@@ -103,220 +131,211 @@ def explained(
     model: str | None = None,
     overrides: Sequence[str] | None = None,
 ) -> list[Explained]:
-    """Every value of a run, in the order of Run, with the place that it comes from."""
+    """Every value of a run, in the order of Run, with the place that sets it."""
     row, changes = _row(method, overrides)
     layers = _layers(tier, env, row, model, changes, tuned=True)
     run = _run(tier, env, row, seed, layers)
     values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
     values["env_settings"]["options"] = environment_of(env).options(**run.env_settings.options).model_dump(mode="json")
     values["method_settings"] = run.method_settings
-    return [_explained(run, key, value, layers) for key, value in flat(values).items()]
-
-
-def _explained(run: Run, key: str, value: Any, layers: Sequence[Layer]) -> Explained:
-    for layer in reversed(layers):
-        if key in layer.values:
-            return Explained(key, value, layer.place, layer.source(key))
-    return Explained(key, value, "default", _source_of_default(run, key))
-
-
-def _source_of_default(run: Run, key: str) -> str:
-    """What the code that declares a default states of it."""
+    # The code that declares the defaults, by the beginning of the keys; the last entry has all other keys.
     declared: list[tuple[str, Any]] = [
         (METHOD, find_class("methods", run.method_code).Settings),
         (OPTIONS, environment_of(run.env).options),
         ("", Run),
     ]
-    prefix, model = next((prefix, model) for prefix, model in declared if key.startswith(prefix))
-    *sections, name = key.removeprefix(prefix).split(".")
-    for section in sections:
-        model = model.model_fields[section].annotation
-    return source_of(model.model_fields[name])
+    found = []
+    for key, value in flat(values).items():
+        layer = next((layer for layer in reversed(layers) if key in layer.values), None)
+        if layer is not None:
+            found.append(Explained(key, value, layer.place, layer.source(key)))
+            continue
+        prefix, declaring = next(entry for entry in declared if key.startswith(entry[0]))
+        *sections, name = key.removeprefix(prefix).split(".")
+        for section in sections:
+            declaring = declaring.model_fields[section].annotation
+        found.append(Explained(key, value, "default", source_of(declaring.model_fields[name])))
+    return found
 
 
 def _row(method: str | Variant, overrides: Sequence[str] | None) -> tuple[Variant, list[str]]:
     """The row and the other changes: ``--set profile=fair`` is ``--method r3l@profile=fair``."""
-    row = variant(method) if isinstance(method, str) else method
-    profiles = [change for change in overrides or () if change.startswith("profile=")]
-    for change in profiles:
-        row = variant(row.changed(profile=change.partition("=")[2]).name)
-    return row, [change for change in overrides or () if change not in profiles]
+    row, changes = variant(method) if isinstance(method, str) else method, []
+    for change in overrides or ():
+        if change.startswith("profile="):
+            row = variant(row.changed(profile=change.partition("=")[2]).name)  # refuses a second profile
+        else:
+            changes.append(change)
+    return row, changes
 
 
 def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Sequence[str], tuned: bool) -> list[Layer]:
     """The layers of a run, lowest first; some layers are several files."""
     in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
-    profile, usual = profile_of(row), in_env.in_tier(tier).model or in_tier.model
+    own, profile = in_env.in_tier(tier), profile_of(row)
+    usual = own.model or in_tier.model
+    base = as_path(model) if model else usual
     above = [
-        Layer(row.name, _read(row.overrides()), lambda _: "the name of the row"),
-        Layer("--set", _read(changes), lambda _: "the command line"),
+        Layer(row.name, _changes(row, row.changes), "the name of the row"),
+        Layer("--set", _changes(row, changes), "the command line"),
     ]
-    for key in CHOSEN & {key.partition(".")[0] for layer in above for key in layer.values}:
-        raise ConfigError(f"key {key!r} is not for an override: it follows from {CHOSEN_BY}")
-    below = [_of_tier(in_tier), *_of_environment(in_env, tier, profile), *_of_model(model, usual)]
-    below += _of_protocol(env, _merged(above).get("protocol"))
-    values = _merged([*below, *above])
-    place = Place(tier, profile, in_env.environment or env, values["model"], values.get("samples", "trajectory"))
-    method = [*_of_method(row, place)]
-    if tuned and profile == "paper" and values["model"] == usual:
-        method += _of_tuning(row, tier, env)
-    return [*below, *method, *above]
 
+    # 1. The tier, then 2. the environment in it and what the profile adds.
+    values = in_tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)
+    below = [Layer(f"configs/tiers/{tier}.yaml", flat(values), in_tier.sources)]
+    path = f"configs/envs/{env}.yaml"
+    values = {"env_settings": own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)}
+    if own.model:
+        values["model"] = own.model
+    below.append(Layer(path, flat(values), in_env.sources, f"tiers.{tier}.", ENV))
+    below.append(Layer(path, own.set, in_env.sources, f"tiers.{tier}.set."))
+    options = {f"{OPTIONS}{key}": value for key, value in in_env.profiles.get(profile, {}).items()}
+    below.append(Layer(path, options, in_env.sources, f"profiles.{profile}.", OPTIONS))
+    if further := in_env.further_test_task_sets.get(profile):
+        test_sets = {f"{ENV}further_test_task_sets": [*own.further_test_task_sets, *further]}
+        below.append(Layer(path, test_sets, in_env.sources, f"further_test_task_sets.{profile}."))
 
-def _of_tier(tier: TierConfig) -> Layer:
-    values = tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)
-    return Layer(f"configs/tiers/{tier.tier}.yaml", flat(values), lambda key: source_in(tier.sources, key))
-
-
-def _of_environment(env: EnvConfig, tier: str, profile: ProfileName) -> Iterator[Layer]:
-    """What the file says of the tier, then what a profile adds."""
-    path, own = f"configs/envs/{env.env}.yaml", env.tiers[tier]
-    settings = own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)
-    values = flat({"env_settings": settings}) | own.set | ({"model": own.model} if own.model else {})
-
-    def source(key: str) -> str:
-        at = "" if key == "model" else "set."
-        return source_in(env.sources, f"tiers.{tier}.{key.removeprefix(ENV) if key.startswith(ENV) else at + key}")
-
-    yield Layer(path, values, source)
-    added = {f"{OPTIONS}{key}": value for key, value in env.profiles.get(profile, {}).items()}
-    yield Layer(path, added, lambda key: source_in(env.sources, f"profiles.{profile}.{key.removeprefix(OPTIONS)}"))
-    if further := env.further_test_task_sets.get(profile):
-        sets = {f"{ENV}further_test_task_sets": [*own.further_test_task_sets, *further]}
-        yield Layer(path, sets, lambda _: source_in(env.sources, f"further_test_task_sets.{profile}"))
-
-
-def _of_model(model: str | None, usual: str) -> Iterator[Layer]:
-    """The base checkpoint where another than the usual one is asked for, and what it changes in the tier."""
+    # The base checkpoint, if another than the usual one is asked for, and its changes to the tier.
     if model:
-        yield Layer("--model", {"model": as_path(model)}, lambda _: "the command line")
+        below.append(Layer("--model", {"model": base}, "the command line"))
     if config := find_model(model or usual):
-        sources = config.sources
-        yield Layer(f"configs/models/{config.model}.yaml", config.set, lambda key: source_in(sources, f"set.{key}"))
+        below.append(Layer(f"configs/models/{config.model}.yaml", config.set, config.sources, "set."))
 
-
-def _of_protocol(env: str, name: str | None) -> Iterator[Layer]:
-    """The rules that an evaluation is played by."""
+    # The protocol that the row or --set names.
+    name = above[1].values.get("protocol", above[0].values.get("protocol"))
     if name is not None:
         found = load_protocol(env, str(name))
-        place = f"configs/protocols/{found.config.env}/{found.path.name}"
-        yield Layer(place, flat(found.values), partial(source_in, found.config.sources))
+        path = f"configs/protocols/{found.config.env}/{found.path.name}"
+        below.append(Layer(path, flat(found.values), found.config.sources))
 
-
-def _of_method(row: Variant, place: Place) -> Iterator[Layer]:
+    # 3. The method. Some settings hold for one base checkpoint, or only where single turns are training samples.
+    samples = "trajectory"
+    for layer in [*below, *above]:
+        samples = layer.values.get("samples", samples)
+    scope = Scope(tier, profile, in_env.environment or env, base, samples)
     for file in method_files(row.method):
-        stated = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(place).items()}
+        path = f"configs/methods/{file.method}.yaml"
+        stated = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(scope).items()}
         values = {key: value for key, (value, _) in stated.items()}
-        sources = {key: source for key, (_, source) in stated.items()}
-        yield Layer(f"configs/methods/{file.method}.yaml", values, sources.__getitem__)
+        below.append(Layer(path, values, {key: source for key, (_, source) in stated.items()}))
+    if tuned and profile == "paper" and base == usual and (rate := tuned_rate(row, tier, env)):
+        below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
+    return [*below, *above]
 
 
-def _of_tuning(row: Variant, tier: str, env: str) -> Iterator[Layer]:
-    """The learning rate that `r3l tune` chose, where there is one."""
-    if found := tuned_rate(row, tier, env):
-        yield Layer(f"configs/methods/{found.file}.yaml", {RATE: found.rate}, lambda _: found.source)
+def _changes(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` texts by dotted keys of Run; values are YAML's. ``profile`` is not a value of a Run.
+
+    Raises ConfigError for a text that cannot be read, and for a key that is not for a change.
+    """
+    settings = getattr(find_class("methods", method_code(method_files(row.method))), "Settings", None)
+    own = settings.model_fields if settings else {}
+    texts = []
+    for change in changes:
+        check_change(change)
+        key = change.partition("=")[0]
+        section = key.partition(".")[0]
+        if key == "profile":
+            continue
+        if section in CHOSEN:
+            raise ConfigError(f"key {key!r} is not for an override: it follows from {CHOSEN_BY}")
+        if key in own and key in Run.model_fields:
+            raise ConfigError(
+                f"key {key!r} is a setting of method {row.method!r} and a key of the run: write {METHOD}{change} for "
+                f"the method's; to set the run's, rename the method's setting"
+            )
+        if section not in Run.model_fields and key not in own:
+            at_end = [path for path in key_paths(Run) if path.rpartition(".")[2] == key]
+            meant = (
+                f" (did you mean {' or '.join(map(repr, at_end))}?)"
+                if at_end
+                else did_you_mean(key, [*own, *Run.model_fields])
+            )
+            raise ConfigError(
+                f"unknown key {key!r}: neither a setting of method {row.method!r} nor a key of the run{meant}"
+            )
+        texts.append(f"{METHOD}{change}" if key in own else change)
+    try:
+        return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
+    except (OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ConfigError(f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
+    """The values of all layers as nested dictionaries; a value replaces whatever a lower layer has in its place."""
+    merged: dict[str, Any] = {"method_settings": {}}
+    for layer in layers:
+        for key, value in layer.values.items():
+            *sections, name = key.split(".")
+            inside = merged
+            for section in sections:
+                if not isinstance(inside.get(section), dict):
+                    inside[section] = {}
+                inside = inside[section]
+            inside[name] = value
+    return merged
 
 
 def _run(tier: str, env: str, row: Variant, seed: int, layers: Sequence[Layer]) -> Run:
-    """The layers merged, validated, and completed with the method's defaults."""
+    """The layers merged, completed with the method's defaults, and validated."""
+    where, config = f"{tier}/{env}/{row.name}", load_method(row.method)
+    values = _merged(layers)
+    if not isinstance(values["method_settings"], dict):
+        raise ConfigError(f"{where}: key 'method_settings' has value {values['method_settings']!r}; set its keys")
+    method = method_of(row.name, str(config.code), values["method_settings"])
     named = {
         "tier": tier,
         "label": load("tiers", tier, TierConfig).label,
         "env": env,
         "method": row.name,
         "method_label": method_label(row),
-        "method_code": load_method(row.method).code,
+        "method_code": config.code,
+        "method_settings": dict(method.describe()),
         "profile": profile_of(row),
         "seed": seed,
+        "own_code": user_code(env, row.method) if own_variables() else {},
     }
-    run = validate(Run, {"method_settings": {}} | _nested(_merged(layers)) | named, f"{tier}/{env}/{row.name}")
+    if isinstance(values.get("protocol"), str):
+        named["protocol"] = load_protocol(env, values["protocol"]).identity
+    run = validate(Run, values | named, where)
     environment_of(env).check(run.env_settings.options)
-    complete = build_method(run).describe()  # bad settings are an error now, not after the model has loaded
-    run = run.model_copy(update={"method_settings": dict(complete), "own_code": user_code(env, row.method)})
-    if run.protocol is not None:
-        run = run.model_copy(update={"protocol": load_protocol(env, run.protocol).identity})
-    _check_samples(run)
-    _check_compute(run)
-    _check_protocol(run)
-    if run.engine != "server":  # a server calls its models as it likes
-        check_model(run.model)
+    _check(run, method)
     return run
 
 
-def _read(changes: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` texts by their keys; values are YAML's. Raises ConfigError."""
-    if not changes:
-        return {}
-    for change in changes:
-        check_override(change)
-    try:
-        config = OmegaConf.from_dotlist(list(changes))
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}") from error
-    return flat(cast(dict[str, Any], OmegaConf.to_container(config)))
-
-
-def _merged(layers: Iterable[Layer]) -> dict[str, Any]:
-    """The values by dotted keys, later layers over earlier ones; a value takes the place of what is within it."""
-    merged: dict[str, Any] = {}
-    for key, value in ((key, value) for layer in layers for key, value in layer.values.items()):
-        for other in [other for other in merged if f"{other}.".startswith(f"{key}.") or key.startswith(f"{other}.")]:
-            del merged[other]
-        merged[key] = value
-    return merged
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted keys as nested dictionaries."""
-    nested: dict[str, Any] = {}
-    for key, value in flat.items():
-        *sections, name = key.split(".")
-        inside = nested
-        for section in sections:
-            inside = inside.setdefault(section, {})
-        inside[name] = value
-    return nested
+def _check(run: Run, method: Method) -> None:
+    """Raise ConfigError for settings that are allowed alone, but not together."""
+    place = f"{run.tier}/{run.env}"
+    if run.samples == "turn" and dialogue_of(run).stop == "line":
+        raise ConfigError(
+            f"{place}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
+            "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"
+        )
+    # vLLM beside the local engine leaves no choice of some things.
+    if run.compute == "vllm" and run.engine == "trinity":
+        raise ConfigError(f"{place}: compute is 'vllm', but Trinity-RFT has its own vLLM: leave one of them out")
+    if run.compute == "vllm" and max(run.sampling.temperature, run.evaluation.temperature) > 2:
+        raise ConfigError(f"{place}: compute is 'vllm', but it takes temperatures up to 2")
+    # Retries and their guidance are written for the prompts of training, and go on within one dialog.
+    if method.trains and (run.protocol is not None or run.env_settings.options.get("history") is not None):
+        for_score = "a protocol" if run.protocol is not None else "option history"
+        raise ConfigError(f"{place}: {for_score} is for r3l evaluate, and method {run.method!r} trains; leave it out")
+    if run.engine != "server":  # a server may use any name for its models
+        check_model(run.model)
 
 
 def dialogue_of(run: Run) -> Dialogue:
+    """The text side of a run's environment."""
     return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
 
 
-def _check_samples(run: Run) -> None:
-    if run.samples == "turn" and dialogue_of(run).stop == "line":
-        raise ConfigError(
-            f"{run.tier}/{run.env}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
-            "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"
-        )
-
-
-def _check_protocol(run: Run) -> None:
-    """Retries and their guidance are written for the prompts of training, and go on within one dialog."""
-    for_score = "a protocol" if run.protocol is not None else "option history"
-    if build_method(run).trains and (run.protocol is not None or run.env_settings.options.get("history") is not None):
-        raise ConfigError(
-            f"{run.tier}/{run.env}: {for_score} is for r3l evaluate, and method {run.method!r} trains; leave it out"
-        )
-
-
-def _check_compute(run: Run) -> None:
-    """vLLM beside the local engine leaves no choice of some things."""
-    reasons = {
-        "Trinity-RFT brings a vLLM of its own: leave one of them out": run.engine == "trinity",
-        "it takes temperatures up to 2": max(run.sampling.temperature, run.evaluation.temperature) > 2,
-    }
-    for reason, concerns in reasons.items():
-        if run.compute == "vllm" and concerns:
-            raise ConfigError(f"{run.tier}/{run.env}: compute is 'vllm', but {reason}")
-
-
 def build_method(run: Run) -> Method:
-    """The Method object of a run. Raises ConfigError when its settings are wrong."""
+    """The Method object of a run. Raises ConfigError if its settings are wrong."""
     return method_of(run.method, run.method_code, run.method_settings)
 
 
 def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
-    """The Method object of ``code``; ``name`` is for errors. Raises ConfigError when ``settings`` are wrong."""
+    """The Method object of ``code``; ``name`` is for errors. Raises ConfigError if ``settings`` are wrong."""
     factory = find_class("methods", code)
     if not hasattr(factory, "Settings"):
         raise ConfigError(
@@ -330,17 +349,13 @@ def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
     return method
 
 
-def settings_of(row: Variant, place: Place) -> dict[str, Any]:
-    """All settings of a row's method in a place, defaults included."""
-    changes = {key.removeprefix(METHOD): value for key, value in _read(row.overrides()).items()}
-    stated = {key: value for key, value in (settings_in(row.method, place) | changes).items() if "." not in key}
-    own = {key: value for key, value in stated.items() if key not in OF_RUN}
-    return dict(method_of(row.name, load_method(row.method).code or "", own).describe())
-
-
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
-    """Who is to write the feedback that a method or variant learns from; None where it reads none."""
-    return feedback_source(settings_of(row, Place(tier, profile_of(row))))
+    """Who writes the feedback that a method or variant learns from; None if it reads none."""
+    settings = settings_in(row.method, Scope(tier, profile_of(row))) | _changes(row, row.changes).get(
+        "method_settings", {}
+    )
+    own = {key: value for key, value in settings.items() if "." not in key and key not in Run.model_fields}
+    return feedback_source(method_of(row.name, method_code(method_files(row.method)), own).describe())
 
 
 def trains(run: Run) -> bool:
@@ -349,6 +364,6 @@ def trains(run: Run) -> bool:
 
 
 def gpu_cluster(run: Run) -> ClusterConfig | None:
-    """The GPUs that training ``run`` takes on the trinity engine; None where it needs none."""
+    """The GPUs that training ``run`` takes on the trinity engine; None if it needs none."""
     model = find_model(run.model)
     return model.cluster if model and run.engine == "trinity" and trains(run) else None

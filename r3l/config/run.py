@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from r3l.config.environment import EnvSettings
+from r3l.config.files import flat
 from r3l.config.fingerprint_inputs import fingerprint_inputs, model_name
 from r3l.config.method import ProfileName
 from r3l.config.tier import TierSettings
@@ -94,14 +95,6 @@ class Run(TierSettings):
         here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
         keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         return [f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here" for key in keys]
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dictionaries by dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r3l.config.method import RATE
+from r3l.config.method import RATE, Variant
 from r3l.config.run import Run
 from r3l.config.tier import TuningConfig
-from r3l.config.variant import Variant
 from r3l.core.errors import ConfigError
 from r3l.files.names import folder_name
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from r3l.config import Run, Variant, resolve
+from r3l.config.files import flat
 from r3l.config.protocol import NamedProtocol, protocol_of
-from r3l.config.run import flat
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 

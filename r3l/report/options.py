@@ -22,7 +22,7 @@ from r3l.config import (
     resolve,
     variant,
 )
-from r3l.config.method import Place, settings_in
+from r3l.config.method import Scope, settings_in
 from r3l.config.options import CITED, environment_options, method_options
 from r3l.config.resolution import method_of
 from r3l.report.table import Column, Table, table
@@ -43,7 +43,7 @@ def methods(tier: str) -> list[dict[str, Any]]:
     rows = []
     for name in names("methods"):
         config = load_method(name)
-        stated = {p: settings_in(name, Place(tier, p)) for p in PROFILES}
+        stated = {p: settings_in(name, Scope(tier, p)) for p in PROFILES}
         own = {p: {k: v for k, v in settings.items() if "." not in k} for p, settings in stated.items()}
         built = {p: method_of(name, config.code or "", own[p]) for p in PROFILES}
         settings = {profile: dict(method.describe()) for profile, method in built.items()}

@@ -109,7 +109,7 @@ class WorkflowConfig(Strict):
 
 
 class TableConfig(Strict):
-    """configs/tables/<name>.yaml: methods (or variants, see r3l.config.variant) compared on the same tasks."""
+    """configs/tables/<name>.yaml: methods (or variants, see r3l.config.method) compared on the same tasks."""
 
     table: str
     title: Label

@@ -15,7 +15,7 @@ from r3l.config import (
     resolve,
 )
 from r3l.config.files import find_class
-from r3l.config.method import Place, settings_in
+from r3l.config.method import Scope, settings_in
 from r3l.core.errors import ConfigError
 from r3l.files.paths import CONFIGS
 from r3l.workflow import plan
@@ -32,13 +32,13 @@ def test_every_method_resolves_and_builds(method):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_an_extension_changes_only_what_it_names(profile):
     """An ablation is undone by no tier and no profile of the method that it extends."""
-    place = Place("nano", profile)
-    r3l = settings_in("r3l", place)
-    assert settings_in("r3l_no_credit", place) == r3l | {"credit": []}
-    assert settings_in("r3l_no_guidance", place) == r3l | {"guidance": "none"}
+    scope = Scope("nano", profile)
+    r3l = settings_in("r3l", scope)
+    assert settings_in("r3l_no_credit", scope) == r3l | {"credit": []}
+    assert settings_in("r3l_no_guidance", scope) == r3l | {"guidance": "none"}
     assert load_method("r3l_no_credit").code == load_method("r3l").code
     losses = {"paper": "token_mean", "fair": "token_mean", "released_code": "microbatch_released"}
-    assert settings_in("grpo_amplified", place)["loss_agg"] == losses[profile]
+    assert settings_in("grpo_amplified", scope)["loss_agg"] == losses[profile]
 
 
 HERE = [  # tier/env, method, model: what the release has there, under both profiles or under released_code alone
@@ -76,7 +76,7 @@ def test_a_condition_on_what_does_not_exist_is_an_error_that_names_it(tmp_path, 
     with pytest.raises(
         ConfigError, match=r"mine.yaml: .*environments.*there is no environment 'maths'.*did you mean 'math'"
     ):
-        settings_in("mine", Place("nano"))
+        settings_in("mine", Scope("nano"))
 
 
 @pytest.mark.parametrize("rate", ["-1", "0", ".nan", ".inf", "0.5", "true", "'a'"])
