@@ -15,7 +15,7 @@ from typing import Any
 import r3l.envs
 from r3l.envs.base.package import EnvironmentPackage
 
-from r3l.core.errors import check_known
+from r3l.core.errors import ConfigError, unknown
 
 SHARED = {"adapters", "base"}  # folders that are no environments
 ENVIRONMENTS = tuple(
@@ -26,6 +26,7 @@ ENVIRONMENTS = tuple(
 @cache
 def find_environment(name: str) -> EnvironmentPackage[Any]:
     """The environment in the folder ``name``. Raises ConfigError where there is none."""
-    check_known("environment", name, ENVIRONMENTS)
+    if name not in ENVIRONMENTS:
+        raise ConfigError(unknown("environment", name, ENVIRONMENTS))
     environment: EnvironmentPackage[Any] = import_module(f"r3l.envs.{name}").ENVIRONMENT
     return environment

@@ -150,18 +150,14 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         if self.extra:
             requirements.require(self.extra, f"environment {self.name!r}")
 
-    def check(self, options: Mapping[str, Any]) -> None:
-        """Raise ConfigError, naming key, value and what is allowed, where ``options`` are wrong."""
-        self._read(options)
-
     def create(self, options: Mapping[str, Any]) -> Environment:
-        """A new engine under ``options``; raises what ``check``, ``check_installed`` and ``make_engine`` do."""
+        """A new engine under ``options``; raises what ``read_options``, ``check_installed`` and ``make_engine`` do."""
         checked = self._read(options)
         self.check_installed()
         return self.make_engine(checked)
 
     def dialogue(self, style: Style, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
-        """The text side under ``options``; raises what ``check`` and ``make_dialogue`` do."""
+        """The text side under ``options``; raises what ``read_options`` and ``make_dialogue`` do."""
         return self.make_dialogue(style, max_turns, self._read(options or {}))
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> Demonstrator:

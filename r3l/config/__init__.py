@@ -6,7 +6,7 @@ its source: each file has a ``sources`` map from key to where the value comes fr
 
 from r3l.config.base_checkpoint import base_checkpoint_of, base_checkpoint_warning
 from r3l.config.environment import EnvConfig, EnvTierConfig, environment_of
-from r3l.config.files import Strict, folders, is_own, load, names, own_folders, own_variables, validate
+from r3l.config.files import Strict, is_own, load, names, own_folders, own_variables, validate
 from r3l.config.fingerprint_inputs import model_identity, sft_folder
 from r3l.config.method import PROFILES, MethodConfig, Variant, load_method, method_label, variant
 from r3l.config.model import (
@@ -71,7 +71,6 @@ __all__ = [
     "feedback_of",
     "feedback_source",
     "find_model",
-    "folders",
     "gpu_cluster",
     "hashed",
     "is_own",

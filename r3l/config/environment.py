@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from functools import cache, partial
-from typing import Annotated, Any
+from functools import cache
+from typing import Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from r3l.config.files import Strict, find_class, load, names
+from r3l.config.files import Label, Strict, TaskSetName, find_class, load, names
 from r3l.config.method import ProfileName
 from r3l.core.errors import ConfigError
 from r3l.core.option import option
 from r3l.envs.adapters.base import AdaptedEnvironment
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.envs.registry import ENVIRONMENTS, find_environment
-from r3l.files.names import Label, path_name
-
-TaskSetName = Annotated[str, AfterValidator(partial(path_name, "task set"))]  # NAME/SPLIT; read from folders
 
 
 class EnvSettings(Strict):

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from r3l.core.errors import ConfigError, did_you_mean, unknown
 from r3l.core.option import OptionModel
 from r3l.files import paths
-from r3l.files.yaml_files import content_of, parse_yaml, read_yaml
+from r3l.files.yaml_files import parse_yaml, read_yaml
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -26,16 +26,22 @@ M = TypeVar("M", bound=BaseModel)
 OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables that list folders with a user's files, as PATH does
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a name becomes a folder and appears in lists with commas
 
+# Texts with a form. \p{C} and \p{Z} are characters that cannot be seen; a space may stand inside.
+LABEL = r"^[^\p{C}\p{Z}]+( +[^\p{C}\p{Z}]+)*$"
+TASK_SET = r"^\w[\w.@+-]*(/\w[\w.@+-]*)*$"
+FORMS = {
+    LABEL: "a label must be one line of 1 to 100 visible characters",
+    TASK_SET: "a task set must be names with slashes between them, such as nano/test",
+}
+# The name of a thing in print. Each medium escapes what it would read as markup: r3l.report.render, .figures.style
+Label = Annotated[str, StringConstraints(pattern=LABEL, max_length=100)]
+TaskSetName = Annotated[str, StringConstraints(pattern=TASK_SET, max_length=200)]  # NAME/SPLIT, read from folders
+
 
 class Strict(OptionModel):
     """Frozen; unknown keys and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def folders(kind: str) -> list[Path]:
-    """The folders with files of ``kind`` in {tiers, envs, models, methods, tables}; a user's folders are last."""
-    return [paths.CONFIGS / kind, *own_folders(kind)]
 
 
 def own_folders(kind: str) -> list[Path]:
@@ -91,11 +97,12 @@ def _is_other_kind(path: Path, kind: str) -> bool:
 
 
 def load(kind: str, name: str, model: type[M]) -> M:
-    """Read and validate ``<name>.yaml`` of ``kind`` (see :func:`folders`). Raises ConfigError."""
+    """Read and validate ``<name>.yaml`` of ``kind`` in {tiers, envs, models, methods, tables}. Raises ConfigError."""
     if name not in (known := names(kind)):
         raise ConfigError(unknown(kind[:-1], name, known))
-    path = next(path for folder in folders(kind) if (path := folder / f"{name}.yaml").is_file())
-    config: M = _validated(model, content_of(path), path)
+    folders = [paths.CONFIGS / kind, *own_folders(kind)]
+    path = next(path for folder in folders if (path := folder / f"{name}.yaml").is_file())
+    config: M = _validated(model, path.read_bytes(), path)
     if (called := getattr(config, kind[:-1])) != name:
         raise ConfigError(
             f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
@@ -147,7 +154,8 @@ def explain(model: type[BaseModel], error: Any) -> str:
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
     if error["type"] != "extra_forbidden":
-        return f"key {key!r} has value {error['input']!r}: {error['msg'].lower()}"
+        reason = FORMS.get(error.get("ctx", {}).get("pattern"), error["msg"].lower())
+        return f"key {key!r} has value {error['input']!r}: {reason}"
     name, known = str(error["loc"][-1]), _known_keys(model, error["loc"][:-1])
     elsewhere = [path for path in key_paths(model) if path.rpartition(".")[2] == name]
     meant = did_you_mean(name, known) or (f" (known: {', '.join(sorted(known))})" if known else "")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, field_validator
 
-from r3l.config.files import Strict, load, names
+from r3l.config.files import Label, Strict, load, names
 from r3l.core.errors import ConfigError, unknown
 from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
 from r3l.feedback.feedback import FeedbackSource
-from r3l.files.names import Label
 
 ProfileName = Literal["paper", "released_code", "fair"]  # whose settings hold where they differ; fair: equal budgets
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
@@ -162,24 +161,22 @@ def source_in(sources: Mapping[str, str], key: str) -> str:
 def method_files(name: str) -> list[MethodConfig]:
     """The files that make up a method, lowest layer first: those it extends, then configs/methods/<name>.yaml.
 
-    Raises ConfigError if none of them names code.
+    The last one has the code of what it extends if it names none. Raises ConfigError if none of them names code.
     """
     config = load("methods", name, MethodConfig)
-    files = [*(method_files(config.extends) if config.extends else []), config]
-    if not any(file.code for file in files):
-        raise ConfigError(f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method")
-    return files
-
-
-def method_code(files: Iterable[MethodConfig]) -> str:
-    """``module:Class`` of a method: the last of its files that names code decides."""
-    return [file.code for file in files if file.code][-1]
+    below = method_files(config.extends) if config.extends else []
+    if not config.code:
+        if not below:
+            raise ConfigError(
+                f"configs/methods/{name}.yaml: key 'code' is missing; name module:Class, or extend a method"
+            )
+        config = config.model_copy(update={"code": below[-1].code})
+    return [*below, config]
 
 
 def load_method(name: str) -> MethodConfig:
-    """configs/methods/<name>.yaml, with the ``code`` of the method that it extends."""
-    files = method_files(name)
-    return files[-1].model_copy(update={"code": method_code(files)})
+    """configs/methods/<name>.yaml, with the ``code`` of the method that it extends if it names none."""
+    return method_files(name)[-1]
 
 
 def settings_in(name: str, scope: Scope) -> dict[str, Any]:
@@ -209,7 +206,7 @@ def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
 
 def profile_of(row: Variant) -> ProfileName:
     """The profile that a variant names; by default the paper's. Raises ConfigError for an unknown one."""
-    text = row.value("profile", "paper")
+    text = dict(change.split("=", 1) for change in row.changes).get("profile", "paper")
     for profile in PROFILES:
         if profile == text:
             return profile
@@ -227,7 +224,7 @@ def method_label(row: Variant) -> str:
     source = FeedbackSource.SELF
     for file in files:
         source, _ = file.settings_in(scope).get("feedback", (source, ""))
-    if source != FeedbackSource.SELF and not row.value("feedback", ""):
+    if source != FeedbackSource.SELF and not any(change.startswith("feedback=") for change in changes):
         changes = (*changes, f"feedback={source}")
     if SERVED in changes:
         changes = tuple(change for change in changes if change != SERVED)

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from r3l.config.files import Strict, load, names, own_folders
+from r3l.config.files import Label, Strict, load, names, own_folders
 from r3l.core.errors import ConfigError
 from r3l.core.option import REQUIRED, option
 from r3l.files import paths
-from r3l.files.names import Label, is_folder_name
+from r3l.files.names import is_folder_name
 from r3l.files.paths import STORED_MODELS, cache_folder
 from r3l.files.yaml_files import read_yaml
 
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")  # of a model on the Hugging Face hub
 
 
 class ClusterConfig(Strict):
@@ -94,15 +94,6 @@ def stored_model(name: str) -> Path | None:
     """The folder of a model that SFT made: of this project, or beside an environment of one's own."""
     places = [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))] if is_folder_name(name) else []
     return next((place / name for place in places if (place / name).is_dir()), None)
-
-
-def check_model(name: str) -> None:
-    """Raises ConfigError unless ``name`` can be a model's name here, a folder, or a hub id; loading finds out which."""
-    if not (is_folder_name(name) or _HUB.fullmatch(name) or os.path.isdir(name)):
-        raise ConfigError(
-            f"there is no model {name!r}: it must be a name of configs/models or results/stored/models, a folder that "
-            "is there, or an id of the Hugging Face hub such as Qwen/Qwen2.5-1.5B-Instruct"
-        )
 
 
 def as_path(model: str) -> str:

@@ -20,11 +20,10 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from r3l.config.environment import EnvConfig
-from r3l.config.files import Strict, load, validate
+from r3l.config.files import Label, Strict, load, validate
 from r3l.config.method import source_in
 from r3l.core.errors import ConfigError, unknown
 from r3l.files import paths
-from r3l.files.names import Label
 from r3l.files.yaml_files import read_yaml
 
 STATED = (  # what every protocol says, so that nothing of it is left to a tier

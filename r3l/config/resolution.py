@@ -20,6 +20,7 @@ chosen; with another one the tier's rate does. ``explained`` lists every value o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os.path import isdir
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import yaml
@@ -28,14 +29,13 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from r3l.config.environment import EnvConfig, EnvSettings, environment_of
-from r3l.config.files import explain, find_class, flat, key_paths, load, own_variables, validate
+from r3l.config.files import OWN, explain, find_class, flat, key_paths, load, names, own_folders, validate
 from r3l.config.method import (
     RATE,
     Scope,
     Variant,
     check_change,
     load_method,
-    method_code,
     method_files,
     method_label,
     profile_of,
@@ -44,7 +44,7 @@ from r3l.config.method import (
     tuned_rate,
     variant,
 )
-from r3l.config.model import ClusterConfig, as_path, check_model, find_model
+from r3l.config.model import HUB_ID, ClusterConfig, ModelConfig, as_path, find_model
 from r3l.config.protocol import load_protocol
 from r3l.config.run import Run, feedback_source
 from r3l.config.tier import TierConfig, TierSettings
@@ -58,21 +58,8 @@ if TYPE_CHECKING:
     from r3l.core.method import Method
 
 CHOSEN_BY = "the tier, environment, model, method and seed (--tier, --env, --model, --method, --seed)"
-CHOSEN = {
-    *(
-        "tier",
-        "label",
-        "env",
-        "model",
-        "served",
-        "method",
-        "method_label",
-        "method_code",
-        "own_code",
-        "profile",
-        "seed",
-    ),
-}
+CHOSEN = {"tier", "label", "env", "model", "served", "seed", "profile"}
+CHOSEN |= {"method", "method_label", "method_code", "own_code"}
 METHOD, ENV = "method_settings.", "env_settings."  # prefixes of a Run's keys for the method and the environment
 OPTIONS = f"{ENV}options."
 
@@ -119,8 +106,47 @@ def resolve(
 
     ``tuned``: whether tuned learning rates are used. Raises ConfigError naming file, key, value and fix.
     """
-    row, changes = _row(method, overrides)
-    return _run(tier, env, row, seed, _layers(tier, env, row, model, changes, tuned))
+    row, layers = _layers(tier, env, method, model, overrides, tuned)
+    place = f"{tier}/{env}/{row.name}"
+
+    # Merge the layers into nested dictionaries: a value replaces whatever a lower layer has in its place.
+    values: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.values.items():
+            *sections, name = key.split(".")
+            inside = values
+            for section in sections:
+                if not isinstance(inside.get(section), dict):
+                    inside[section] = {}
+                inside = inside[section]
+            inside[name] = value
+
+    # Complete the method's settings with its defaults. An error of theirs is found now, before the model is loaded.
+    settings = values.get("method_settings", {})
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{place}: key 'method_settings' has value {settings!r}; change its keys one by one")
+    code = str(method_files(row.method)[-1].code)
+    built = method_of(row.name, code, settings)
+    values |= {
+        "tier": tier,
+        "label": load("tiers", tier, TierConfig).label,
+        "env": env,
+        "method": row.name,
+        "method_label": method_label(row),
+        "method_code": code,
+        "method_settings": dict(built.describe()),
+        "profile": profile_of(row),
+        "seed": seed,
+        "own_code": user_code(env, row.method) if any(map(own_folders, OWN)) else {},
+    }
+    if isinstance(values.get("protocol"), str):
+        values["protocol"] = load_protocol(env, values["protocol"]).identity
+
+    run = validate(Run, values, place)
+    package = environment_of(env)
+    validate(package.options, run.env_settings.options, f"{env}, env_settings.options")
+    _check(run, built)
+    return run
 
 
 def explained(
@@ -132,9 +158,8 @@ def explained(
     overrides: Sequence[str] | None = None,
 ) -> list[Explained]:
     """Every value of a run, in the order of Run, with the place that sets it."""
-    row, changes = _row(method, overrides)
-    layers = _layers(tier, env, row, model, changes, tuned=True)
-    run = _run(tier, env, row, seed, layers)
+    run = resolve(tier, env, method, seed, model, overrides)
+    _, layers = _layers(tier, env, method, model, overrides)
     values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
     values["env_settings"]["options"] = environment_of(env).options(**run.env_settings.options).model_dump(mode="json")
     values["method_settings"] = run.method_settings
@@ -158,19 +183,21 @@ def explained(
     return found
 
 
-def _row(method: str | Variant, overrides: Sequence[str] | None) -> tuple[Variant, list[str]]:
-    """The row and the other changes: ``--set profile=fair`` is ``--method r3l@profile=fair``."""
+def _layers(
+    tier: str,
+    env: str,
+    method: str | Variant,
+    model: str | None,
+    overrides: Sequence[str] | None,
+    tuned: bool = True,
+) -> tuple[Variant, list[Layer]]:
+    """The row of a run, and its layers, lowest first; some layers are several files."""
     row, changes = variant(method) if isinstance(method, str) else method, []
     for change in overrides or ():
-        if change.startswith("profile="):
-            row = variant(row.changed(profile=change.partition("=")[2]).name)  # refuses a second profile
+        if change.startswith("profile="):  # --set profile=fair is --method r3l@profile=fair, which has one profile
+            row = variant(row.changed(profile=change.partition("=")[2]).name)
         else:
             changes.append(change)
-    return row, changes
-
-
-def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Sequence[str], tuned: bool) -> list[Layer]:
-    """The layers of a run, lowest first; some layers are several files."""
     in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
     own, profile = in_env.in_tier(tier), profile_of(row)
     usual = own.model or in_tier.model
@@ -198,21 +225,20 @@ def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Seque
     # The base checkpoint, if another than the usual one is asked for, and its changes to the tier.
     if model:
         below.append(Layer("--model", {"model": base}, "the command line"))
-    if config := find_model(model or usual):
-        below.append(Layer(f"configs/models/{config.model}.yaml", config.set, config.sources, "set."))
+    if (name := model or usual) in names("models"):
+        config = load("models", name, ModelConfig)
+        below.append(Layer(f"configs/models/{name}.yaml", config.set, config.sources, "set."))
 
     # The protocol that the row or --set names.
-    name = above[1].values.get("protocol", above[0].values.get("protocol"))
-    if name is not None:
-        found = load_protocol(env, str(name))
+    protocol = (above[0].values | above[1].values).get("protocol")
+    if protocol is not None:
+        found = load_protocol(env, str(protocol))
         path = f"configs/protocols/{found.config.env}/{found.path.name}"
         below.append(Layer(path, flat(found.values), found.config.sources))
 
     # 3. The method. Some settings hold for one base checkpoint, or only where single turns are training samples.
-    samples = "trajectory"
-    for layer in [*below, *above]:
-        samples = layer.values.get("samples", samples)
-    scope = Scope(tier, profile, in_env.environment or env, base, samples)
+    samples = next((layer.values["samples"] for layer in reversed([*below, *above]) if "samples" in layer.values), None)
+    scope = Scope(tier, profile, in_env.environment or env, base, samples or "trajectory")
     for file in method_files(row.method):
         path = f"configs/methods/{file.method}.yaml"
         stated = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(scope).items()}
@@ -220,7 +246,7 @@ def _layers(tier: str, env: str, row: Variant, model: str | None, changes: Seque
         below.append(Layer(path, values, {key: source for key, (_, source) in stated.items()}))
     if tuned and profile == "paper" and base == usual and (rate := tuned_rate(row, tier, env)):
         below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
-    return [*below, *above]
+    return row, [*below, *above]
 
 
 def _changes(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
@@ -228,7 +254,7 @@ def _changes(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
 
     Raises ConfigError for a text that cannot be read, and for a key that is not for a change.
     """
-    settings = getattr(find_class("methods", method_code(method_files(row.method))), "Settings", None)
+    settings = getattr(find_class("methods", str(method_files(row.method)[-1].code)), "Settings", None)
     own = settings.model_fields if settings else {}
     texts = []
     for change in changes:
@@ -238,69 +264,25 @@ def _changes(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
         if key == "profile":
             continue
         if section in CHOSEN:
-            raise ConfigError(f"key {key!r} is not for an override: it follows from {CHOSEN_BY}")
+            raise ConfigError(f"key {key!r} is not for a change: it follows from {CHOSEN_BY}")
         if key in own and key in Run.model_fields:
             raise ConfigError(
-                f"key {key!r} is a setting of method {row.method!r} and a key of the run: write {METHOD}{change} for "
-                f"the method's; to set the run's, rename the method's setting"
+                f"key {key!r} is ambiguous: a setting of method {row.method!r}, and a key of the run. For the method's "
+                f"write {METHOD}{change}; for the run's set {key} in configs/tiers, or rename the method's setting"
             )
         if section not in Run.model_fields and key not in own:
-            at_end = [path for path in key_paths(Run) if path.rpartition(".")[2] == key]
-            meant = (
-                f" (did you mean {' or '.join(map(repr, at_end))}?)"
-                if at_end
-                else did_you_mean(key, [*own, *Run.model_fields])
-            )
+            dotted = [path for path in key_paths(Run) if path.endswith(f".{key}")]
+            meant = f" (did you mean {' or '.join(map(repr, dotted))}?)"
+            if not dotted:
+                meant = did_you_mean(key, [*own, *Run.model_fields])
             raise ConfigError(
-                f"unknown key {key!r}: neither a setting of method {row.method!r} nor a key of the run{meant}"
+                f"unknown key {key!r}{meant}: method {row.method!r} has no such setting, a run no such key"
             )
         texts.append(f"{METHOD}{change}" if key in own else change)
     try:
         return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}") from error
-
-
-def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
-    """The values of all layers as nested dictionaries; a value replaces whatever a lower layer has in its place."""
-    merged: dict[str, Any] = {"method_settings": {}}
-    for layer in layers:
-        for key, value in layer.values.items():
-            *sections, name = key.split(".")
-            inside = merged
-            for section in sections:
-                if not isinstance(inside.get(section), dict):
-                    inside[section] = {}
-                inside = inside[section]
-            inside[name] = value
-    return merged
-
-
-def _run(tier: str, env: str, row: Variant, seed: int, layers: Sequence[Layer]) -> Run:
-    """The layers merged, completed with the method's defaults, and validated."""
-    where, config = f"{tier}/{env}/{row.name}", load_method(row.method)
-    values = _merged(layers)
-    if not isinstance(values["method_settings"], dict):
-        raise ConfigError(f"{where}: key 'method_settings' has value {values['method_settings']!r}; set its keys")
-    method = method_of(row.name, str(config.code), values["method_settings"])
-    named = {
-        "tier": tier,
-        "label": load("tiers", tier, TierConfig).label,
-        "env": env,
-        "method": row.name,
-        "method_label": method_label(row),
-        "method_code": config.code,
-        "method_settings": dict(method.describe()),
-        "profile": profile_of(row),
-        "seed": seed,
-        "own_code": user_code(env, row.method) if own_variables() else {},
-    }
-    if isinstance(values.get("protocol"), str):
-        named["protocol"] = load_protocol(env, values["protocol"]).identity
-    run = validate(Run, values | named, where)
-    environment_of(env).check(run.env_settings.options)
-    _check(run, method)
-    return run
 
 
 def _check(run: Run, method: Method) -> None:
@@ -320,8 +302,17 @@ def _check(run: Run, method: Method) -> None:
     if method.trains and (run.protocol is not None or run.env_settings.options.get("history") is not None):
         for_score = "a protocol" if run.protocol is not None else "option history"
         raise ConfigError(f"{place}: {for_score} is for r3l evaluate, and method {run.method!r} trains; leave it out")
-    if run.engine != "server":  # a server may use any name for its models
-        check_model(run.model)
+    if run.sampling.max_tokens >= run.sampling.max_context:
+        raise ConfigError(
+            f"{place}: sampling.max_tokens, {run.sampling.max_tokens}, must be below sampling.max_context, "
+            f"{run.sampling.max_context}"
+        )
+    # A server may use any name for its models. Loading a name without a slash says whether it exists.
+    if run.engine != "server" and "/" in run.model and not HUB_ID.fullmatch(run.model) and not isdir(run.model):
+        raise ConfigError(
+            f"there is no model {run.model!r}: it must be a name of configs/models or results/stored/models, a folder, "
+            "or an id of the Hugging Face hub such as Qwen/Qwen2.5-1.5B-Instruct"
+        )
 
 
 def dialogue_of(run: Run) -> Dialogue:
@@ -355,7 +346,7 @@ def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
         "method_settings", {}
     )
     own = {key: value for key, value in settings.items() if "." not in key and key not in Run.model_fields}
-    return feedback_source(method_of(row.name, method_code(method_files(row.method)), own).describe())
+    return feedback_source(method_of(row.name, str(load_method(row.method).code), own).describe())
 
 
 def trains(run: Run) -> bool:

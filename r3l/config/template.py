@@ -7,7 +7,7 @@ import keyword
 import re
 from pathlib import Path
 
-from r3l.config.files import OWN, folders, own_folders
+from r3l.config.files import OWN, own_folders
 from r3l.core.errors import ConfigError
 from r3l.files import paths
 
@@ -41,7 +41,8 @@ def _check_name(name: str) -> None:
             f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits and '_', "
             "not begin with a digit, and be no word of Python"
         )
-    taken = any((folder / f"{name}.yaml").is_file() for kind in OWN for folder in folders(kind))
+    folders = [folder for kind in OWN for folder in (paths.CONFIGS / kind, *own_folders(kind))]
+    taken = any((folder / f"{name}.yaml").is_file() for folder in folders)
     if taken or importlib.util.find_spec(name) is not None:
         raise ConfigError(
             f"the name {name!r} is taken by a method, an environment or a Python module; choose another one"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from r3l.config.files import Strict
+from r3l.config.files import Label, Strict
 from r3l.core.environment import Style
 from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
-from r3l.files.names import Label
 
 Compute = Literal["packed", "transformers", "vllm"]
 Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
@@ -82,12 +81,6 @@ class SamplingConfig(Strict):
         "our choice: nano dialogs are short",
         ge=1,
     )
-
-    @model_validator(mode="after")
-    def _check_room(self) -> SamplingConfig:
-        if self.max_tokens >= self.max_context:
-            raise ValueError(f"max_tokens, {self.max_tokens}, must be below max_context, {self.max_context}")
-        return self
 
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

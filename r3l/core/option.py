@@ -24,21 +24,13 @@ class OptionModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_number(cls, value: Any, field: ValidationInfo) -> Any:
-        booleans = any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value]))
-        if booleans and _is_number(cls.model_fields[field.field_name or ""].annotation):
-            raise ValueError("true and false are no numbers")
+        if any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value])):
+            types = [cls.model_fields[field.field_name or ""].annotation]
+            for annotation in types:
+                types += get_args(annotation)  # the list grows while it is read: parts of unions, lists and tuples
+            if {int, float} & set(types) and bool not in types:
+                raise ValueError("true and false are not numbers")
         return value
-
-
-def _is_number(annotation: Any) -> bool:
-    """Whether a field takes numbers, or several, and no booleans."""
-    types = set(_types(annotation))
-    return bool(types & {int, float}) and bool not in types
-
-
-def _types(annotation: Any) -> list[Any]:
-    """A type, or those of a union, a list or a tuple."""
-    return [inner for part in get_args(annotation) for inner in _types(part)] or [annotation]
 
 
 def source_of(field: FieldInfo) -> str:

@@ -23,9 +23,9 @@ from r3l.config import (
     variant,
 )
 from r3l.config import load as load_config
+from r3l.config.files import Label
 from r3l.core.errors import ConfigError, check_known
 from r3l.feedback.feedback import FeedbackSource
-from r3l.files.names import Label
 from r3l.files.paths import CONFIGS, PUBLISHED
 from r3l.files.yaml_files import read_yaml
 from r3l.runs.loggers import LOGGERS

@@ -135,7 +135,7 @@ def test_every_row_of_every_table_resolves(table):
         ("r3l", "lr=3", "unknown key 'lr' (did you mean 'train.lr'?)"),
         ("r3l", "env_settings.max_tokens=3", "'env_settings.max_tokens' (did you mean 'sampling.max_tokens'?)"),
         ("r3l", "train.steps=many", "key 'train.steps' has value 'many'"),
-        ("r3l", "train.lr=true", "true and false are no numbers"),
+        ("r3l", "train.lr=true", "true and false are not numbers"),
         ("r3l", "nonsense", "must look like key=value"),
         ("r3l", "method_settings.alpa=2", "unknown key 'alpa' (did you mean 'alpha'?)"),
     ],
@@ -158,7 +158,9 @@ def test_a_profile_also_sets_the_engine_and_options_are_checked_before_any_work(
     run = resolve("nano", "webshop", "r3l", 0, overrides=["env_settings.options.penalty=0.2"])
     assert run.env_settings.options == {"penalty": 0.2}
     for override in ("env_settings.options.penalty=-1", "env_settings.options.fine=1"):
-        with pytest.raises(ConfigError, match=r"webshop\.(penalty is -1|fine is 1).*known keys: .*penalty"):
+        with pytest.raises(
+            ConfigError, match="webshop, env_settings.options: .*(-1: .* to 0|'fine' .known: .*penalty)"
+        ):
             resolve("nano", "webshop", "r3l", 0, overrides=[override])
 
 

@@ -73,7 +73,7 @@ def test_step_before_reset_is_refused_and_options_are_checked():
     with pytest.raises(EngineError, match="before a successful reset"):
         engine().step("9")
     with pytest.raises(ConfigError, match=r"math\.attempts is 0"):
-        find_environment("math").check({"attempts": 0})
+        find_environment("math").create({"attempts": 0})
 
 
 @given(st.lists(st.sampled_from(["a\n", "9\n", "8", "9", ""]), max_size=8), st.integers(1, 3), st.data())

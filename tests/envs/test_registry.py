@@ -22,7 +22,7 @@ def test_an_environment_is_registered_under_its_own_name(name):
 def test_every_configured_environment_has_its_options_tasks_and_text_side(env):
     config, environment = load("envs", env, EnvConfig), environment_of(env)
     for settings in config.tiers.values():
-        environment.check(settings.options)
+        environment.options.model_validate(settings.options)
         assert environment.dialogue("compact", settings.max_turns, settings.options).max_turns == settings.max_turns
 
 

@@ -19,7 +19,7 @@ def test_data_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a: 1\nb: 2\na: 3\n", "key 'a' stands there twice"),
+        (b"a: 1\nb: 2\na: 3\n", "key 'a' is set twice"),
         (b"a: [", "not valid YAML"),
         (b"\xff\xfe", "not valid YAML"),
         (b"a: " + b"[" * 100_000, "has 100003 bytes; no configuration has more than 16384"),

@@ -9,8 +9,8 @@ from markdown_it import MarkdownIt
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
+from r3l.config.files import Label
 from r3l.core.text import printable
-from r3l.files.names import Label
 from r3l.report.figures import style
 from r3l.report.html.page import to_html
 from r3l.report.render import to_latex, to_markdown, to_terminal
@@ -68,6 +68,6 @@ def test_a_figure_reads_no_mathematics_and_has_no_missing_glyph(tmp_path):
 
 @pytest.mark.parametrize("label", ["", " x", "a\nb", "\x1b[31mred", "x\u202ey", "x" * 101, "\u200b"])
 def test_what_cannot_be_a_label_is_refused(label):
-    with pytest.raises(ValidationError, match="a label must be one line of 1 to 100 visible characters"):
+    with pytest.raises(ValidationError, match="String should (match pattern|have at most 100)"):
         TypeAdapter(Label).validate_python(label)
     assert printable(f"{label}\x1b[0m\u202e") == printable(label) + "\\x1b[0m\\u202e"
