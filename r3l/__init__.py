@@ -1,7 +1,7 @@
 """r3l: reproducible reinforcement learning for language-model agents (reflect-then-retry and its baselines).
 
-The Python API is :func:`train`, :func:`evaluate`, :func:`compare`, :func:`load_results`, :func:`stored_runs`,
-:func:`trajectories`; it is imported when it is first asked for.
+The Python API is :func:`train`, :func:`evaluate`, :func:`compare`, :func:`load_results`, :func:`stored_runs`
+and :func:`trajectories`. It is imported on first use, so that ``import r3l`` stays fast.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["__version__", "compare", "evaluate", "load_results", "stored_runs", "train", "trajectories"]
 
-# In a checkout, environments and baselines stand beside this package, in a wheel inside it (setup.py): so each checkout
-# imports its own, whichever one is installed.
-if Path(__file__).parents[1].joinpath("pyproject.toml").is_file() and not Path(__file__).with_name("envs").is_dir():
-    __path__.append(str(Path(__file__).parents[1]))
+# r3l.envs and r3l.baselines are sibling folders of this package in a checkout, subfolders in a wheel
+# (setup.py). With the checkout's root on the path, each checkout imports its own, whichever one is installed.
+_checkout = Path(__file__).parents[1]
+if _checkout.joinpath("pyproject.toml").is_file() and not Path(__file__).with_name("envs").is_dir():
+    __path__.append(str(_checkout))
 
 # Idle OpenMP threads must sleep, not spin: with one other busy process on a 2-core machine, spinning made a
-# training step 13 times slower (measured: 20 s against 1.5 s). Has to be set before torch is loaded.
+# training step 13 times slower (measured: 20 s against 1.5 s). This must be set before torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 

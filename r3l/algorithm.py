@@ -1,14 +1,14 @@
-"""R3L: reflect-then-retry exploration, pivotal credit, positive amplification, one plain objective.
+"""R3L: reflect-then-retry exploration, pivotal credit, positive amplification and a plain policy gradient.
 
-Paper: arXiv 2601.03715. Each step of :meth:`R3L.explore` is a section of the paper and a file beside this one, which
-also declares that section's options.
+Paper: arXiv 2601.03715. :meth:`R3L.explore` calls the sections of the paper in order. Each section is a file
+in this folder (reflection, retry, credit, amplification) and declares its own options.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -24,62 +24,82 @@ from r3l.credit import CreditSettings, assign_pivotal_credit
 from r3l.feedback.audits import count_retry, grade_reflection
 from r3l.feedback.feedback import ParsedReflection
 from r3l.reflection import Reflection, ReflectionSettings, reflect
-from r3l.retry import PivotSettings, Retry, choose_pivot, guidance_text, restart_at, retry
+from r3l.retry import PivotSettings, choose_pivot, guidance_text, restart_at, retry
 
 if TYPE_CHECKING:
     import torch
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
-    """Every option of R3L: those of the paper's sections, and those that combine them."""
+    """Every option of R3L: one base class for each section of the paper, and here what combines them."""
 
     retries: int = option(
         1,
-        "retries of each base; N // (1 + retries) bases are reflected on",
+        "retries of each base rollout; N // (1 + retries) base rollouts are reflected on",
         "paper: one; its appendix varies it in {0, 1, 2, 4} at N = 8",
         ge=0,
         le=4096,
     )
     retries_until: float = option(
         1.0,
-        "share of training after which no attempt is reflected on any more",
+        "share of training after which no rollout is reflected on",
         "our ablation (paper: never)",
         gt=0,
         le=1,
     )
     amplify_until: float = option(
         1.0,
-        "share of training after which advantages are not amplified any more",
+        "share of training after which advantages are no longer amplified",
         "our ablation (paper: never)",
         gt=0,
         le=1,
     )
     missing_retry: Literal["none", "resample_base"] = option(
-        "none", "what takes the place of a retry that was not made (A-18)", "released code: nothing"
+        "none", "replacement for a retry that was not made (A-18)", "released code: nothing"
     )
     train_on: Literal["distilled", "guided"] = option(
         "distilled",
         "which form of a retry trains (B-13)",
         "paper: context distillation (released turn-level code keeps the guidance)",
     )
-    advantage: Literal["centred", "standardised"] = option("centred", "scale of advantages (A-12)", "paper: r - mean")
-    baseline: BaselineRule = option("mean", "baseline of centred advantages (audit 0.7)", "paper and released code")
-    baseline_tau: float = option(1.0, "temperature of the logavgexp baseline (audit 0.7)", "Trinity-RFT: 1", gt=0)
-    importance: Literal["none", "clipped"] = option("none", "importance ratio in the objective (A-7)", "paper: none")
-    clip_low: float = option(0.2, "of the ratio, where there is one (audit 0.6)", "released baselines: 0.2", ge=0, lt=1)
-    clip_high: float = option(0.2, "of the ratio, where there is one (audit 0.6)", "released baselines: 0.2", ge=0)
+    advantage: Literal["centred", "standardised"] = option(
+        "centred",
+        "scale of advantages (A-12)",
+        "paper: r - mean",
+    )
+    baseline: BaselineRule = option(
+        "mean",
+        "baseline of centred advantages (audit 0.7)",
+        "paper and released code",
+    )
+    baseline_tau: float = option(
+        1.0,
+        "temperature of the logavgexp baseline (audit 0.7)",
+        "Trinity-RFT: 1",
+        gt=0,
+    )
+    importance: Literal["none", "clipped"] = option(
+        "none",
+        "importance ratio in the objective (A-7)",
+        "paper: none",
+    )
+    clip_low: float = option(0.2, "lower clip epsilon (audit 0.6)", "released baselines: 0.2", ge=0, lt=1)
+    clip_high: float = option(0.2, "upper clip epsilon (audit 0.6)", "released baselines: 0.2", ge=0)
     min_logprob: float | None = option(
         None,
-        "leaves out distilled tokens that are less likely than this without their hint (nats)",
+        "distilled tokens below this log-prob without their hint are dropped from the loss (nats)",
         "paper: none (RLTF's released code: -5)",
         lt=0,
     )
     opmd_tau: float = option(
-        0.0, "divides the policy loss by 1 + tau (A-6)", "paper: no such factor (released code: tau = 1)", ge=0
+        0.0,
+        "divides the policy loss by 1 + tau (A-6)",
+        "paper: no such factor (released code: tau = 1)",
+        ge=0,
     )
     sft_mode: Literal["separate", "reward1_singleton"] = option(
         "separate",
-        "form of imitation (A-9, A-11)",
+        "how the imitation loss is formed (A-9, A-11)",
         "paper: a loss of its own (released code: groups of one with reward 1)",
     )
     sft_trigger: Literal["improve", "solved_improve", "solved_improve_or_shorter"] = option(
@@ -89,70 +109,101 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
     )
     imitated_retry: Literal["verified", "resampled"] = option(
         "verified",
-        "what is imitated of a retry that improved: itself, or another one from there, whatever comes of it (B-15)",
-        "paper: itself (released turn-level code: another one, as if it had been right)",
+        "imitated for a retry that improved: the retry, or a fresh sample from its pivot (B-15)",
+        "paper: the retry (released turn-level code: a fresh sample, whatever its reward)",
     )
     sft_perfect_reflection: bool = option(
         False,
-        "imitate reflections that find nothing to do (A-10)",
+        "imitate reflections that find nothing to improve (A-10)",
         "paper: not mentioned (released code: imitated)",
     )
 
 
-class Tried(NamedTuple):
-    """A retry and what led to it; ``imitated``: the guided trajectory to imitate, None where it did not improve."""
+@dataclass(frozen=True)
+class ReflectedRetry:
+    """One retry: the reflection that guided it, the trajectory with and without guidance, and what to
+    imitate.
+
+    ``pivot``: the turn from which the base carries gradient. ``imitated``: None unless the retry improved on
+    its base.
+    """
 
     reflection: Reflection
-    played: Retry
+    guided: Trajectory
+    distilled: Trajectory
+    pivot: int
     imitated: Trajectory | None
 
 
 @dataclass
-class Attempt:
-    """A base trajectory with its reflections and retries. ``substitute``: another base in place of missing retries."""
+class BaseWithRetries:
+    """A base rollout with its reflections and retries. ``substitute``: a plain rollout that replaces missing
+    retries.
+    """
 
     base: Trajectory
     reflections: list[Reflection] = field(default_factory=list)
-    retries: list[Tried] = field(default_factory=list)
-    pivots: list[int] = field(default_factory=list)
+    retries: list[ReflectedRetry] = field(default_factory=list)
     substitute: Trajectory | None = None
 
 
 class R3L(TrainedMethod[R3LSettings]):
-    """The method (see r3l.core.method.Method)."""
+    """Reflect-then-retry RL. The engine calls ``explore`` for each task, then ``advantages``, then
+    ``surrogate``.
+    """
 
     Settings = R3LSettings
 
     @property
     def reflected(self) -> int:
-        """Bases that are reflected on: with their retries they cost at most N rollouts."""
+        """Base rollouts of a task that are reflected on; with their retries they cost at most N rollouts."""
         return self.settings.group_size // (1 + self.settings.retries) if self.settings.retries else 0
 
     @property
     def max_rollouts(self) -> int:
-        """N, and one more for each retry where retries are resampled for imitation."""
+        """N, plus one per retry when retries are sampled again for imitation."""
         s = self.settings
         return s.group_size + (self.reflected * s.retries if s.imitated_retry == "resampled" else 0)
 
     @property
     def max_samples(self) -> int:
-        """N, bases in place of missing retries, and for every retry an imitated reflection and guided retry."""
+        """N, plus substitutes for missing retries, plus an imitated reflection and retry per retry."""
         s = self.settings
         substitutes = self.reflected if s.missing_retry == "resample_base" else 0
         return s.group_size + substitutes + 2 * self.reflected * s.retries
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Base rollouts, reflections on them, guided retries, and the trajectories to imitate.
+        """Sample one task: a policy-gradient group of base rollouts and retries, and a group to imitate.
 
-        A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain bases for the rest.
+        A task costs at most N rollouts: N // (1 + retries) bases with their retries, then plain rollouts up
+        to N.
         """
-        s, reflected = self.settings, self.reflected_now(task, ctx)
-        attempts = await ctx.gather(partial(self._attempt, task, ctx), range(reflected))
+        s = self.settings
+        reflected = self.reflected_now(task, ctx)
+
+        # Section 3.2: attempt, reflect, retry. All members of the task are played concurrently.
+        tried = await ctx.gather(partial(self._attempt, task, ctx), range(reflected))
         plain = await play_group(ctx, task, s.group_size - reflected * (1 + s.retries), first=reflected)
-        attempts += [Attempt(base) for base in plain]
-        contrasted = [t for attempt in attempts for t in self._contrasted(attempt)]
-        groups = [Group(task, contrasted, progress=ctx.progress)]
-        imitated = [t for attempt in attempts for t in self._imitated(attempt)]
+
+        # The group whose members are contrasted: they share one baseline. A retry trains without its guidance
+        # (context distillation), since there is none at test time.
+        contrasted: list[Trajectory] = []
+        for member in tried:
+            contrasted.append(member.base)
+            contrasted += [r.distilled if s.train_on == "distilled" else r.guided for r in member.retries]
+            if member.substitute is not None:
+                contrasted.append(member.substitute)
+        groups = [Group(task, [*contrasted, *plain], progress=ctx.progress)]
+
+        # Verified improvements: the reflection and the retry under its guidance are imitated, so that the
+        # policy keeps both skills.
+        imitated: list[Trajectory] = []
+        for member in tried:
+            if s.sft_perfect_reflection and member.base.reward >= 1:
+                imitated += [reflection.trajectory for reflection in member.reflections if reflection.perfect]
+            for retried in member.retries:
+                if retried.imitated is not None:
+                    imitated += [retried.reflection.trajectory, retried.imitated]
         if imitated and s.sft_mode == "reward1_singleton":
             return groups + [Group(task, [t], returns=(1.0,)) for t in imitated]
         if imitated and s.sft_coef > 0:
@@ -160,102 +211,110 @@ class R3L(TrainedMethod[R3LSettings]):
         return groups
 
     def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
-        """Bases of this task that are reflected on: none after ``retries_until``."""
+        """Base rollouts of this task to reflect on in this step: none after ``retries_until``."""
         return self.reflected if ctx.progress <= self.settings.retries_until else 0
 
-    async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> Attempt:
+    async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> BaseWithRetries:
+        """Play one base rollout, reflect on it and retry, ``retries`` times."""
+        s = self.settings
         episode = await play(ctx, task, member)
-        attempt = Attempt(episode.trajectory)
-        if self.settings.reflect_when == "always" or not attempt.base.success:
-            for number in range(self.settings.retries):
-                await self._reflect_and_retry(ctx, episode, attempt, (number,) if number else ())
+        attempt = BaseWithRetries(episode.trajectory)
+        if s.reflect_when == "always" or not attempt.base.success:
+            for number in range(s.retries):
+                # The first retry has the same address whatever their number, so its draws are the same.
+                address = (number,) if number else ()
+                reflection = await reflect(ctx, episode, s, address)
+                attempt.reflections.append(reflection)
+                retried = await self._retry(ctx, episode, reflection, address)
+                if retried is not None:
+                    attempt.retries.append(retried)
         await episode.close()
-        if attempt.pivots:
-            assign_pivotal_credit(attempt.base, min(attempt.pivots), self.settings)
-        if not attempt.retries and self.settings.missing_retry == "resample_base":
-            (attempt.substitute,) = await play_group(ctx, task, 1, first=self.settings.group_size + member)
+
+        # Section 3.3: base and retries share every token before the pivot. With several retries, the earliest
+        # counts.
+        if attempt.retries:
+            assign_pivotal_credit(attempt.base, min(retried.pivot for retried in attempt.retries), s)
+        elif s.missing_retry == "resample_base":
+            (attempt.substitute,) = await play_group(ctx, task, 1, first=s.group_size + member)
         return attempt
 
-    async def _reflect_and_retry(
-        self, ctx: RolloutContext, base: Episode, attempt: Attempt, number: tuple[int, ...]
-    ) -> None:
+    async def _retry(
+        self, ctx: RolloutContext, base: Episode, reflection: Reflection, address: tuple[int, ...]
+    ) -> ReflectedRetry | None:
+        """Retry ``base`` from its pivot under the guidance of ``reflection``; None if that names no pivot."""
         s = self.settings
-        reflection = await reflect(ctx, base, s, number)
-        attempt.reflections.append(reflection)
         parsed = reflection.parsed
         if not isinstance(parsed, ParsedReflection) or parsed.pivot is None:
-            return
+            return None
         oracle = grade_reflection(ctx, base, parsed)
-        pivot = choose_pivot(s.pivot, parsed.pivot, oracle, attempt.base, ctx)
+        pivot = choose_pivot(s.pivot, parsed.pivot, oracle, base.trajectory, ctx)
         if pivot is None:
-            return
+            return None
+
+        # Play on from the pivot, with the guidance in the prompt of its turn.
         guidance = guidance_text(parsed, s, ctx.dialogue.release)
-        restart = restart_at(pivot, guidance, attempt.base, s, number)
+        restart = restart_at(pivot, guidance, base.trajectory, s, address)
         played = await retry(ctx, base, restart, s)
         count_retry(ctx, pivot, oracle, played.guided.success)
-        imitated = played.guided if self._improved(attempt.base, played.guided) else None
-        if imitated and s.imitated_retry == "resampled":
-            again = replace(restart, attempt=(*(number or (0,)), 1), counted=False)
+
+        # Imitate the retry if it improved. The released turn-level code imitates a fresh sample instead
+        # (B-15).
+        imitated = played.guided if self._improved(base.trajectory, played.guided) else None
+        if imitated is not None and s.imitated_retry == "resampled":
+            again = replace(restart, attempt=(*(address or (0,)), 1), counted=False)
             imitated = (await retry(ctx, base, again, s)).guided
-        attempt.retries.append(Tried(reflection, played, imitated))
-        attempt.pivots.append(pivot if s.credit_from == "restart" else parsed.pivot)
+
+        # Section 3.3: only turns from the pivot on carry gradient.
         for trajectory in (played.distilled, played.guided, *([imitated] if imitated else [])):
             assign_pivotal_credit(trajectory, restart.turn if s.credit_from == "restart" else parsed.pivot, s)
+        base_pivot = pivot if s.credit_from == "restart" else parsed.pivot
+        return ReflectedRetry(reflection, played.guided, played.distilled, base_pivot, imitated)
 
     def _improved(self, base: Trajectory, guided: Trajectory) -> bool:
-        """Whether a retry is good enough to be imitated."""
+        """Whether a retry is good enough to be imitated (``sft_trigger``)."""
         better = guided.reward > base.reward
         if self.settings.sft_trigger == "solved_improve_or_shorter":
             better = better or len(guided.turns) < len(base.turns)
         return better and (self.settings.sft_trigger == "improve" or guided.reward >= 1)
 
-    def _contrasted(self, attempt: Attempt) -> list[Trajectory]:
-        """The base and its retries, or their substitute: the trajectories that the policy gradient contrasts."""
-        distilled = self.settings.train_on == "distilled"
-        retries = [played.distilled if distilled else played.guided for _, played, _ in attempt.retries]
-        return [attempt.base, *retries, *([attempt.substitute] if attempt.substitute else [])]
-
-    def _imitated(self, attempt: Attempt) -> list[Trajectory]:
-        """The reflections and guided retries to imitate: those of retries that improved."""
-        s, base = self.settings, attempt.base
-        imitated = []
-        if s.sft_perfect_reflection and base.reward >= 1:
-            imitated += [reflection.trajectory for reflection in attempt.reflections if reflection.perfect]
-        for tried in attempt.retries:
-            imitated += [tried.reflection.trajectory, tried.imitated] if tried.imitated else []
-        return imitated
-
     def advantages(self, group: Group) -> np.ndarray:
-        """Centred (or standardised) returns, amplified (until ``amplify_until``)."""
+        """Centred or standardised returns, amplified until ``amplify_until``; shape (G,)."""
         returns_G = group.returns_G()
-        plain_G = self._plain(returns_G)
-        return amplify(plain_G, returns_G, self.settings) if group.progress <= self.settings.amplify_until else plain_G
+        plain_G = self._unamplified(returns_G)
+        if group.progress > self.settings.amplify_until:
+            return plain_G
+        return amplify(plain_G, returns_G, self.settings)  # section 3.4
 
-    def _plain(self, returns_G: np.ndarray) -> np.ndarray:
+    def _unamplified(self, returns_G: np.ndarray) -> np.ndarray:
         s = self.settings
         if s.advantage == "standardised":
             return standardised(returns_G)
         return centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau))
 
     def explained_advantages(self, returns_G: np.ndarray) -> list[tuple[float, str]]:
-        """Of each member of a group with these returns the advantage and, for readers, how it comes about."""
-        s, plain_G = self.settings, self._plain(returns_G)
+        """The amplified advantage of each member of a group, with the arithmetic as text for reports."""
+        s = self.settings
         baseline = baseline_of(returns_G, s.baseline, s.baseline_tau)
         name = "baseline" if s.baseline != "mean" or len(returns_G) == 1 else "mean"
-        words = f"r - {name} = {{:.2f}} - {baseline:.2f}"
+        arithmetic = f"r - {name} = {{:.2f}} - {baseline:.2f}"
         if s.advantage == "standardised":
             deviation = np.std(returns_G, ddof=1) if len(returns_G) > 1 else 1.0
-            words = f"(r - mean) / standard deviation = ({{:.2f}} - {baseline:.2f}) / {deviation:.2f}"
-        how = explain(plain_G, returns_G, s)
-        values = zip(amplify(plain_G, returns_G, s), how, returns_G, strict=True)
-        return [(float(advantage), text.format(words.format(r))) for advantage, text, r in values]
+            arithmetic = f"(r - mean) / standard deviation = ({{:.2f}} - {baseline:.2f}) / {deviation:.2f}"
+        plain_G = self._unamplified(returns_G)
+        values = zip(amplify(plain_G, returns_G, s), explain(plain_G, returns_G, s), returns_G, strict=True)
+        return [(float(advantage), text.format(arithmetic.format(r))) for advantage, text, r in values]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A log p / (1 + tau), or PPO's clipped surrogate (``importance``); without tokens below ``min_logprob``."""
+        """-A log p / (1 + tau), or PPO's clipped surrogate (``importance: clipped``); shape (B, T)."""
         s = self.settings
-        loss_B_T, observed = losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, s.opmd_tau), {}
         if s.importance == "clipped":
             ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
-            loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B_T, s.clip_low, s.clip_high)
-            observed = {"clip_fraction": clipped_B_T}
-        return losses.without_unlikely(loss_B_T, logprobs_B_T, batch.off_policy_B, s.min_logprob), observed
+            loss_B_T, clipped_B_T = losses.clipped_surrogate(
+                ratio_B_T, batch.advantages_B_T, clip_low=s.clip_low, clip_high=s.clip_high
+            )
+            metrics = {"clip_fraction": clipped_B_T}
+        else:
+            loss_B_T = losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, s.opmd_tau)
+            metrics = {}
+        # A token that only its hint made likely would have a large gradient without it.
+        return losses.without_unlikely(loss_B_T, logprobs_B_T, batch.off_policy_B, s.min_logprob), metrics

@@ -1,7 +1,8 @@
-"""Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a finished trajectory.
+"""Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a finished
+trajectory.
 
-A reflection is one JSON object (r3l.feedback.feedback reads it). An invalid one is counted by reason, and the
-trajectory gets no retry.
+A reflection is one JSON object, which r3l.feedback.feedback parses. An invalid one is counted by reason, and
+its trajectory gets no retry.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 from r3l.core.environment import Critique, Dialogue, FeedbackPrompts, Observation, Prompts
 from r3l.core.option import option
-from r3l.core.policy import Completion, FinishReason
+from r3l.core.policy import FinishReason
 from r3l.core.rollout import Episode, RolloutContext
 from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind
@@ -37,14 +38,16 @@ DomainRule = Literal["own", "alfworld_everywhere"]
 
 
 class ReflectionSettings(FeedbackSettings):
-    """The options of reflecting."""
+    """Options of reflections: who is reflected on, what the writer sees, what a retry reads of it."""
 
     reflect_when: Literal["always", "failed_only"] = option(
-        "always", "which rollouts are reflected on (B-37)", "released code: always (README pseudo-code: failures only)"
+        "always",
+        "which rollouts are reflected on (B-37)",
+        "released code: always (README pseudo-code: failures only)",
     )
     reflection_sees: Sees = option(
         "outcome",
-        "nothing, the outcome, or also the gold answer where a task has one",
+        "what the writer sees: nothing, the outcome, or also the task's gold answer",
         "released code: the environment's closing feedback (audit 1.1)",
     )
     reflection_domain: DomainRule = option(
@@ -53,38 +56,44 @@ class ReflectionSettings(FeedbackSettings):
         "our choice: each environment names itself (released prompt: ALFWorld everywhere)",
     )
     guidance: GuidanceForm = option(
-        "full_report", "what of the reflection guides a retry (B-37)", "released code: the whole JSON (audit 3.8)"
+        "full_report",
+        "part of the reflection that guides a retry (B-37)",
+        "released code: the whole JSON (audit 3.8)",
     )
     reflection_schema: ReflectionSchema = option(
         "strict",
-        "what a report must hold (B-41)",
-        "our choice: what the prompt asks for (released code: keys whose values may be null); lines: for small models",
+        "required fields of a reflection (B-41)",
+        "our choice: what the prompt asks for (released code: null values pass); lines: for small models",
     )
     coerce_pivot: bool = option(
         True, 'read a pivot written as "3" or 3.0 (B-16)', "our choice (released code loses such retries)"
     )
 
 
-STEP = "\nStep: the number of the first step to take differently (0 to {})"  # where there are several
+# Line of the ``lines`` schema that asks for a pivot; episodes of one step have no choice, so it is left out
+# there.
+STEP = "\nStep: the number of the first step to take differently (0 to {})"
 START = ', beginning with "Outcome: failure" or "Outcome: success"'
 RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environment (audit B-22)
 
 
 @dataclass(frozen=True)
 class Reflection:
-    """A parsed reflection, and the trajectory that trains writing it (one trainable turn)."""
+    """A parsed reflection, and the trajectory that teaches to write it (only its last turn carries
+    gradient).
+    """
 
     parsed: ParsedReflection | InvalidFeedback
     trajectory: Trajectory
 
     @property
     def perfect(self) -> bool:
-        """It is valid, and says that nothing needs improving."""
+        """Whether it is valid and finds nothing to improve."""
         return isinstance(self.parsed, ParsedReflection) and self.parsed.perfect
 
 
 def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> str:
-    """``critique`` as the text of a reflection. Base checkpoints were taught these keys, in this order."""
+    """A critique written as a reflection. Base checkpoints were taught these keys, in this order."""
     document = {
         "trajectory_summary": critique.summary,
         "root_cause_analysis": critique.cause,
@@ -98,40 +107,61 @@ def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> 
 async def reflect(
     ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
 ) -> Reflection:
-    """A reflection on a finished episode, written by the source that ``feedback`` names; invalid ones are counted."""
+    """Have a finished episode reflected on by the source that ``feedback`` names.
+
+    ``attempt`` tells several reflections on one episode apart. Counts the result under ``reflection/``
+    metrics.
+    """
     base = episode.trajectory
+
+    # Write it: the policy, the environment's critic or a judge (see FeedbackDialog).
+    def by_environment() -> str | None:
+        critique = ctx.dialogue.critique(episode.transcript()) if base.turns else None
+        return None if critique is None else reflection_text(critique, settings.reflection_schema)
+
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.REFLECTION, attempt)
     request = FeedbackRequest(
-        reflection_request(ctx.dialogue, base, episode.first, settings, episode.prompts),
-        partial(_instructions, ctx.dialogue, base, episode.first, settings),
-        partial(_by_environment, ctx.dialogue, episode, settings.reflection_schema),
+        messages=reflection_request(ctx.dialogue, base, episode.first, settings, episode.prompts),
+        instructions=partial(full_instructions, ctx.dialogue, base, episode.first, settings),
+        by_environment=by_environment,
     )
     written = await dialog.write(ctx, settings.feedback, request)
+
+    # Parse it. The released parser also accepts a text that was cut off.
     rules = ReflectionRules(
         settings.reflection_schema,
         settings.coerce_pivot,
         suggestion=not ctx.dialogue.suggestion_optional,
         one_step=ctx.dialogue.max_turns == 1,
     )
-    parsed = _parsed(written.completion, len(base.turns), rules)
+    parsed: ParsedReflection | InvalidFeedback
+    ended = written.completion.finish_reason
+    if ended is FinishReason.LENGTH and rules.schema != "released":
+        parsed = InvalidFeedback("truncated")
+    elif ended not in (FinishReason.END, FinishReason.LENGTH):
+        parsed = InvalidFeedback(ended.value)
+    else:
+        parsed = parse_reflection(written.completion.text, len(base.turns), rules)
+
+    # Reject it if it reveals the gold answer to the retry and its writer may have been shown that answer.
     if isinstance(parsed, ParsedReflection) and parsed.suggestion:
-        leak = audit(ctx, episode, _guiding(parsed, settings))
-        taught = written.author is not FeedbackSource.SELF or settings.reflection_sees == "answer"
-        parsed = LEAKED if leak is Leak.TOLD and taught else parsed
-    _count(ctx, parsed)
+        guiding = [parsed.suggestion]
+        if settings.guidance == "full_report":
+            guiding = [parsed.summary, parsed.root_cause, parsed.suggestion]
+        leak = audit(ctx, episode, "\n".join(guiding))
+        may_know_answer = written.author is not FeedbackSource.SELF or settings.reflection_sees == "answer"
+        if leak is Leak.TOLD and may_know_answer:
+            parsed = LEAKED
+
+    ctx.counters["reflection/count"] += 1
+    if isinstance(parsed, InvalidFeedback):
+        ctx.counters[f"reflection/invalid/{parsed.reason}"] += 1
+    else:
+        ctx.counters["reflection/valid"] += 1
+        ctx.counters[f"reflection/outcome/{parsed.outcome}"] += 1
+        ctx.counters["reflection/coerced"] += int(parsed.coerced)
+        ctx.count_replaced(parsed.replaced)
     return Reflection(parsed, dialog.close(ctx, written.completion, parsed))
-
-
-def _guiding(reflection: ParsedReflection, settings: ReflectionSettings) -> str:
-    """The part of a reflection that a retry may read."""
-    whole = settings.guidance == "full_report"
-    parts = (reflection.summary, reflection.root_cause) if whole else ()
-    return "\n".join((*parts, reflection.suggestion or ""))
-
-
-def _by_environment(dialogue: Dialogue, episode: Episode, schema: ReflectionSchema) -> str | None:
-    critique = dialogue.critique(episode.transcript()) if episode.trajectory.turns else None
-    return None if critique is None else reflection_text(critique, schema)
 
 
 def reflection_request(
@@ -141,36 +171,40 @@ def reflection_request(
     settings: ReflectionSettings,
     prompts: Prompts,
 ) -> list[Message]:
-    """The messages that ask for a reflection on an ended episode, which began with ``first``.
+    """Build the messages that ask for a reflection on a finished episode, in the style of the run's prompts.
 
-    ``prompts``: what was shown before each response.
+    ``first``: the episode's first observation. ``prompts``: the messages before each of its responses.
     """
     feedback = shown_feedback(trajectory, settings.reflection_sees)
     if dialogue.release:
         return dialogue.release.reflection(released_log(dialogue.release, trajectory, prompts, feedback))
     if dialogue.style == "compact":
         return [Message("user", template("reflection_compact").substitute(feedback=feedback))]
-    return _instructions(dialogue, trajectory, first, settings)
+    return full_instructions(dialogue, trajectory, first, settings)
 
 
-def _instructions(
+def full_instructions(
     dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
 ) -> list[Message]:
-    """The full request in our own words, around a log."""
+    """Build the full request in our own words, around a numbered log of the episode."""
     feedback = shown_feedback(trajectory, settings.reflection_sees)
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
-    lines, last_step = settings.reflection_schema == "lines", len(trajectory.turns) - 1
+    lines = settings.reflection_schema == "lines"
+    last_step = len(trajectory.turns) - 1
     system = template("reflection_lines" if lines else "reflection_system").substitute(
         domain=domain, last_step=last_step, step=STEP.format(last_step) if last_step else ""
     )
     log = render_log(dialogue, trajectory, first)
-    form, start = ("", START) if lines else ("JSON ", "")
-    request = template("reflection_request").substitute(log=log, feedback=feedback, form=form, start=start)
+    request = template("reflection_request").substitute(
+        log=log, feedback=feedback, form="" if lines else "JSON ", start=START if lines else ""
+    )
     return [Message("system", system), Message("user", request)]
 
 
 def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
-    """The outcome as a reviewer sees it. The gold answer is ``payload["answer"]`` of tasks that have one."""
+    """The outcome as the writer of a reflection sees it; ``answer`` adds ``task.payload["answer"]`` if
+    present.
+    """
     if sees == "none":
         return "(not shown)"
     answer = trajectory.task.payload.get("answer")
@@ -180,13 +214,13 @@ def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
 
 
 def released_log(release: FeedbackPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:
-    """The dialog in the release's format for a reviewer."""
-    turns = trajectory.turns  # a prompt that outgrew the context was never answered
+    """The episode as a log in the release's format."""
+    turns = trajectory.turns  # fewer than prompts if the last prompt outgrew the context and has no response
     return release.log(prompts[: len(turns)], [turn.response for turn in turns], feedback)
 
 
 def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -> str:
-    """The dialog as numbered text: the opening, then each response and the observation it answered."""
+    """The episode as a numbered log: the opening, then each response with the observation that it answers."""
     opening = "\n".join(m.content for m in dialogue.opening(trajectory.task, first))
     lines = [f"Task and first observation:\n{opening}"]
     for k, turn in enumerate(trajectory.turns):
@@ -194,22 +228,3 @@ def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -
             lines.append(f"Observation: {turn.observation}")
         lines.append(f"Step {k}: {turn.response}")
     return "\n\n".join(lines)
-
-
-def _parsed(completion: Completion, turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
-    if completion.finish_reason is FinishReason.LENGTH and rules.schema != "released":
-        return InvalidFeedback("truncated")
-    if completion.finish_reason not in (FinishReason.END, FinishReason.LENGTH):
-        return InvalidFeedback(completion.finish_reason.value)
-    return parse_reflection(completion.text, turns, rules)
-
-
-def _count(ctx: RolloutContext, parsed: ParsedReflection | InvalidFeedback) -> None:
-    ctx.counters["reflection/count"] += 1
-    if isinstance(parsed, InvalidFeedback):
-        ctx.counters[f"reflection/invalid/{parsed.reason}"] += 1
-        return
-    ctx.counters["reflection/valid"] += 1
-    ctx.counters[f"reflection/outcome/{parsed.outcome}"] += 1
-    ctx.counters["reflection/coerced"] += int(parsed.coerced)
-    ctx.count_replaced(parsed.replaced)

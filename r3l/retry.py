@@ -1,4 +1,5 @@
-"""Retry (paper section 3.2): restart at the pivot under guidance, then remove the guidance (distillation).
+"""Retry (paper section 3.2): restart at the pivot under guidance, then remove the guidance (context
+distillation).
 
 The environment is rewound and the dialog forked, so a retry neither re-encodes nor re-samples its prefix.
 """
@@ -26,11 +27,11 @@ ReplayRule = Literal["whole", "until_refused"]
 
 
 class RetrySettings(OptionModel):
-    """The options of retrying, wherever it starts."""
+    """Options of every retry, from the start or from a pivot."""
 
     guidance_place: GuidancePlace = option(
         "user_turn",
-        "where guidance stands in the dialog (B-33)",
+        "where guidance is inserted in the dialog (B-33)",
         "our choice: some chat templates forbid a system message in mid-dialog",
     )
     retry_rules: Rules = option(
@@ -40,32 +41,36 @@ class RetrySettings(OptionModel):
     )
     rescore_distilled: bool = option(
         False,
-        "old log-probs of a distilled retry: without its guidance",
-        "not read where the loss of a retry has no importance ratio (R3L: paper; Critique-GRPO: audit 0.6)",
+        "compute a distilled retry's old log-probs without its guidance",
+        "unused where the loss of a retry has no importance ratio (R3L: paper; Critique-GRPO: audit 0.6)",
     )
 
 
 class PivotSettings(RetrySettings):
-    """The options of retrying from a pivot."""
+    """Options of a retry from a pivot."""
 
-    pivot: PivotRule = option("reflected", "where a retry starts (B-5 for start)", "paper: the reflection's pivot")
+    pivot: PivotRule = option(
+        "reflected",
+        "where a retry starts (B-5 for start)",
+        "paper: the reflection's pivot",
+    )
     replay_duplicate_obs: bool = option(
         False, "show the pivot's observation twice (B-6)", "our choice (released code shows it twice)"
     )
     replay: ReplayRule = option(
         "whole",
-        "what of the base a retry plays again: all before the pivot, or up to its first refused action (B-18)",
-        "our choice: a refused action changes nothing, so playing it again is safe (released code: until_refused)",
+        "actions of the base that are replayed: all before the pivot, or up to the first refused one (B-18)",
+        "our choice: a refused action changes nothing when replayed (released code: until_refused)",
     )
 
 
 @dataclass(frozen=True)
 class Restart:
-    """Where a retry begins, and the guidance there. ``attempt`` tells several retries of one episode apart.
+    """Where a retry begins, and its guidance. ``attempt`` tells several retries of one episode apart.
 
-    ``repeat_observation``: in mid-dialog the observation stands twice before the guidance (audit B-6). ``counted``:
-    whether metrics of retries count it. ``after_refused``: the turn before it stands in the dialog but is not played
-    again, nor counted as a turn (audit B-18).
+    ``turn`` is 0-based. ``repeat_observation``: show the observation twice in mid-dialog (audit B-6).
+    ``counted``: include the retry in the ``retry/`` metrics. ``after_refused``: the turn before it was
+    refused; it stays in the dialog but is neither replayed nor counted as a turn (audit B-18).
     """
 
     turn: int
@@ -78,7 +83,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Retry:
-    """A retry as it was played, and the same without its guidance."""
+    """A retry with its guidance, and the same tokens without it (context distillation)."""
 
     guided: Trajectory
     distilled: Trajectory
@@ -87,20 +92,26 @@ class Retry:
 def choose_pivot(
     rule: PivotRule, reported: int, oracle: int | None, base: Trajectory, ctx: RolloutContext
 ) -> int | None:
-    """The turn to restart from; ``random`` is uniform; ``oracle`` is None where there is none (counted)."""
+    """The turn (0-based) to restart from.
+
+    ``reported``: the reflection's pivot. ``oracle``: the environment critic's; without one the rule
+    ``oracle`` gives None, which is counted. ``random`` is uniform over the turns of ``base``.
+    """
     if rule == "start":
         return 0
     if rule == "random":
         return int(generator(*ctx.address, "pivot", base.task.address, base.member).integers(len(base.turns)))
-    if rule == "oracle" and oracle is None:
+    if rule == "reflected":
+        return reported
+    if oracle is None:
         ctx.counters["dropped/no_oracle_pivot"] += 1
-    return oracle if rule == "oracle" else reported
+    return oracle
 
 
 def restart_at(
     pivot: int, guidance: str | None, base: Trajectory, settings: PivotSettings, attempt: tuple[int, ...] = ()
 ) -> Restart:
-    """At ``pivot``; under ``replay: until_refused`` after the first refused action before it, where there is one."""
+    """A restart at ``pivot``, or under ``replay: until_refused`` after the first refused action before it."""
     refused = [k for k, turn in enumerate(base.turns[:pivot]) if turn.refused]
     if settings.replay == "until_refused" and refused:
         return Restart(refused[0] + 1, guidance, attempt, after_refused=True)
@@ -110,7 +121,7 @@ def restart_at(
 def guidance_text(
     reflection: ParsedReflection, settings: ReflectionSettings, release: FeedbackPrompts | None = None
 ) -> str | None:
-    """The words that guide a retry: the whole report (released code) or its suggestion only (audit B-37)."""
+    """The text that guides a retry: the full report (released code), its suggestion, or None (audit B-37)."""
     if settings.guidance == "none":
         return None
     if settings.guidance == "suggestion":
@@ -123,7 +134,7 @@ def guidance_text(
 
 
 def hint(suggestion: str) -> str:
-    """Guidance in one line."""
+    """A suggestion as one line of guidance."""
     return template("guidance_compact").substitute(suggestion=suggestion)
 
 
@@ -132,41 +143,53 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
 
     ``system_message``: at the end of the system prompt when the retry starts over, else as a system message
     of its own before the observation (released code). ``user_turn``: at the head of the user message, for
-    templates that allow no system message in mid-dialog (audit B-33). Between two lines of a response it is a message
-    of its own.
+    templates that allow no system message in mid-dialog (audit B-33). Between two lines of a response, which
+    continues without a new message, guidance is a message of its own.
     """
     guidance = restart.guidance
 
     def guide(messages: list[Message]) -> Prompt:
-        if not messages:  # in the middle of a response, which continues without guidance
+        # The retry continues in the middle of a response (a turn is one line): no message to extend.
+        if not messages:
             role = "user" if place == "user_turn" else "system"
             return Prompt([Message(role, guidance)] if guidance else [], [])
+
         *before, user = messages
         repeated = [user] if restart.repeat_observation and restart.turn > 0 else []
         unguided = [*before, *repeated, user]
         if guidance is None:
             return Prompt(unguided, unguided)
         if place == "user_turn":
-            return Prompt([*before, *repeated, replace(user, content=f"{guidance}\n{user.content}")], unguided)
+            guided = replace(user, content=f"{guidance}\n{user.content}")
+            return Prompt([*before, *repeated, guided], unguided)
+
+        # As a system message: part of the system prompt at the start of the dialog, a new message later.
         if before:
             system = before[-1]
-            return Prompt([*before[:-1], replace(system, content=f"{system.content}\n\n{guidance}"), user], unguided)
+            guided = replace(system, content=f"{system.content}\n\n{guidance}")
+            return Prompt([*before[:-1], guided, user], unguided)
         return Prompt([*repeated, Message("system", guidance), user], unguided)
 
     return guide
 
 
 async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: RetrySettings) -> Retry:
-    """Play ``base``'s task again from a turn of it, with guidance in that turn's prompt (see :func:`with_guidance`).
+    """Play ``base``'s task again from a turn of it, with guidance in the prompt of that turn
+    (:func:`with_guidance`).
 
-    An unguided copy of the dialog is kept as well, whose prompts the distilled trajectory gets (context distillation).
-    A retry plays in the base's environment; another one may rewind it again. Raises ReplayMismatch when the restored
-    observation is not the recorded one.
+    The retry plays in the base's environment; a later retry may rewind it again. Raises ReplayMismatch when
+    the restored observation is not the recorded one.
     """
-    source, prefix = base.trajectory, base.trajectory.turns[: restart.turn]
+    source = base.trajectory
+
+    # Rewind the environment. The turns before the restart are the base's own; a refused one is not replayed.
+    prefix = source.turns[: restart.turn]
     if restart.after_refused:
         prefix[-1] = replace(prefix[-1], action=None)
     now = ctx.seen(await base.env.rewind(restart.turn - restart.after_refused))
+
+    # Play on in a fork of the dialog. A second fork gets the same responses under unguided prompts: its
+    # prompt ids are those of the distilled trajectory.
     guided = Trajectory(
         source.task,
         source.member,
@@ -175,30 +198,33 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
         restart_turn=restart.turn,
         attempt=restart.attempt,
     )
-    conversation, unguided = base.conversation.fork(restart.turn), base.conversation.fork(restart.turn)
+    conversation = base.conversation.fork(restart.turn)
+    unguided = base.conversation.fork(restart.turn)
     episode = Episode(guided, base.env, conversation, base.first, unguided=unguided)
     guide = with_guidance(restart, settings.guidance_place)
-    await continue_episode(ctx, episode, now, Continuation(Phase.RETRY, settings.retry_rules, restart.attempt, guide))
+    how = Continuation(Phase.RETRY, settings.retry_rules, restart.attempt, guide)
+    await continue_episode(ctx, episode, now, how)
     episode.close_dialogs()
     guided.trainable = range(restart.turn, len(guided.turns))
+
     if restart.counted:
-        _count(ctx, source, guided)
-    return Retry(guided, _distilled(guided, settings.rescore_distilled))
+        ctx.counters["retry/count"] += 1
+        ctx.counters["retry/success"] += int(guided.success)
+        ctx.counters["retry/improved"] += int(guided.reward > source.reward)
+        ctx.counters["retry/worse"] += int(guided.reward < source.reward)
+        ctx.add_fraction("retry/gain", guided.reward - source.reward)
+        ctx.counters["retry/after_failure"] += int(not source.success)
+        ctx.counters["retry/rescued"] += int(guided.success and not source.success)
+        ctx.counters["pivot/turns"] += guided.restart_turn
+        ctx.counters["pivot/base_turns"] += len(source.turns)
 
-
-def _distilled(guided: Trajectory, rescore: bool) -> Trajectory:
-    start = guided.restart_turn
-    turns = [replace(turn, prompt_ids=turn.unguided_prompt_ids or ()) for turn in guided.turns[start:]]
-    return replace(guided, kind=TrajectoryKind.DISTILLED, turns=[*guided.turns[:start], *turns], rescore=rescore)
-
-
-def _count(ctx: RolloutContext, base: Trajectory, guided: Trajectory) -> None:
-    ctx.counters["retry/count"] += 1
-    ctx.counters["retry/success"] += int(guided.success)
-    ctx.counters["retry/improved"] += int(guided.reward > base.reward)
-    ctx.counters["retry/worse"] += int(guided.reward < base.reward)
-    ctx.add_fraction("retry/gain", guided.reward - base.reward)
-    ctx.counters["retry/after_failure"] += int(not base.success)
-    ctx.counters["retry/rescued"] += int(guided.success and not base.success)
-    ctx.counters["pivot/turns"] += guided.restart_turn
-    ctx.counters["pivot/base_turns"] += len(base.turns)
+    # Context distillation: the same responses under the prompts without guidance.
+    played = guided.turns[restart.turn :]
+    own_turns = [replace(turn, prompt_ids=turn.unguided_prompt_ids or ()) for turn in played]
+    distilled = replace(
+        guided,
+        kind=TrajectoryKind.DISTILLED,
+        turns=[*guided.turns[: restart.turn], *own_turns],
+        rescore=settings.rescore_distilled,
+    )
+    return Retry(guided, distilled)
