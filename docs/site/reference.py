@@ -16,13 +16,13 @@ from r3l.runs.metrics import METRICS
 
 INTERFACES = {
     "Methods": ["r3l.core.method.TrainedMethod", "r3l.core.method.ImitationMethod", "r3l.core.method.Batch"],
-    "Playing": [
+    "Rollouts": [
         "r3l.core.rollout.RolloutContext",
         "r3l.core.rollout.play_group",
         "r3l.reflection.reflect",
         "r3l.retry.retry",
     ],
-    "What was played": ["r3l.core.task.Task", "r3l.core.trajectory"],
+    "Tasks and trajectories": ["r3l.core.task.Task", "r3l.core.trajectory"],
     "Advantages and losses": ["r3l.core.advantages", "r3l.core.losses"],
     "Environments": [
         "envs.base.one_file",
@@ -46,7 +46,7 @@ def commands() -> str:
 
 
 def _prepare(command: Any) -> None:
-    """Whole first sentences in lists of commands, which else are cut after 45 characters; no ``--help`` everywhere."""
+    """Show complete first sentences in lists of commands, which Typer cuts after 45 characters; drop ``--help``."""
     command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
     command.add_help_option = False
     for part in getattr(command, "commands", {}).values():
@@ -58,22 +58,22 @@ def options() -> str:
     return f"""# Options
 
 Every hyperparameter as the code declares it (`r3l.core.option`): allowed values, default, meaning and the source of
-the default. Files of `configs/` hold only what differs, with its own source.
+the default. Files of `configs/` have only values that differ, with their own sources.
 
-## Of methods
+## Methods
 
 Defaults are those of profile `paper`. Set one with a variant: `r3l train --method r3l@alpha=5`.
 
 {_table(method_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
-## Of environments
+## Environments
 
 Set one with `r3l train --env math --set env_settings.options.attempts=3`.
 
 {_table(environment_options(), ("option", "used_by", "values", "default", "meaning", "source"))}
-## Of a run
+## Runs
 
-Set one with `r3l train --set train.lr=1e-4`. Without a default, each tier states the value. `cluster` stands
-in `configs/models/`.
+Set one with `r3l train --set train.lr=1e-4`. An option without a default has its value in each tier. `cluster` is
+set in `configs/models/`.
 
 {_table(run_options(), ("option", "values", "default", "meaning", "source"))}"""
 
@@ -102,10 +102,10 @@ def metrics() -> str:
     head = """# Metrics
 
 A run writes a line of metrics for every step to `metrics.jsonl`. These are its keys, from
-`r3l/runs/metrics.py`. Words are those of the [glossary](glossary.md). `/*` stands for a family of
+`r3l/runs/metrics.py`. The [glossary](glossary.md) explains the words. `/*` means a family of
 metrics that differ in their last part.
 
-The kind says what a value covers:
+The kind of a value:
 
 - *step*: a mean, a share or a state of this step;
 - *total*: a count of this step, added up over the run in `result.json`;
@@ -120,7 +120,7 @@ The kind says what a value covers:
 
 
 def interfaces() -> str:
-    """What a method or an environment of one's own is written against: signatures and docstrings (mkdocstrings)."""
+    """Signatures and docstrings that a new method or environment uses (mkdocstrings)."""
     parts = [
         f"## {heading}\n\n" + "\n\n".join(f"::: {name}" for name in names) for heading, names in INTERFACES.items()
     ]
