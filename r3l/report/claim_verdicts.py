@@ -7,7 +7,7 @@ Holm's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,13 +24,25 @@ from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
 NOT_TESTED = "not tested"
+# What can differ between two probes of one model in one environment, and then names them.
+PROBE_CONDITIONS = (
+    "reflection_schema",
+    "task_set",
+    "prompts",
+    "temperature",
+    "max_tokens",
+    "max_turns",
+    "seed",
+    "commit",
+)
 
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """One claim in one environment.
+    """One claim in one environment, or by one probe where a model was probed several times there.
 
-    ``effect`` is over ``count`` seeds or tasks (``over``); None where nothing is stored. ``comparison``: the effect
+    ``probe``: what tells this probe from the others, such as its reflection schema; empty for a single one. ``effect``
+    is over ``count`` seeds or tasks (``over``); None where nothing is stored. ``comparison``: the effect
     judged with all others; None below MIN_SEEDS seeds. ``paper``: the published effect, in ``paper_metric``, from the
     file and lines ``paper_source``.
     """
@@ -38,6 +50,7 @@ class ClaimVerdict:
     claim: Claim
     bench: Bench
     label: str
+    probe: str = ""
     over: str = "seeds"
     count: int = 0
     effect: Effect | None = None
@@ -83,6 +96,7 @@ class ClaimVerdict:
             "tier": tier,
             "env": env,
             "model": model,
+            "probe": self.probe,
             "verdict": str(self.verdict),
             "effect": self.effect.mean if self.effect else None,
             "low": low,
@@ -107,25 +121,28 @@ class ClaimVerdict:
 
 
 def claim_verdicts(records: Sequence[Record], probes: Sequence[Content], of: Claims) -> list[ClaimVerdict]:
-    """A row for each claim and environment, judged together.
+    """A row for each claim and environment, and for each probe if there are several; all are judged together.
 
     Environments of the plan have rows from today's base checkpoints, with or without evidence; other tiers' only where
     there is evidence.
     """
     tier, baseline = load_registered().tier, load_registered().against
     planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
-    probed = [(_bench(probe, baseline), probe) for probe in probes]
-    seen = {record.bench for record in records} | {bench for bench, _ in probed}
+    probed = _probes_by_bench(probes, baseline)
+    seen = {record.bench for record in records} | {*probed}
     everywhere = [*planned, *sorted(bench for bench in seen if bench[0] != tier)]
 
     rows = []
     for claim in of.claims:
         for bench in everywhere:
             of_bench = [record for record in records if record.bench == bench]
-            row = _measured(claim, bench, of_bench, [probe for at, probe in probed if at == bench], of)
-            if row.count or bench in planned:
-                label = bench_label(bench, planned if bench in planned else everywhere)
-                rows.append(replace(row, label=label))
+            measured = _measured(claim, bench, of_bench, probed.get(bench, {}), of)
+            label = bench_label(bench, planned if bench in planned else everywhere)
+            rows += [
+                replace(row, label=", ".join(filter(None, [label, row.probe])))
+                for row in measured
+                if row.count or bench in planned
+            ]
 
     family = compare(
         [row.effect if not row.points else None for row in rows],
@@ -135,28 +152,54 @@ def claim_verdicts(records: Sequence[Record], probes: Sequence[Content], of: Cla
     return [replace(row, comparison=comparison) for row, comparison in zip(rows, family, strict=True)]
 
 
-def _bench(probe: Content, baseline: str) -> Bench:
-    """The bench of the runs that start from the probed model; its name there is without SFT's recipe."""
-    recipe = resolve(probe["tier"], probe["env"], baseline, 0).env_settings.sft
-    return probe["tier"], probe["env"], probe["model"]["name"].removesuffix(f"-{recipe}")
+def _probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dict[str, Content]]:
+    """Probes by the bench of the runs that start from the probed model, then by what tells them apart."""
+    found: dict[Bench, list[Content]] = {}
+    for probe in probes:
+        # Runs name their model without the recipe of its SFT.
+        recipe = resolve(probe["tier"], probe["env"], baseline, 0).env_settings.sft
+        bench = (probe["tier"], probe["env"], probe["model"]["name"].removesuffix(f"-{recipe}"))
+        same_bench = found.setdefault(bench, [])
+        if probe not in same_bench:  # a copy in a second folder
+            same_bench.append(probe)
+
+    named: dict[Bench, dict[str, Content]] = {}
+    for bench, same_bench in found.items():
+        conditions = [{key: _condition(probe, key) for key in PROBE_CONDITIONS} for probe in same_bench]
+        differing = [key for key in PROBE_CONDITIONS if len({each[key] for each in conditions}) > 1]
+        names = [", ".join(f"{key.replace('_', ' ')} {each[key]}" for key in differing) for each in conditions]
+        if len(names) > 1 and len({*names}) < len(names):
+            # Some were made under the same conditions.
+            ordinals = [f"{k} of {len(names)}" for k in range(1, len(names) + 1)]
+            names = [", ".join(filter(None, parts)) for parts in zip(names, ordinals, strict=True)]
+        named[bench] = dict(zip(names, same_bench, strict=True))
+    return named
+
+
+def _condition(probe: Content, key: str) -> str:
+    """A condition in print. Probes of earlier versions do not name their schema, which was strict."""
+    if key == "task_set":
+        return str(probe["task_set"]["name"])
+    return str(probe.get(key, "strict" if key == "reflection_schema" else ""))
 
 
 def _measured(
-    claim: Claim, bench: Bench, records: Sequence[Record], probes: Sequence[Content], of: Claims
-) -> ClaimVerdict:
-    """The row of a claim before it is judged, from the records and probes of one bench."""
+    claim: Claim, bench: Bench, records: Sequence[Record], probes: Mapping[str, Content], of: Claims
+) -> list[ClaimVerdict]:
+    """The rows of a claim before they are judged, from the records and probes of one bench."""
     row = ClaimVerdict(claim, bench, "")
     if claim.paper:
         row = replace(row, **_published(claim.paper, bench[1], of))
     if claim.probe:
-        found = [one for probe in probes if (one := claim.probe.effect(probe))]
-        if not found:
-            return replace(row, over="tasks")
-        effect, tasks = found[0]
-        return replace(row, over="tasks", count=tasks, effect=effect)
+        rows = []
+        for name, probe in probes.items():
+            if found := claim.probe.effect(probe):
+                effect, tasks = found
+                rows.append(replace(row, probe=name, over="tasks", count=tasks, effect=effect))
+        return rows or [replace(row, over="tasks")]
     test = claim.score or claim.training
     values = test.values_S(records) if test else []
-    return replace(row, count=len(values), effect=Effect.of_seeds(values)) if values else row
+    return [replace(row, count=len(values), effect=Effect.of_seeds(values)) if values else row]
 
 
 def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:

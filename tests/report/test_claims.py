@@ -65,6 +65,32 @@ def test_two_seeds_and_none(tmp_path):
     assert shown[0].rows[0]["effect"].text == "+0.250, +0.500"
 
 
+def probe(schema, guided_minus_fresh, **others):
+    low, high = guided_minus_fresh - 0.05, guided_minus_fresh + 0.05
+    measure = {"value": guided_minus_fresh, "low": low, "high": high, "n": 200, "tasks": 100}
+    measured = {"measures": {"guided_minus_fresh": measure}, "reflection_schema": schema}
+    place = {"tier": "smol", "env": "gsm8k", "model": {"name": "qwen2.5-coder-1.5b"}}
+    return place | {"task_set": {"name": "gsm8k/test"}, "temperature": 1.0} | measured | others
+
+
+def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
+    """Two probes of one model on one environment; a copy of the first in a second folder counts once."""
+    retries = {"id": "r", "claim": "Retries beat fresh attempts", "run": "r3l probe ENV"}
+    of = Claims.model_validate(OF.model_dump() | {"claims": [retries | {"probe": {"measure": "guided_minus_fresh"}}]})
+    strict, lines = probe("strict", -0.098), probe("lines", -0.127)
+    rows = [row for row in claim_verdicts([], [strict, lines, dict(strict)], of) if row.count]
+    assert [round(row.effect.mean, 3) for row in rows] == [-0.098, -0.127]
+    assert [row.label for row in rows] == [f"GSM8K (in-domain), {row.probe}" for row in rows]
+    assert [row.flat(0.02)["probe"] for row in rows] == ["reflection schema strict", "reflection schema lines"]
+    cooler = probe("strict", -0.05, temperature=0.7)
+    hot, cold = (row for row in claim_verdicts([], [strict, cooler], of) if row.count)
+    assert (hot.probe, cold.probe) == ("temperature 1.0", "temperature 0.7")
+    (alone,) = (row for row in claim_verdicts([], [lines], of) if row.count)
+    assert (alone.label, alone.probe) == ("GSM8K (in-domain)", "")
+    again = (row.probe for row in claim_verdicts([], [strict, strict | {"seconds": {"play": 1.0}}], of) if row.count)
+    assert list(again) == ["1 of 2", "2 of 2"]  # the same conditions twice
+
+
 def test_every_claim_names_a_command_that_exists():
     for claim in load_claims().claims:
         for command in claim.run.replace("ENV", "alfworld").split(" && "):
