@@ -179,11 +179,12 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
 
 def _beside_stored(evaluation: Path) -> str:
     from r3l.evaluation.stored_runs import folder
-    from r3l.report.reproduction import sentence
+    from r3l.report.reproduction import reproduction, sentence
 
     if not folder().is_dir():
         return "the stored runs are not here (r3l stored fetch)"
-    return sentence(evaluation, folder())
+    (row,) = reproduction([evaluation], folder())
+    return sentence(row)
 
 
 def _next(run: Run, run_dir: Path, stored: Path) -> str:

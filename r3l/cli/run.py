@@ -243,7 +243,7 @@ def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
     from r3l.report.reproduction import reproduction
     from r3l.runs.run_dir import EVALUATION
 
-    rows = reproduction(RESULTS, stored_runs.folder(), [RESULTS / key / EVALUATION for key in runs])
+    rows = reproduction([RESULTS / key / EVALUATION for key in runs], stored_runs.folder())
     return dict(Counter(row["verdict"] for row in rows))
 
 

@@ -48,7 +48,7 @@ def verify(
     ]
     verify_all(checked)
     own = [run for run in checked if not run.resolve().is_relative_to(where.resolve())] if where.is_dir() else []
-    compared = reproduction(RESULTS, where, [run / EVALUATION for run in own]) if own else []
+    compared = reproduction([run / EVALUATION for run in own], where) if own else []
     found = origins(checked)
     text = [f"{len(checked)} runs: every number follows from the raw lines, and no file has changed", *found.lines()]
     content = {"verified": len(checked), **found.as_json(), "compared": compared}

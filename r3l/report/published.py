@@ -1,7 +1,7 @@
-"""Published results as data (results/stored/published/*.csv, one file a family of tables), and ours beside them.
+"""Published results as data (results/stored/published/*.csv, one file per family of tables), and ours against them.
 
 A quantity is what a number measures: (backbone, benchmark, method, setting, metric). ``setting`` is empty for the
-paper's default (alpha 3, N = 8, S = 1, one retry, answers in <answer> tags); where it changes one of our settings it
+paper's default (alpha 3, N = 8, S = 1, one retry, answers in <answer> tags). Where it changes one of our settings it
 uses our words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
 """
 
@@ -57,6 +57,7 @@ class Published(Strict):
 
     @property
     def quantity(self) -> Quantity:
+        """The identity of what is measured; several sources may give it different values."""
         return self.backbone, self.benchmark, self.method, self.setting, self.metric
 
     @property
@@ -69,7 +70,7 @@ COLUMNS = list(Published.model_fields)
 
 
 def load(folder: Path = PUBLISHED) -> list[Published]:
-    """Every published number. Raises DataError naming file, line, column, value and fix."""
+    """Read every published number. Raises DataError naming file, line, column, value and fix."""
     files = sorted(folder.glob("*.csv"))
     if not files:
         raise DataError(f"no published results under {folder}; restore its csv files from git")
@@ -86,15 +87,16 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
 
 
 def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Published]]:
-    """The numbers of one file, each with where it stands (``main.csv, line 3``). Raises DataError for no such file."""
+    """The numbers of one file, each with its place (``main.csv, line 3``). Raises DataError for no such file."""
     path = folder / name
     if not path.is_file():
         raise DataError(f"{path} is not a file; name one of {', '.join(sorted(f.name for f in folder.glob('*.csv')))}")
     return [(where.removeprefix(f"{folder}/"), row) for where, row in _read(path, path.read_bytes())]
 
 
-@lru_cache(maxsize=64)  # a report asks for every table
+@lru_cache(maxsize=64)  # a report reads the files once per table
 def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
+    """The numbers of a CSV file with their places; ``content`` is part of the cache's key."""
     reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
     if reader.fieldnames != COLUMNS:
         raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(COLUMNS)}")
@@ -106,17 +108,17 @@ def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
         try:
             rows.append((where, Published.model_validate(fields)))
         except ValidationError as error:
-            raise DataError(f"{where}: {'; '.join(map(_explain, error.errors()))}; correct it") from error
+            problems = []
+            for one in error.errors():
+                column = ".".join(map(str, one["loc"]))
+                place = f"column {column!r} has value {one['input']!r}: " if column else ""
+                problems.append(place + one["msg"])
+            raise DataError(f"{where}: {'; '.join(problems)}; correct it") from error
     return rows
 
 
-def _explain(error: Any) -> str:
-    column = ".".join(map(str, error["loc"]))
-    return f"column {column!r} has value {error['input']!r}: {error['msg']}" if column else error["msg"]
-
-
 def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Published]:
-    """The numbers of one published table. Raises ConfigError for a table that is none."""
+    """The numbers of one published table. Raises ConfigError if there is no table of this name."""
     rows = load() if rows is None else rows
     of_name = [row for row in rows if row.table == name]
     check_known("published table", name, {row.table for row in rows})
@@ -124,10 +126,10 @@ def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Publish
 
 
 class Reference:
-    """The published tables beside a table of ours, looked up by model, benchmark and label.
+    """Published numbers to set beside a table of ours, looked up by model, benchmark and label.
 
-    ``names`` is what a method of ours is called there, where that is not its label; a variant keeps its setting:
-    ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive (train.sync_interval=5)``, if it has no
+    ``names`` maps a method of ours to its published name, if that is not our label. A variant keeps its setting:
+    ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive (train.sync_interval=5)``, unless it has a
     name of its own.
     """
 
@@ -146,7 +148,7 @@ class Reference:
         return f"{self.names[name]} ({', '.join(changes)})" if changes else self.names[name]
 
     def score(self, model: str, benchmark: str, label: str) -> Published | None:
-        """The published score, whichever it is: success, or reward with partial credit."""
+        """The published score, in whichever metric it has: success, or reward with partial credit."""
         numbers = (self.get(model, benchmark, label, metric) for metric in SCORES)
         return next((number for number in numbers if number), None)
 
@@ -156,8 +158,13 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Against:
-    """Ours against a published number: ``value``, in ``metric``; ``difference``: ours minus it."""
+class PublishedComparison:
+    """Ours against a published number: its ``value`` and ``metric``; ``difference``: ours minus it.
+
+    ``verdict``: "within interval" and "outside" are what tables print for a number that our interval contains
+    (:attr:`Verdict.INCONCLUSIVE`) or does not (ahead or behind). ``reason``: the kind of interval, or why there is no
+    verdict.
+    """
 
     COLUMNS: ClassVar = ("paper", "paper_metric", "paper_difference", "verdict", "verdict_reason")
 
@@ -168,34 +175,33 @@ class Against:
     reason: str
 
     def columns(self) -> dict[str, Any]:
+        """The values by the names of COLUMNS."""
         return dict(zip(self.COLUMNS, vars(self).values(), strict=True))
 
 
-def not_comparable(reason: str) -> Against:
-    """Nothing was published that ours could be compared with."""
-    return Against(None, None, None, "not comparable", reason)
+def not_comparable(reason: str) -> PublishedComparison:
+    """No published number that ours could be compared with."""
+    return PublishedComparison(None, None, None, "not comparable", reason)
 
 
-def incomplete(number: Published | None, reason: str) -> Against:
-    """The published number, with too little of ours to judge."""
+def incomplete(number: Published | None, reason: str) -> PublishedComparison:
+    """The published number, with too few runs of ours to judge."""
     if number is None:
-        return Against(None, None, None, "incomplete", reason)
-    return Against(float(number.value), number.metric, None, "incomplete", reason)
+        return PublishedComparison(None, None, None, "incomplete", reason)
+    return PublishedComparison(float(number.value), number.metric, None, "incomplete", reason)
 
 
-def against(number: Published, measured: Interval, done: int, planned: int) -> Against:
-    """Whether the published number lies within our interval, which ``measured`` has in its metric."""
+def against(number: Published, measured: Interval, done: int, planned: int) -> PublishedComparison:
+    """Judge whether our interval ``measured``, in the published metric, contains the published number."""
     difference = measured.mean - float(number.value)
     verdict = Verdict.INCOMPLETE if done < planned else interval_verdict(measured, float(number.value))
     if verdict is Verdict.INCOMPLETE:
         reason = f"{done} of {planned} seeds" if done < planned else "under three seeds there is no interval"
         return replace(incomplete(number, reason), difference=difference)
-    inside = verdict is Verdict.INCONCLUSIVE
-    return replace(
-        incomplete(number, measured.kind), difference=difference, verdict="within interval" if inside else "outside"
-    )
+    shown: Any = "within interval" if verdict is Verdict.INCONCLUSIVE else "outside"
+    return replace(incomplete(number, measured.kind), difference=difference, verdict=shown)
 
 
 def other_tier(tier: str) -> str | None:
-    """Why runs of ``tier`` cannot be compared with the paper, or None."""
+    """Why runs of ``tier`` cannot be compared with the paper; None if they can."""
     return None if tier == "paper" else f"{tier} tier: neither the paper's models nor its games"

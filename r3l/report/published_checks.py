@@ -1,4 +1,4 @@
-"""What can be checked of published numbers without running anything: multiples of 1/n, contradictions."""
+"""Checks of published numbers that need no run: multiples of 1/n, contradictions between sources."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from r3l.report.table import Column, Table, table
 
 
 def is_count(value: Decimal, n: int) -> bool:
-    """Whether some k/n, rounded (halves either way) or truncated to the digits of ``value``, is ``value``.
+    """True if some k/n, rounded (halves either way) or truncated to the digits of ``value``, is ``value``.
 
-    So one pass over ``n`` tasks that are solved or not can have been printed as ``value``; if not, something was
-    averaged, smoothed, or measured on another number of tasks. Exact arithmetic: in units u of the last digit,
+    Then one pass over ``n`` tasks that are solved or not can have been printed as ``value``. If not, something was
+    averaged, smoothed, or measured on another number of tasks. The arithmetic is exact: in units u of the last digit,
     k/n is printed as v if v - u/2 <= k/n <= v + u/2 (rounded) or v <= k/n < v + u (truncated).
     """
     exponent = value.as_tuple().exponent
@@ -26,52 +26,41 @@ def is_count(value: Decimal, n: int) -> bool:
     return math.ceil(max(low, Decimal(0))) < min(below, Decimal(n + 1))
 
 
-def conflicts(rows: Sequence[Published]) -> dict[Quantity, list[Published]]:
-    """Quantities that were published with different values, and all their rows."""
-    by_quantity: dict[Quantity, list[Published]] = defaultdict(list)
-    for row in rows:
-        by_quantity[row.quantity].append(row)
-    return {quantity: same for quantity, same in by_quantity.items() if len({row.value for row in same}) > 1}
-
-
 @dataclass(frozen=True)
-class Check:
-    """A published number; ``is_count`` is None where it is no share of tasks that are solved or not, or their number
-    is not stated. ``conflict``: the values of the same quantity, and their tables."""
+class PublishedCheck:
+    """A published number with what was checked.
+
+    ``is_count`` is None if it is no share of solved tasks, or their number is not stated. ``conflict``: the different
+    values that sources give for the same quantity, with their tables: ``0.720 (table1, table2); 0.780 (group_size)``.
+    """
 
     number: Published
     is_count: bool | None
     conflict: str | None
 
     def flat(self) -> dict[str, Any]:
-        number, checks = self.number.model_dump(mode="json"), vars(self)
-        return number | {key: value for key, value in checks.items() if key != "number"}
+        """One value per column of the JSON output."""
+        return self.number.model_dump(mode="json") | {"is_count": self.is_count, "conflict": self.conflict}
 
 
-def check(rows: Sequence[Published], known: Sequence[Published] | None = None) -> list[Check]:
-    """``rows`` with their checks; conflicts are looked for in ``known``, by default the same rows."""
-    conflicting = conflicts(rows if known is None else known)
-    return [_check(row, conflicting.get(row.quantity, [])) for row in rows]
+def check(rows: Sequence[Published], known: Sequence[Published] | None = None) -> list[PublishedCheck]:
+    """Check ``rows``; conflicts are looked for in ``known``, by default the same rows."""
+    tables: dict[Quantity, dict[Decimal, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows if known is None else known:
+        tables[row.quantity][row.value].append(row.table)
+
+    checks = []
+    for row in rows:
+        values = sorted(tables[row.quantity].items())
+        conflict = "; ".join(f"{value} ({', '.join(sorted(names))})" for value, names in values)
+        # A mean reward has partial credit, so it need not be a multiple of 1/n.
+        counted = row.unit == "share" and row.metric != "reward"
+        multiple = is_count(row.value, row.n) if counted and row.n else None
+        checks.append(PublishedCheck(row, multiple, conflict if len(values) > 1 else None))
+    return checks
 
 
-def _check(row: Published, same: Sequence[Published]) -> Check:
-    counted = row.n is not None and row.unit == "share" and row.metric != "reward"
-    return Check(
-        row,
-        is_count(row.value, row.n) if counted and row.n else None,
-        _values(same) or None,
-    )
-
-
-def _values(same: Sequence[Published]) -> str:
-    """``0.720 (table1, table2); 0.780 (group_size)``."""
-    tables: dict[Decimal, list[str]] = defaultdict(list)
-    for row in same:
-        tables[row.value].append(row.table)
-    return "; ".join(f"{value} ({', '.join(sorted(names))})" for value, names in sorted(tables.items()))
-
-
-def summary(rows: Sequence[Check]) -> dict[str, int]:
+def summary(rows: Sequence[PublishedCheck]) -> dict[str, int]:
     """Counts; a quantity in conflict counts once however often it was published."""
     return {
         "cells": len(rows),
@@ -82,8 +71,8 @@ def summary(rows: Sequence[Check]) -> dict[str, int]:
     }
 
 
-def summary_table(rows: Sequence[Check]) -> Table:
-    """The counts of each published table and of all; where the numbers stand."""
+def summary_table(rows: Sequence[PublishedCheck]) -> Table:
+    """The counts of each published table and of all, with the sources as notes."""
     parts = {name: [row for row in rows if row.number.table == name] for name in sorted({r.number.table for r in rows})}
     counts = [{"table": name} | summary(part) for name, part in (parts | {"all": list(rows)}).items()]
     columns = [Column("table"), *(Column(name, form="d") for name in counts[0] if name != "table")]

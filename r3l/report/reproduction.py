@@ -1,4 +1,4 @@
-"""Fresh runs beside the stored runs of the same cell and seed: did this machine reproduce them?"""
+"""Fresh runs compared with the stored runs of the same cell and seed: did this machine reproduce them?"""
 
 from __future__ import annotations
 
@@ -8,40 +8,36 @@ from typing import Any
 
 from r3l.report.records import Record, load
 from r3l.runs.run_dir import EVALUATION
-from r3l.runs.run_paths import find_runs
 from r3l.stats.comparison import Verdict, interval_verdict
 from r3l.stats.intervals import wilson_interval
 
 Row = dict[str, Any]
 
 
-def reproduction(results: Path, stored: Path, evaluations: Iterable[Path] | None = None) -> list[Row]:
-    """A row for each run under ``results`` or for the given ``evaluations``, wherever they lie (see :func:`beside`)."""
-    return [_row(record, stored) for record in load(evaluations or find_runs(results))]
+def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
+    """A row for each run, given by its evaluation.json, wherever that is: the run's own files say what it is.
+
+    ``verdict``: "not stored", or that of :func:`compare_runs`.
+    """
+    rows: list[Row] = []
+    for fresh in load(evaluations):
+        run = f"{fresh.evaluation['cell']}/seed{fresh.seed}"
+        row: Row = {"run": run, "episodes": len(fresh.episodes), "success": fresh.groups["all"]["success"]}
+        path = stored / run / EVALUATION
+        if path.is_file():
+            (old,) = load([path])
+            rows.append(row | compare_runs(fresh, old))
+        else:
+            rows.append(row | {"verdict": "not stored"})
+    return rows
 
 
-def _row(fresh: Record, stored: Path) -> Row:
-    run = f"{fresh.evaluation['cell']}/seed{fresh.seed}"
-    twin = stored / run / EVALUATION
-    row: Row = {"run": run, "episodes": len(fresh.episodes), "success": fresh.groups["all"]["success"]}
-    if not twin.is_file():
-        return row | {"verdict": "not stored"}
-    (old,) = load([twin])
-    return row | beside(fresh, old)
-
-
-def sentence(evaluation: Path, stored: Path) -> str:
-    """The same of one run, in words."""
-    (fresh,) = load([evaluation])
-    return _sentence(_row(fresh, stored))
-
-
-def beside(fresh: Record, old: Record) -> Row:
+def compare_runs(fresh: Record, old: Record) -> Row:
     """How a run compares with the stored one.
 
-    ``equal``: episodes that agree in every field that is stored, the hash of the transcript included. ``verdict``:
-    another configuration; identical; within or outside what a second sample of the stored run's episodes would give
-    (Wilson's 95 % interval). ``differs``: what may explain it: engine, versions, hardware.
+    ``equal``: episodes that agree in every stored field, the transcript's hash included. ``verdict``: "another
+    configuration"; "identical"; "within the interval" or "outside the interval" that a second sample of the stored
+    run's episodes would have (Wilson, 95 %). ``differs``: what may explain it: engine, versions, hardware.
     """
     row: Row = {"stored_success": old.groups["all"]["success"]}
     if fresh.fingerprint != old.fingerprint:
@@ -49,12 +45,21 @@ def beside(fresh: Record, old: Record) -> Row:
     row["equal"] = equal_episodes(fresh.episodes, old.episodes)
     if row["equal"] == len(old.episodes) == len(fresh.episodes):
         return row | {"verdict": "identical"}
-    stored = wilson_interval(old.successes("all"))
-    inside = interval_verdict(stored, fresh.groups["all"]["success"]) is Verdict.INCONCLUSIVE
+
+    differs = []
+    ours, theirs = fresh.manifest, old.manifest
+    for name in sorted({*ours["versions"], *theirs["versions"]}):
+        here, there = ours["versions"].get(name), theirs["versions"].get(name)
+        if here != there:
+            differs.append(f"{name} {here}, stored {there}")
+    if ours["hardware"] != theirs["hardware"]:
+        differs.append("other hardware")
+    interval = wilson_interval(old.successes("all"))
+    inside = interval_verdict(interval, fresh.groups["all"]["success"]) is Verdict.INCONCLUSIVE
     return row | {
-        "interval": [stored.low, stored.high],
+        "interval": [interval.low, interval.high],
         "verdict": "within the interval" if inside else "outside the interval",
-        "differs": _circumstances(fresh, old),
+        "differs": differs,
     }
 
 
@@ -66,10 +71,12 @@ def equal_episodes(fresh: Sequence[Row], old: Sequence[Row]) -> int:
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    return [f"{row['run']}: {_sentence(row)}" for row in rows]
+    """A line for each row, with its run."""
+    return [f"{row['run']}: {sentence(row)}" for row in rows]
 
 
-def _sentence(row: Row) -> str:
+def sentence(row: Row) -> str:
+    """A row of :func:`reproduction` in words."""
     if row["verdict"] == "not stored":
         return "there is no stored run of it"
     if row["verdict"] == "another configuration":
@@ -83,15 +90,3 @@ def _sentence(row: Row) -> str:
         f"{row['equal']} of {row['episodes']} episodes equal the stored run's; success {row['success']:.3f}, "
         f"{where} its interval ({row['stored_success']:.3f}, {low:.3f} to {high:.3f}){because}"
     )
-
-
-def _circumstances(fresh: Record, old: Record) -> list[str]:
-    ours, theirs = fresh.manifest, old.manifest
-    differences = []
-    for name in sorted({*ours["versions"], *theirs["versions"]}):
-        here, there = ours["versions"].get(name), theirs["versions"].get(name)
-        if here != there:
-            differences.append(f"{name} {here}, stored {there}")
-    if ours["hardware"] != theirs["hardware"]:
-        differences.append("other hardware")
-    return differences

@@ -9,7 +9,7 @@ from typing import Any
 
 from r3l.files.writing import writable, write_text_atomic
 from r3l.report.paired import paired_columns
-from r3l.report.published import Against
+from r3l.report.published import PublishedComparison
 from r3l.report.render import to_csv, to_latex, to_markdown
 from r3l.report.table import Table
 from r3l.stats.comparison import Comparison, Effect
@@ -25,10 +25,20 @@ SCORES = (
     *("table", "baseline", *PLACE, "group", "task_set", "task_set_sha256", "warning", *METHOD, *INTERVAL),
     *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
-    *("mde", "mde_holm", *Against.COLUMNS, "parse_failure_rate", "truncation_rate"),
+    *("mde", "mde_holm", *PublishedComparison.COLUMNS, "parse_failure_rate", "truncation_rate"),
     *("rollouts", "env_steps", "generated_tokens", "trained_tokens", "outdated", "preregistration"),
 )
-MEASURES = ("table", *PLACE, *METHOD, "unit", *INTERVAL, "seeds_done", "seeds_planned", *Against.COLUMNS, "outdated")
+MEASURES = (
+    "table",
+    *PLACE,
+    *METHOD,
+    "unit",
+    *INTERVAL,
+    "seeds_done",
+    "seeds_planned",
+    *PublishedComparison.COLUMNS,
+    "outdated",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +76,7 @@ class Row:
     episodes: int = 0
     effect: Effect | None = None
     difference: Comparison | None = None
-    paper: Against
+    paper: PublishedComparison
     parse_failure_rate: float | None = None
     truncation_rate: float | None = None
     rollouts: int | None = None

@@ -12,7 +12,7 @@ from r3l.config import TierConfig, backbone, load
 from r3l.report import published
 from r3l.report.feedback import planned
 from r3l.report.labels import env_label, method_label
-from r3l.report.published import Against, Published, Reference
+from r3l.report.published import Published, PublishedComparison, Reference
 from r3l.report.records import Bench, Record, by_method, feedback, groups, pairs, preregistration, scores_S_T
 from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, Row
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
@@ -159,7 +159,7 @@ def _effect(seeds: list[Record], baseline: list[Record], group: str) -> Effect |
     return Effect.paired(scores_S_T(ours, group), scores_S_T(theirs, group)) if ours else None
 
 
-def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference: Reference) -> Against:
+def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference: Reference) -> PublishedComparison:
     """In the published metric, which on WebShop and ScienceWorld is a mean reward, not success."""
     first = seeds[0]
     if reason := published.other_tier(first.tier):

@@ -1,46 +1,52 @@
-"""Tunings as a table: what each rate scored on the validation task set, and which was chosen."""
+"""Tunings as a table: what each learning rate scored on the validation task set, and which was chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
-from r3l.files.shapes import Tuning as Tuned
+from r3l.files.shapes import Tuning as TuningFile
 from r3l.report.labels import env_label, method_label
 from r3l.report.table import Cell, Column, Table, table
 
-Tuning = dict[str, Any]
+Tuning = dict[str, Any]  # the content of a tuning's file (r3l.evaluation.tuning)
 
 
 def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | None) -> list[Tuning]:
-    """The tunings of a tier below ``results``, of some environments and a method or of all. Raises DataError."""
-    found = [_read(path) for path in sorted((results / FOLDER / tier).glob("*/*.json"))]
-    chosen = [t for t in found if t["env"] in (envs or [t["env"]]) and t["method"] in (method or t["method"],)]
+    """The tunings of a tier below ``results``; ``envs`` and ``method`` None: of all.
+
+    Raises DataError if there are none, or a file names a rate that it did not try.
+    """
+    chosen: list[Tuning] = []
+    for path in sorted((results / FOLDER / tier).glob("*/*.json")):
+        tuning: Tuning = read_json(path, TuningFile)
+        tried = [rate["lr"] for rate in tuning["rates"]]
+        if tuning["chosen"] not in tried:
+            raise DataError(
+                f"{path}: key 'chosen' has value {tuning['chosen']!r}; it must be a rate that was tried: {tried}"
+            )
+        if tuning["env"] in (envs or [tuning["env"]]) and method in (None, tuning["method"]):
+            chosen.append(tuning)
     if not chosen:
         raise DataError(f"there is no such tuning below {results / FOLDER / tier}; r3l tune METHOD --env ENV makes one")
     return chosen
 
 
-def _read(path: Path) -> Tuning:
-    tuning: Tuning = read_json(path, Tuned)
-    tried = [rate["lr"] for rate in tuning["rates"]]
-    if tuning["chosen"] not in tried:
-        raise DataError(
-            f"{path}: key 'chosen' has value {tuning['chosen']!r}; it must be a rate that was tried: {tried}"
-        )
-    return tuning
-
-
 def tuning_table(tunings: Sequence[Tuning]) -> Table:
-    """A line a method and environment; the columns are its lowest, usual and highest rate."""
-    sets = {f"{t['env']} {t['task_set']['name']} ({t['task_set']['sha256'][:12]})" for t in tunings}
+    """A line for each method and environment; the columns are its lowest, usual and highest rate."""
 
     def rate(place: int, name: str) -> Column:
-        return Column(name, lambda tuning: _rate(tuning, tuning["rates"][place]), right=True)
+        def cell(tuning: Tuning) -> Cell:
+            tried = tuning["rates"][place]
+            seeds = ", ".join(f"{run['success']:.3f}" for run in tried["runs"])
+            text = f"{tried['lr']:g}: {tried['success']:.3f} ({seeds})"
+            return Cell(text, bold=tried["lr"] == tuning["chosen"])
+
+        return Column(name, cell, right=True)
 
     def total(name: str, key: str) -> Column:
         return Column(name, lambda t: sum(run[key] for rate in t["rates"] for run in rate["runs"]), ",.0f")
@@ -55,6 +61,7 @@ def tuning_table(tunings: Sequence[Tuning]) -> Table:
         total("tokens", "generated"),
         total("seconds", "seconds"),
     ]
+    sets = {f"{t['env']} {t['task_set']['name']} ({t['task_set']['sha256'][:12]})" for t in tunings}
     return table(
         f"Learning rates tuned on validation, tier {tunings[0]['tier']}",
         columns,
@@ -62,8 +69,3 @@ def tuning_table(tunings: Sequence[Tuning]) -> Table:
         f"rule: {tunings[0]['rule']}. Bold: chosen; in brackets the seeds; rollouts, tokens, core-seconds: of all runs "
         f"of a tuning; validation task sets: {', '.join(sorted(sets))}",
     )
-
-
-def _rate(tuning: Tuning, rate: Mapping[str, Any]) -> Cell:
-    seeds = ", ".join(f"{run['success']:.3f}" for run in rate["runs"])
-    return Cell(f"{rate['lr']:g}: {rate['success']:.3f} ({seeds})", bold=rate["lr"] == tuning["chosen"])

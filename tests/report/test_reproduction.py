@@ -28,7 +28,7 @@ def twin(fresh):
 
 
 def of_one(fresh):
-    (row,) = reproduction(fresh.parents[4], fresh.parents[5] / "stored")
+    (row,) = reproduction([fresh / "evaluation.json"], fresh.parents[5] / "stored")
     return row
 
 
@@ -49,7 +49,8 @@ def test_a_run_is_known_by_what_it_is_wherever_it_lies(fresh):
     """`r3l evaluate --out FOLDER` puts one anywhere; a folder near the root once stopped it with an IndexError."""
     elsewhere = Path(shutil.move(fresh, fresh.parents[5] / "mine"))
     stored = elsewhere.with_name("stored")
-    assert sentence(elsewhere / "evaluation.json", stored) == "identical to the stored run in all 200 episodes"
+    (row,) = reproduction([elsewhere / "evaluation.json"], stored)
+    assert sentence(row) == "identical to the stored run in all 200 episodes"
 
 
 def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(fresh):
@@ -80,5 +81,5 @@ def solve(run, more):
 def test_another_configuration_and_no_stored_run_are_said(fresh):
     change(fresh / "evaluation.json", fingerprint="0" * 16)
     assert of_one(fresh)["verdict"] == "another configuration"
-    (row,) = reproduction(fresh.parents[4], fresh.parents[4] / "nothing")
+    (row,) = reproduction([fresh / "evaluation.json"], fresh.parents[4] / "nothing")
     assert lines([row]) == [f"{RUN}: there is no stored run of it"]
