@@ -2,8 +2,8 @@
 
 R3L spends half of its rollouts on guided retries throughout training. Whether that pays changes while a model
 trains: at first its hints solve failures that fresh attempts do not; later fresh attempts solve most tasks
-and reflections get worse. This method measures both on its own rollouts and follows the better one. Our own;
-no paper.
+and reflections get worse. This method measures both on its own rollouts and follows the better one. Our own
+method.
 
 A group has N // 2 slots for an attempt with its retry. A slot is used as in R3L with probability ``share``,
 else for two fresh attempts. After the first update, ``share`` is the probability, given the last ``window``

@@ -121,11 +121,10 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
 
 @dataclass(frozen=True)
 class ReflectedRetry:
-    """One retry: the reflection that guided it, the trajectory with and without guidance, and what to
-    imitate.
+    """One retry with the reflection that guided it.
 
-    ``pivot``: the turn from which the base carries gradient. ``imitated``: None unless the retry improved on
-    its base.
+    ``guided`` and ``distilled``: the trajectory with and without guidance. ``pivot``: the turn from which the
+    base carries gradient. ``imitated``: the trajectory to imitate, None if the retry did not improve.
     """
 
     reflection: Reflection
@@ -137,9 +136,7 @@ class ReflectedRetry:
 
 @dataclass
 class BaseWithRetries:
-    """A base rollout with its reflections and retries. ``substitute``: a plain rollout that replaces missing
-    retries.
-    """
+    """A base rollout with its reflections and retries; ``substitute``: a plain rollout in their place."""
 
     base: Trajectory
     reflections: list[Reflection] = field(default_factory=list)
@@ -175,8 +172,7 @@ class R3L(TrainedMethod[R3LSettings]):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Sample one task: a policy-gradient group of base rollouts and retries, and a group to imitate.
 
-        A task costs at most N rollouts: N // (1 + retries) bases with their retries, then plain rollouts up
-        to N.
+        A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain rollouts.
         """
         s = self.settings
         reflected = self.reflected_now(task, ctx)

@@ -54,9 +54,7 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
 
 
 def explain(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> list[str]:
-    """The arithmetic of :func:`amplify` as text, one per member; ``{}`` stands for the unamplified
-    advantage.
-    """
+    """The arithmetic of :func:`amplify` as text, one per member; ``{}`` is the unamplified advantage."""
     best_G, raised_G = _cases(advantages_G, rewards_G, settings)
     best_advantage = "1" if settings.amplify_rule == "released_code" else f"alpha = {settings.alpha:g}"
     best = "largest reward there is" if settings.reward_max == "env_max" else "largest reward of the group"
@@ -72,9 +70,7 @@ def explain(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
 def _cases(
     advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Boolean masks, shape (G,) each: members with the best reward, and others whose advantage is
-    multiplied.
-    """
+    """Masks, shape (G,) each: members with the best reward, and others whose advantage is multiplied."""
     none_G = np.zeros(len(rewards_G), dtype=bool)
     keep_equal = settings.amplify_all_equal == "zero" or settings.reward_max == "group_max"
     if settings.amplify_rule == "none" or (keep_equal and all_equal(rewards_G)):

@@ -1,7 +1,6 @@
 """Pivotal credit (paper section 3.3): in base and retry, only turns from the pivot on carry gradient.
 
-Base and retry share every token before the pivot, so the contrast of their rewards says nothing about those
-tokens.
+Base and retry share every token before the pivot, so their rewards say nothing about those tokens.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class CreditSettings(OptionModel):
 
 
 def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSettings) -> None:
-    """Set the turns of a base or retry that carry gradient: from turn ``pivot`` on, for the kinds in
-    ``credit``.
+    """Set which turns of a base or retry carry gradient: from ``pivot`` on, for the kinds in ``credit``.
 
     The base is marked whether or not the retry helped (released code, audit 2.3). Under ``released_inverted``
     the base trains its prefix instead of its suffix, and all turns if the prefix is empty (released

@@ -1,5 +1,4 @@
-"""Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a finished
-trajectory.
+"""Reflection (paper section 3.2, language-guided exploration): a structured diagnosis of a trajectory.
 
 A reflection is one JSON object, which r3l.feedback.feedback parses. An invalid one is counted by reason, and
 its trajectory gets no retry.
@@ -79,9 +78,7 @@ RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environmen
 
 @dataclass(frozen=True)
 class Reflection:
-    """A parsed reflection, and the trajectory that teaches to write it (only its last turn carries
-    gradient).
-    """
+    """A parsed reflection, and the trajectory that trains to write it (only its last turn has gradient)."""
 
     parsed: ParsedReflection | InvalidFeedback
     trajectory: Trajectory
@@ -109,8 +106,7 @@ async def reflect(
 ) -> Reflection:
     """Have a finished episode reflected on by the source that ``feedback`` names.
 
-    ``attempt`` tells several reflections on one episode apart. Counts the result under ``reflection/``
-    metrics.
+    ``attempt`` tells several reflections on one episode apart. Results are counted under ``reflection/``.
     """
     base = episode.trajectory
 
@@ -202,9 +198,7 @@ def full_instructions(
 
 
 def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
-    """The outcome as the writer of a reflection sees it; ``answer`` adds ``task.payload["answer"]`` if
-    present.
-    """
+    """The outcome as a reflection prompt shows it; ``answer`` adds ``task.payload["answer"]`` if present."""
     if sees == "none":
         return "(not shown)"
     answer = trajectory.task.payload.get("answer")

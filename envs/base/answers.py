@@ -155,10 +155,10 @@ class AnswerEngine:
         self._lines, self._left = (), self._left - 1
         if grade.correct:
             return Observation("", reward=1.0, done=True, success=True)
-        unread = grade.answer is None
-        lost = 0.0 - self._options.format_penalty if unread else 0.0
+        no_answer = grade.answer is None
+        lost = 0.0 - self._options.format_penalty if no_answer else 0.0
         text, done = WRONG if self._left else "", not self._left
-        return Observation(text, reward=lost, done=done, invalid_action_reward=lost, unread=unread)
+        return Observation(text, reward=lost, done=done, invalid_action_reward=lost, no_answer=no_answer)
 
     def snapshot(self) -> tuple[tuple[str, ...], int, Observation]:
         """The lines of the present response, the attempts left, what was said last."""

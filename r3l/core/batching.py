@@ -1,10 +1,9 @@
-"""Groups to rows to padded micro-batches. The loss of a step does not depend on how rows are packed."""
+"""Groups to rows to padded micro-batches. The loss of a step does not depend on how its rows are packed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +18,11 @@ from r3l.core.validation import advantages_of
 
 @dataclass(frozen=True)
 class Row:
-    """Tokens to train on: a training sample as the optimiser step needs it; arrays have shape (T,)."""
+    """One training sample; arrays have shape (T,).
+
+    ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: share of each token in its loss.
+    ``sft``: to be imitated, without advantage.
+    """
 
     ids: np.ndarray
     mask: np.ndarray
@@ -30,7 +33,7 @@ class Row:
 
     @property
     def no_signal(self) -> bool:
-        """Contributes nothing to a loss without KL: zero advantage, or no trainable token."""
+        """Whether the row has no gradient in a loss without KL: zero advantage, or no trainable token."""
         return not np.any(self.mask * (1.0 if self.sft else self.advantage))
 
     @property
@@ -43,24 +46,24 @@ class Row:
 
     @property
     def off_policy(self) -> bool:
-        """Sampled under another context than this one."""
+        """Whether the row was sampled under another context than the one it is trained in."""
         return False
 
     @property
     def rescore(self) -> bool:
-        """The old log-probs are those of another context: the engine computes them under this one."""
+        """Whether the old log-probs belong to another context, so that the engine must compute them anew."""
         return False
 
 
 @dataclass(frozen=True)
 class TrajectoryRow(Row):
-    """The row of a trajectory, or of one turn of it."""
+    """The row of a trajectory, or of one of its turns."""
 
     trajectory: Trajectory
 
     @property
     def kind(self) -> str:
-        """That of the trajectory, unless it is imitated."""
+        """Trajectory kind, or "sft"."""
         return "sft" if self.sft else self.trajectory.kind
 
     @property
@@ -84,40 +87,69 @@ class TrajectoryRow(Row):
 R = TypeVar("R", bound=Row)
 
 
-def rows_of(method: Method, groups: Sequence[Group], samples: Samples = "trajectory") -> list[TrajectoryRow]:
-    """All rows of a step with their advantages and token weights.
+def rows_of(
+    method: Method,
+    groups: Sequence[Group],
+    samples: Samples = "trajectory",
+) -> list[TrajectoryRow]:
+    """All rows of a step, with advantages and token weights.
 
-    ``traj_mean``: every token weighs 1 / (its trajectory's sampled tokens) / trajectories (paper: 1/|tau|; masked
-    tokens count in |tau|). ``token_mean``: 1 / (all trainable tokens). ``token_sum``: 1. Policy and sft
-    trajectories are normalised apart, so the sft coefficient means the same whatever the number of improvements.
-    ``microbatch_released`` weighs tokens when rows are packed (:func:`microbatches`).
-    With ``samples: turn`` every turn is a row of its own, with the weights that its tokens have in the trajectory.
+    Weight of a trainable token by ``loss_agg``:
+
+    - ``traj_mean``: 1 / |tau| / trajectories, where |tau| counts all sampled tokens, masked ones too (paper).
+    - ``token_mean``: 1 / (all trainable tokens).
+    - ``token_sum``: 1.
+    - ``microbatch_released``: set when rows are packed (:func:`microbatches`).
+
+    Policy and SFT rows are normalised separately, so ``sft_coef`` means the same whatever the number of
+    improvements. With ``samples: turn`` every turn is a row; its tokens have the same weights.
     """
     rows: list[TrajectoryRow] = []
     for objective in (Objective.POLICY, Objective.SFT):
-        of_objective = [g for g in groups if g.objective is objective]
-        trajectories = [t for g in of_objective for t in g.trajectories]
-        sft = objective is Objective.SFT
-        advantages = [1.0] * len(trajectories) if sft else [a for g in advantages_of(method, of_objective) for a in g]
-        weights = _token_weights(trajectories, method.loss_agg)
-        for t, weight, advantage in zip(trajectories, weights, advantages, strict=True):
-            pieces = _pieces(t, samples)
-            rows += [_row(p, weight, a, sft) for p, a in zip(pieces, _cut(advantage, pieces), strict=True)]
+        own_groups = [group for group in groups if group.objective is objective]
+        trajectories = [t for group in own_groups for t in group.trajectories]
+
+        advantages: list[Advantage] = [1.0] * len(trajectories)
+        if objective is Objective.POLICY:
+            advantages = [a for of_group in advantages_of(method, own_groups) for a in of_group]
+
+        # One weight per trajectory, for each of its trainable tokens.
+        if method.loss_agg == "traj_mean":
+            weights = [1 / max(float(t.response_mask().sum()), 1.0) / len(trajectories) for t in trajectories]
+        elif method.loss_agg == "token_mean":
+            tokens = sum(float(t.credit_mask().sum()) for t in trajectories)
+            weights = [1 / max(tokens, 1.0)] * len(trajectories)
+        else:
+            weights = [1.0] * len(trajectories)
+
+        for trajectory, weight, advantage in zip(trajectories, weights, advantages, strict=True):
+            end = 0
+            for piece in _pieces(trajectory, samples):
+                # Cut an advantage per token into the parts of the pieces.
+                start, end = end, end + len(piece.token_ids())
+                part = advantage[start:end] if isinstance(advantage, np.ndarray) else advantage
+                rows.append(_row(piece, weight, part, sft=objective is Objective.SFT))
     return rows
 
 
 def rows_to_score(trajectories: Sequence[Trajectory], samples: Samples) -> list[TrajectoryRow]:
-    """Rows of which only the log-probs are wanted, in the order of ``trajectories``."""
-    return [_row(piece, 1.0, 0.0, False) for t in trajectories for piece in _pieces(t, samples)]
+    """Rows that need only log-probs, in the order of ``trajectories``."""
+    pieces = [piece for t in trajectories for piece in _pieces(t, samples)]
+    return [_row(piece, weight=1.0, advantage=0.0, sft=False) for piece in pieces]
 
 
 def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:
-    """Rows that an update needs: a KL term moves all of them, and released micro-batches are diluted by all."""
+    """The rows that an update needs.
+
+    Rows without signal are left out, except under a KL term, which moves every row, and under
+    ``microbatch_released``, which averages over all rows.
+    """
     all_count = criterion.kl_coef > 0 or criterion.loss_agg == "microbatch_released"
     return [row for row in rows if all_count or not row.no_signal]
 
 
 def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
+    """The trajectory, or under ``samples: turn`` each of its turns as a trajectory."""
     if samples == "trajectory":
         return [trajectory]
     return [
@@ -126,43 +158,38 @@ def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
     ]
 
 
-def _cut(advantage: Advantage, pieces: Sequence[Trajectory]) -> list[Advantage]:
-    """Of each piece of a trajectory the part that is over its tokens."""
-    if not isinstance(advantage, np.ndarray):
-        return [advantage] * len(pieces)
-    lengths = [len(piece.token_ids()) for piece in pieces]
-    return [advantage[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
-
-
 def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> TrajectoryRow:
     mask = t.credit_mask()
-    return TrajectoryRow(t.token_ids(), mask, mask * np.float32(weight), t.old_logprobs(), advantage, sft, t)
-
-
-def _token_weights(trajectories: Sequence[Trajectory], rule: LossAggregation) -> list[float]:
-    """The weight of a trainable token of each trajectory."""
-    if rule in ("token_sum", "microbatch_released"):
-        return [1.0] * len(trajectories)
-    if rule == "token_mean":
-        total = sum(float(t.credit_mask().sum()) for t in trajectories)
-        return [1 / max(total, 1.0)] * len(trajectories)
-    return [1 / max(float(t.response_mask().sum()), 1.0) / len(trajectories) for t in trajectories]
+    return TrajectoryRow(
+        ids=t.token_ids(),
+        mask=mask,
+        weight=mask * np.float32(weight),
+        old_logprobs=t.old_logprobs(),
+        advantage=advantage,
+        sft=sft,
+        trajectory=t,
+    )
 
 
 def microbatches(rows: Sequence[R], budget: int, rule: LossAggregation = "traj_mean") -> list[list[R]]:
-    """Rows sorted by length, cut so that rows x longest <= ``budget`` tokens (a longer row stands alone).
+    """Rows sorted by length and cut into parts of at most ``budget`` padded tokens; a longer row is alone.
 
-    ``microbatch_released``: each micro-batch is a token mean of its own and counts by its share of the rows, so the
-    loss depends on packing (released trainer, audit A-8).
+    Under ``microbatch_released`` each micro-batch is a token mean that counts by its share of the rows, so
+    the loss depends on packing (released trainer, audit A-8).
     """
     batches = [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
-    if rule == "microbatch_released":
-        return [[_reweighed(row, part, len(rows)) for row in part] for part in batches]
-    return batches
+    if rule != "microbatch_released":
+        return batches
+    reweighted = []
+    for batch in batches:
+        tokens = max(float(sum(row.mask.sum() for row in batch)), 1.0)
+        weight = np.float32(len(batch) / len(rows) / tokens)
+        reweighted.append([replace(row, weight=row.mask * weight) for row in batch])
+    return reweighted
 
 
 def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of rows of these lengths, shortest first, cut so that rows x longest <= ``budget`` tokens."""
+    """Indices of rows with these lengths, shortest first, cut so that rows x longest <= ``budget`` tokens."""
     parts: list[list[int]] = []
     for k in sorted(range(len(lengths)), key=lambda k: lengths[k]):
         if parts and (len(parts[-1]) + 1) * lengths[k] <= budget:
@@ -173,8 +200,11 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]:
-    """Indices of rows (token ids) in an order in which those that begin alike are neighbours, cut so that a part has
-    at most ``budget`` tokens; what a row shares with the one before it counts once."""
+    """Indices of rows (token ids) with common prefixes side by side, cut into parts.
+
+    A part has at most ``budget`` tokens, where the prefix that a row shares with the row before it counts
+    once: the prefix tree computes it once.
+    """
     parts: list[list[int]] = []
     tokens = 0
     for k in in_tree_order(rows):
@@ -189,31 +219,26 @@ def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]
 
 
 def in_tree_order(rows: Sequence[np.ndarray]) -> list[int]:
-    """Indices of rows (token ids), sorted by their ids: no earlier row shares more with a row than its neighbour."""
+    """Indices of rows sorted by token ids: each row shares its longest prefix with a neighbour."""
     return sorted(range(len(rows)), key=lambda k: rows[k].astype(">i8").tobytes())
 
 
 def common_length(a: np.ndarray, b: np.ndarray) -> int:
-    """Of how many tokens ``a`` and ``b`` have the same beginning."""
+    """Length of the common prefix of two rows, in tokens."""
     length = min(len(a), len(b))
     different = np.flatnonzero(a[:length] != b[:length])
     return int(different[0]) if len(different) else length
 
 
-def _reweighed(row: R, part: Sequence[R], rows: int) -> R:
-    tokens = max(float(sum(r.mask.sum() for r in part)), 1.0)
-    return replace(row, weight=row.mask * np.float32(len(part) / rows / tokens))
-
-
 def collate(rows: Sequence[Row], device: torch.device) -> Batch:
-    """Pad on the right to the longest row."""
+    """Rows as one batch, padded with zeros on the right to the longest row."""
     width = max(len(r.ids) for r in rows)
 
     def padded(arrays: Sequence[np.ndarray], dtype: torch.dtype) -> torch.Tensor:
-        out = np.zeros((len(arrays), width), dtype=arrays[0].dtype)
-        for line, array in zip(out, arrays, strict=True):
-            line[: len(array)] = array
-        return torch.from_numpy(out).to(device=device, dtype=dtype)
+        filled = np.zeros((len(arrays), width), dtype=arrays[0].dtype)
+        for row, array in zip(filled, arrays, strict=True):
+            row[: len(array)] = array
+        return torch.from_numpy(filled).to(device=device, dtype=dtype)
 
     return Batch(
         ids_B_T=padded([r.ids for r in rows], torch.int64),

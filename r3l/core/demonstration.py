@@ -1,4 +1,4 @@
-"""Demonstration: a scripted episode with its critique and a guided retry, as material for supervised training."""
+"""Demonstration: a scripted episode with its critique and a guided retry, for SFT examples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from r3l.core.task import Task
 
 @dataclass(frozen=True)
 class Step:
-    """What was seen, what was answered (in the environment's response format), and the action in it.
+    """One turn: the observation, the response in the environment's format, and the action in it.
 
-    ``imitate`` is False for an invalid action that only serves to be criticised. ``suggested``: the action was
-    suggested to the agent. ``planned``: the answer of an agent that says the action in its thought; empty where
-    the environment has no thoughts.
+    ``imitate`` is False for an invalid action, which is there to be criticised. ``suggested``: the action was
+    suggested to the agent. ``planned``: the response of an agent that names the action in its thought; empty
+    if the environment has no thoughts.
     """
 
     now: Observation
@@ -27,10 +27,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One scripted episode and the critique of it.
+    """One scripted episode and its critique.
 
-    ``error`` is why an invalid action ended it (see Dialogue.parse), else None. ``retry`` holds the steps from the
-    critique's turn on, played under its suggestion; empty where it names none.
+    ``error``: why an invalid action ended the episode (see Dialogue.parse), else None. ``retry``: the steps
+    from the critique's turn on, played under its suggestion; empty if the critique names no turn.
     """
 
     task: Task

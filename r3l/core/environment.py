@@ -1,7 +1,8 @@
 """Environment: the engine side of a problem, and Dialogue: its text side.
 
-An environment knows no method and no model. It is synchronous and lives in a worker process
-(``r3l.processes.worker``); what a method sees is the asynchronous handle, which adds restarting at a pivot.
+An environment knows no method and no model. It is synchronous and runs in a worker process
+(``r3l.processes.worker``). Methods see an asynchronous handle of it, which can also restart at a pivot
+(``r3l.core.rollout.LiveEnvironment``).
 """
 
 from __future__ import annotations
@@ -15,35 +16,37 @@ from r3l.core.task import Task
 from r3l.core.text import Message, well_formed
 
 Style = Literal["full", "compact", "released"]
-Stop = Literal["end", "line"]  # where a turn of the model ends: with its response, or after each line of it
+Stop = Literal["end", "line"]  # a turn of the model is a whole response, or one line of it
 
 
 class StopReason(StrEnum):
-    """Why an episode ended: by its engine (``by_engine``), by a rule of the dialogue, or for want of room."""
+    """Why an episode ended: the engine ended it, a response could not be used, or the context was full."""
 
     SUCCESS = "success"
     DONE = "done"  # the engine ended it without success
     MAX_TURNS = "max_turns"
-    FORMAT = "format"  # no action could be read
+    FORMAT = "format"  # parse failure: the response has no action
     INADMISSIBLE = "inadmissible"  # the engine offers no such action
     REPETITION = "repetition"  # the same action too often in a row
     TRUNCATED = "truncated"  # a response longer than allowed
-    CONTEXT = "context"  # the dialog outgrew the model's context
+    CONTEXT = "context"  # context full: the dialog no longer fits the model
 
     @property
     def by_engine(self) -> bool:
-        """Whether the engine's own reward counts."""
+        """Whether the episode keeps the engine's reward; otherwise it gets ``invalid_action_reward``."""
         return self in (StopReason.SUCCESS, StopReason.DONE, StopReason.MAX_TURNS)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What the engine answers. ``admissible`` is empty where an environment has no such list.
+    """The engine's answer to ``reset`` or to an action.
 
-    ``success`` comes from the engine's own won/score field, never from ``done``. ``invalid_action_reward`` is the
-    episode's reward if a rule of the dialogue ends it here (an invalid response). ``refused``: the action that it
-    answers was not carried out, since the environment does not allow it here. ``unread``: nothing to grade was found in
-    that action. ``failed``: what went wrong inside the environment, which ends the episode.
+    - ``admissible``: the actions that are possible now; empty if the environment has no such list.
+    - ``success``: from the engine's own won or score field, never from ``done``.
+    - ``invalid_action_reward``: the episode's reward if an invalid response to this observation ends it.
+    - ``refused``: the environment did not carry out the action, because it does not allow it here.
+    - ``no_answer``: the action holds nothing that can be graded.
+    - ``failed``: error message of an environment that broke down, which ends the episode; else empty.
     """
 
     text: str
@@ -54,17 +57,20 @@ class Observation:
     invalid_action_reward: float = 0.0
     refused: bool = False
     failed: str = ""
-    unread: bool = False
+    no_answer: bool = False
 
     def well_formed(self) -> tuple[Observation, int]:
-        """It with U+FFFD for what is not Unicode, and how many characters were replaced."""
-        (text, count), actions = well_formed(self.text), [well_formed(action) for action in self.admissible]
-        count += sum(n for _, n in actions)
-        return (replace(self, text=text, admissible=tuple(a for a, _ in actions)) if count else self), count
+        """The observation with U+FFFD for lone surrogates, and the number of replaced characters."""
+        text, replaced = well_formed(self.text)
+        actions = [well_formed(action) for action in self.admissible]
+        replaced += sum(count for _, count in actions)
+        if not replaced:
+            return self, 0
+        return replace(self, text=text, admissible=tuple(action for action, _ in actions)), replaced
 
 
 class Environment(Protocol):
-    """One live problem at a time. ``reset`` may be called again with another task."""
+    """The engine of an environment, which plays one task at a time; ``reset`` starts the next one."""
 
     def reset(self, task: Task) -> Observation:
         """Start ``task``. Raises DataError when its data is missing or corrupt."""
@@ -73,11 +79,11 @@ class Environment(Protocol):
     def step(self, action: str) -> Observation: ...
 
     def snapshot(self) -> Any | None:
-        """An opaque mark of the present state, or None where only replaying can come back to it."""
+        """An opaque mark of the current state; None: the pool replays the actions instead."""
         ...
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to ``snapshot`` of the current task; the observation that was current then."""
+        """Return to a snapshot of the current task; the observation at that point."""
         ...
 
     def close(self) -> None: ...
@@ -85,7 +91,7 @@ class Environment(Protocol):
 
 @dataclass(frozen=True)
 class Parsed:
-    """A response read by an environment's rules: an action, or the reason why there is none."""
+    """A parsed response: an action, or the reason why there is none."""
 
     action: str | None
     error: StopReason | None = None
@@ -93,9 +99,10 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A finished episode as a critic reads it. ``answers``: (action, observation after it), oldest first.
+    """A finished episode as an environment's critic reads it.
 
-    An invalid last response stands there as (response, "") with its reason in ``error``.
+    ``first``: the first observation. ``answers``: (action, observation after it), oldest first; an invalid
+    last response is (response, "") with its reason in ``error``.
     """
 
     task: Task
@@ -115,10 +122,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Critique:
-    """What an environment's own critic says of a finished episode.
+    """The verdict of an environment's own critic on a finished episode.
 
-    ``turn`` (0-based) is the turn to try again from and ``suggestion`` what to do there; both are None where nothing
-    needs improving.
+    ``turn`` (0-based): where to retry; ``suggestion``: what to do there. Both are None for a success.
     """
 
     outcome: Outcome
@@ -128,14 +134,14 @@ class Critique:
     turn: int | None = None
 
 
-Prompts = Sequence[Sequence[Message]]  # what was shown before each response
+Prompts = Sequence[Sequence[Message]]  # the messages before each response of an episode
 
 
 class FeedbackPrompts(Protocol):
-    """The release's own words for what methods say in one environment (``r3l.original.prompts``)."""
+    """Prompts of the R3L release for what methods write in one environment (``r3l.original.prompts``)."""
 
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
-        """An episode as numbered text."""
+        """An episode as a numbered log."""
         ...
 
     def reflection(self, log: str) -> list[Message]:
@@ -143,7 +149,7 @@ class FeedbackPrompts(Protocol):
         ...
 
     def guidance(self, report: Mapping[str, Any]) -> str:
-        """The guidance of a retry, from the JSON object of a reflection."""
+        """The guidance of a retry, from the JSON object of its reflection."""
         ...
 
     def critique(self, log: str, reward: float) -> list[Message]:
@@ -156,16 +162,18 @@ class FeedbackPrompts(Protocol):
 
 
 class Dialogue(Protocol):
-    """How an environment talks: prompts, the reading of responses, and its ending rules. Stateless.
+    """The text side of an environment: prompts, response parser, rules that end an episode. Stateless.
 
-    ``actions`` are the actions taken so far in the trajectory, oldest first. ``style``: ``full`` (whole instructions,
-    in our words), ``compact`` (observations only) or ``released`` (the release's own words, which ``release`` has for
-    methods); reflection prompts follow it. ``stop``: what a turn is, a whole
-    response or a line of one. ``suggestion_optional``: the release takes reflections without a suggestion here
-    (audit B-41). ``retry_tolerates``: the errors that cost a retry of the released code no more than a turn (B-7); none
-    in most environments. ``lenient``: no response ends an episode, however it is written: each is a turn that the
-    environment answers. ``history``: each turn is a fresh prompt (``fresh``) that shows so many turns before it; None:
-    messages are added to one dialog.
+    - ``style``: ``full`` (complete instructions in our words), ``compact`` (observations only) or
+      ``released`` (prompts of the R3L release; ``release`` has those of methods).
+    - ``stop``: whether a turn is a whole response or one line of it.
+    - ``suggestion_optional``: the release accepts reflections without a suggestion here (audit B-41).
+    - ``retry_tolerates``: errors that cost a retry of the released code only a turn (B-7); mostly none.
+    - ``lenient``: no response ends an episode; the environment answers every one.
+    - ``history``: each turn is a new prompt (``fresh``) that shows that many earlier turns; None: one dialog
+      grows.
+
+    The argument ``actions`` holds the actions of the trajectory so far, oldest first.
     """
 
     domain: str
@@ -185,35 +193,51 @@ class Dialogue(Protocol):
         ...
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
-        """The user message that shows ``now`` after ``actions``; None where the next line of the response follows."""
+        """The user message that shows ``now``; None if the model continues its response (``stop: line``)."""
         ...
 
     def fresh(
-        self, task: Task, first: Observation, answers: Sequence[tuple[Observation, str, str]], now: Observation
+        self,
+        task: Task,
+        first: Observation,
+        answers: Sequence[tuple[Observation, str, str]],
+        now: Observation,
     ) -> list[Message]:
-        """All messages before the next response, where ``history`` is set. ``answers``: (observation, response, action
-        read in it)."""
+        """The complete prompt of the next response, if ``history`` is set.
+
+        ``answers``: (observation, response to it, action in that response), oldest first.
+        """
         ...
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """Read a response: an action, or an error that ends the episode."""
+        """Parse a response into an action, or an error that ends the episode."""
         ...
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback on an ended episode, as the reflection shows it. ``response``: the last one."""
+    def closing(
+        self,
+        reward: float,
+        success: bool,
+        turns: int,
+        error: StopReason | None,
+        response: str = "",
+    ) -> str:
+        """The closing feedback on a finished episode, which a reflection prompt shows.
+
+        ``error``: why a rule of the dialogue ended it, else None. ``response``: the last response.
+        """
         ...
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """What the environment's own critic says of a finished episode; None where there is no critic for it."""
+        """The verdict of the environment's own critic on a finished episode; None without a critic for it."""
         ...
 
 
 class EnvironmentFactory(Protocol):
-    """What makes the engines of a pool. It is pickled into the worker processes."""
+    """Creates the engines of a pool. It is pickled into the worker processes."""
 
     @property
     def name(self) -> str: ...
 
     def create(self, options: Mapping[str, Any]) -> Environment:
-        """A new engine under ``options``; called inside a worker process."""
+        """Create an engine with these options; called inside a worker process."""
         ...

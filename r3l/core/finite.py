@@ -1,4 +1,4 @@
-"""Numbers must be finite: the one check, at every place where one could first be otherwise."""
+"""The check that numbers are finite, called wherever a non-finite one could first appear."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from r3l.core.errors import NonFiniteError
 
 if TYPE_CHECKING:
-    import torch  # takes seconds; who reads results or asks a server needs none of it
+    import torch  # importing it takes seconds; readers of results and clients of servers do not need it
 
 
 def check_finite(name: str, values: float | Sequence[float] | np.ndarray | torch.Tensor) -> None:
-    """Raises NonFiniteError where one of ``values`` is infinite or not a number; ``name`` says what and where it is."""
-    is_tensor = hasattr(values, "isfinite")  # on whatever device
+    """Raise NonFiniteError if a value is infinite or NaN; ``name`` says what the values are and where."""
+    is_tensor = hasattr(values, "isfinite")  # stays on its device
     numbers: Any = values if is_tensor else np.asarray(values, dtype=np.float64)
     finite = numbers.isfinite() if is_tensor else np.isfinite(numbers)
     if not finite.all():
@@ -23,7 +23,10 @@ def check_finite(name: str, values: float | Sequence[float] | np.ndarray | torch
 
 
 def check_rows_finite(name: str, rows: Sequence[str], values_B_T: torch.Tensor) -> None:
-    """:func:`check_finite` of all rows at once, which a GPU does in one go; the error names the first bad one."""
+    """Raise NonFiniteError as :func:`check_finite`, naming the first bad row.
+
+    All rows are checked by one operation first, so that a GPU is waited for only once.
+    """
     if not values_B_T.isfinite().all():
         for row, values_T in zip(rows, values_B_T, strict=True):
             check_finite(f"{name} of {row}", values_T)

@@ -1,6 +1,6 @@
-"""Per-token losses. All take and return shape (B, T); weighting and summing is ``Batch.weight_B_T``'s job.
+"""Per-token losses. All take and return shape (B, T); ``Batch.weight_B_T`` weighs and sums them later.
 
-Methods and losses only call what tensors have, and never import torch: whoever reads settings starts without it.
+Losses and methods only use tensor methods and never import torch, so that reading settings is fast.
 """
 
 from __future__ import annotations
@@ -14,20 +14,31 @@ if TYPE_CHECKING:
 KLEstimator = Literal["none", "k1", "k2", "k3"]
 
 
-def policy_gradient(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor, tau: float = 0.0) -> torch.Tensor:
-    """-A log p / (1 + tau): no importance ratio, no clip (OPMD; paper: tau 0, released code: tau 1, audit A-6)."""
+def policy_gradient(
+    logprobs_B_T: torch.Tensor,
+    advantages_B_T: torch.Tensor,
+    tau: float = 0.0,
+) -> torch.Tensor:
+    """REINFORCE loss -A log p / (1 + tau), without importance ratio or clipping (OPMD).
+
+    tau is 0 in the paper and 1 in the released code (audit A-6).
+    """
     return -advantages_B_T * logprobs_B_T / (1 + tau)
 
 
 def token_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor) -> torch.Tensor:
-    """rho = exp(logp - old) of every token."""
+    """Importance ratio rho = exp(logp - old) of each token."""
     return (logprobs_B_T - old_logprobs_B_T).exp()
 
 
-def sequence_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
+def sequence_ratio(
+    logprobs_B_T: torch.Tensor,
+    old_logprobs_B_T: torch.Tensor,
+    mask_B_T: torch.Tensor,
+) -> torch.Tensor:
     """GSPO: the geometric mean of a row's token ratios, with each token's own gradient (GSPO-token).
 
-    exp(sg(mean_t(logp - old)) + logp - sg(logp)); the mean runs over the tokens of ``mask_B_T``.
+    exp(sg(mean_t(logp - old)) + logp - sg(logp)); sg stops the gradient, the mean runs over ``mask_B_T``.
     """
     lengths_B_1 = mask_B_T.sum(1, keepdim=True).clamp(min=1)
     mean_B_1 = ((logprobs_B_T - old_logprobs_B_T) * mask_B_T).sum(1, keepdim=True) / lengths_B_1
@@ -37,7 +48,7 @@ def sequence_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor, m
 def clipped_surrogate(
     ratio_B_T: torch.Tensor, advantages_B_T: torch.Tensor, clip_low: float, clip_high: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """PPO: max(-A rho, -A clip(rho, 1-lo, 1+hi)). Returns (loss, clipped?)."""
+    """PPO: max(-A rho, -A clip(rho, 1 - low, 1 + high)), and 1.0 on tokens where the clip is active."""
     plain_B_T = -advantages_B_T * ratio_B_T
     clipped_B_T = -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
     return plain_B_T.maximum(clipped_B_T), (clipped_B_T > plain_B_T).float()
@@ -50,12 +61,16 @@ def clipped_weight(
     clip_low: float,
     clip_high: float,
 ) -> torch.Tensor:
-    """CISPO: -A sg(clip(rho)) log p: the ratio only weighs, so a clipped token keeps a gradient."""
+    """CISPO: -A sg(clip(rho)) log p. The ratio is only a weight, so a clipped token keeps its gradient."""
     return -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high).detach() * logprobs_B_T
 
 
-def shaped_probability(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor, gamma: float) -> torch.Tensor:
-    """Critique-GRPO's off-policy shaping: -A p / (p + gamma), p = exp(logp); tokens of low p learn most."""
+def shaped_probability(
+    logprobs_B_T: torch.Tensor,
+    advantages_B_T: torch.Tensor,
+    gamma: float,
+) -> torch.Tensor:
+    """Critique-GRPO's off-policy shaping: -A p / (p + gamma), p = exp(logp); unlikely tokens learn most."""
     p_B_T = logprobs_B_T.exp()
     return -advantages_B_T * p_B_T / (p_B_T + gamma)
 
@@ -63,14 +78,16 @@ def shaped_probability(logprobs_B_T: torch.Tensor, advantages_B_T: torch.Tensor,
 def without_unlikely(
     loss_B_T: torch.Tensor, logprobs_B_T: torch.Tensor, off_policy_B: torch.Tensor, min_logprob: float | None
 ) -> torch.Tensor:
-    """0 on tokens of rows sampled under another context that are less likely than ``min_logprob`` (RLTF audit 2)."""
+    """``loss_B_T``, but 0 on off-policy tokens with a log-prob below ``min_logprob`` (RLTF audit 2)."""
     if min_logprob is None:
         return loss_B_T
     return loss_B_T.masked_fill(off_policy_B[:, None] & (logprobs_B_T.detach() < min_logprob), 0.0)
 
 
 def kl(logprobs_B_T: torch.Tensor, ref_logprobs_B_T: torch.Tensor, estimator: KLEstimator) -> torch.Tensor:
-    """Per-token KL to the reference; d = logp - ref. k1: d, k2: d^2/2, k3: exp(-d) - 1 + d (Schulman)."""
+    """Schulman's estimators of the per-token KL to the reference, d = logp - ref: k1 = d, k2 = d^2 / 2, k3 =
+    exp(-d) - 1 + d.
+    """
     d = logprobs_B_T - ref_logprobs_B_T
     if estimator == "k1":
         return d

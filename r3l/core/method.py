@@ -1,4 +1,4 @@
-"""Method: the contract between an algorithm and an engine. A method knows no environment and no engine."""
+"""Method: the interface between an algorithm and an engine. A method knows no environment and no engine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,18 @@ LossAggregation = Literal["traj_mean", "token_mean", "token_sum", "microbatch_re
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows padded on the right to one length T. Float32 but ``ids_B_T`` (int64), ``sft_B``, ``off_policy_B`` (bool).
+    """A micro-batch: rows padded on the right to one length T.
 
-    ``mask_B_T`` is 1 on trainable tokens. ``weight_B_T`` is the share of each token in its loss: the loss of
-    a whole step is the plain sum of weight x per-token loss over its micro-batches, whatever the packing.
-    ``off_policy_B``: rows sampled under another context (see Trajectory). ``ref_logprobs_B_T`` is there only for
-    methods that ask for a KL term.
+    - ``ids_B_T``: token ids, int64.
+    - ``mask_B_T``: 1.0 on trainable tokens.
+    - ``weight_B_T``: the share of each token in its loss. The loss of a step is the plain sum of weight x
+      per-token loss over its micro-batches, so it does not depend on packing.
+    - ``old_logprobs_B_T``: log-probs at sampling time; ``advantages_B_T``: one per token.
+    - ``sft_B``: rows to imitate, bool. ``off_policy_B``: rows sampled under another context than the one they
+      are trained in (see Trajectory), bool.
+    - ``ref_logprobs_B_T``: log-probs of the base checkpoint, only for methods with a KL term.
+
+    Arrays without a given type are float32.
     """
 
     ids_B_T: torch.Tensor
@@ -44,7 +50,9 @@ class Batch:
     ref_logprobs_B_T: torch.Tensor | None = None
 
     def row(self, k: int) -> Batch:
-        only, reference = slice(k, k + 1), self.ref_logprobs_B_T
+        """Row ``k`` as a batch of its own."""
+        only = slice(k, k + 1)
+        reference = self.ref_logprobs_B_T
         return Batch(
             self.ids_B_T[only],
             self.mask_B_T[only],
@@ -58,23 +66,22 @@ class Batch:
 
 
 class Criterion(Protocol):
-    """What a trainer needs: a loss. ``kl_coef`` > 0 asks for a frozen reference; ``loss_agg`` weighs the tokens."""
+    """A loss. ``kl_coef`` > 0 asks for log-probs of a frozen reference; ``loss_agg``: see rows_of."""
 
     kl_coef: float
     loss_agg: LossAggregation
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Scalar loss of a micro-batch (additive over micro-batches) and additive metrics."""
+        """The scalar loss of a micro-batch and its metrics; both add up over the micro-batches of a step."""
         ...
 
 
 class Method(Criterion, Protocol):
-    """What an engine needs of an algorithm.
+    """The interface of an algorithm: ``explore`` a task, ``step_advantages`` of a step, ``loss`` of a batch.
 
-    ``trains`` is False for a method that leaves the base checkpoint as it is. ``max_rounds`` > 1 lets the engine
-    draw further tasks in place of those whose groups ``keep`` refuses. ``needs_history``: whether ``explore`` reads the
-    metrics of earlier steps. ``max_rollouts`` is the most that one
-    task can cost, ``max_samples`` the most trajectories of it that train.
+    ``trains``: False for a method that leaves the base checkpoint unchanged. ``max_rounds`` > 1 lets the
+    engine draw more tasks in place of those whose groups ``keep`` rejects. ``needs_history``: ``explore``
+    reads the metrics of earlier steps.
     """
 
     trains: bool
@@ -82,30 +89,44 @@ class Method(Criterion, Protocol):
     needs_history: bool
 
     @property
-    def max_rollouts(self) -> int: ...
+    def max_rollouts(self) -> int:
+        """The largest number of rollouts that one task can cost."""
+        ...
 
     @property
     def max_samples(self) -> int:
-        """The most trajectories of one task that train, imitated ones included."""
+        """The largest number of trajectories of one task that train, imitated ones included."""
         ...
 
-    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]: ...
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
+        """Play one task; the groups of trajectories to learn from."""
+        ...
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """Whether the groups of one task are worth a place in the batch."""
+        """Whether the groups of one task enter the batch."""
         ...
 
-    def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]: ...
+    def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
+        """The advantages of all policy groups of a step, in their order."""
+        ...
 
-    def describe(self) -> Mapping[str, Any]: ...
+    def describe(self) -> Mapping[str, Any]:
+        """The settings as JSON, for the manifest of a run."""
+        ...
 
 
 class MethodSettings(OptionModel):
-    """What every trained method can be set to. Defaults are those of profile ``paper``."""
+    """Options of every trained method. The defaults are those of profile ``paper``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    group_size: int = option(8, "N: rollouts a task (A-14, A-17)", "paper: N = 8 (audit 4.4)", ge=1, le=4096)
+    group_size: int = option(
+        8,
+        "N: rollouts per task (A-14, A-17)",
+        "paper: N = 8 (audit 4.4)",
+        ge=1,
+        le=4096,
+    )
     kl: KLEstimator = option(
         "none",
         "KL to the base checkpoint (A-7, A-13)",
@@ -113,22 +134,29 @@ class MethodSettings(OptionModel):
     )
     kl_coef: float = option(0.0, "weight of the KL (A-7, A-13)", "as kl", ge=0)
     loss_agg: LossAggregation = option(
-        "traj_mean", "how token losses are averaged (A-8)", "paper: 1/|tau| (released code: by micro-batch, A-8)"
+        "traj_mean",
+        "how token losses are averaged (A-8)",
+        "paper: 1/|tau| (released code: by micro-batch, A-8)",
     )
     sft_coef: float = option(
-        1.0, "weight of the imitation loss, where a method has one (A-9)", "our choice: the paper gives no value", ge=0
+        1.0,
+        "weight of the imitation loss (A-9)",
+        "our choice: the paper gives no value",
+        ge=0,
     )
 
 
 S = TypeVar("S", bound=MethodSettings)
+# Per-token losses and per-token metrics, shape (B, T) each.
 Tokens = tuple["torch.Tensor", Mapping[str, "torch.Tensor"]]
 
 
 class TrainedMethod(Generic[S]):
-    """What trained methods share: plain exploration and the frame of the loss.
+    """Base class of trained methods: N plain rollouts per task, and the sum of policy, SFT and KL losses.
 
-    Subclasses name their ``Settings`` and bring ``advantages`` of a group, or ``step_advantages`` of all groups of a
-    step, a surrogate, and what they explore beyond N rollouts (one that only imitates: :class:`ImitationMethod`).
+    A subclass sets ``Settings`` and defines ``surrogate``, and ``advantages`` of one group or
+    ``step_advantages`` of all groups of a step. It overrides ``explore`` if it plays more than N plain
+    rollouts. A method without policy loss extends :class:`ImitationMethod`.
     """
 
     Settings: type[S]
@@ -159,11 +187,11 @@ class TrainedMethod(Generic[S]):
         return True
 
     def advantages(self, group: Group) -> Advantages:
-        """Those of a policy group that needs no other one to know them."""
+        """The advantages of one policy group, for a method that needs no other group to compute them."""
         raise NotImplementedError
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """Group by group; a method that compares the groups of a step overrides this."""
+        """The advantages of all policy groups of a step; override it to compare groups with each other."""
         return [self.advantages(group) for group in groups]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
@@ -171,11 +199,15 @@ class TrainedMethod(Generic[S]):
         raise NotImplementedError
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Surrogate on policy rows + sft_coef * (-log p) on sft rows + kl_coef * KL on policy rows."""
+        """Surrogate on policy rows + sft_coef * (-log p) on SFT rows + kl_coef * KL on policy rows."""
+        # Every row counts in one of two losses, policy or SFT; the weights of the other loss are 0 on it.
         sft_weight_B_T = batch.weight_B_T * batch.sft_B[:, None]
         weight_B_T = batch.weight_B_T - sft_weight_B_T
         policy_B_T, parts = checked_surrogate(self, batch, logprobs_B_T, self.surrogate(batch, logprobs_B_T))
-        terms = {"loss/policy": (weight_B_T * policy_B_T).sum(), "loss/sft": -(sft_weight_B_T * logprobs_B_T).sum()}
+        terms = {
+            "loss/policy": (weight_B_T * policy_B_T).sum(),
+            "loss/sft": -(sft_weight_B_T * logprobs_B_T).sum(),
+        }
         total = terms["loss/policy"] + self.settings.sft_coef * terms["loss/sft"]
         if batch.ref_logprobs_B_T is not None and self.kl_coef > 0:
             kl_B_T = losses.kl(logprobs_B_T, batch.ref_logprobs_B_T, self.settings.kl)
@@ -186,11 +218,11 @@ class TrainedMethod(Generic[S]):
 
 
 class ImitationMethod(TrainedMethod[S]):
-    """A method that only imitates: none of its groups feeds a policy loss."""
+    """Base class of methods that only imitate: all their rows are SFT rows."""
 
     def advantages(self, group: Group) -> np.ndarray:
         return np.zeros(len(group.trajectories))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """There are no policy rows."""
+        """Zero: there are no policy rows."""
         return logprobs_B_T.new_zeros(logprobs_B_T.shape), {}

@@ -1,4 +1,4 @@
-"""The declaration of a hyperparameter: default, meaning, allowed values and source in one place."""
+"""Declaration of a hyperparameter: its default, meaning, allowed values and source in one place."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-REQUIRED = ...  # in place of a default: every file states the value, and where that comes from
+REQUIRED = ...  # instead of a default: every configuration file gives the value and its source
 
 
 def option(default: Any, meaning: str, source: str = "", **limits: Any) -> Any:
-    """A field of a settings model; ``limits`` are pydantic's (``ge=1``).
+    """Declare a field of a settings model; ``limits`` are pydantic's (``ge=1``).
 
     ``source`` says where the default comes from: a paper, its released code, a measurement or our choice.
     """
@@ -19,21 +19,22 @@ def option(default: Any, meaning: str, source: str = "", **limits: Any) -> Any:
 
 
 class OptionModel(BaseModel):
-    """A model of settings in which true and false are no numbers, as they would be 1 and 0."""
+    """Base class of settings. It rejects true and false for numeric fields, where pydantic reads 1 and 0."""
 
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_number(cls, value: Any, field: ValidationInfo) -> Any:
         if any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value])):
             types = [cls.model_fields[field.field_name or ""].annotation]
+            # Collect the parts of unions, lists and tuples; the list grows while it is read.
             for annotation in types:
-                types += get_args(annotation)  # the list grows while it is read: parts of unions, lists and tuples
+                types += get_args(annotation)
             if {int, float} & set(types) and bool not in types:
                 raise ValueError("true and false are not numbers")
         return value
 
 
 def source_of(field: FieldInfo) -> str:
-    """Where the default of an option comes from; empty for a required one."""
+    """The source of an option's default; empty for a required option."""
     extra = field.json_schema_extra
     return str(extra.get("source", "")) if isinstance(extra, dict) else ""

@@ -1,4 +1,4 @@
-"""Policy: the model as a method sees it. Implementations: the local engine's (torch, vLLM) and Trinity's."""
+"""Policy: the model as methods see it; implemented for torch, vLLM, served models and Trinity."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from r3l.core.environment import Stop
 from r3l.core.seeds import Address
 from r3l.core.text import Message
 
-Samples = Literal["trajectory", "turn"]  # what one training sample is: a whole dialog, or one response in its context
+# One training sample: a whole dialog, or one response with its context.
+Samples = Literal["trajectory", "turn"]
 
 
 class Phase(StrEnum):
-    """What a response is for, in the order in which a step's batches are served (r3l.processes.barrier)."""
+    """The purpose of a response, in the order in which a step samples them (r3l.processes.barrier)."""
 
     ROLLOUT = "rollout"
     FEEDBACK = "feedback"  # reflections and critiques
@@ -26,17 +27,17 @@ class FinishReason(StrEnum):
     """Why the sampling of one response ended (OpenAI's ``finish_reason``)."""
 
     END = "end"  # the end-of-turn token was sampled
-    LINE = "line"  # a line break was, see Sampling
+    LINE = "line"  # a line break was sampled (``stop: line``)
     LENGTH = "length"  # max_tokens reached
     CONTEXT = "context"  # the dialog no longer fits the model, so nothing was sampled
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to sample. ``max_tokens`` counts the tokens of one response, the end-of-turn token included.
+    """Sampling parameters. ``max_tokens``: of one response, its end-of-turn token included.
 
-    ``stop``: with ``line`` a token that holds a line break ends the sampling too, and the next ``respond`` continues
-    the response where no message has been added.
+    Under ``stop: line`` a token that holds a line break ends the sampling too; the next ``respond`` continues
+    the response unless a message has been added.
     """
 
     temperature: float = 1.0
@@ -47,7 +48,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one response as a server counts them: ``prompt`` that it read (the whole dialog), ``response``."""
+    """Token counts of one response: ``prompt`` tokens read for it, ``response`` tokens sampled."""
 
     prompt: int
     response: int
@@ -57,7 +58,8 @@ class Usage:
 class Completion:
     """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog.
 
-    Without ids where a server keeps its tokens to itself; ``usage`` is then what it says of their number.
+    A server that reveals no token ids leaves ids and log-probs empty; ``usage`` then holds its token counts,
+    in which ``prompt`` is the whole dialog.
     """
 
     text: str
@@ -69,12 +71,12 @@ class Completion:
 
     @property
     def tokens(self) -> Usage:
-        """How many were read for it and sampled; of a local model those that were not known before."""
+        """Token counts: the server's, or for a local model the newly read and the sampled tokens."""
         return self.usage or Usage(len(self.prompt_ids), len(self.response_ids))
 
 
 class Conversation(Protocol):
-    """An append-only dialog held by the policy."""
+    """An append-only dialog that the policy holds."""
 
     def add(self, message: Message) -> None:
         """Append a system or user message; it is encoded with the next response."""
@@ -85,42 +87,44 @@ class Conversation(Protocol):
         ...
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
-        """Append a response that another dialog sampled; the prompt ids that it has in this one."""
+        """Append a response that another dialog sampled. Returns its prompt ids in this dialog: the tokens
+        that this dialog has read since its previous response.
+        """
         ...
 
     def append_text(self, text: str) -> Completion:
-        """Append a response that nobody sampled (a teacher's text); its log-probs are 0."""
+        """Append a given text as a response (a teacher's); its log-probs are 0."""
         ...
 
     def fork(self, turns: int) -> Conversation:
-        """The dialog as it stood after ``turns`` responses, sharing what is already encoded."""
+        """A copy of the dialog after its first ``turns`` responses, which shares what is already encoded."""
         ...
 
     def afresh(self) -> Conversation:
-        """An empty dialog in place of this one; what both begin with need not be encoded again."""
+        """An empty dialog that replaces this one; their common beginning is not encoded again."""
         ...
 
     def close(self) -> None: ...
 
 
 class JudgePrompts(StrEnum):
-    """What a judge reads."""
+    """Prompts of a judge."""
 
-    INSTRUCTIONS = "instructions"  # whole instructions and a log of the episode, whatever the run's prompts are
-    AS_POLICY = "as_policy"  # what the policy would read, for a judge that was taught the same prompts
+    INSTRUCTIONS = "instructions"  # complete instructions and a log of the episode
+    AS_POLICY = "as_policy"  # the policy's own prompts, for a judge trained on them
 
 
 class Judge(Protocol):
-    """A model that is not trained and writes feedback on episodes."""
+    """A frozen model that writes feedback on episodes."""
 
     prompts: JudgePrompts
 
     async def write(self, messages: Sequence[Message], address: Address) -> Completion:
-        """Its response to a dialog; draws are seeded by ``address`` as far as its server can."""
+        """The judge's response to a dialog; draws are seeded by ``address`` if its server supports it."""
         ...
 
 
 class Policy(Protocol):
-    """Opens conversations."""
+    """The model: a source of conversations."""
 
     def open(self) -> Conversation: ...

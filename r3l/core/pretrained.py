@@ -1,6 +1,6 @@
-"""The one door to transformers' ``from_pretrained``: code that lies in a model's folder never runs.
+"""All calls of transformers' ``from_pretrained``, which here never runs code from a model's folder.
 
-Asked for nothing, transformers asks on the terminal whether to run it; answered with ``y`` it does.
+By default transformers asks on the terminal whether to run such code, and does so when answered with ``y``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-# What transformers raises at a folder that is damaged, contradicts itself or names what it does not know.
+# Exceptions that transformers raises for a folder that is damaged, inconsistent or of an unknown kind.
 UNLOADABLE = (
     *(OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, AssertionError, ImportError),
     StrictDataclassError,
@@ -20,23 +20,25 @@ UNLOADABLE = (
 
 
 def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
-    """``kind.from_pretrained(where)``. Raises ValueError where the model needs code of its own, and UNLOADABLE."""
+    """``kind.from_pretrained(where)``. Raises ValueError for a model with its own code, or UNLOADABLE."""
     try:
         return kind.from_pretrained(where, trust_remote_code=False, **options)
     except ValueError as error:
         if "trust_remote_code" not in str(error):
             raise
         raise ValueError(
-            "it has Python code of its own (auto_map), which r3l never runs; use a model of an architecture that "
-            "transformers knows, or delete auto_map from its config.json and tokenizer_config.json where it is one"
+            "it has Python code of its own (auto_map), which r3l never runs; use a model of an architecture "
+            "that transformers knows. If this is one, delete auto_map from its config.json and "
+            "tokenizer_config.json"
         ) from error
 
 
 def load_tokenizer(where: str) -> Any:
-    """The tokenizer as its file has it.
+    """Load a tokenizer exactly as its file defines it.
 
-    For some architectures (Qwen2 is one) AutoTokenizer of transformers 5 puts its own word splitting in place of the
-    file's, which is right for models of the hub but not for one with a tokenizer of its own: numbers fell apart.
+    For some architectures, such as Qwen2, AutoTokenizer of transformers 5 replaces the word splitting in the
+    file by its own. That suits models of the hub, but splits the numbers of ours, which have their own
+    tokenizer.
     """
     path = Path(where) / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

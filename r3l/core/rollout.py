@@ -1,4 +1,4 @@
-"""Playing an episode: the one loop that turns a task, an environment and a policy into a Trajectory."""
+"""Playing an episode: the loop that turns a task, an environment and a policy into a Trajectory."""
 
 from __future__ import annotations
 
@@ -22,60 +22,66 @@ from r3l.core.trajectory import Trajectory, TrajectoryKind, Turn
 Rules = Literal["same_as_base", "released_lenient"]
 Item = TypeVar("Item")
 T = TypeVar("T")
-KINDS = tuple(TrajectoryKind)  # the order in which trajectories are kept
+KINDS = tuple(TrajectoryKind)  # the order in which trajectories are logged
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """The messages before a response, and what they would be without guidance."""
+    """The messages before a response, and the same without guidance."""
 
     messages: list[Message]
     unguided: list[Message]
 
 
-Guide = Callable[[list[Message]], Prompt]
+Guide = Callable[[list[Message]], Prompt]  # inserts guidance into the first prompt of a retry
 
 
 class Gather(Protocol):
-    """``play`` of every item at the same time; results in the order of ``items``. What an engine hands to methods."""
+    """Runs ``play`` for every item concurrently; supplied by the engine, which batches their responses."""
 
     def __call__(
         self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]
     ) -> Coroutine[Any, Any, list[T]]:
-        """If one fails, the others are cancelled and its error is raised."""
+        """The results in the order of ``items``. If one fails, the others are cancelled and its error is
+        raised.
+        """
 
 
 class LiveEnvironment(Protocol):
-    """One environment as a method sees it, wherever its engine runs (``r3l.processes.pool`` has workers for it)."""
+    """An asynchronous handle of one environment, whose engine may run in a worker
+    (``r3l.processes.pool``).
+    """
 
     async def reset(self, task: Task) -> Observation: ...
 
     async def step(self, action: str) -> Observation: ...
 
     async def rewind(self, turn: int) -> Observation:
-        """Restore the state after ``turn`` actions. Raises ReplayMismatch when it is not the recorded one."""
+        """Restore the state after ``turn`` actions. Raises ReplayMismatch if its observation differs."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Environments(Protocol):
-    """The source of environments: a pool of worker processes, or engines in this process."""
+    """A source of environments: a pool of worker processes, or engines in this process."""
 
     def open(self) -> LiveEnvironment: ...
 
 
 @dataclass
 class RolloutContext:
-    """Everything a method may use to explore: the policy, environments, text rules, and the budget meter.
+    """Everything that a method may use to explore in one step: policy, environments, prompts, metrics.
 
-    ``address`` prefixes every seed drawn here: (run seed, purpose, step). ``gather`` plays items
-    concurrently in the way the engine wants. ``counters`` collects the budget and everything dropped.
-    ``feedback_sampling`` is for reflections and critiques. ``progress``: the share of training that is done, 0 in the
-    first step and 1 in the last, for schedules. ``history``: the metrics of the steps before this one, for methods with
-    ``needs_history``. ``judge`` writes feedback where that is a method's setting.
-    ``trajectories`` collects all that was played or written, as it
-    is finished, for readers: a method's groups hold only what it learns from.
+    - ``sampling``: of turns; ``feedback_sampling``: of reflections and critiques.
+    - ``address``: prefix of every seed drawn here, (run seed, purpose, step).
+    - ``gather``: plays items concurrently.
+    - ``progress``: share of training done, 0 in the first step and 1 in the last, for schedules.
+    - ``history``: metrics of earlier steps, for methods with ``needs_history``.
+    - ``judge``: the model that writes feedback under ``feedback: judge``.
+    - ``counters``: metrics of the step: its budget, and everything dropped, by reason.
+    - ``trajectories``: everything played or written, in order of completion, for logs. The groups of a method
+      hold only what it learns from.
     """
 
     policy: Policy
@@ -93,39 +99,43 @@ class RolloutContext:
     _summands: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def played(self) -> list[Trajectory]:
-        """``trajectories`` in an order that is the same whichever was finished first."""
-        return sorted(self.trajectories, key=lambda t: (t.task.address, KINDS.index(t.kind), t.member, t.attempt))
+        """``trajectories`` in an order that does not depend on which was finished first."""
+
+        def order(t: Trajectory) -> tuple[str, int, int, tuple[int, ...]]:
+            return t.task.address, KINDS.index(t.kind), t.member, t.attempt
+
+        return sorted(self.trajectories, key=order)
 
     def add_fraction(self, counter: str, value: float) -> None:
-        """Add to a counter of fractions; its sum is rounded once, so it is the same in whatever order they come."""
+        """Add to a counter of fractions.
+
+        Its sum is rounded once (fsum), so it does not depend on the order in which episodes end.
+        """
         self._summands[counter].append(value)
         self.counters[counter] = math.fsum(self._summands[counter])
 
     async def complete(
         self, conversation: Conversation, sampling: Sampling, purpose: str, *where: str | int
     ) -> Completion:
-        """One response, metered under ``tokens/<purpose>`` (generated) and ``prompt/<purpose>`` (read for it).
+        """Sample a response, and count its tokens: ``tokens/<purpose>`` generated, ``prompt/<purpose>`` read.
 
-        Raises NonFiniteError for its log-probs, naming run seed, step, task, member and turn.
+        ``where``: task, member and turn, for the address of its draws. Raises NonFiniteError with that
+        address if a log-prob is not finite.
         """
         address = (*self.address, purpose, *where)
         completion = await conversation.respond(sampling, address)
-        check_finite(f"log-prob of the response at address {'/'.join(map(str, address))}", completion.logprobs)
+        name = "/".join(map(str, address))
+        check_finite(f"log-prob of the response at address {name}", completion.logprobs)
         self.counters[f"tokens/{purpose}"] += completion.tokens.response
         self.counters["tokens/generated"] += completion.tokens.response
         self.counters[f"prompt/{purpose}"] += completion.tokens.prompt
         return completion
 
     def seen(self, observation: Observation) -> Observation:
+        """The observation as well-formed Unicode; counts what was replaced."""
         observation, replaced = observation.well_formed()
         self.count_replaced(replaced)
         return observation
-
-    def count_failure(self, task: Task, observation: Observation) -> None:
-        """Note that an environment failed in an episode of ``task``, if it did."""
-        if observation.failed:
-            self.counters["env_failed"] += 1
-            warnings.warn(f"task {task.id} ended in its environment's own error: {observation.failed}", stacklevel=2)
 
     def count_replaced(self, characters: int) -> None:
         if characters:
@@ -134,10 +144,10 @@ class RolloutContext:
 
 @dataclass
 class Episode:
-    """A played trajectory with what is needed to restart it: environment, dialog, first and last observation.
+    """A trajectory with what is needed to restart it: environment, dialog, first and last observation.
 
-    ``unguided`` is the same dialog without guidance, where there is any. ``prompts``: what was shown before each
-    response that was asked for here.
+    ``unguided``: for a retry, a second dialog with the same responses but without guidance. ``prompts``: the
+    messages before each response that was sampled in this episode.
     """
 
     trajectory: Trajectory
@@ -149,19 +159,27 @@ class Episode:
     prompts: list[list[Message]] = field(default_factory=list)
 
     def transcript(self) -> Transcript:
-        turns, last = self.trajectory.turns, self.last
+        """The finished episode as its environment's critic reads it."""
+        turns = self.trajectory.turns
         error = turns[-1].error
-        texts = [turn.observation for turn in turns[1:]] + [last.text if last and error is None else ""]
-        answers = [(turn.action or turn.response, text) for turn, text in zip(turns, texts, strict=True)]
-        return Transcript(self.trajectory.task, self.first.text, tuple(answers), self.trajectory.success, error)
+        last = self.last.text if self.last and error is None else ""
+        after = [*(turn.observation for turn in turns[1:]), last]  # the observation after each turn
+        answers = tuple((turn.action or turn.response, text) for turn, text in zip(turns, after, strict=True))
+        return Transcript(
+            task=self.trajectory.task,
+            first=self.first.text,
+            answers=answers,
+            success=self.trajectory.success,
+            error=error,
+        )
 
     async def close(self) -> None:
-        """Give back the environment and the policy's memory of the dialog."""
+        """Release the environment and the policy's memory of the dialog (its KV cache)."""
         self.close_dialogs()
         await self.env.close()
 
     def close_dialogs(self) -> None:
-        """Give back the policy's memory of the dialog; the environment stays."""
+        """Release the policy's memory of the dialog; the environment stays open."""
         for conversation in (self.conversation, self.unguided):
             if conversation is not None:
                 conversation.close()
@@ -169,12 +187,13 @@ class Episode:
 
 @dataclass(frozen=True)
 class Continuation:
-    """How an episode is played on. ``attempt`` tells several retries of one member apart.
+    """How an episode is played on.
 
-    ``phase`` is also the purpose in the address of its draws. ``guide`` makes the first prompt from its messages.
-    Under ``released_lenient`` a retry ends as in the released code (audit B-7): an error that the dialogue tolerates
-    costs a turn and is answered by its name alone. From the first one on actions are recorded no more: prompts show
-    those before it, and nothing counts as a repetition.
+    ``phase`` is also the purpose in the address of its draws. ``attempt`` tells several retries of one member
+    apart. ``guide`` inserts guidance into the first prompt. Under ``rules: released_lenient`` a retry ends as
+    in the released code (audit B-7): an error that the dialogue tolerates costs a turn and is answered by its
+    name alone. From the first such error on, actions are no longer recorded: prompts show those before it,
+    and none counts as repeated.
     """
 
     phase: Phase = Phase.ROLLOUT
@@ -184,7 +203,7 @@ class Continuation:
 
 
 async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
-    """A base rollout of ``task`` from its start, without any guidance."""
+    """Play a base rollout of ``task``: from the start, without guidance."""
     env = ctx.pool.open()
     first = ctx.seen(await env.reset(task))
     episode = Episode(Trajectory(task, member, TrajectoryKind.BASE), env, ctx.policy.open(), first)
@@ -193,7 +212,7 @@ async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
 
 
 async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0) -> list[Trajectory]:
-    """``size`` base rollouts of ``task``, members ``first`` and on: what methods without retries learn from."""
+    """Play ``size`` base rollouts of ``task`` concurrently, as members ``first``, ``first`` + 1, ..."""
     members = range(first, first + size)
     episodes = await ctx.gather(partial(play, ctx, task), members)
     for episode in episodes:
@@ -201,37 +220,65 @@ async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0)
     return [episode.trajectory for episode in episodes]
 
 
-async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observation, how: Continuation) -> None:
-    """Play on from ``now`` until the episode ends; fills the episode's trajectory in place.
+async def continue_episode(
+    ctx: RolloutContext,
+    episode: Episode,
+    now: Observation,
+    how: Continuation,
+) -> None:
+    """Play on from observation ``now`` until the episode ends; extends the episode's trajectory in place.
 
-    Ending rules: the engine says done; the response cannot be read or used, or the dialog outgrows the model's
-    context (the reward is then the observation's ``invalid_action_reward``, 0 by default); ``max_turns``.
+    An episode ends when the engine says so, after ``max_turns``, when a response cannot be parsed or used, or
+    when the context is full. In the last two cases the reward is the observation's ``invalid_action_reward``
+    (default 0).
     """
-    trajectory, guide = episode.trajectory, how.guide
+    trajectory = episode.trajectory
+    dialogue = ctx.dialogue
+    guide = how.guide
     ctx.counters["rollouts"] += 1
-    reason = None
+    reason: StopReason | None = None
     while reason is None:
+        # Show the observation. Guidance stands in the first prompt only.
         messages = _next_messages(ctx, episode, now)
         prompt = guide(messages) if guide else Prompt(messages, messages)
-        guide = None  # only what is shown first
-        completion = await _respond(ctx, episode, prompt, how)
+        guide = None
+        for message in prompt.messages:
+            episode.conversation.add(message)
+        episode.prompts.append(prompt.messages)
+
+        # Sample a response and read an action in it.
+        where = (trajectory.task.address, trajectory.member, *how.attempt, len(trajectory.turns))
+        sampling = replace(ctx.sampling, phase=how.phase)
+        completion = await ctx.complete(episode.conversation, sampling, how.phase.value, *where)
         if completion.finish_reason is FinishReason.CONTEXT:
             reason = StopReason.CONTEXT
             break
-        turn = _turn(ctx.dialogue, episode, completion, now, prompt)
+        turn = _turn_of(dialogue, episode, completion, now, prompt)
         trajectory.turns.append(turn)
+
+        # Act, or end the episode at an invalid response.
         if turn.action is not None:
             now = ctx.seen(await episode.env.step(turn.action))
             trajectory.turns[-1] = replace(turn, refused=now.refused)
             ctx.counters["env_steps"] += 1
-            ctx.count_failure(trajectory.task, now)
-        elif how.rules == "released_lenient" and turn.error in ctx.dialogue.retry_tolerates:
+            if now.failed:
+                ctx.counters["env_failed"] += 1
+                warnings.warn(
+                    f"task {trajectory.task.id} ended in its environment's own error: {now.failed}",
+                    stacklevel=2,
+                )
+        elif how.rules == "released_lenient" and turn.error in dialogue.retry_tolerates:
             now = replace(now, text=f"Not possible ({turn.error}).")
         else:
             reason = turn.error or StopReason.FORMAT
             break
-        reason = _engine_reason(now, trajectory.played, ctx.dialogue.max_turns)
-        if reason is StopReason.DONE and now.unread and ctx.dialogue.stop == "end":  # no answer is no wrong answer
+
+        if now.done:
+            reason = StopReason.SUCCESS if now.success else StopReason.DONE
+        elif trajectory.played >= dialogue.max_turns:
+            reason = StopReason.MAX_TURNS
+        # A response without an answer is an invalid one, not a wrong answer.
+        if reason is StopReason.DONE and now.no_answer and dialogue.stop == "end":
             cut_off = completion.finish_reason is FinishReason.LENGTH
             reason = StopReason.TRUNCATED if cut_off else StopReason.FORMAT
     episode.last = now
@@ -239,39 +286,47 @@ async def continue_episode(ctx: RolloutContext, episode: Episode, now: Observati
 
 
 def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> list[Message]:
-    trajectory, dialogue = episode.trajectory, ctx.dialogue
+    """The messages that show ``now``: the opening, a fresh prompt (``history``), or one more message."""
+    trajectory = episode.trajectory
+    dialogue = ctx.dialogue
     if not trajectory.turns:
         return dialogue.opening(trajectory.task, episode.first)
     if dialogue.history is not None:
         episode.conversation = episode.conversation.afresh()
-        answers = [(Observation(t.observation, t.admissible), t.response, t.action or "") for t in trajectory.turns]
+        answers = []
+        for turn in trajectory.turns:
+            shown = Observation(turn.observation, turn.admissible)
+            answers.append((shown, turn.response, turn.action or ""))
         return dialogue.fresh(trajectory.task, episode.first, answers, now)
     message = dialogue.following(episode.first, _recorded(trajectory), now)
     return [] if message is None else [message]
 
 
 def _recorded(trajectory: Trajectory) -> list[str]:
-    """The actions before the first tolerated error; all of them where there is none."""
-    usable = takewhile(lambda turn: turn.error is None, trajectory.turns)
-    return [turn.action for turn in usable if turn.action is not None]
+    """All actions, or those before the first tolerated error (see Continuation)."""
+    valid = takewhile(lambda turn: turn.error is None, trajectory.turns)
+    return [turn.action for turn in valid if turn.action is not None]
 
 
-async def _respond(ctx: RolloutContext, episode: Episode, prompt: Prompt, how: Continuation) -> Completion:
-    for message in prompt.messages:
-        episode.conversation.add(message)
-    episode.prompts.append(prompt.messages)
-    trajectory = episode.trajectory
-    where: Address = (trajectory.task.address, trajectory.member, *how.attempt, len(trajectory.turns))
-    sampling = replace(ctx.sampling, phase=how.phase)
-    return await ctx.complete(episode.conversation, sampling, how.phase.value, *where)
-
-
-def _turn(dialogue: Dialogue, episode: Episode, completion: Completion, now: Observation, prompt: Prompt) -> Turn:
+def _turn_of(
+    dialogue: Dialogue,
+    episode: Episode,
+    completion: Completion,
+    now: Observation,
+    prompt: Prompt,
+) -> Turn:
+    """Parse the response to ``now`` into a turn, and append it to the unguided dialog of a retry."""
+    # After a tolerated error the released code records no actions, so none counts as repeated (audit B-7).
     actions = _recorded(episode.trajectory)
-    parsed = dialogue.parse(completion.text, now, actions if len(actions) == episode.trajectory.played else [])
+    if len(actions) != episode.trajectory.played:
+        actions = []
+    parsed = dialogue.parse(completion.text, now, actions)
+
+    # A cut-off response is invalid unless an action could be read before the cut.
     cut_off = completion.finish_reason is FinishReason.LENGTH and not dialogue.lenient
     if cut_off and (parsed.error is not None or dialogue.stop == "line"):
         parsed = Parsed(None, StopReason.TRUNCATED)
+
     turn = replace(Turn.of(completion, now.text, parsed.action, parsed.error), admissible=now.admissible)
     if episode.unguided is None:
         return turn
@@ -280,18 +335,14 @@ def _turn(dialogue: Dialogue, episode: Episode, completion: Completion, now: Obs
     return replace(turn, unguided_prompt_ids=episode.unguided.append_completion(completion))
 
 
-def _engine_reason(now: Observation, turns: int, max_turns: int) -> StopReason | None:
-    if now.done:
-        return StopReason.SUCCESS if now.success else StopReason.DONE
-    return StopReason.MAX_TURNS if turns >= max_turns else None
-
-
 def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reason: StopReason) -> None:
+    """Record how the episode ended: stop reason, reward, success and the closing feedback."""
     trajectory.stop_reason = reason
     trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
     check_finite(f"reward of task {trajectory.task.id}, member {trajectory.member}", trajectory.reward)
     trajectory.success = now.success and reason.by_engine
-    error, turns = None if reason.by_engine else reason, trajectory.turns
+    error = None if reason.by_engine else reason
+    turns = trajectory.turns
     last = turns[-1].response if turns else ""
     trajectory.feedback = ctx.dialogue.closing(trajectory.reward, trajectory.success, len(turns), error, last)
     ctx.counters[f"stop/{reason}"] += 1

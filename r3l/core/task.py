@@ -1,4 +1,4 @@
-"""Task: one problem of one environment, and the order in which training meets them."""
+"""Task: one problem of one environment, and the order in which training draws tasks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 class Task:
     """One problem.
 
-    ``id`` is unique within its environment and stable across machines (task sets list ids), ``group`` is
-    the stratum that results are reported by (``easy``/``hard``, a task family, ...), ``payload`` is
-    whatever the environment needs to start it, JSON-serialisable so that it crosses process borders.
-    ``occurrence``: how often the task stood in its training step before.
+    - ``id``: unique within its environment and the same on every machine (task sets list ids).
+    - ``group``: the stratum by which results are reported (``easy`` or ``hard``, a task family, ...).
+    - ``payload``: what the environment needs to start the task, as JSON, since it crosses processes.
+    - ``occurrence``: how often the task was drawn earlier in the same training step.
     """
 
     id: str
@@ -32,32 +32,38 @@ class Task:
 
     @property
     def address(self) -> str:
-        """Its part of the address of a draw. A task that stands in a step again has one of its own: its group would
-        else be the same rollouts, and weigh double. One text, as addresses are also sorted."""
+        """The task's part in the address of a draw: a single string, since addresses are also sorted.
+
+        A task drawn twice in one step gets two addresses. Otherwise its second group would repeat the
+        rollouts of the first, and they would count double.
+        """
         return f"{self.id}\x1f{self.occurrence}" if self.occurrence else self.id
 
 
 def check_unique(tasks: Sequence[Task], task_set: str) -> None:
-    """Raise DataError where two tasks have one id. Draws are addressed by it, and results are kept by it."""
+    """Raise DataError if two tasks share an id: ids address random draws and identify results."""
     repeated = {id_: count for id_, count in Counter(task.id for task in tasks).items() if count > 1}
     if repeated:
         shown = ", ".join(f"{id_!r} ({count} times)" for id_, count in list(repeated.items())[:3])
         more = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
         raise DataError(
-            f"task set {task_set} has task ids that stand more than once: {shown}{more}. Give every task an id of its "
-            "own (its draws follow from it), or leave the copies out"
+            f"task set {task_set} has duplicate task ids: {shown}{more}. Give every task its own id (draws "
+            "depend on it), or remove the copies"
         )
 
 
 def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:
-    """The tasks of step ``number`` (from 1): consecutive slices of a shuffle per pass over the task set.
+    """The ``count`` tasks of step ``number`` (from 1): consecutive slices of one shuffle per epoch.
 
-    Extra rounds draw from a shuffle of their own, so that the slices of later steps do not depend on them.
+    ``extra`` > 0 is the number of an extra sampling round, which has its own shuffle, so that the tasks of
+    later steps do not depend on it.
     """
     if extra:
         return [tasks[i] for i in generator(seed, "extra", number, extra).permutation(len(tasks))[:count]]
+    # Shuffle the epochs that this step touches, and take its slice of them.
     order: list[T] = []
-    first, last = (number - 1) * count, number * count
+    first = (number - 1) * count
+    last = number * count
     for epoch in range(first // len(tasks), (last - 1) // len(tasks) + 1):
         order += [tasks[i] for i in generator(seed, "order", epoch).permutation(len(tasks))]
     skip = first - first // len(tasks) * len(tasks)
@@ -65,8 +71,7 @@ def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra:
 
 
 def with_occurrences(tasks: Iterable[Task], drawn: Counter[str]) -> list[Task]:
-    """``tasks`` of a step, each with its occurrence; ``drawn`` counts by id what the step has had, and is brought up to
-    date."""
+    """Copies of ``tasks`` with ``occurrence`` set; ``drawn``: tasks of the step by id, updated in place."""
     numbered = []
     for task in tasks:
         numbered.append(replace(task, occurrence=drawn[task.id]))

@@ -1,4 +1,4 @@
-"""Text: the messages of a chat, thoughts in responses, and text from outside made well-formed Unicode."""
+"""Text: chat messages, thoughts in responses, and well-formed Unicode for text from outside."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-DEEPEST = 64  # lists and objects within one another in a JSON value; our choice (a reflection has one)
+DEEPEST = 64  # nested lists and objects in a JSON value; our choice (a reflection has one level)
 REPLACEMENT = "\ufffd"
-SHOWN = 80  # characters of a wrong value in an error
+SHOWN = 80  # characters of a wrong value that an error shows
 THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a chat: role in {system, user, assistant}."""
+    """One chat message; ``role`` is system, user or assistant."""
 
     role: str
     content: str
@@ -23,9 +23,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Response:
-    """A response around its thought: ``thought`` is None without one, ``after`` None where the thought never ended.
+    """A response split around its first thought.
 
-    What follows the thought is the response proper. Without a thought that is all of it.
+    ``thought`` is None if there is none; ``after`` is then the whole text. ``after`` is None if the thought
+    was cut off.
     """
 
     before: str
@@ -34,7 +35,7 @@ class Response:
 
 
 def split_thought(text: str) -> Response:
-    """Where the first thought of a response is. Its opening tag is missing where the chat template wrote that one."""
+    """Split a response around its first thought, whose opening tag may be written by the chat template."""
     before, opened, inside = text.partition(THOUGHT)
     if END_OF_THOUGHT in before:
         before, opened, inside = "", THOUGHT, text
@@ -45,41 +46,41 @@ def split_thought(text: str) -> Response:
 
 
 def after_thought(text: str) -> str:
-    """What a response says after its thought; nothing where it was cut off inside."""
+    """The text after a response's thought; empty if the thought was cut off."""
     return split_thought(text).after or ""
 
 
 def with_opening(text: str) -> str:
-    """A response with the opening tag of its thought where the chat template wrote that one."""
+    """The response, with the opening tag of its thought added if the chat template wrote it."""
     return THOUGHT + text if END_OF_THOUGHT in text and THOUGHT not in text else text
 
 
 def printable(text: str) -> str:
-    """``text`` without what moves a terminal: control characters but line breaks and tabs stand as \\x1b does."""
+    """The text with control characters escaped (as \\x1b), except line breaks and tabs, for a terminal."""
     return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
 
 
 def shown(value: Any) -> str:
-    """A value of any type in one short line, for an error."""
+    """Any value as one short line, for an error."""
     try:
         line = " ".join(repr(value).split())
-    except Exception:  # noqa: BLE001 - repr is the value's own code; Python's fails for very long integers
+    except Exception:  # noqa: BLE001 - repr may be any code; Python's own fails for very long integers
         line = f"<{type(value).__name__}>"
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
 
 def well_formed(text: str) -> tuple[str, int]:
-    """``text`` with U+FFFD for every lone surrogate, which UTF-8 cannot hold, and how many there were."""
+    """The text with U+FFFD for every lone surrogate, which UTF-8 cannot encode, and their number."""
     return _LONE_SURROGATE.subn(REPLACEMENT, text)
 
 
 def well_formed_json(value: Any, deepest: int = DEEPEST) -> tuple[Any, int]:
-    """A JSON value whose texts and keys are :func:`well_formed`, and how many characters were replaced.
+    """A JSON value with :func:`well_formed` strings and keys, and the number of replaced characters.
 
-    Raises ValueError for more than ``deepest`` lists and objects within one another.
+    Raises ValueError if it nests more than ``deepest`` lists and objects.
     """
     if isinstance(value, list | dict) and not deepest:
-        raise ValueError(f"more than {DEEPEST} lists and objects within one another")
+        raise ValueError(f"more than {DEEPEST} nested lists and objects")
     if isinstance(value, str):
         return well_formed(value)
     if isinstance(value, list):

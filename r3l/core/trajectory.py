@@ -1,7 +1,7 @@
-"""Turn, Trajectory, Group: what sampling produced, token by token, and nothing derived from it.
+"""Turn, Trajectory, Group: the tokens that sampling produced, with their outcome.
 
-Tokens are never re-rendered: a turn keeps the ids that entered the model (``prompt_ids``) and the ids that
-were sampled (``response_ids``); the token sequence of a trajectory is their concatenation.
+Tokens are never rendered again: a turn keeps the ids that the model read (``prompt_ids``) and the ids that it
+sampled (``response_ids``); the token sequence of a trajectory is their concatenation.
 """
 
 from __future__ import annotations
@@ -17,41 +17,46 @@ from r3l.core.environment import StopReason
 from r3l.core.policy import Completion, FinishReason, Usage
 from r3l.core.task import Task
 
-UNLIKELY = -5.0  # nats: how little a taught token may be likely before it is counted (RLTF's release leaves it out)
+# Log-prob in nats below which a token to imitate is counted as unlikely (RLTF's release drops it from the
+# loss).
+UNLIKELY = -5.0
 
 
 class TrajectoryKind(StrEnum):
-    """What a trajectory is to the others of its task."""
+    """The role of a trajectory among those of its task."""
 
     BASE = "base"  # a plain rollout
-    DISTILLED = "distilled"  # a guided retry as if it had needed no guidance
-    REFLECTION = "reflection"  # an episode and the reflection on it
-    CRITIQUE = "critique"  # an episode and the critique of it
+    DISTILLED = "distilled"  # a guided retry under the prompts without guidance
+    REFLECTION = "reflection"  # an episode followed by the reflection on it
+    CRITIQUE = "critique"  # an episode followed by the critique of it
     GUIDED_RETRY = "guided_retry"
-    REFINED = "refined"  # a distilled retry in place of its base (Critique-GRPO)
+    REFINED = "refined"  # a distilled retry that replaces its base (Critique-GRPO)
 
 
 class Objective(StrEnum):
-    """Which loss a group feeds."""
+    """The loss of a group."""
 
     POLICY = "policy"  # weighted by advantages
     SFT = "sft"  # imitation
-    NONE = "none"  # no loss: counted only
+    NONE = "none"  # no loss, only metrics
 
 
 class Feedback(Protocol):
-    """What a reflection or critique says (``r3l.feedback.feedback`` has its kinds)."""
+    """A parsed reflection or critique (implemented in ``r3l.feedback.feedback``)."""
 
     def as_json(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One exchange. ``prompt_ids`` are the tokens added to the dialog since the previous response.
+    """One observation and the response to it.
 
-    With turn samples (``samples: turn``) they are the whole context of the response instead. A turn played beside an
-    unguided dialog (see r3l.retry) records the ``unguided_prompt_ids`` that it has there. ``refused``: the engine
-    did not carry its action out. ``admissible``: what could be done, where the environment has such a list.
+    - ``prompt_ids``: tokens added to the dialog since the previous response; under ``samples: turn`` the
+      complete context of the response.
+    - ``action``: parsed from the response; ``error``: why it could not be.
+    - ``unguided_prompt_ids``: of a guided retry, the prompt ids without guidance (see r3l.retry).
+    - ``refused``: the engine did not carry out the action.
+    - ``admissible``: the actions that were possible, if the environment has such a list.
     """
 
     observation: str
@@ -63,20 +68,26 @@ class Turn:
     action: str | None = None
     error: StopReason | None = None
     unguided_prompt_ids: tuple[int, ...] | None = None
-    usage: Usage | None = None  # of a response without ids
+    usage: Usage | None = None  # token counts of a response without ids
     refused: bool = False
     admissible: tuple[str, ...] = ()
 
     @property
     def counts(self) -> bool:
-        """Whether it was played: a retry may show a refused action of its base that it does not play (audit B-18)."""
+        """Whether the turn was played; a retry may show a refused action of its base without replaying it
+        (B-18).
+        """
         return self.action is not None or self.error is not None
 
     @classmethod
     def of(
-        cls, completion: Completion, observation: str, action: str | None = None, error: StopReason | None = None
+        cls,
+        completion: Completion,
+        observation: str,
+        action: str | None = None,
+        error: StopReason | None = None,
     ) -> Turn:
-        """The exchange in which ``completion`` answered ``observation``."""
+        """The turn in which ``completion`` answers ``observation``."""
         return cls(
             observation=observation,
             response=completion.text,
@@ -98,12 +109,15 @@ class Turn:
 class Trajectory:
     """A dialog with its outcome.
 
-    A reflection or critique has no ``stop_reason`` but the ``finish_reason`` of its last turn. ``feedback`` is the
-    environment's closing message; the policy never sees it, a reflection does. ``restart_turn``: how many leading
-    turns are the base's own (0 for a base). ``trainable``: the turns that carry gradient; None for all. ``rescore``:
-    the log-probs belong to another context than this one (a distilled retry was sampled under guidance), and the
-    engine is to compute those of the sampling policy under this context instead. ``attempt`` tells several retries of
-    one member apart. ``parsed`` is what a reflection or critique says; for readers only.
+    - ``member``: index of the rollout among those of its task.
+    - ``stop_reason``: None for a reflection or critique, whose last turn has a ``finish_reason``.
+    - ``feedback``: the environment's closing message, which reflections show but the policy never sees.
+    - ``restart_turn``: number of leading turns that are the base's own (0 for a base).
+    - ``trainable``: the turns that carry gradient; None: all.
+    - ``rescore``: the log-probs belong to another context (a distilled retry was sampled under guidance), so
+      the engine computes those of the sampling policy under this one.
+    - ``attempt``: tells several retries of one member apart.
+    - ``parsed``: the content of a reflection or critique, for logs.
     """
 
     task: Task
@@ -122,7 +136,7 @@ class Trajectory:
 
     @property
     def off_policy(self) -> bool:
-        """Sampled under another context than the one it is trained in."""
+        """Whether it was sampled under another context than the one it is trained in."""
         return self.kind in (TrajectoryKind.DISTILLED, TrajectoryKind.REFINED)
 
     @property
@@ -131,11 +145,11 @@ class Trajectory:
 
     @property
     def played(self) -> int:
-        """How many turns count towards the limit."""
+        """Number of turns that count towards ``max_turns``."""
         return sum(turn.counts for turn in self.turns)
 
     def token_ids(self) -> np.ndarray:
-        """All tokens in order, int64, shape (T,)."""
+        """All token ids in order, int64, shape (T,)."""
         ids = [token for turn in self.turns for token in (*turn.prompt_ids, *turn.response_ids)]
         return np.asarray(ids, dtype=np.int64)
 
@@ -156,10 +170,13 @@ class Trajectory:
         return self._over_turns(lambda turn, _: np.asarray(turn.logprobs, dtype=float))
 
     def spread(self, values_K: Sequence[float]) -> np.ndarray:
-        """A number of each of the K turns on its sampled tokens, 0 on the others, shape (T,)."""
+        """The value of each of the K turns on its sampled tokens, 0 on other tokens; shape (T,)."""
         return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), values_K[k]))
 
     def _over_turns(self, values: Callable[[Turn, int], np.ndarray]) -> np.ndarray:
+        """``values(turn, k)`` on the response tokens of every turn, 0 on prompt tokens; float32, shape
+        (T,).
+        """
         parts: list[np.ndarray] = [np.zeros(0)]
         for k, turn in enumerate(self.turns):
             parts += [np.zeros(len(turn.prompt_ids)), values(turn, k)]
@@ -170,9 +187,10 @@ class Trajectory:
 class Group:
     """Trajectories that share one task and one advantage baseline.
 
-    ``returns``, one a member, where a method does not learn from the plain rewards; ``baseline``: one that is not made
-    from this group's own returns; ``weight`` scales the advantages (RLTF's self-distillation); ``progress``: the share
-    of training that was done when it was played, 0 in the first step and 1 in the last.
+    - ``returns``: one per member, for a method that does not learn from the plain rewards.
+    - ``baseline``: given if it is not computed from this group's returns.
+    - ``weight``: scales the advantages (RLTF's self-distillation).
+    - ``progress``: share of training done when the group was played, 0 in the first step and 1 in the last.
     """
 
     task: Task
@@ -188,5 +206,5 @@ class Group:
         return np.asarray([t.reward for t in self.trajectories], dtype=float)
 
     def returns_G(self) -> np.ndarray:
-        """What advantages are made from: ``returns``, else the rewards; shape (G,)."""
+        """The returns from which advantages are computed: ``returns``, else the rewards; shape (G,)."""
         return self.rewards_G() if self.returns is None else np.asarray(self.returns, dtype=float)

@@ -1,8 +1,9 @@
-"""What an environment or a method returns, checked where it comes in.
+"""Checks of what environments and methods return.
 
-Python takes what is almost right: "false" is true, a scalar spreads over a batch, a detached loss trains nothing. So
-each value is checked once, here, and the error names who returned it, the value and the fix. Environments' workers
-import this, and start in a quarter of the time without torch.
+Python accepts values that are almost right: "false" is true, a scalar broadcasts over a batch, a detached
+loss trains nothing. So each value is checked once, here, and the error names who returned it, the value and
+the fix. torch is imported inside functions: workers of environments import this module and start four times
+faster without it.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
     from r3l.core.rollout import RolloutContext
 
 T = TypeVar("T")
-LONGEST = 1_000_000  # characters of an observation; our choice, above any model's context
+LONGEST = 1_000_000  # most characters of an observation; our choice, beyond any model's context
 
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """What a value must be. ``read`` gives it in Python's own type, or None where it is something else."""
+    """A check of one value. ``read`` converts it to a plain Python type, or gives None for a wrong value."""
 
     read: Callable[[Any], T | None]
     fix: str
 
     def check(self, who: str, what: str, value: Any) -> T:
-        """``value`` as the rule reads it. Raises ContractError."""
+        """The converted value. Raises ContractError for a wrong one."""
         if (read := self.read(value)) is None:
             raise wrong(who, what, value, self.fix)
         return read
@@ -57,7 +58,7 @@ def _texts(value: Any) -> tuple[str, ...] | None:
     return tuple(value) if is_list and all(isinstance(part, str) for part in value) else None
 
 
-NUMBER = Rule(_number, "give a finite int or float")  # or numpy's
+NUMBER = Rule(_number, "give a finite int or float")  # numpy numbers too
 FLAG = Rule(lambda value: bool(value) if isinstance(value, bool | np.bool_) else None, "give True or False")
 TEXT = Rule(
     lambda value: value if isinstance(value, str) and len(value) <= LONGEST else None,
@@ -72,14 +73,18 @@ OBSERVATION: Mapping[str, Rule[Any]] = {
     "success": FLAG,
     "invalid_action_reward": NUMBER,
     "refused": FLAG,
-    "unread": FLAG,
+    "no_answer": FLAG,
     "failed": TEXT,
 }
 
 
 def checked_observation(env: str, call: str, returned: Any) -> Observation:
-    """What ``call`` (reset, step, restore) of environment ``env`` returned, in Python's own types."""
-    who, what = f"environment {env!r}", f"{call} returned"
+    """Check what ``call`` (reset, step, restore) of an environment returned, and convert it to plain types.
+
+    Raises ContractError.
+    """
+    who = f"environment {env!r}"
+    what = f"{call} returned"
     if not isinstance(returned, Observation):
         raise wrong(who, what, returned, "return an Observation (r3l.core.environment)")
     fields = {
@@ -90,8 +95,12 @@ def checked_observation(env: str, call: str, returned: Any) -> Observation:
 
 
 def checked_payload(env: str, returned: Any) -> dict[str, Any]:
-    """What ``problem`` of environment ``env`` drew; it is hashed, and crosses processes, as JSON."""
-    who, fix = f"environment {env!r}", "return a dict of what JSON has: str, int, finite float, bool, None, list, dict"
+    """Check that ``problem`` of an environment returned a JSON object: it is hashed and crosses processes.
+
+    Raises ContractError.
+    """
+    who = f"environment {env!r}"
+    fix = "return a dict of what JSON has: str, int, finite float, bool, None, list, dict"
     if not isinstance(returned, dict) or not all(isinstance(key, str) for key in returned):
         raise wrong(who, "problem returned", returned, fix)
     try:
@@ -102,7 +111,9 @@ def checked_payload(env: str, returned: Any) -> dict[str, Any]:
 
 
 async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
-    groups, who = await method.explore(task, ctx), _named(method)
+    """Call ``method.explore`` and check its groups. Raises ContractError."""
+    groups = await method.explore(task, ctx)
+    who = _named(method)
     if not isinstance(groups, list) or not all(isinstance(group, Group) for group in groups):
         raise wrong(who, "explore returned", groups, "return a list of Group (r3l.core.trajectory)")
     for group in groups:
@@ -111,37 +122,62 @@ async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Grou
 
 
 def kept(method: Method, groups: Sequence[Group]) -> bool:
+    """Call ``method.keep`` and check that it gives True or False. Raises ContractError."""
     return FLAG.check(_named(method), "keep returned", method.keep(groups))
 
 
 def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantage]]:
-    """The advantages of a step's policy groups, one a trajectory."""
-    of_groups, who = method.step_advantages(groups), _named(method)
+    """Call ``method.step_advantages`` and check it: one advantage per trajectory of each policy group.
+
+    Raises ContractError.
+    """
+    of_groups = method.step_advantages(groups)
+    who = _named(method)
     if not _is_list(of_groups, len(groups)):
-        raise wrong(
-            who, "step_advantages returned", of_groups, f"return a list with one entry for each of {len(groups)} groups"
-        )
+        fix = f"return a list with one entry for each of {len(groups)} groups"
+        raise wrong(who, "step_advantages returned", of_groups, fix)
     for group, advantages_G in zip(groups, of_groups, strict=True):
         members = group.trajectories
         if not _is_list(advantages_G, len(members)):
             fix = f"give an array or list with one entry for each of {len(members)} trajectories"
             raise wrong(who, "the advantages of a group are", advantages_G, fix)
         for trajectory, advantage in zip(members, advantages_G, strict=True):
-            _check_advantage(who, trajectory, advantage)
+            if isinstance(advantage, np.ndarray):
+                tokens = len(trajectory.token_ids())
+                if advantage.shape != (tokens,) or advantage.dtype.kind not in "fiu":
+                    fix = f"give one number for each of the trajectory's {tokens} tokens"
+                    raise wrong(who, "an advantage is", advantage, fix)
+            elif _real(advantage) is None:
+                fix = "give a number, or a numpy array with one for each token of the trajectory"
+                raise wrong(who, "an advantage is", advantage, fix)
     return [list(advantages_G) for advantages_G in of_groups]
 
 
 def checked_surrogate(method: Method, batch: Batch, logprobs_B_T: torch.Tensor, returned: Any) -> Tokens:
-    """Per-token losses that train, and per-token metrics."""
+    """Check what ``surrogate`` returned: per-token losses with a gradient, and per-token metrics.
+
+    Raises ContractError.
+    """
     from torch import Tensor
 
-    who, shape = _named(method), tuple(logprobs_B_T.shape)
+    who = _named(method)
+    shape = tuple(logprobs_B_T.shape)
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
-        raise wrong(who, "surrogate returned", returned, "return (losses, metrics): a tensor and a dict of tensors")
+        fix = "return (losses, metrics): a tensor and a dict of tensors"
+        raise wrong(who, "surrogate returned", returned, fix)
     losses_B_T, metrics = returned
-    for what, values in {"the surrogate": losses_B_T, **{f"metric {key!r}": v for key, v in metrics.items()}}.items():
+    for what, values in {
+        "the surrogate": losses_B_T,
+        **{f"metric {key!r}": v for key, v in metrics.items()},
+    }.items():
         if not isinstance(values, Tensor) or tuple(values.shape) != shape:
-            raise wrong(who, f"{what} is", values, f"give a tensor with a value for each token, shape (B, T) = {shape}")
+            raise wrong(
+                who,
+                f"{what} is",
+                values,
+                f"give a tensor with a value for each token, shape (B, T) = {shape}",
+            )
+    # Detached losses would train nothing, without an error. Batches of SFT rows alone have no policy loss.
     trains = logprobs_B_T.requires_grad and bool(batch.weight_B_T[~batch.sft_B].any())
     if trains and not losses_B_T.requires_grad:
         fix = "compute it from the log-probs that surrogate gets, without detach or no_grad"
@@ -149,13 +185,22 @@ def checked_surrogate(method: Method, batch: Batch, logprobs_B_T: torch.Tensor, 
     return losses_B_T, metrics
 
 
-def loss_of(criterion: Criterion, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-    """The loss of a micro-batch and its metrics."""
+def loss_of(
+    criterion: Criterion,
+    batch: Batch,
+    logprobs_B_T: torch.Tensor,
+) -> tuple[torch.Tensor, Mapping[str, float]]:
+    """Call ``criterion.loss`` and check it: a scalar with a gradient, and a dict of numbers.
+
+    Raises ContractError.
+    """
     from torch import Tensor
 
-    returned, who = criterion.loss(batch, logprobs_B_T), _named(criterion)
+    returned = criterion.loss(batch, logprobs_B_T)
+    who = _named(criterion)
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
-        raise wrong(who, "loss returned", returned, "return (loss, metrics): a scalar tensor and a dict of numbers")
+        fix = "return (loss, metrics): a scalar tensor and a dict of numbers"
+        raise wrong(who, "loss returned", returned, fix)
     loss, metrics = returned
     if not isinstance(loss, Tensor) or loss.dim() or loss.requires_grad < logprobs_B_T.requires_grad:
         raise wrong(who, "the loss is", loss, "give a tensor without axes that has a gradient")
@@ -166,17 +211,17 @@ def loss_of(criterion: Criterion, batch: Batch, logprobs_B_T: torch.Tensor) -> t
 
 
 def wrong(who: str, what: str, value: Any, fix: str) -> ContractError:
-    """The error that names who returned it, the value, and the fix."""
+    """A ContractError that names who returned the value, the value, and the fix."""
     return ContractError(f"{who}: {what} {shown(value)}; {fix}")
 
 
 def _real(value: Any) -> float | None:
-    """A number (numpy's too) that a float can hold, or that is not finite; None for anything else."""
+    """A number, numpy's too, finite or not; None for anything else or one too large for a float."""
     try:
         found = float(value) if isinstance(value, Real) else None
     except (OverflowError, ValueError):
         return None
-    return value if type(value) is int and found is not None else found  # records write an int as one
+    return value if type(value) is int and found is not None else found  # an int stays one in records
 
 
 def _named(criterion: Criterion) -> str:
@@ -189,31 +234,23 @@ def _is_list(value: Any, length: int) -> bool:
 
 
 def _check_group(who: str, group: Group) -> None:
-    members, returns = group.trajectories, group.returns
+    """Raise ContractError if a field of a Group has a wrong type or length."""
+    members = group.trajectories
     if not isinstance(members, list) or not all(isinstance(member, Trajectory) for member in members):
         raise wrong(who, "trajectories of a Group are", members, "give a list of Trajectory")
     if not isinstance(group.objective, Objective):
-        raise wrong(who, "the objective of a Group is", group.objective, "give one of Objective (POLICY, SFT, NONE)")
-    numbers = {
-        "weight of a Group": group.weight,
-        "baseline of a Group": 0 if group.baseline is None else group.baseline,
-    }
-    if returns is not None:
-        if not _is_list(returns, len(members)):
-            raise wrong(who, "returns of a Group are", returns, f"give one for each of its {len(members)} trajectories")
-        numbers |= {f"return {k} of a Group": value for k, value in enumerate(returns)}
+        fix = "give one of Objective (POLICY, SFT, NONE)"
+        raise wrong(who, "the objective of a Group is", group.objective, fix)
+
+    numbers = {"weight of a Group": group.weight}
+    if group.baseline is not None:
+        numbers["baseline of a Group"] = group.baseline
+    if group.returns is not None:
+        if not _is_list(group.returns, len(members)):
+            fix = f"give one for each of its {len(members)} trajectories"
+            raise wrong(who, "returns of a Group are", group.returns, fix)
+        numbers |= {f"return {k} of a Group": value for k, value in enumerate(group.returns)}
     numbers |= {f"reward of trajectory {k}": member.reward for k, member in enumerate(members)}
     for what, value in numbers.items():
         if _real(value) is None:
             raise wrong(who, f"{what} is", value, "give an int or float")
-
-
-def _check_advantage(who: str, trajectory: Trajectory, advantage: Any) -> None:
-    if not isinstance(advantage, np.ndarray):
-        if _real(advantage) is None:
-            fix = "give a number, or a numpy array with one for each token of the trajectory"
-            raise wrong(who, "an advantage is", advantage, fix)
-        return
-    tokens = len(trajectory.token_ids())
-    if advantage.shape != (tokens,) or advantage.dtype.kind not in "fiu":
-        raise wrong(who, "an advantage is", advantage, f"give one number for each of the trajectory's {tokens} tokens")

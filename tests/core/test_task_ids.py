@@ -49,5 +49,5 @@ class Careless(OneFileEnvironment):
 
 
 def test_an_environment_that_repeats_them_is_refused():
-    with pytest.raises(DataError, match=r"careless/test has task ids .*'careless-0' \(10 times\)"):
+    with pytest.raises(DataError, match=r"careless/test has duplicate task ids: .*'careless-0' \(10 times\)"):
         Careless().tasks("test")
