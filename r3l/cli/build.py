@@ -1,4 +1,4 @@
-"""What runs start from: `r3l sft`, `r3l model ...`, `r3l data ...`."""
+"""Base checkpoints and task sets: `r3l sft`, `r3l model fetch`, `r3l data ...`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import typer
 
 from r3l.cli.arguments import AsJson, Env, Tier, output
 from r3l.cli.printing import print_result
-from r3l.core.errors import ConfigError
 
 
 def sft(
@@ -54,27 +53,6 @@ def model_fetch(
 
     manifest = fetch(name)
     print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}")
-
-
-def model_export(
-    run_dir: Annotated[Path, typer.Argument(help="Directory of a finished, evaluated run.")],
-    to: Annotated[str, typer.Argument(help="A new folder (with a slash), or hub:OWNER/NAME.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Copy a run's model, with a model card, into a folder or to the Hugging Face hub.
-
-    Example: `r3l model export results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0 hub:OWNER/NAME --dry-run`
-    """
-    from r3l.api.running import check_run_dir
-    from r3l.evaluation import publishing
-
-    check_run_dir(run_dir)
-    if not publishing.is_target(to):
-        raise ConfigError(f"{to} is neither a folder (write ./{to}) nor hub:OWNER/NAME")
-    files = publishing.publish(run_dir, to, dry_run)
-    verb = "would hold" if dry_run else "holds"
-    print_result({"model": to, "files": files}, as_json, f"{to} {verb} {', '.join(files)}")
 
 
 def data_check(

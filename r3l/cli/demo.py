@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from r3l.cli.arguments import StoredRuns, resolve_run
+from r3l.cli.arguments import StoredRuns
 from r3l.core.errors import DataError
 from r3l.processes.parent import end_with_parent
 
@@ -32,39 +32,43 @@ def demo(
 
     Example: `r3l demo`
     """
-    _check(env)
+    from r3l.config import environment_of, resolve
+    from r3l.local.checkpoint import check_template
+
+    # An error that would end the live updates is found now, before the group is shown.
+    run = resolve("nano", env, "r3l", 0)
+    environment_of(env).check_installed()
+    check_template(run)
+
     console = Console(highlight=False, soft_wrap=False)
     with tempfile.TemporaryDirectory(prefix="r3l-demo-") as folder:
         run_dir, log = Path(folder, "run"), Path(folder, "log")
         with log.open("wb") as file:
-            # Started first: it loads while the group is read.
+            # Started first: it loads the model while the user reads the group.
             command = [sys.executable, "-m", "r3l.cli", "train", "--env", env, *LIVE, "--run-dir", str(run_dir)]
             process = subprocess.Popen(command, stdout=file, stderr=file, preexec_fn=end_with_parent)
         try:
-            _play(console, stored)
-            _show_updates(console, env, _updates(process, run_dir))
+            _show_stored_group(console, stored)
+            console.print()
+            console.print(Rule(f"2  {STEPS} updates of R3L on {env}, now", align="left"))
+            console.print(
+                "From the base checkpoint: 4 tasks an update, several attempts a task, a reflection and a retry each."
+            )
+            for line in _updates(process, run_dir):
+                console.print(line)
         finally:
             process.terminate()
             process.wait()
         if process.returncode:
             raise DataError(f"the live updates ended with an error:\n{log.read_text(encoding='utf-8').strip()}")
     console.print(
-        "\nNext: r3l run trains and compares methods; r3l list shows what there is;\n"
+        "\nNext: r3l run trains and compares methods; r3l list shows what is available;\n"
         "r3l report makes a page with every logged trajectory of a run."
     )
 
 
-def _check(env: str) -> None:
-    """What the live updates would end with is an error now, before the group is shown."""
-    from r3l.config import environment_of
-    from r3l.local.checkpoint import check_template
-
-    run = resolve_run("nano", env, "r3l", 0, None)
-    environment_of(env).check_installed()
-    check_template(run)
-
-
-def _play(console: Console, stored: Path | None) -> None:
+def _show_stored_group(console: Console, stored: Path | None) -> None:
+    """Print the shortest group in which a retry solved the task that the first attempt failed."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.demo import shortest_example
 
@@ -76,41 +80,31 @@ def _play(console: Console, stored: Path | None) -> None:
     example = shortest_example(sorted(runs.glob("*/*/*/r3l/seed*")))
     if example is None:
         console.print(
-            f"No stored group can be shown: {runs} has no run of R3L in which a retry solved what its attempt had not. "
-            "The live updates need none.",
+            f"No stored group can be shown: {runs} has no run of R3L in which a retry solved a task that the first "
+            "attempt failed. The live updates need none.",
             markup=False,
         )
         return
     task, member = example
-    heading = [Rule("1  A group that a stored run learnt from", align="left"), Text(task.place, style="dim")]
+    heading = [Rule("1  A group that a stored run learned from", align="left"), Text(task.place, style="dim")]
     for scene in (*heading, *member.scenes(console.color_system is not None and not console.no_color)):
         console.print(scene)
         time.sleep(PAUSE if console.is_terminal else 0)
 
 
-def _show_updates(console: Console, env: str, lines: Iterator[str]) -> None:
-    console.print()
-    console.print(Rule(f"2  {STEPS} updates of R3L on {env}, now", align="left"))
-    console.print(
-        "From the base checkpoint: 4 tasks an update, several attempts a task, a reflection and a retry each."
-    )
-    for line in lines:
-        console.print(line)
-
-
 def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
-    """A line for each update, as it comes."""
+    """A line for each update, as soon as the training process has written its metrics."""
     from r3l.files.json_files import read_jsonl
     from r3l.report.demo import update_line
     from r3l.runs.run_dir import METRICS
 
-    told = 0
-    while told < STEPS:
-        going = process.poll() is None
+    shown = 0
+    while shown < STEPS:
+        running = process.poll() is None  # before the metrics are read: the last lines of an ended process count
         rows = read_jsonl(run_dir / METRICS)
-        yield from (update_line(row, STEPS) for row in rows[told:])
-        told = len(rows)
-        if not going:
+        yield from (update_line(row, STEPS) for row in rows[shown:])
+        shown = len(rows)
+        if not running:
             return
         time.sleep(0.1)
     process.wait()

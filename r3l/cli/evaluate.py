@@ -1,29 +1,25 @@
-"""`r3l evaluate`: plays the test tasks of a run or an environment, with a local model or a server."""
+"""`r3l evaluate`: plays the test tasks of a run or an environment, with a local model or one behind a server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, output, refuse_unused
+from r3l.cli.arguments import AsJson, Overrides, Seed, SomeTier, output
 from r3l.cli.compare import offline_command
-from r3l.cli.model_source import DEADLINE, SERVER_ONLY, Asked
+from r3l.cli.model_source import DEADLINE, ModelSource
 from r3l.cli.printing import print_result, print_shown
+from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from r3l.cli.evaluations import Planned, Scored
+    from r3l.cli.evaluations import Scored
     from r3l.config import Run
-
-OF_AGENT = {"server", "model", "batch", *SERVER_ONLY}
-OF_ENVIRONMENT = {"tier", "protocol", "task_set", "tasks", "repeat", "seed", "overrides", "out", "markdown"}
 
 
 def evaluate(
-    ctx: typer.Context,
     target: Annotated[str, typer.Argument(help="Run directory, environment, or YAML file of several.")],
     model: Annotated[
         str | None, typer.Option(help="Stored model, folder or hub id; with --server its name there.")
@@ -62,11 +58,11 @@ def evaluate(
 ) -> None:
     """Evaluate a run's last checkpoint, or any model in an environment. Re-run to resume.
 
-    The model acts alone, without reflection or guidance. Results of a run on another task set than its test set go to
-    RUN_DIR/evaluations. An environment is played by `--protocol`, the rules of a published evaluation
-    (docs/endpoints.md#protocols), or as in `--tier`. Without either a model plays the paper's protocol (`r3l`) on
-    published data, and one that this project made tier nano. A file lists evaluations by these options
-    (docs/endpoints.md#verifiers); those given here hold where a line sets none.
+    The model acts alone, without reflection or guidance. If a run plays another task set than its test set, results go
+    to RUN_DIR/evaluations. In an environment `--protocol` sets the rules of a published evaluation
+    (docs/endpoints.md#protocols), `--tier` those of training. Default: the paper's protocol (`r3l`) on published data,
+    or tier nano for a model that this project made. A YAML file lists evaluations with these options
+    (docs/endpoints.md#verifiers); options given here are the defaults of its lines.
 
     Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 
@@ -76,68 +72,76 @@ def evaluate(
 
     Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --protocol qwen -n 100`
     """
-    asked = Asked(server, model, dialog, tokenizer, request or [], deadline, batch)
-    options = {**asdict(asked), "tier": tier, "protocol": protocol, "task_set": task_set, "n": tasks, "repeat": repeat}
-    options |= {"seed": seed, "set": overrides or []}
+    source = ModelSource(server, model, dialog, tokenizer, request or [], deadline, batch)
+    options = {"tier": tier, "protocol": protocol, "task_set": task_set, "n": tasks, "repeat": repeat, "seed": seed}
+    options |= {**asdict(source), "set": overrides or []}
     if target.endswith((".yaml", ".yml")):
-        refuse_unused(ctx, "a file of evaluations", (OF_ENVIRONMENT | OF_AGENT) - {"out"})
-        asked.check_there()
-        _play_several(Path(target), options, as_json, markdown)
-        return
-    if not server:
-        local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
-        refuse_unused(ctx, "a model of this machine (without --server)", local)
-    if Path(target).is_dir() or "/" in target:
-        used = {"task_set", "markdown", *(OF_AGENT if server else ())}
-        refuse_unused(ctx, "a run, which is played as its manifest says", used)
-        asked.check_there()
-        where, evaluation = _play_run(Path(target), task_set, asked)
-        _print(Path(target), where, evaluation, agent=bool(server), as_json=as_json, markdown=markdown)
-        return
-    refuse_unused(ctx, "an environment", OF_ENVIRONMENT | OF_AGENT)
-    asked.check_there()
-    from r3l.cli import evaluations  # takes seconds
-
-    entry = evaluations.Evaluation(env=target, **options)
-    if names := evaluations.several_protocols(entry):
-        _play_all(evaluations.by_protocol(entry, names, out), out, as_json, markdown)
-        return
-    plan = evaluations.planned(entry, out)
-    _print(plan.run_dir, *plan.play(), agent=bool(server), as_json=as_json, markdown=markdown)
+        _refuse("a file of evaluations", out=out)
+        if server:
+            source.check()
+        _play_file(Path(target), options, as_json, markdown)
+    elif Path(target).is_dir() or "/" in target:
+        of_environment = {"tier": tier, "protocol": protocol, "n": tasks, "repeat": repeat, "seed": seed}
+        of_environment |= {"set": overrides, "out": out}
+        of_model = {} if server else {"model": model, "batch": batch}
+        _refuse("a run, which is played as its manifest says", **of_environment, **of_model)
+        source.check()
+        _play_run(Path(target), task_set, source, as_json, markdown)
+    else:
+        source.check()
+        _play_environment(target, options, out, as_json, markdown)
 
 
-def _play_run(run_dir: Path, task_set: str | None, asked: Asked) -> Scored:
+def _refuse(form: str, **options: object) -> None:
+    """Raise ConfigError for an option that has a value, but cannot be combined with this form of the target."""
+    for name, value in options.items():
+        if value:
+            option = f"-{name}" if len(name) == 1 else f"--{name}"
+            raise ConfigError(f"{option} cannot be combined with {form}; leave it out")
+
+
+def _play_run(run_dir: Path, task_set: str | None, source: ModelSource, as_json: bool, markdown: bool) -> None:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
     from r3l.cli.evaluations import scored
     from r3l.evaluation.evaluate import checkpoint_of
 
     check_run_dir(run_dir)
-    agent = asked.agent(checkpoint_of(run_dir)) if asked.server else None
-    return scored(run_dir, task_set, agent)
+    agent = source.agent(checkpoint_of(run_dir)) if source.server else None
+    where, evaluation = scored(run_dir, task_set, agent)
+    _print(run_dir, where, evaluation, bool(source.server), as_json, markdown)
 
 
-def _play_all(plans: Sequence[Planned], out: Path | None, as_json: bool, markdown: bool) -> None:
-    """Play by each protocol in turn, then compare its scores in a table and a picture."""
+def _play_environment(env: str, options: dict[str, Any], out: Path | None, as_json: bool, markdown: bool) -> None:
+    """Evaluate a model in an environment; by several protocols also compare the scores in a table and a picture."""
+    from r3l.cli import evaluations
     from r3l.report.by_protocol import compared, draw
     from r3l.report.render import to_markdown
 
-    played = list(map(_with_episodes, (plan.play() for plan in plans)))
-    folder = out or plans[-1].run_dir.parents[1]  # of the model: TIER/ENV/MODEL/METHOD/seedN
-    picture = draw(played, folder / "protocols.png")
+    entry = evaluations.Evaluation(env=env, **options)
+    names = evaluations.several_protocols(entry)
+    if not names:
+        plan = evaluations.planned(entry, out)
+        _print(plan.run_dir, *plan.play(), bool(entry.server), as_json, markdown)
+        return
+    # Everything wrong with any of them is an error before the first is played.
+    plans = [evaluations.planned(entry.model_copy(update={"protocol": name}), out and out / name) for name in names]
+    played = [_with_episodes(plan.play()) for plan in plans]
+    model_folder = plans[-1].run_dir.parents[1]  # of TIER/ENV/MODEL/METHOD/seedN
+    picture = draw(played, (out or model_folder) / "protocols.png")
     table = to_markdown(compared(played))
     content = {"protocols": {e["protocol"]["name"]: e for e, _ in played}, "picture": str(picture)}
     print_result(content, as_json, table if markdown else f"{table}\nin {picture}")
 
 
-def _play_several(path: Path, options: dict[str, Any], as_json: bool, markdown: bool) -> None:
+def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: bool) -> None:
     """Play the evaluations of a file in turn, then print a table of them."""
-    from r3l.cli.evaluations import of_file
+    from r3l.cli.evaluations import read_file
     from r3l.report.protocol_scores import several
     from r3l.report.render import to_markdown, to_terminal
 
-    plans = of_file(path, options)
-    played = list(map(_with_episodes, (plan.play() for plan in plans)))
+    plans = read_file(path, options)
+    played = [_with_episodes(plan.play()) for plan in plans]
     table = several(played, [plan.run_dir for plan in plans])
     content = {"evaluations": [evaluation for evaluation, _ in played]}
     if markdown:
@@ -147,6 +151,7 @@ def _play_several(path: Path, options: dict[str, Any], as_json: bool, markdown: 
 
 
 def _with_episodes(played: Scored) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """An evaluation and its episodes."""
     from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
 
@@ -154,12 +159,14 @@ def _with_episodes(played: Scored) -> tuple[dict[str, Any], list[dict[str, Any]]
     return evaluation, read_jsonl(where / EPISODES)
 
 
-def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, as_json: bool, markdown: bool) -> None:
+def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], served: bool, as_json: bool, markdown: bool) -> None:
+    """Print an evaluation whose files are in ``where``: ``run_dir`` itself, or a folder below it."""
     from r3l.evaluation import stored_runs
     from r3l.evaluation.summary import summary
     from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
     from r3l.report import protocol_scores
+    from r3l.report.reproduction import reproduction, sentence
     from r3l.runs.manifest import run_of
     from r3l.runs.run_dir import EVALUATION
     from r3l.runs.run_paths import TRANSCRIPTS
@@ -170,29 +177,26 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], agent: bool, 
         return
     several = len(protocol_scores.passes(episodes)) > 1
     interval = protocol_scores.interval_over_tasks(episodes) if several else None
-    page = [summary(evaluation, run, interval), *protocol_scores.lines(evaluation, episodes)]
-    line = "\n".join(page) + f"\nin {where}, every turn in {TRANSCRIPTS}"
-    if where == run_dir and not agent and not as_json and "protocol" not in evaluation:
-        line += f"\n{_beside_stored(where / EVALUATION)}\nnext: {_next(run, run_dir, stored_runs.folder())}"
-    print_result(evaluation, as_json, line)
-
-
-def _beside_stored(evaluation: Path) -> str:
-    from r3l.evaluation.stored_runs import folder
-    from r3l.report.reproduction import reproduction, sentence
-
-    if not folder().is_dir():
-        return "the stored runs are not here (r3l stored fetch)"
-    (row,) = reproduction([evaluation], folder())
-    return sentence(row)
+    lines = [summary(evaluation, run, interval), *protocol_scores.lines(evaluation, episodes)]
+    lines.append(f"in {where}, every turn in {TRANSCRIPTS}")
+    # A run of the workflow's grid may have stored runs to be compared with.
+    if where == run_dir and not served and not as_json and "protocol" not in evaluation:
+        stored = stored_runs.folder()
+        if stored.is_dir():
+            (row,) = reproduction([where / EVALUATION], stored)
+            lines.append(sentence(row))
+        else:
+            lines.append("the stored runs are not here (r3l stored fetch)")
+        lines.append(f"next: {_next(run, run_dir, stored)}")
+    print_result(evaluation, as_json, "\n".join(lines))
 
 
 def _next(run: Run, run_dir: Path, stored: Path) -> str:
-    """The command that compares the run with stored ones, where it would find both; else the one that shows it."""
+    """The command that compares the run with stored ones if it can find both, else the one that shows the run."""
     from r3l.api.running import place_of
     from r3l.config import variant
 
-    partly = any(change.startswith("evaluation.") for change in variant(run.method).changes)
-    if partly or run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
+    partial = any(change.startswith("evaluation.") for change in variant(run.method).changes)
+    if partial or run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
         return f"r3l report {run_dir}"
     return offline_command(run.method, run.tier, [run.env])

@@ -1,18 +1,18 @@
-"""What `r3l evaluate` plays in environments: one evaluation, several of a file, one model by several protocols."""
+"""Evaluations of `r3l evaluate` in environments: their options, their runs, and playing them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from r3l.api.running import place_of
-from r3l.cli.arguments import each_once, resolve_run
-from r3l.cli.model_source import DEADLINE, SERVER_ONLY, Asked
-from r3l.config import EnvConfig, Run, Strict, Variant, load, stored_model, validate
+from r3l.cli.arguments import each_once
+from r3l.cli.model_source import DEADLINE, ModelSource
+from r3l.config import EnvConfig, Run, Strict, Variant, load, resolve, stored_model, validate
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, R3LError
@@ -25,13 +25,13 @@ from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 from r3l.runs.run_paths import TRANSCRIPTS
 
 log = logging.getLogger(__name__)
-Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and what its evaluation.json holds, with examples
-ALL = "all"  # protocols
-OF_SFT = "sft.json"  # in the folder of a model that this project made
+Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and its evaluation.json with examples
+ALL = "all"  # protocols of the environment
+OF_SFT = "sft.json"  # is in the folder of a model that this project made
 
 
 class Evaluation(Strict):
-    """An environment and the options of the command."""
+    """The options of one evaluation, as the command line or a line of a file gives them."""
 
     env: str
     model: str | None = None
@@ -50,7 +50,7 @@ class Evaluation(Strict):
     deadline: float = Field(DEADLINE, ge=1)
 
     def changes(self) -> list[str]:
-        """Overrides beside the protocol."""
+        """The changes of the run that the options make, without the protocol."""
         given = {
             "env_settings.test_task_set": self.task_set,
             "evaluation.tasks": self.n,
@@ -59,30 +59,32 @@ class Evaluation(Strict):
         return each_once([*(f"{key}={value}" for key, value in given.items() if value is not None), *self.set]) or []
 
     def rules(self, env: EnvConfig, model: str) -> tuple[str, list[str]]:
-        """Tier and all overrides. By default a model that this project made plays tier nano, which is made for it,
-        and any other one the protocol of the paper, or the only one that there is, or the smallest tier on published
-        data."""
+        """The tier and all changes of the run.
+
+        By default a model that this project made plays tier nano, for which it was made. Any other model plays by the
+        paper's protocol, or by the environment's only one; without protocols, the smallest tier with published data.
+        """
         known: tuple[str, ...] = ("smol", "paper", "nano")
         tiers = [tier for tier in known if tier in env.tiers] or [*env.tiers]
-        protocol, there = self.protocol, protocols(env.env)
+        protocol, known_protocols = self.protocol, protocols(env.env)
         if stored_model(model) or (Path(model) / OF_SFT).is_file():
             tiers = ["nano", *tiers] if "nano" in tiers else tiers
-        elif self.tier is None and protocol is None and (PAPER in there or len(there) == 1):
-            protocol = PAPER if PAPER in there else there[0]
+        elif self.tier is None and protocol is None and (PAPER in known_protocols or len(known_protocols) == 1):
+            protocol = PAPER if PAPER in known_protocols else known_protocols[0]
         if protocol is None:
             return self.tier or tiers[0], self.changes()
         return self.tier or load_protocol(env.env, protocol).config.tier, [f"protocol={protocol}", *self.changes()]
 
 
 class Planned(NamedTuple):
-    """A zero-shot run of a model as it is, on this machine or at a server."""
+    """A zero-shot run: the model as it is, local or behind a server."""
 
     run: Run
     run_dir: Path
     agent: ServedAgent | None
 
     def play(self) -> Scored:
-        """Play what is not played yet; a finished evaluation stands as it is."""
+        """Play the episodes that are missing; a finished evaluation is kept."""
         from r3l.local.engine import train
 
         if self.agent:
@@ -94,7 +96,7 @@ class Planned(NamedTuple):
         return scored(self.run_dir, None, self.agent)
 
     def _done(self) -> Scored | None:
-        """What an earlier command has finished. Raises DataError where it was changed since."""
+        """The evaluation that an earlier command finished. Raises DataError if a file of it has changed since."""
         file = self.run_dir / EVALUATION
         if not file.is_file() or recorded_fingerprint(self.run_dir) != self.run.fingerprint():
             return None
@@ -103,46 +105,42 @@ class Planned(NamedTuple):
         return _with_examples(self.run_dir, read_json(file))
 
 
-def planned(asked: Evaluation, out: Path | None = None) -> Planned:
-    """Everything that is wrong with an evaluation is an error here, before there is a directory."""
+def planned(entry: Evaluation, out: Path | None = None) -> Planned:
+    """Plan an evaluation. Whatever is wrong with it is an error here, before there is a directory."""
     from r3l.local.checkpoint import check_template
     from r3l.runs.check_chat_template import try_dialogs
 
-    env = load("envs", asked.env, EnvConfig)
-    if not (asked.model or asked.server):
-        raise ConfigError(f"say what plays {asked.env}: --model NAME, --server URL, or both")
-    of_server = [key for key in SERVER_ONLY if getattr(asked, key) != Evaluation.model_fields[key].default]
-    if of_server and not asked.server:
-        raise ConfigError(f"only a server takes {', '.join(sorted(of_server))}; name one, or leave that out")
-    if asked.server:
-        agent = Asked(*(getattr(asked, key) for key in Asked.__dataclass_fields__)).agent()
+    env = load("envs", entry.env, EnvConfig)
+    if not (entry.model or entry.server):
+        raise ConfigError(f"name the model that plays {entry.env}: --model NAME, --server URL, or both")
+    source = ModelSource(**{field: getattr(entry, field) for field in ModelSource.__dataclass_fields__})
+    source.check()
+    if entry.server:
+        agent = source.agent()
         model, further, batch = model_named(agent.endpoint.model), {"engine": "server"}, []
     else:
-        agent, model, further = None, str(asked.model), {}
-        batch = [] if asked.batch is None else [f"evaluation.batch={asked.batch}"]
-    tier, changes = asked.rules(env, model)
-    of_machine = [change for change in changes if _of_machine(change.partition("=")[0])]
-    named = tuple(change for change in changes if change not in of_machine)
+        agent, model, further = None, str(entry.model), {}
+        batch = [] if entry.batch is None else [f"evaluation.batch={entry.batch}"]
+    tier, changes = entry.rules(env, model)
+    # Changes that decide the score are part of the row's name; how the machine computes (threads, workers) is not.
+    of_machine = TierSettings.model_fields.keys() - {"engine", "prompts", "samples", "compute"}
+    named = tuple(change for change in changes if change.partition("=")[0] not in of_machine)
     method = Variant("zero_shot", named).changed(**further).name
-    run = resolve_run(tier, env.env, method, asked.seed, model, [*batch, *of_machine])
+    others = [change for change in changes if change not in named]
+    run = resolve(tier, env.env, method, entry.seed, model, [*batch, *others])
     if agent:
         run = run.model_copy(update={"served": agent.digits})
         if renderer := agent.renderer(run):
-            try_dialogs(run, renderer)  # a chat template that cannot be used
-    run.fingerprint()  # an unknown task set
+            try_dialogs(run, renderer)  # finds a chat template that cannot be used
+    run.fingerprint()  # finds an unknown task set
     run_dir = out or place_of(run)
     if not (agent or run_dir.is_dir()):
         check_template(run)
     return Planned(run, run_dir, agent)
 
 
-def _of_machine(key: str) -> bool:
-    """Whether a key says how a machine computes (threads, workers, device, ...), which no name of a row has."""
-    return key in TierSettings.model_fields and key not in ("engine", "prompts", "samples", "compute")
-
-
-def of_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
-    """The evaluations of a YAML file (docs/endpoints.md); ``options`` hold where a line sets none."""
+def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
+    """Plan the evaluations of a YAML file (docs/endpoints.md); ``options`` are the defaults of its lines."""
     lines = read_yaml(path)
     if set(lines) != {"evaluations"} or not isinstance(lines["evaluations"], list) or not lines["evaluations"]:
         raise ConfigError(f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]")
@@ -151,31 +149,27 @@ def of_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
         place = f"{path}, evaluations.{k}"
         if not isinstance(line, dict):
             raise ConfigError(f"{place} has value {line!r}; write options, such as {{env: gsm8k, n: 100}}")
-        asked = validate(Evaluation, {**options, **line}, place)
+        entry = validate(Evaluation, {**options, **line}, place)
         try:
-            plans.append(planned(asked))
+            plans.append(planned(entry))
         except R3LError as error:
             raise ConfigError(f"{place}: {error}") from error
     return plans
 
 
-def several_protocols(asked: Evaluation) -> list[str]:
-    """Their names, where it is asked for all or for more than one (NAME,NAME)."""
-    if asked.protocol != ALL:
-        several = list(dict.fromkeys((asked.protocol or "").split(",")))
+def several_protocols(entry: Evaluation) -> list[str]:
+    """The names of the protocols, if there are several: ``NAME,NAME``, or ``all``; else none."""
+    if entry.protocol != ALL:
+        several = list(dict.fromkeys((entry.protocol or "").split(",")))
         return several if len(several) > 1 else []
-    names = protocols(load("envs", asked.env, EnvConfig).env)
+    names = protocols(load("envs", entry.env, EnvConfig).env)
     if not names:
-        raise ConfigError(f"environment {asked.env!r} has no protocols; leave out --protocol")
+        raise ConfigError(f"environment {entry.env!r} has no protocols; leave out --protocol")
     return names
 
 
-def by_protocol(asked: Evaluation, names: Sequence[str], out: Path | None) -> list[Planned]:
-    """The same by each of these protocols."""
-    return [planned(asked.model_copy(update={"protocol": name}), out and out / name) for name in names]
-
-
 def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
+    """Evaluate a run, with a server's model if ``agent`` is given."""
     from r3l.api.running import evaluate_run
     from r3l.runs.manifest import run_of
     from r3l.runs.run_paths import evaluation_folder
@@ -187,6 +181,6 @@ def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Sc
 
 
 def _with_examples(where: Path, evaluation: dict[str, Any]) -> Scored:
-    """With responses that could not be used, for whoever asks why."""
+    """Add examples of responses that could not be used, for readers who ask why."""
     examples = unusable(where / TRANSCRIPTS)
     return where, evaluation | ({"examples": examples} if examples else {})

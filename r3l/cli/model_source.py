@@ -1,63 +1,66 @@
-"""What plays an evaluation or answers a probe: a model of this machine, or one at a server."""
+"""The model under test in an evaluation or a probe: local, or behind a server."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from r3l.core.errors import check_known
+from r3l.core.errors import ConfigError, check_known
 
 if TYPE_CHECKING:
     from r3l.evaluation.agents import ServedAgent
 
 CONCURRENCY = 16  # episodes at once; our choice
 DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
-SERVER_ONLY = {"dialog", "tokenizer", "request", "deadline"}
+SERVER_ONLY = ("dialog", "tokenizer", "request", "deadline")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What plays or answers: a model of this machine, or one at a server, and how that is asked."""
+class ModelSource:
+    """The model under test, and how a server is called for its responses. ``batch`` is in episodes at once."""
 
-    server: str | None
-    model: str | None
-    dialog: str
-    tokenizer: str | None
-    request: list[str]
-    deadline: float
-    batch: int | None
+    server: str | None = None
+    model: str | None = None
+    dialog: str = "messages"
+    tokenizer: str | None = None
+    request: list[str] = field(default_factory=list)
+    deadline: float = DEADLINE
+    batch: int | None = None
 
-    def check_there(self) -> None:
-        """Refuse a server that is not there before anything is imported that takes seconds."""
+    def check(self) -> None:
+        """Raise ConfigError for options that need a server, or for a server that does not answer.
+
+        Called before imports that take seconds.
+        """
         from r3l.endpoint.options import EndpointOptions
 
         if self.server:
             EndpointOptions(self.server, "").check_there()
+            return
+        unused = [name for name in SERVER_ONLY if getattr(self, name) != getattr(ModelSource(), name)]
+        if unused:
+            raise ConfigError(f"--{unused[0]} cannot be combined with a local model: name a --server, or leave it out")
 
     def agent(self, tokenizer: str | None = None) -> ServedAgent:
-        """The model at the server; without a name the only one there. ``tokenizer``: where none is given."""
+        """The model at the server; without a name the only one there. ``tokenizer`` is the default of --tokenizer."""
+        from r3l.config.method import check_change
         from r3l.endpoint.client import about_model, only_model
         from r3l.endpoint.options import EndpointOptions
         from r3l.evaluation.agents import Dialog, ServedAgent
 
         check_known("dialog", self.dialog, set(Dialog))
-        fields = dict(map(_field, self.request))
+        fields: dict[str, Any] = {}
+        for text in self.request:
+            check_change(text)
+            key, _, value = text.partition("=")
+            try:
+                fields[key] = json.loads(value)
+            except ValueError:  # plain text
+                fields[key] = value
         options = EndpointOptions(str(self.server), self.model or "", self.batch or CONCURRENCY, self.deadline, fields)
         if self.model is None:
             options = replace(options, model=asyncio.run(only_model(options)))
         about = asyncio.run(about_model(options))
         return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)
-
-
-def _field(text: str) -> tuple[str, Any]:
-    """``top_p=0.9`` -> (``top_p``, 0.9); what is not JSON is text."""
-    from r3l.config.method import check_change
-
-    check_change(text)
-    key, _, value = text.partition("=")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value

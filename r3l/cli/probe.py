@@ -1,4 +1,4 @@
-"""`r3l probe`: measures a fixed model."""
+"""`r3l probe`: measures a model without training it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Model, Overrides, Seed, SomeTier, output, refuse_unused, resolve_run
-from r3l.cli.model_source import DEADLINE, Asked
+from r3l.cli.arguments import RESULTS, AsJson, Model, Overrides, Seed, SomeTier, output
+from r3l.cli.model_source import DEADLINE, ModelSource
 from r3l.cli.printing import print_shown
-
-SERVER_ONLY = {"request", "deadline"}
 
 
 def probe(
-    ctx: typer.Context,
     env: Annotated[str, typer.Argument(help="Environment: a file of configs/envs/.")],
     tier: SomeTier = None,
     model: Model = None,
@@ -39,37 +36,34 @@ def probe(
 ) -> None:
     """Measure a model without training it: how it fails, and whether reflections, restarts and hints help it.
 
-    Re-run to resume: attempts are kept beside the result. The tier is by default smol for published question sets
-    (gsm8k, math500, ...), nano for the others.
+    Re-run to resume: attempts are kept next to the result. The default tier is smol for published question sets
+    (gsm8k, math500, ...), else nano.
 
     Example: `r3l probe alfworld`
 
     Example: `r3l probe webshop --model results/models/candidate --attempts 4 --out candidate.json`
 
-    Example: `r3l probe gsm8k --model qwen2.5-coder-0.5b -n 200 --set method_settings.reflection_schema=lines`
+    Example: `r3l probe gsm8k --model qwen2.5-coder-0.5b -n 200 --set reflection_schema=lines`
 
     Example: `r3l probe gsm8k --server http://localhost:8000 -n 200`
     """
-    asked = Asked(server, model, "messages", None, request or [], deadline, batch)
-    if not server:
-        local = {str(option.name) for option in ctx.command.params} - SERVER_ONLY
-        refuse_unused(ctx, "a model of this machine (without --server)", local)
-    asked.check_there()
-    from r3l.config.protocol import is_question_set  # takes seconds
+    source = ModelSource(server, model, request=request or [], deadline=deadline, batch=batch)
+    source.check()
+    from r3l.config import resolve
+    from r3l.config.protocol import is_question_set
+    from r3l.probe.result import Sample, measure_probe, table_of
+    from r3l.report.render import to_terminal
 
     tier = tier or ("smol" if is_question_set(env) else "nano")
     if server:
         from r3l.evaluation.agents import model_named
 
-        agent = asked.agent()
-        run = resolve_run(tier, env, "r3l@engine=server", seed, model_named(agent.endpoint.model), overrides)
+        agent = source.agent()
+        run = resolve(tier, env, "r3l@engine=server", seed, model_named(agent.endpoint.model), overrides)
         run = run.model_copy(update={"served": agent.digits})
     else:
         agent, of_batch = None, [] if batch is None else [f"evaluation.batch={batch}"]
-        run = resolve_run(tier, env, "r3l", seed, model, [*of_batch, *(overrides or ())])
-    from r3l.probe.result import Sample, measure_probe, table_of
-    from r3l.report.render import to_terminal
-
+        run = resolve(tier, env, "r3l", seed, model, [*of_batch, *(overrides or ())])
     path = out or RESULTS / "probe" / f"{env}_{run.model_name()}.json"
     content = measure_probe(run, Sample(task_set, tasks, attempts), path, agent)
     print_shown(content, as_json, to_terminal(table_of(content)))

@@ -1,4 +1,4 @@
-"""`r3l run`: the friendly front end of the workflow: tables, figures, single runs, their state, their cost."""
+"""`r3l run`: makes tables, figures and single runs with the Snakemake workflow; shows their state and their cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from r3l.cli.arguments import (
     SomeTier,
     check_cores,
     listed,
-    refuse_unused,
     seeds_named,
 )
 from r3l.cli.compare import offline_command
@@ -36,38 +35,40 @@ if TYPE_CHECKING:
     from r3l.workflow.plan import WorkflowConfig
 
 CLAIM = 3  # seeds that a claim needs at least
-OF_RUNS = {"tier", "env", "method", "model", "seed", "grid", "overrides"}
+
+
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(help="Tables (table1), figures (figures/alpha), budget, report, files under results/."),
+]
+TheirModel = Annotated[str | None, typer.Option("--model", help="Stored model, folder or hub id. Default: the tier's.")]
+Grid = Annotated[str | None, typer.Option(help="Rows of a table: core or full.")]
 
 
 def run(
-    ctx: typer.Context,
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(help="Tables (table1), figures (figures/alpha), budget, report, files under results/."),
-    ] = None,
+    targets: Targets = None,
     tier: SomeTier = None,
     env: Envs = None,
     method: Methods = None,
-    model: Annotated[str | None, typer.Option(help="Stored model, folder or hub id. Default: the tier's.")] = None,
+    model: TheirModel = None,
     seed: Seeds = None,
-    grid: Annotated[str | None, typer.Option(help="Rows of a table: core or full.")] = None,
+    grid: Grid = None,
     overrides: Overrides = None,
     logger: Annotated[
         list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline); repeatable.")
     ] = None,
     cores: Cores = "all",
     profile: Annotated[
-        str | None, typer.Option(help="Snakemake profile, in place of --cores: a folder of workflow/profiles/.")
+        str | None, typer.Option(help="Snakemake profile instead of --cores: a folder of workflow/profiles/.")
     ] = None,
-    status: Annotated[bool, typer.Option("--status", help="Show which runs are done; start nothing.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be started, and its GPU hours; start nothing.")
+        bool, typer.Option("--dry-run", help="Show the jobs and their GPU hours; start nothing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make tables and figures, training and evaluating what is missing; one line a run shows the progress.
+    """Make tables and figures: train and evaluate the runs that are missing, with one line of progress a run.
 
-    With `--method` and no TARGET: train and evaluate these methods, environments and seeds alone. Without either: Table
+    With `--method` and no TARGET: train and evaluate only these methods, environments and seeds. Without either: Table
     1, its figure and the learning curves. Ctrl-C stops it; re-run to resume. Defaults: configs/workflow.yaml.
 
     Example: `r3l run`
@@ -76,29 +77,13 @@ def run(
 
     Example: `r3l run --env alfworld --method r3l@alpha=5 --seed 3`
 
-    Example: `r3l run table1 --status`
-
     Example: `r3l run table1 --tier paper --profile slurm --dry-run`
     """
     from r3l.workflow import plan
 
     check_cores(cores)
-    given = {
-        "envs": listed(env, "--env"),
-        "methods": listed(method, "--method"),
-        "model": model,
-        "seeds": seeds_named(seed),
-        "grid": grid,
-        "set": overrides,
-        "loggers": logger,
-    }
-    content = plan.workflow_content(tier) | {key: value for key, value in given.items() if value is not None}
-    config = plan.load(content)
+    content, config = _configured(tier, env, method, model, seed, grid, overrides, logger)
     files, runs = _planned(targets, config)
-    if status:
-        refuse_unused(ctx, "--status", OF_RUNS | {"status"})
-        _print_status(runs, config, as_json)
-        return
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
     command = line(files, changes, placement(profile, cores) + (_restarts(profile, runs) if profile else []))
@@ -112,6 +97,65 @@ def run(
         _show_tables(files, config)
     text = _closing(made, compared, time.monotonic() - began, _next(runs, config))
     print_result({"made": made, "runs": list(runs), "compared": compared}, as_json, text)
+
+
+def status(
+    targets: Targets = None,
+    tier: SomeTier = None,
+    env: Envs = None,
+    method: Methods = None,
+    model: TheirModel = None,
+    seed: Seeds = None,
+    grid: Grid = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which runs are done, running, stopped, failed or missing. Nothing is started.
+
+    Expected times come from finished runs, yours or stored ones.
+
+    Example: `r3l run status table1 --seed 0,1,2`
+    """
+    from r3l.evaluation import stored_runs
+    from r3l.report.render import to_terminal
+    from r3l.report.status import status_table
+    from r3l.runs.run_paths import find_runs
+    from r3l.workflow import status as surveys
+
+    _, config = _configured(tier, env, method, model, seed, grid, overrides)
+    _, runs = _planned(targets, config)
+    finished = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]
+    times = surveys.learned_times([*finished, *(RESULTS / path for path in runs)])
+    statuses = surveys.survey(runs, RESULTS, times)
+    print_shown({"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses)))
+    if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):
+        print(f"Left: {left['summary']}")
+
+
+def _configured(
+    tier: str | None,
+    env: str | None,
+    method: str | None,
+    model: str | None,
+    seed: str | None,
+    grid: str | None,
+    overrides: list[str] | None,
+    logger: list[str] | None = None,
+) -> tuple[dict[str, Any], WorkflowConfig]:
+    """configs/workflow.yaml, or the tier's own, with the options that are given: as it is written, and validated."""
+    from r3l.workflow import plan
+
+    given = {
+        "envs": listed(env, "--env"),
+        "methods": listed(method, "--method"),
+        "model": model,
+        "seeds": seeds_named(seed),
+        "grid": grid,
+        "set": overrides,
+        "loggers": logger,
+    }
+    content = plan.workflow_content(tier) | {key: value for key, value in given.items() if value is not None}
+    return content, plan.load(content)
 
 
 def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
@@ -183,22 +227,6 @@ def file_of(target: str) -> str:
     files |= {f"figures/{name}": f"figures/{name}.png" for name in FIGURES}
     check_known("target", target, files)
     return str(RESULTS / files[target])
-
-
-def _print_status(runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
-    """Expected times come from runs that are done, here or stored."""
-    from r3l.evaluation import stored_runs
-    from r3l.report.render import to_terminal
-    from r3l.report.status import status_table
-    from r3l.runs.run_paths import find_runs
-    from r3l.workflow import status as surveys
-
-    stored = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]
-    times = surveys.learned_times([*stored, *(RESULTS / path for path in runs)])
-    statuses = surveys.survey(runs, RESULTS, times)
-    print_shown({"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses)))
-    if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):
-        print(f"Left: {left['summary']}")
 
 
 def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Cores, Results, Tier, check_cores, environments_named
+from r3l.cli.arguments import RESULTS, AsJson, Cores, Envs, Results, Tier, check_cores, environments_named
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -19,51 +19,61 @@ if TYPE_CHECKING:
 
 
 def tune(
-    method: Annotated[str | None, typer.Argument(help="A method or variant. With --show: default all.")] = None,
-    env: Annotated[str | None, typer.Option(help="Environment; with --show several, comma-separated.")] = None,
+    method: Annotated[str, typer.Argument(help="A method or variant.")],
+    env: Annotated[str, typer.Option(help="Environment: a file of configs/envs/.")],
     tier: Tier = "nano",
-    show: Annotated[bool, typer.Option("--show", help="Show the stored tunings; train nothing.")] = False,
-    offline: Annotated[bool, typer.Option(help="Train nothing; choose from the runs there are.")] = False,
+    offline: Annotated[bool, typer.Option(help="Train nothing; choose from finished runs.")] = False,
     results: Results = RESULTS,
     cores: Cores = "all",
     as_json: AsJson = False,
 ) -> None:
     """Tune a method's learning rate on validation tasks: three rates, two seeds each.
 
-    The choice goes to results/tuning/TIER/ENV/METHOD.json. Runs use the rate once the line that is printed stands in
-    the method's YAML file. Finished runs are not trained again.
+    The choice goes to results/tuning/TIER/ENV/METHOD.json. Runs use it once you add the printed line to the method's
+    YAML file. Finished runs are not trained again.
 
     Example: `r3l tune grpo --env alfworld`
-
-    Example: `r3l tune --show --env alfworld,webshop`
     """
     from r3l.config import variant
-    from r3l.config.tuning import place, to_write
+    from r3l.config.tuning import tuning_file, yaml_line
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
     from r3l.report.render import to_terminal
-    from r3l.report.tuning import tuning_table, tunings
+    from r3l.report.tuning import tuning_table
     from r3l.workflow import plan
 
-    envs = environments_named(env)
-    if show:
-        found = tunings(STORED if results == RESULTS else results, tier, envs, method)
-    elif method is None or envs is None or len(envs) > 1:
-        raise ConfigError("give a method and an environment (r3l tune grpo --env alfworld), or --show")
-    else:
-        check_cores(cores)
-        row = variant(method)
-        planned = plan.tuning_runs(tier, envs[0], row.name)
-        tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
-        if not offline:
-            _train(tried, results, cores)
-        found = [tuning(row.name, tried)]
-        path = results / place(tier, envs[0], row)
-        with writable(path):
-            write_json_atomic(path, found[0])
+    environments_named(env)
+    check_cores(cores)
+    row = variant(method)
+    planned = plan.tuning_runs(tier, env, row.name)
+    tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
+    if not offline:
+        _train(tried, results, cores)
+    chosen = tuning(row.name, tried)
+    path = results / tuning_file(tier, env, row)
+    with writable(path):
+        write_json_atomic(path, chosen)
+    print_shown({"tunings": [chosen]}, as_json, to_terminal(tuning_table([chosen])))
+    if not as_json:
+        print(yaml_line(tier, env, row, chosen["chosen"]))
+
+
+def show(
+    method: Annotated[str | None, typer.Argument(help="A method or variant. Default: all.")] = None,
+    env: Envs = None,
+    tier: Tier = "nano",
+    results: Annotated[Path, typer.Option(help="Folder with tuning/TIER/ENV/METHOD.json.")] = STORED,
+    as_json: AsJson = False,
+) -> None:
+    """Show finished tunings: by default the stored ones.
+
+    Example: `r3l tune show --env alfworld,webshop`
+    """
+    from r3l.report.render import to_terminal
+    from r3l.report.tuning import tuning_table, tunings
+
+    found = tunings(results, tier, environments_named(env), method)
     print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
-    if not (as_json or show):
-        print(to_write(tier, found[0]["env"], variant(found[0]["method"]), found[0]["chosen"]))
 
 
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:

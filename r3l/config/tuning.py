@@ -1,4 +1,4 @@
-"""What `r3l tune` tries, and where a tuning lies. The rate that it chooses is written in configs/methods, `rates`."""
+"""The runs of `r3l tune`, and its file. Runs use the rate that it chooses once it is in configs/methods, `rates`."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ FOLDER = "tuning"  # of results and of results/stored
 STEPS = "train.steps"
 
 
-def place(tier: str, env: str, row: Variant) -> Path:
+def tuning_file(tier: str, env: str, row: Variant) -> Path:
+    """The file of a tuning, below results or results/stored. Raises ConfigError for a name that cannot be a folder."""
     parts = {"tier": tier, "environment": env, "method": row.name.replace("/", "-")}
     *folders, name = (folder_name(kind, part) for kind, part in parts.items())
     return Path(FOLDER, *folders, f"{name}.json")
 
 
 def rates(lr: float, tuning: TuningConfig) -> list[str]:
-    """The grid around a learning rate, lowest first, as a variant has them."""
+    """The grid around a learning rate, lowest first, as texts for a variant."""
     return [f"{rate:.3g}" for rate in (lr / tuning.span, lr, lr * tuning.span)]
 
 
 def at_rate(row: Variant, rate: str, tuning: TuningConfig) -> Variant:
-    """The variant that is trained to try a rate; one that states its updates keeps them."""
+    """The variant that is trained to try a rate; a variant that sets its number of updates keeps it."""
     steps = (f"{STEPS}={tuning.steps}",) if tuning.steps and not row.value(STEPS, "") else ()
     return row._replace(changes=(*row.changes, f"{RATE}={rate}", *steps))
 
 
-def to_write(tier: str, env: str, row: Variant, rate: float) -> str:
-    """What to write in the method's file so that its runs have the rate that was chosen."""
+def yaml_line(tier: str, env: str, row: Variant, rate: float) -> str:
+    """The line for the method's file with which its runs use the chosen rate."""
     at = f"{tier}@{','.join(row.changes)}" if row.changes else tier
     return f"configs/methods/{row.method}.yaml: under rates, {at}: {{{env}: {rate:g}}}"
 
 
 def validation_task_set(run: Run) -> str:
-    """What rates are chosen on. Raises ConfigError where the environment has no such task set in the run's tier."""
+    """The task set on which rates are chosen. Raises ConfigError if the environment has none in the run's tier."""
     if run.env_settings.validation_task_set is None:
         raise ConfigError(
             f"{run.env} has no validation task set in tier {run.tier}, and a rate is never chosen on the test task "

@@ -48,7 +48,7 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
     """
     model, method = find_model(run.model), build_method(run)
     if run.engine != "local":
-        raise ConfigError(f"with --model the plan is the local engine's; without, r3l doctor --tier {run.tier} has one")
+        raise ConfigError(f"this plan is for the local engine; r3l doctor --tier {run.tier} has that of the tier")
     if model is None:
         raise ConfigError(f"--model {run.model}: a memory plan needs sizes; write a file of configs/models for it")
     dialogs = method.max_rollouts // method.max_rounds
@@ -59,7 +59,7 @@ def rendered(found: Mapping[str, Any]) -> str:
     """A :func:`report` as lines of text."""
     lines = [f"{found['run']}: {found['total_gib']:.1f} GiB of GPU memory at most", f"  {_parts(found['plan_gib'])}"]
     if found["fits"] is None:
-        return "\n".join([*lines, "no GPU here: --memory GIB says whether it fits one"])
+        return "\n".join([*lines, "no GPU here: --gib N says whether it fits one of N GiB"])
     has = f"{found['gpu_gib']:.0f} GiB, of which a tenth stays free for CUDA and fragments"
     if found["fits"]:
         return "\n".join([*lines, f"fits {has}"])
@@ -146,7 +146,7 @@ def out_of_memory_explained(doing: str, remedy: str) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         reason = str(error).partition(".")[0]
         raise EngineError(
-            f"out of GPU memory {doing} ({reason}); {remedy} (--set KEY=VALUE). `r3l doctor --model` finds settings "
+            f"out of GPU memory {doing} ({reason}); {remedy} (--set KEY=VALUE). `r3l doctor memory` finds settings "
             "that fit"
         ) from error
 

@@ -103,7 +103,7 @@ def trinity_config(run: Run, place: Place) -> Config:
 
 def as_yaml(run: Run, config: Config) -> str:
     """``config`` for `trinity run --config FILE`, headed by what it is of. The run stands in it once, as an anchor."""
-    head = f"# Trinity-RFT {VERSION}: {run.cell}, seed {run.seed}, profile {run.profile} (r3l train --trinity-config)\n"
+    head = f"# Trinity-RFT {VERSION}: {run.cell}, seed {run.seed}, profile {run.profile} (r3l export trinity)\n"
     return head + str(yaml.safe_dump(config, sort_keys=False))
 
 

@@ -136,7 +136,7 @@ class Jobs:
     def tunings(self, _: Any) -> list[str]:
         """The tunings of all that Table 1 trains."""
         trained = [run for run in self.runs("table1").values() if trains(run)]
-        places = [tuning.place(run.tier, run.env, variant(run.method)) for run in trained]
+        places = [tuning.tuning_file(run.tier, run.env, variant(run.method)) for run in trained]
         return [f"results/{place}" for place in dict.fromkeys(places)]
 
     def model(self, wildcards: Any) -> str:
