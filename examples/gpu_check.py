@@ -58,8 +58,8 @@ class Check:
         return f"{name}, {matrix_rate_of(self.device, torch.float32) / 1e12:.3g} TFLOP/s in float32"
 
     def agreement(self, *settings: str) -> str:
-        """`r3l doctor --step`: fails if sampling and training disagree, or memory does not suffice."""
-        words = ("doctor", "--step", *self.cell, "--method", "r3l")
+        """`r3l doctor step`: fails if sampling and training disagree, or memory does not suffice."""
+        words = ("doctor", "step", *self.cell, "--method", "r3l")
         report = self.report("-".join(("agreement", *settings)), *words, settings=(*self.settings, *settings))
         gap, most = report["logprob_mismatch/mean"], report["logprob_mismatch/max"]
         peak = f", {report['peak_gib']:.1f} GiB at most" if report["peak_gib"] else ""

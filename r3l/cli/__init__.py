@@ -79,7 +79,8 @@ class Verb(TyperGroup):
             return super(TyperGroup, self).invoke(ctx)
         name, *words = ctx.args
         command = self.commands[name]
-        with command.make_context(name, words, parent=ctx) as inner:
+        # As a sibling of this command: its usage line has none of this command's arguments.
+        with command.make_context(f"{ctx.info_name} {name}", words, parent=ctx.parent) as inner:
             return command.invoke(inner)
 
 

@@ -149,9 +149,7 @@ def power(
     opponents = opponents_of(method, against, tier)
     _check_share("--power", power, 0.1, 0.999)
     _check_share("--difference", difference, 0.001, 1)
-    loaded = records.load(
-        runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env))
-    )
+    loaded = records.load(runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env)))
     compared, target = comparison.compare(loaded, method, opponents, group), PowerTarget(ALPHA, power, comparisons)
     rows = power_rows(compared, loaded, difference, target)
     _print(rows, out, as_json, to_terminal(power_table(rows, difference, target)))

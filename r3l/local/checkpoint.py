@@ -59,7 +59,7 @@ def find(model: str) -> str:
         raise CheckpointError(f"model {model!r} is not in {location} yet: r3l model fetch {model}")
     if not (Path(location) / "config.json").exists() and (Path(location) / lora.CONFIG).is_file():
         raise CheckpointError(
-            f"{location} holds an adapter and no model: r3l model export RUN_DIR FOLDER makes one of a run's, peft's "
+            f"{location} holds an adapter and no model: r3l export model RUN_DIR FOLDER makes one of a run's, peft's "
             "merge_and_unload of any other"
         )
     if Path(location).is_file():

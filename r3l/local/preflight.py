@@ -1,4 +1,4 @@
-"""``r3l doctor --step``: collects one step without updating: do sampling and training log-probabilities agree?
+"""``r3l doctor step``: collects one step without updating: do sampling and training log-probabilities agree?
 
 A sampler with a copy of the weights (vLLM) then gets other ones, and is compared again: a stale copy is refused.
 

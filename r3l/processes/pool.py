@@ -153,7 +153,7 @@ class WorkerProcess:
         return EngineError(
             f"environment worker {self._index} of {name!r} ended {ATTEMPTS} times in a row before it answered anything "
             f"(exit code {self.process.exitcode}); what it printed stands above. Try the environment by itself: "
-            f"r3l doctor --step --env {name}"
+            f"r3l doctor step --env {name}"
         )
 
     def hang_up(self) -> None:

@@ -60,7 +60,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 
 def _note_failure(run_dir: Path, error: Exception) -> None:
-    """For `r3l run --status`. A deleted directory is not made again; a full disk's error matters more than its note."""
+    """For `r3l run status`. A deleted directory is not made again; a full disk's error matters more than its note."""
     with suppress(OSError):
         if run_dir.is_dir():
             write_json_atomic(run_dir / FAILED, {"error": masked(f"{type(error).__name__}: {error}")})

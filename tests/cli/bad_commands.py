@@ -41,10 +41,14 @@ OF_NAMES = (  # each refuses every name of NO_NAME that follows
         f"run table1 {option}"
         for option in ("--tier", "--env", "--method", "--grid", "--logger", "--cores", "--profile")
     ),
-    *(f"run table1 --status {option}" for option in ("--tier", "--env", "--method", "--grid")),
-    *("run", "run --method r3l --env", "compare", "compare --power 0.8", "compare grpo --cores"),
-    *(f"compare grpo {mode} {option}" for mode in ("--offline", "--power 0.8") for option in ("--env", "--tier")),
-    *("compare grpo --offline --against", "compare grpo --power 0.8 --against"),
+    *(f"run status table1 {option}" for option in ("--tier", "--env", "--method", "--grid")),
+    *("run", "run --method r3l --env", "compare", "compare power", "compare grpo --cores"),
+    *(
+        f"{form} {option}"
+        for form in ("compare grpo --offline", "compare power grpo")
+        for option in ("--env", "--tier")
+    ),
+    *("compare grpo --offline --against", "compare power grpo --against"),
     *(
         "tune --env alfworld",
         *(f"tune grpo --env alfworld {option}" for option in ("--tier", "--cores")),
@@ -53,15 +57,15 @@ OF_NAMES = (  # each refuses every name of NO_NAME that follows
     *(f"table --results {STORED}", f"figure --results {STORED}", f"figure table1 --results {STORED} --method"),
     *(f"table table1 --results {STORED} {option}" for option in ("--method", "--tier")),
     *("report --results", "stored add --results", "verify", "sft", "model fetch", "data check --tier", "data build"),
-    *("bench step --env", "doctor --tier", "doctor --step --env", "list", "list options --env"),
+    *("bench step --env", "doctor --tier", "doctor step --env", "list", "list options --env"),
     *("evaluate", f"evaluate --model {START_MODEL}", f"evaluate alfworld --model {START_MODEL} --task-set"),
     "evaluate alfworld --model m --server",
 )
-OF_SEEDS = ("compare grpo --seed", "run --seed", "run --status --seed", "run --dry-run --seed")
-OF_SHARES = ("compare r3l --power 0.8 --difference", "compare r3l --power")
+OF_SEEDS = ("compare grpo --seed", "run --seed", "run status --seed", "run --dry-run --seed")
+OF_SHARES = ("compare power r3l --difference", "compare power r3l --power")
 OF_PLACES = ("bench step --out", "compare grpo --offline --out", "probe math --out")
 SINGLE = (
-    *("tune", "tune grpo", "tune zero_shot --env math", "compare r3l --power 0.8 --comparisons 0"),
+    *("tune", "tune grpo", "tune zero_shot --env math", "compare power r3l --comparisons 0"),
     *(f"train --minutes {value}" for value in ("-1", "nan", "x")),
     *(f"{command} --seeds-planned {value}" for command in ("table table1", "report") for value in ("-1", "0", "x")),
     *(f"evaluate alfworld --model m --server {value}" for value in ("localhost:8000", "ftp://localhost", "http://")),
@@ -71,13 +75,18 @@ SINGLE = (
         for value in ("-1", "x", "null")
     ),
     *(f"{command} --results no/such/folder" for command in ("compare grpo --offline", "table table1", "report")),
-    *(f"{command} --stored no/such/folder" for command in ("compare r3l --power 0.8", "compare --registered")),
-    # options that this form of the command does not use
+    *(f"{command} --stored no/such/folder" for command in ("compare power r3l", "compare registered")),
+    # options of another command, or that cannot be combined
     *(f"evaluate alfworld --model {START_MODEL} --deadline 9", "evaluate ./run --set train.lr=1"),
-    *("compare --registered --env alfworld", "compare r3l --registered", "compare r3l --difference 0.1"),
-    *("compare r3l --power 0.8 --seed 0", "run --status --cores 2", "doctor --set train.lr=1", "train --write-tasks"),
-    *("train --trinity-config x.yaml --logger wandb", "list tables --tier nano", "table published --env alfworld"),
-    "table budget --empty",
+    *(
+        "compare registered --env alfworld",
+        "compare registered r3l",
+        "compare r3l --difference 0.1",
+        "compare --registered",
+    ),
+    *("compare power r3l --seed 0", "run status --cores 2", "run --status", "train --write-tasks", "tune --show"),
+    *("export trinity x.yaml --logger wandb", "export trinity", "list tables --tier nano", "table budget --empty"),
+    *("table published --env alfworld", "doctor --step", "doctor memory", "doctor --gib 24", "tune show --offline"),
 )
 
 

@@ -163,7 +163,7 @@ def test_an_option_that_a_form_of_evaluate_does_not_use_is_refused(monkeypatch, 
     (tmp_path / "run").mkdir()
     for option in sorted((OF_ENV | OF_SERVER) - set(form)):
         code, out, err = run(monkeypatch, capsys, "evaluate", *form, option, VALUES.get(option, "x"))
-        refused = f"{option} has no meaning for" in err
+        refused = f"{option} cannot be combined with" in err
         assert (code, refused) == (2, option not in used), (option, err)
         assert ("cannot be reached" in err) == ("--server" in form and option in used), err
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -46,6 +46,8 @@ def check(command: str) -> list[str]:
     wrong: list[str] = []
     arguments = words(command)
     while arguments and not arguments[0].strip("[").isupper() and (known := getattr(verbs[0], "commands", None)):
+        if isinstance(verbs[0], cli.Verb) and arguments[0] not in known:
+            break  # an argument or an option of the command itself
         names = arguments.pop(0).split("|")
         wrong += [f"there is no verb {name!r}" for name in names if name not in known]
         verbs = [known[name] for name in names if name in known]

@@ -187,8 +187,8 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["alfworld"], "say what plays alfworld"),
-        (["./folder", "--model", START_MODEL], "--model has no meaning for a run, which is played"),
+        (["alfworld"], "name the model that plays alfworld"),
+        (["./folder", "--model", START_MODEL], "--model cannot be combined with a run, which is played"),
         (["nowhere", "--model", START_MODEL], "nowhere"),
         (["math", "--server", "nonsense", "--model", "m"], "must be an address"),
         (["math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),

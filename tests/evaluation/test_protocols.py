@@ -169,7 +169,7 @@ def test_a_run_of_another_version_of_the_protocol_is_not_mixed_with_this_one(mon
         ([*REACT[:3], "reakt"], "there is no protocol 'reakt'"),
         (["evaluate", "countdown", "--protocol", "react"], "environment 'countdown' has no protocols"),
         ([*REACT, "-n", 2, "--set", "evaluation.tasks=3"], "evaluation.tasks is set more than once"),
-        (["evaluate", "./run", "--protocol", "react"], "--protocol has no meaning for a run"),
+        (["evaluate", "./run", "--protocol", "react"], "--protocol cannot be combined with a run"),
     ],
 )
 def test_what_is_refused(monkeypatch, capsys, tmp_path, arguments, message):

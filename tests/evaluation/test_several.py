@@ -60,7 +60,7 @@ def test_what_has_ended_is_not_played_again(monkeypatch, capsys, caplog, tmp_pat
         ("evaluations: [{env: math, n: 0}]", "evaluations.0: key 'n' has value 0: input should be greater than"),
         ("evaluations: [{env: math}, {env: maths}]", "evaluations.1: there is no env 'maths'"),
         ("evaluations: [{env: math, task_set: none}]", "evaluations.0: math task set 'none' must"),
-        ("evaluations: [{env: math, deadline: 9}]", "evaluations.0: only a server takes deadline"),
+        ("evaluations: [{env: math, deadline: 9}]", "evaluations.0: --deadline cannot be combined with a local model"),
     ],
 )
 def test_what_is_wrong_with_any_line_is_said_before_the_first_is_played(monkeypatch, capsys, tmp_path, text, message):

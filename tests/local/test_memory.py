@@ -87,7 +87,7 @@ def test_settings_that_cost_least_come_first():
 
 def test_doctor_prints_a_plan_and_settings_that_fit(capsys):
     """Of both sizes the tier's own settings fit 24 GiB; all weights of the larger do not, and an adapter does."""
-    command = ["doctor", "--model", HALF, "--env", "gsm8k", "--memory", "8"]
+    command = ["doctor", "memory", "--model", HALF, "--env", "gsm8k", "--gib", "8"]
     assert app(command, standalone_mode=False) == 2
     *_, settings = capsys.readouterr().out.splitlines()
     assert settings == "  --set sampling.tokens_per_batch=16384"
@@ -100,7 +100,7 @@ def test_doctor_prints_a_plan_and_settings_that_fit(capsys):
         ("qwen2.5-coder-1.5b", (), {}),
         ("qwen2.5-coder-1.5b", ("lora.rank=0",), {"lora.rank": 16}),
     ):
-        command[2] = size
+        command[3] = size
         app([*command, "--json", *(word for change in changes for word in ("--set", change))], standalone_mode=False)
         found = json.loads(capsys.readouterr().out)
         assert found["fits"] == (not expected) and (found["set"] or {}) == expected

@@ -53,5 +53,5 @@ def test_seeds_and_core_hours_of_a_wanted_difference(runs):
 
 def test_the_command_plans(runs):
     options = ["--power", "0.8", "--difference", "0.25", "--against", "grpo", "--stored", str(runs), "--json"]
-    done = CliRunner().invoke(cli.app, ["compare", "r3l", *options])
+    done = CliRunner().invoke(cli.app, ["compare", "power", "r3l", *options])
     assert json.loads(done.stdout)["rows"][0]["seeds_needed"] == 10

@@ -54,7 +54,7 @@ def test_what_counts_against_a_claim(tmp_path, differences, verdict):
 def test_the_verb_takes_runs_of_todays_start_models_alone(tmp_path):
     write_run(tmp_path, "grpo", 0, [1, 1], [0, 0])
     result = CliRunner().invoke(
-        cli.app, ["compare", "--registered", "--stored", str(tmp_path), "--json"], catch_exceptions=False
+        cli.app, ["compare", "registered", "--stored", str(tmp_path), "--json"], catch_exceptions=False
     )
     rows, plan = json.loads(result.stdout)["rows"], load_registered()
     assert [row["env"] for row in rows if "model" not in row] == plan.envs

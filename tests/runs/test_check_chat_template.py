@@ -54,7 +54,7 @@ COMMANDS = {
     "evaluate": ["evaluate", "math", "--model", "MODEL", "--out", "new"],
     "probe": ["probe", "math", "--model", "MODEL", "--out", "new/probe.json"],
     "sft": ["sft", "math-1.5m", "--model", "MODEL", "--out", "new"],
-    "doctor": ["doctor", "--env", "math", "--model", "MODEL"],
+    "doctor": ["doctor", "memory", "--env", "math", "--model", "MODEL"],
 }
 
 

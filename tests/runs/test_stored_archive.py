@@ -107,7 +107,7 @@ def test_another_file_is_refused(installed, tmp_path, name, message):
     assert (stored_runs.folder() / RUN).read_text() == "before"  # what was there stays
 
 
-@pytest.mark.parametrize("words", [["verify"], ["compare", "r3l", "--power", "0.8"], ["compare", "raft", "--offline"]])
+@pytest.mark.parametrize("words", [["verify"], ["compare", "power", "r3l"], ["compare", "raft", "--offline"]])
 def test_without_it_verbs_say_where_to_get_it(installed, monkeypatch, capsys, words):
     code, _, stderr = run(monkeypatch, capsys, *words)
     assert code == 2 and len(stderr.splitlines()) == 1

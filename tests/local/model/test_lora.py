@@ -167,7 +167,7 @@ def test_a_checkpoint_holds_the_adapter_and_names_its_base(trained):
     assert read_json(folder / lora.CONFIG)["base_model_name_or_path"] == "math-1.5m"
     tensors = load_file(folder / lora.ADAPTER)
     assert len(tensors) == 3 * 7 * 2 and all(min(tensor.shape) == 4 for tensor in tensors.values())
-    with pytest.raises(CheckpointError, match="holds an adapter and no model: r3l model export"):
+    with pytest.raises(CheckpointError, match="holds an adapter and no model: r3l export model"):
         checkpoint.find(str(folder))
 
 
