@@ -1,4 +1,5 @@
-"""Episodes and benchmark replies to scores, and scores to statistics.
+"""Evaluation: episodes on a task set, their scores, named protocols, and what makes a finished run trustworthy.
 
-May import core, config, runs and local (the sampler); the report and the CLI import it.
+May import core, config, runs, endpoint and local (the sampler); the report and the CLI import it. Intervals and
+comparisons of scores are in r3l.stats.
 """

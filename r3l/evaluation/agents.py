@@ -1,4 +1,4 @@
-"""A model at a server in place of a checkpoint: how it is asked, and the conditions that stand beside its scores."""
+"""Models behind a server in place of a checkpoint: how they are sampled, and what must be known about their scores."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 
 
 class Dialog(StrEnum):
-    """What a server is sent."""
+    """The form in which a dialog is sent to a server."""
 
-    MESSAGES = "messages"  # it renders and tokenises them; any server
-    TOKENS = "tokens"  # those that were sampled, as they are; vLLM
+    MESSAGES = "messages"  # the server renders and tokenises them; works with any server
+    TOKENS = "tokens"  # the sampled token ids, never rendered again; vLLM only
 
 
 @dataclass(frozen=True)
 class ServedAgent:
-    """A model at an endpoint. ``tokenizer``: folder or hub id of its tokenizer; None: that of the run's model, if it
-    lies on this machine. ``about``: what the server says of the model's weights."""
+    """A model behind an endpoint.
+
+    ``tokenizer``: folder or hub id of its tokenizer; None: the tokenizer of the run's model, if that is on this
+    machine. ``about``: what the server says of the model's weights.
+    """
 
     endpoint: EndpointOptions
     dialog: Dialog = Dialog.MESSAGES
@@ -49,22 +52,32 @@ class ServedAgent:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What changes a response beside the run's own settings. Not the address: a restarted server may have another,
-        and --out names the folder to resume in."""
-        fields, about = (json.dumps(dict(part), sort_keys=True) for part in (self.endpoint.fields, self.about))
-        return {"model": self.endpoint.model, "dialog": self.dialog.value, "request": fields, "about": about}
+        """Everything outside the run's settings that can change a response; stored in the manifest.
+
+        The address is left out: a restarted server may have another one, and --out names the folder to resume in.
+        """
+        return {
+            "model": self.endpoint.model,
+            "dialog": self.dialog.value,
+            "request": json.dumps(dict(self.endpoint.fields), sort_keys=True),
+            "about": json.dumps(dict(self.about), sort_keys=True),
+        }
 
     @property
     def digits(self) -> str:
-        """Eight that tell servers apart which call their models the same: of name, address and what is said of it."""
+        """Eight hex digits that differ between servers that use the same model name."""
         known = [self.endpoint.model, self.endpoint.shown, self.identity["about"]]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:8]
 
     def renderer(self, run: Run) -> ChatRenderer | None:
-        """The model's own tokenizer and template, where they are known."""
+        """The model's own tokenizer and chat template; None if they are unknown.
+
+        Raises ConfigError if a named tokenizer cannot be loaded.
+        """
         where = self.tokenizer or locate(run.model)
+        # A served name may be anything, so it is not looked up on the hub.
         if self.tokenizer is None and not Path(where).is_dir():
-            return None  # a served name may be anything: nobody asks the hub for it
+            return None
         try:
             tokenizer = load_tokenizer(where)
         except UNLOADABLE as error:
@@ -73,36 +86,41 @@ class ServedAgent:
         return ChatRenderer(tokenizer)
 
     def policy(self, endpoint: Endpoint, run: Run | None = None) -> MessagePolicy | TokenPolicy:
-        """What samples there; under the limits of ``run``, if any. Raises ConfigError where tokens are wanted and no
-        tokenizer is known."""
+        """The policy that samples at ``endpoint``, under the limits of ``run`` if one is given.
+
+        Raises ConfigError if tokens are to be sent and no tokenizer is known.
+        """
         if run is None:
             return MessagePolicy(endpoint)
-        renderer, room = self.renderer(run), run.sampling.max_context
+        renderer = self.renderer(run)
+        max_context = run.sampling.max_context
         if self.dialog is Dialog.MESSAGES:
-            lines = 1 if dialogue_of(run).lenient else run.env_settings.max_turns  # every line is answered there
-            return MessagePolicy(endpoint, room, lines, renderer)
+            # A strict dialogue takes one line as one turn, so a response may hold the lines of all turns. A lenient one
+            # takes every response as one turn.
+            lines = 1 if dialogue_of(run).lenient else run.env_settings.max_turns
+            return MessagePolicy(endpoint, max_context, lines, renderer)
         if renderer is None:
             raise ConfigError(
                 f"--dialog tokens needs the tokenizer of {self.endpoint.model!r}; give --tokenizer FOLDER"
             )
-        return TokenPolicy(endpoint, renderer, room, run.samples)
+        return TokenPolicy(endpoint, renderer, max_context, run.samples)
 
 
 @dataclass(kw_only=True)
 class ServedSession(PlaySession):
-    """A session whose policy is a server's: every episode is a batch of its own."""
+    """A play session whose policy is behind a server: every episode is a batch of its own."""
 
     agent: ServedAgent
     endpoint: Endpoint
 
     def take_counts(self) -> dict[str, float]:
-        """Requests and repetitions since the last call."""
+        """Numbers of requests and retries since the last call."""
         counts: dict[str, float] = dict(self.endpoint.counts)
         self.endpoint.counts.clear()
         return counts
 
     def conditions(self) -> dict[str, Any]:
-        """What a reader of the scores must know; it holds no key."""
+        """What a reader of the scores must know about the server; API keys are not in it."""
         options, run = self.agent.endpoint, self.run
         return {
             "endpoint": options.shown,
@@ -120,7 +138,7 @@ class ServedSession(PlaySession):
 
 @contextmanager
 def open_served_session(run: Run, agent: ServedAgent) -> Iterator[ServedSession]:
-    """Start the workers of ``run`` and connect; closes both at the end."""
+    """Start the environment workers of ``run`` and connect to the server; close both at the end."""
     from r3l.endpoint.client import Endpoint  # takes seconds to import
 
     endpoint = Endpoint(agent.endpoint)
@@ -134,15 +152,15 @@ def open_served_session(run: Run, agent: ServedAgent) -> Iterator[ServedSession]
 
 
 def model_named(served: str) -> str:
-    """What we call the model that a server calls ``served``: a hub id of configs/models has a name there."""
+    """Our name of the model that a server calls ``served``: a hub id in configs/models has a short name there."""
     known = ((name, find_model(name)) for name in names("models"))
     return next((name for name, config in known if config and served == config.hub), served.rstrip("/"))
 
 
 def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
-    """Write what a run leaves that trains nothing and keeps no model: manifest and result; not where it has ended.
+    """Write manifest and result of a run that trains nothing and keeps no model. A finished run stays as it is.
 
-    Raises RunDirectoryError where the directory holds another run, or other requests.
+    Raises RunDirectoryError if the directory holds another run, or the same run with other requests.
     """
     with locked(run_dir):
         content = manifest(run) | {"agent": agent.identity}
@@ -151,9 +169,8 @@ def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
             before = read_json(path)
             held = before.get("agent", {}) | {"run": before["fingerprint"]}
             wanted = agent.identity | {"run": content["fingerprint"]}
-            changed = [
-                f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in wanted if held.get(key) != wanted[key]
-            ]
+            differing = [key for key in wanted if held.get(key) != wanted[key]]
+            changed = [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]
             if changed:
                 raise RunDirectoryError(
                     f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder with --out"

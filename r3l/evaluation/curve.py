@@ -15,7 +15,7 @@ from typing import Any
 from r3l.config import Run
 from r3l.core.errors import ConfigError
 from r3l.evaluation.episodes import play_all, scores
-from r3l.evaluation.protocols import chosen
+from r3l.evaluation.protocols import select_tasks
 from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import PLAYED
@@ -23,7 +23,7 @@ from r3l.runs.session import PlaySession
 
 
 def check_curve(run: Run) -> None:
-    """Raises ConfigError where a run's ``evaluation.curve`` cannot be played."""
+    """Raise ConfigError if a run's ``evaluation.curve`` cannot be played."""
     if run.engine != "local":
         raise ConfigError(
             f"evaluation.curve={list(run.evaluation.curve)} needs the local engine, and {run.cell} has {run.engine}: "
@@ -39,14 +39,15 @@ def check_curve(run: Run) -> None:
 def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
     """Play the test task set with the weights after ``update`` and append the scores to curve.jsonl.
 
-    Nothing is done at updates that ``evaluation.curve`` does not name, nor where the line is there already. Episodes
-    that were played before a stop are kept in a folder until the line is written.
+    Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already.
     """
     run, path = session.run, run_dir / CURVE
     if update not in run.evaluation.curve or any(line["step"] == update for line in read_jsonl(path)):
         return
     tasks = session.package.tasks(run.env_settings.test_task_set)
-    tasks = chosen(run, tasks, [task.id for task in tasks])
+    tasks = select_tasks(run, tasks, [task.id for task in tasks])
+
+    # Episodes played before a stop stay in this folder, so that a resumed run plays only the rest.
     folder = run_dir / "curve"
     folder.mkdir(exist_ok=True)
     played = play_all(session, tasks, folder / PLAYED, {"run": run.fingerprint(), "update": str(update)})

@@ -1,4 +1,4 @@
-"""Evaluation: every task of the test task set, no reflection, no guidance, the last checkpoint.
+"""Evaluation of a run: its last checkpoint on every task of a task set, without reflection or guidance.
 
 Batches that were played before a stop are not played again.
 """
@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from r3l.config import Run, base_checkpoint_of, locate
+from r3l.config import base_checkpoint_of, locate
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.evaluation.agents import ServedAgent, open_served_session
-from r3l.evaluation.episodes import Played, play_all, scores
-from r3l.evaluation.protocols import chosen, stated
+from r3l.evaluation.episodes import play_all, scores
+from r3l.evaluation.protocols import protocol_entry, select_tasks
 from r3l.evaluation.verification import EPISODES, verify, verify_further
 from r3l.files.digests import SUMS, sha256_of
 from r3l.files.json_files import read_json
@@ -31,8 +31,10 @@ from r3l.runs.session import PlaySession
 
 
 def checkpoint_of(run_dir: Path) -> str | None:
-    """Where a run's last checkpoint lies, or the base checkpoint where it trains nothing; None where a server had the
-    model. Raises CheckpointError for another one."""
+    """The path of a run's last checkpoint; of the base checkpoint if it trains nothing; None if a server had the model.
+
+    Raises CheckpointError if the weights there are not those that result.json names by their digest.
+    """
     result = read_json(run_dir / RESULT)
     if result["checkpoint_sha256"] is None:
         return None
@@ -49,37 +51,46 @@ def checkpoint_of(run_dir: Path) -> str | None:
         raise CheckpointError(
             f"{checkpoint} is not the checkpoint that {run_dir / RESULT} names by its digest: it was damaged, changed "
             "or deleted. Give the r3l train command of this run again: it resumes from the last intact checkpoint, and "
-            "says what to do where there is none"
+            "says what to do if there is none"
         )
     return str(checkpoint)
 
 
 def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
-    """Evaluate a finished run; writes episodes.jsonl, then evaluation.json, and signs them. Returns the latter.
+    """Evaluate a finished run, write episodes.jsonl and evaluation.json, sign them, and return the latter's content.
 
-    They lie in ``run_dir``, of another task set than its test task set in a folder there (r3l.runs.run_paths).
-    ``agent``: a server that samples in place of the checkpoint in the directory. Its conditions are named.
+    The files are in ``run_dir``; for another task set than the run's test task set, in a folder there
+    (r3l.runs.run_paths). ``agent``: a model behind a server that samples in place of the checkpoint.
     """
     run = run_of(run_dir)
     check_environment(run, run_dir)
-    test_task_set = run.env_settings.test_task_set
-    name = task_set or test_task_set
+    name = task_set or run.env_settings.test_task_set
     described = describe_task_set(run.env, name)
-    protocol = stated(run, name)  # a changed file is an error now, before anything is played
-    out = evaluation_folder(run_dir, name, test_task_set)
+    protocol = protocol_entry(run, name)  # a changed protocol file is an error now, before anything is played
+    out = evaluation_folder(run_dir, name, run.env_settings.test_task_set)
     with locked(out):
         result = read_json(run_dir / RESULT)
+
+        # Batches of an earlier call count only if all of this is the same.
         evaluated = {
             "checkpoint": result["checkpoint_sha256"],
             "task_set": described["sha256"],
             "run": run.fingerprint(),
             **(agent.identity if agent else {}),
         }
-        with _session(run, run_dir, agent) as session:
+        opened: AbstractContextManager[PlaySession]
+        if agent:
+            opened = open_served_session(run, agent)
+        elif checkpoint := checkpoint_of(run_dir):
+            opened = open_session(run, checkpoint)
+        else:
+            raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
+        with opened as session:
             tasks = session.package.tasks(name)
-            tasks = chosen(run, tasks, [task.id for task in tasks])
+            tasks = select_tasks(run, tasks, [task.id for task in tasks])
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
+
         evaluation = {
             **{k: result[k] for k in ("schema", "cell", "tier", "label", "env", "method", "method_label")},
             **{k: result[k] for k in ("model", "seed", "fingerprint")},
@@ -91,34 +102,19 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             "groups": scores(played.episodes),
             "stops": dict(sorted(Counter(e["stop_reason"] for e in played.episodes).items())),
             "tokens": {"generated": played.generated},
-            **_of_agent(conditions, played),
-            **(protocol and {"turns": _turns(played)}),
         }
-        lines = "".join(json.dumps(e, sort_keys=True) + "\n" for e in played.episodes)
+        if conditions:  # a server's
+            evaluation["agent"] = conditions
+            evaluation["tokens"]["prompt"] = played.counts.pop("prompt", 0)
+            evaluation["requests"] = dict(sorted(played.counts.items()))
+        if protocol:
+            turns = sum(episode["turns"] for episode in played.episodes)
+            evaluation["turns"] = {"all": turns, "impossible": played.impossible}
+
+        # Without its digests the folder counts as not evaluated until all files are new and verified.
         (out / SUMS).unlink(missing_ok=True)
-        write_text_atomic(out / EPISODES, lines)
+        write_text_atomic(out / EPISODES, "".join(json.dumps(e, sort_keys=True) + "\n" for e in played.episodes))
         write_json_atomic(out / EVALUATION, evaluation)
         verify(run_dir) if out == run_dir else verify_further(out, run_dir)
         (out / PLAYED).unlink()
         return evaluation
-
-
-def _session(run: Run, run_dir: Path, agent: ServedAgent | None) -> AbstractContextManager[PlaySession]:
-    if agent:
-        return open_served_session(run, agent)
-    checkpoint = checkpoint_of(run_dir)
-    if checkpoint is None:
-        raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
-    return open_session(run, checkpoint)
-
-
-def _turns(played: Played) -> dict[str, int]:
-    return {"all": sum(episode["turns"] for episode in played.episodes), "impossible": played.impossible}
-
-
-def _of_agent(conditions: dict[str, Any], played: Played) -> dict[str, Any]:
-    """What is said of a server beside its scores."""
-    if not conditions:
-        return {}
-    tokens = {"generated": played.generated, "prompt": played.counts.pop("prompt", 0)}
-    return {"agent": conditions, "tokens": tokens, "requests": dict(sorted(played.counts.items()))}

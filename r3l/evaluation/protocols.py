@@ -1,4 +1,4 @@
-"""What a score was played by: which tasks, and under which named protocol with which deviations."""
+"""How the test tasks of a run are played: which tasks, under which named protocol, with which deviations from it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 
 T = TypeVar("T")
-# Sections of a run that decide how its test tasks are played.
+# Sections of a run that decide how its test tasks are played ...
 _PLAYED = ("prompts", "samples", "env_settings", "sampling", "evaluation")
-_IDLE = (  # beginnings of keys of them that concern training alone, or no score
+# ... without the keys (and keys below them) that concern training alone, or speed.
+_NOT_PLAYED = (
     "env_settings.train_task_set.",
     "env_settings.validation_task_set.",
     "env_settings.further_test_task_sets.",
@@ -26,26 +27,28 @@ _IDLE = (  # beginnings of keys of them that concern training alone, or no score
 )
 
 
-def chosen(run: Run, tasks: Sequence[T], ids: Sequence[str]) -> list[T]:
-    """Those of ``tasks``, which have these ``ids``, that an evaluation of ``run`` plays, in their order.
+def select_tasks(run: Run, tasks: Sequence[T], ids: Sequence[str]) -> list[T]:
+    """The tasks that an evaluation of ``run`` plays, in their order; ``ids`` are the ids of ``tasks``.
 
-    A draw belongs to the run's seed and the ids alone, so that more tasks hold the fewer. Raises ConfigError where
-    there are not so many.
+    A random draw depends on the run's seed and the task ids alone, so a larger draw contains every smaller one. Raises
+    ConfigError if there are fewer tasks than ``evaluation.tasks``.
     """
-    wanted, places = run.evaluation.tasks, list(range(len(tasks)))
+    wanted = run.evaluation.tasks
     if wanted is None:
         return list(tasks)
     if wanted > len(tasks):
         raise ConfigError(f"evaluation.tasks (-n) is {wanted}, but the task set has {len(tasks)} tasks")
+    places = list(range(len(tasks)))
     if run.evaluation.draw == "drawn":
         places.sort(key=lambda place: seed_of(run.seed, "evaluation tasks", ids[place]))
     return [tasks[place] for place in sorted(places[:wanted])]
 
 
-def stated(run: Run, task_set: str) -> dict[str, Any]:
-    """What evaluation.json says of the protocol of ``run``, played on ``task_set``; nothing where there is none.
+def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:
+    """The protocol's part of evaluation.json, for ``run`` on ``task_set``; {} without a protocol.
 
-    ``differs``: what every run of it does otherwise than the original.
+    ``deviations``: what this run does otherwise than the protocol; ``differs``: what every run of the protocol here
+    does otherwise than the original.
     """
     if run.protocol is None:
         return {}
@@ -63,20 +66,20 @@ def stated(run: Run, task_set: str) -> dict[str, Any]:
 
 
 def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
-    """``KEY: VALUE (protocol: VALUE)`` of everything that decides a score and is not as the protocol has it."""
+    """``KEY: VALUE (protocol: VALUE)`` for each setting that decides a score and differs from the protocol's."""
+
+    def settings(of: Run) -> dict[str, Any]:
+        values = flat(of.model_dump(mode="json", include={*_PLAYED}))
+        return {key: value for key, value in values.items() if not f"{key}.".startswith(_NOT_PLAYED)}
+
+    def shown(key: str, value: Any) -> str:
+        unset = "all" if key == "evaluation.tasks" else "unset"
+        return unset if value is None else str(value)
+
+    # The same run as the protocol alone configures it; a server is an engine, not a deviation.
     engine = (f"engine={run.engine}",) if run.engine == "server" else ()
     row = Variant("zero_shot", (f"protocol={protocol.config.protocol}", *engine))
-    expected = _flat(resolve(protocol.config.tier, run.env, row, run.seed, run.model))
-    played = _flat(run) | {"env_settings.test_task_set": task_set}
+    expected = settings(resolve(protocol.config.tier, run.env, row, run.seed, run.model))
+    played = settings(run) | {"env_settings.test_task_set": task_set}
     keys = sorted(key for key in {**expected, **played} if expected.get(key) != played.get(key))
-    return [f"{key}: {_shown(key, played.get(key))} (protocol: {_shown(key, expected.get(key))})" for key in keys]
-
-
-def _flat(run: Run) -> dict[str, Any]:
-    values = flat(run.model_dump(mode="json", include={*_PLAYED}))
-    return {key: value for key, value in values.items() if not f"{key}.".startswith(_IDLE)}
-
-
-def _shown(key: str, value: Any) -> str:
-    unset = "all" if key == "evaluation.tasks" else "unset"
-    return unset if value is None else str(value)
+    return [f"{key}: {shown(key, played.get(key))} (protocol: {shown(key, expected.get(key))})" for key in keys]

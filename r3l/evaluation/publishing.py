@@ -1,12 +1,10 @@
-"""A run's last checkpoint with a model card, as a folder or on the Hugging Face hub."""
+"""Export of a run's last checkpoint with a model card, to a folder or to the Hugging Face hub."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import httpx2
 import huggingface_hub
@@ -76,49 +74,46 @@ R3L: [arXiv 2601.03715](https://arxiv.org/abs/2601.03715). Made with r3l, which 
 
 
 def is_target(name: str) -> bool:
-    """Whether ``name`` is a place for a model: a folder, whose path has a slash, or ``hub:OWNER/NAME``."""
+    """True if ``name`` is a destination: a folder, whose path has a slash, or ``hub:OWNER/NAME``."""
     return name.startswith(HUB) or "/" in name
 
 
 def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
-    """Put a run's model at ``target``; its files, which a dry run only names.
+    """Copy a run's model with its card to ``target``; return the file names, which is all that a dry run does.
 
-    Raises DataError where the run has no checkpoint or is not evaluated, ConfigError for an invalid target.
+    Raises DataError if the run has no checkpoint or is not evaluated, ConfigError for an invalid target.
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT)
-    copied = result["checkpoint"] is not None  # else the base checkpoint stays where it lies
-    if not result["checkpoint_sha256"] or (copied and not (run_dir / "checkpoints").is_dir()):
+    trained = result["checkpoint"] is not None  # otherwise the model is the base checkpoint, which has its own folder
+    if not result["checkpoint_sha256"] or (trained and not (run_dir / "checkpoints").is_dir()):
         raise DataError(
             f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has none. "
             "Train it again with r3l train, then export that run"
         )
+    repository = target.removeprefix(HUB)
     if target.startswith(HUB):
-        _check(target)
+        try:
+            validate_repo_id(repository)
+        except ValueError as error:
+            raise ConfigError(f"{target} is not a place on the hub: {error}") from error
+        if "/" not in repository:
+            raise ConfigError(f"{target} names no owner; it must be {HUB}OWNER/NAME")
     elif Path(target).exists():
         raise ConfigError(f"{target} is there already; name a folder that is not, or delete it")
-    with whole_model(run_of(run_dir), _folder_of(str(checkpoint_of(run_dir)))) as model:
+
+    checkpoint = str(checkpoint_of(run_dir))
+    folder = Path(checkpoint)
+    if not folder.is_dir():  # a base checkpoint on the hub, in its cache
+        folder = Path(huggingface_hub.snapshot_download(checkpoint, allow_patterns=list(MODEL_FILES)))
+    with whole_model(run_of(run_dir), folder) as model:
         card = model_card(run_dir)
         names = sorted(path.name for path in model.iterdir() if path.is_file() and path.name not in RESUMING | {CARD})
-        if not dry_run:
-            _upload(model, names, card, target) if target.startswith(HUB) else _write(model, names, card, Path(target))
+        if not dry_run and target.startswith(HUB):
+            _upload(model, names, card, repository)
+        elif not dry_run:
+            _write(model, names, card, Path(target))
     return [CARD, *names]
-
-
-def _folder_of(checkpoint: str) -> Path:
-    """Where the files of a folder or of a cached model of the hub lie."""
-    if Path(checkpoint).is_dir():
-        return Path(checkpoint)
-    return Path(huggingface_hub.snapshot_download(checkpoint, allow_patterns=list(MODEL_FILES)))
-
-
-def _check(target: str) -> None:
-    try:
-        validate_repo_id(target.removeprefix(HUB))
-    except ValueError as error:
-        raise ConfigError(f"{target} is not a place on the hub: {error}") from error
-    if "/" not in target:
-        raise ConfigError(f"{target} names no owner; it must be {HUB}OWNER/NAME")
 
 
 def _write(checkpoint: Path, names: list[str], card: str, folder: Path) -> None:
@@ -128,8 +123,8 @@ def _write(checkpoint: Path, names: list[str], card: str, folder: Path) -> None:
     write_text_atomic(folder / CARD, card)
 
 
-def _upload(checkpoint: Path, names: list[str], card: str, target: str) -> None:
-    repository = target.removeprefix(HUB)
+def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> None:
+    """Upload to a private repository of the hub. Raises ConfigError if the hub refuses or cannot be reached."""
     with TemporaryDirectory() as folder:
         _write(checkpoint, names, card, Path(folder) / "model")
         api = huggingface_hub.HfApi()
@@ -138,23 +133,16 @@ def _upload(checkpoint: Path, names: list[str], card: str, target: str) -> None:
             api.upload_folder(repo_id=repository, folder_path=Path(folder) / "model")
         except (OSError, httpx2.TransportError, huggingface_hub.errors.HfHubHTTPError) as error:
             raise ConfigError(
-                f"{target} was not written: {str(error).splitlines()[0]}. `hf auth login` signs in"
+                f"{HUB}{repository} was not written: {str(error).splitlines()[0]}. `hf auth login` signs in"
             ) from error
 
 
 def model_card(run_dir: Path) -> str:
-    """The card of an evaluated run, in the hub's form, from its manifest, result and episodes."""
+    """The model card of an evaluated run in the hub's form, from its manifest, result and episodes."""
     manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
-    episodes = read_jsonl(run_dir / EPISODES)
-    return PAGE.format(
-        header=_header(manifest["run"]),
-        training=_training(manifest, read_json(run_dir / RESULT)),
-        scores="\n".join(_score(name, group, episodes) for name, group in evaluation["groups"].items()),
-        **evaluation,
-    )
+    result, episodes, run = read_json(run_dir / RESULT), read_jsonl(run_dir / EPISODES), manifest["run"]
 
-
-def _header(run: Mapping[str, Any]) -> str:
+    # The header is YAML that the hub reads.
     known = find_model(Path(run["model"]).name)
     header = {
         "library_name": "transformers",
@@ -162,12 +150,9 @@ def _header(run: Mapping[str, Any]) -> str:
         "tags": sorted({"r3l", "reinforcement-learning", run["env"], run["method"].partition("@")[0]}),
         **({"base_model": known.hub} if known else {}),
     }
-    return str(yaml.safe_dump(header, sort_keys=False))
 
-
-def _training(manifest: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    run, train = manifest["run"], manifest["task_set"].get("train")
-    rows = {
+    train = manifest["task_set"].get("train")
+    training = {
         "method": f"`{run['method']}`, profile {run['profile']}",
         "base checkpoint": f"`{Path(run['model']).name}`",
         **({"tasks": f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`"} if train else {}),
@@ -178,12 +163,17 @@ def _training(manifest: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         "code": f"commit `{manifest['commit']}`, configuration `{manifest['fingerprint']}`",
         "weights": f"sha256 `{result['checkpoint_sha256']}`",
     }
-    return "\n".join(f"| {key} | {value} |" for key, value in rows.items())
 
-
-def _score(name: str, group: Mapping[str, Any], episodes: list[dict[str, Any]]) -> str:
-    found = wilson_interval([float(e["success"]) for e in episodes if name in ("all", e["group"])])
-    return (
-        f"| {name} | {group['episodes']} | {found.mean:.3f} | {found.low:.3f} to {found.high:.3f} "
-        f"| {group['reward']:.3f} |"
+    scores = []
+    for name, group in evaluation["groups"].items():
+        found = wilson_interval([float(e["success"]) for e in episodes if name in ("all", e["group"])])
+        scores.append(
+            f"| {name} | {group['episodes']} | {found.mean:.3f} | {found.low:.3f} to {found.high:.3f} "
+            f"| {group['reward']:.3f} |"
+        )
+    return PAGE.format(
+        header=yaml.safe_dump(header, sort_keys=False),
+        training="\n".join(f"| {key} | {value} |" for key, value in training.items()),
+        scores="\n".join(scores),
+        **evaluation,
     )

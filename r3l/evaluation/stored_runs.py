@@ -1,7 +1,7 @@
-"""Stored runs: what is kept of a finished run, where it lies, and what its manifest says of the code that made it.
+"""Stored runs: what is kept of a finished run, where, and from which code it was made.
 
-A checkout has this project's own in results/stored; an installed package gets them as the archive
-``r3l-stored-VERSION.zip`` (`make dist`), one folder of its own name: results/stored without what the wheel has already.
+A checkout has this project's stored runs in results/stored. An installed package fetches them as the archive
+``r3l-stored-VERSION.zip`` (`make dist`), one folder with the contents of results/stored that the wheel does not have.
 The wheel that was made with it knows its address and digest. It is unpacked into ``$R3L_CACHE/stored/VERSION``.
 """
 
@@ -35,16 +35,16 @@ from r3l.runs.run_paths import find_runs
 TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"
 MADE = "`make dist` makes it in a clone"
-READ = "seed0"  # the runs whose trajectories are kept
+WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
 def folder() -> Path:
-    """Where stored runs lie, or would."""
+    """The folder of stored runs; it may not exist yet."""
     return STORED if is_checkout() else cache_folder("stored") / r3l.__version__
 
 
 def stored_runs() -> Path:
-    """Where stored runs lie. Raises DataError where nobody has fetched them."""
+    """The folder of stored runs. Raises DataError if they have not been fetched."""
     if not folder().is_dir():
         how = "r3l stored fetch" if RELEASE.is_file() else f"r3l stored fetch {ARCHIVE} (a file or a URL; {MADE})"
         raise DataError(
@@ -54,18 +54,25 @@ def stored_runs() -> Path:
 
 
 def fetch(source: str | None = None) -> Path:
-    """Unpack the archive ``source``, a file or a URL, by default the one that was released with this wheel, which must
-    have the digest that the wheel knows; where its runs lie now.
+    """Unpack an archive of stored runs and return its folder; earlier runs stay until the new ones are complete.
 
-    Raises DataError for another file, ConfigError in a checkout; what was there stays until the new runs are whole.
+    ``source``: a file or a URL; by default the archive that was released with this wheel, whose digest the wheel
+    knows. Raises DataError for any other file, ConfigError in a checkout.
     """
     if is_checkout():
         raise ConfigError(f"this is a checkout, which has the stored runs already: {folder()}; nothing to fetch")
     target = folder()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch.") as scratch:
-        source, sha256 = (source, None) if source else _released()
-        archive = _local(source, Path(scratch))
+        sha256 = None
+        if source is None:
+            if not RELEASE.is_file():
+                raise DataError(
+                    f"this wheel names no address of its stored runs; give a file or a URL of {ARCHIVE} ({MADE})"
+                )
+            release = read_json(RELEASE, Release)
+            source, sha256 = release["address"], release["sha256"]
+        archive = _downloaded(source, Path(scratch))
         if sha256 and (found := digest_of(archive)) != sha256:
             raise DataError(
                 f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: it is cut off "
@@ -75,22 +82,16 @@ def fetch(source: str | None = None) -> Path:
         fresh = Path(scratch) / TOP
         if not find_runs(fresh, may_be_none=True):
             raise DataError(f"{source} holds no runs under {TOP}/; get {ARCHIVE} again")
+
+        # Two renames: the scratch folder is on the same disk, so the swap takes no time and copies nothing.
         if target.exists():
             os.replace(target, Path(scratch) / "before")
         os.replace(fresh, target)
     return target
 
 
-def _released() -> tuple[str, str]:
-    """Address and SHA-256 of the archive that was made with this wheel."""
-    if not RELEASE.is_file():
-        raise DataError(f"this wheel names no address of its stored runs; give a file or a URL of {ARCHIVE} ({MADE})")
-    release = read_json(RELEASE, Release)
-    return release["address"], release["sha256"]
-
-
-def _local(source: str, scratch: Path) -> Path:
-    """``source`` itself, or what lies at the URL."""
+def _downloaded(source: str, scratch: Path) -> Path:
+    """The file ``source``, or the file that is downloaded from this URL."""
     if not source.startswith(("http://", "https://")):
         return Path(source)
     import httpx2
@@ -102,11 +103,12 @@ def _local(source: str, scratch: Path) -> Path:
             for block in answer.iter_bytes():
                 file.write(block)
     except httpx2.HTTPError as error:
-        raise DataError(f"{source} cannot be fetched ({error}); download it otherwise and give its path") from error
+        raise DataError(f"{source} cannot be fetched ({error}); download it another way and give its path") from error
     return path
 
 
 def _unpack(path: Path, into: Path) -> None:
+    """Unpack the archive; refuse other archives, and files that unpack to far more than their size."""
     try:
         with zipfile.ZipFile(path) as archive:
             if foreign := [name for name in archive.namelist() if not name.startswith(f"{TOP}/")]:
@@ -120,34 +122,43 @@ def _unpack(path: Path, into: Path) -> None:
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; give the path of {ARCHIVE}, or its URL") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        raise DataError(f"{path} is not a whole zip archive ({error}); get {ARCHIVE} again") from error
+        raise DataError(f"{path} is not a complete zip archive ({error}); get {ARCHIVE} again") from error
 
 
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
-    """Copy finished runs from below ``results`` to the same places below ``out``; the folders written.
+    """Copy finished runs from below ``results`` to the same places below ``out``; return the folders written.
 
-    Lines become compressed columns, checkpoints are left out, trajectories kept of seed 0 (they are for reading). A
-    stored run of another fingerprint is replaced. Raises DataError where a stored run of the same fingerprint has other
-    scores: the same run ended differently, and one has to be chosen; and before anything is written, where ``out`` is
-    this project's own store and a run was made from a tree with uncommitted changes.
+    JSON lines become compressed columns; checkpoints are left out; trajectories are kept of seed 0, for reading. A
+    stored run of another fingerprint is replaced. Raises DataError if a stored run has the same fingerprint and other
+    scores: the same run ended differently, and the user has to choose one. Before anything is written, raises
+    DataError if ``out`` is this project's own store and a run was made from a tree with uncommitted changes.
     """
     if out.resolve() == STORED and (dirty := origins(run_dirs).dirty):
         raise DataError(
             f"{len(dirty)} of {len(run_dirs)} runs were made from a tree with uncommitted changes, the first "
-            f"{dirty[0]}: nobody could repeat them. Make them again from a clean clone, or keep them elsewhere (--out)"
+            f"{dirty[0]}, so they cannot be repeated. Make them again from a clean clone, or keep them elsewhere "
+            "(--out)"
         )
-    from r3l.evaluation.verification import sign, verify_all  # needs what playing needs; where runs lie, many ask
+    # Imported here: verification needs all of playing, and many modules only ask where stored runs are.
+    from r3l.evaluation.verification import LINES, WHOLE, sign, verify_all
+    from r3l.runs import trajectory_log
 
     verify_all(run_dirs)
     written = []
     for source in run_dirs:
         target = out / source.relative_to(results)
-        if _stands(source, target):
+        if _is_stored(source, target):
             continue
+
+        # The run appears under its name only when it is complete and signed.
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        _copy(source, temporary)
+        for name in WHOLE:
+            shutil.copyfile(source / name, temporary / name)
+        for name in (*LINES, trajectory_log.FILE) if source.name == WITH_TRAJECTORIES else LINES:
+            if (source / name).is_file():  # zero-shot has no metrics
+                write_columns(columns_path(temporary / name), read_jsonl(source / name))
         sign(temporary)
         shutil.rmtree(target, ignore_errors=True)
         temporary.rename(target)
@@ -156,9 +167,9 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
 
 
 def store_tunings(results: Path, out: Path) -> list[Path]:
-    """Copy the tunings below ``results`` to the same places below ``out``; the files written.
+    """Copy the tunings below ``results`` to the same places below ``out``; return the files written.
 
-    Raises DataError, before anything is written, where ``out`` is this project's own store and a run of one was made
+    Before anything is written, raises DataError if ``out`` is this project's own store and a run of a tuning was made
     from a tree with uncommitted changes.
     """
     found = sorted((results / FOLDER).glob("*/*/*.json"))
@@ -166,8 +177,8 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
         rates = read_json(path, Tuning)["rates"]
         if out.resolve() == STORED and any(is_dirty(run["commit"]) for rate in rates for run in rate["runs"]):
             raise DataError(
-                f"{path} has runs that were made from a tree with uncommitted changes: nobody could repeat them. Tune "
-                "again in a clean clone, or keep it elsewhere (--out)"
+                f"{path} has runs that were made from a tree with uncommitted changes, so they cannot be repeated. "
+                "Tune again in a clean clone, or keep it elsewhere (--out)"
             )
     written = []
     for path in found:
@@ -179,8 +190,8 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
     return written
 
 
-def _stands(source: Path, target: Path) -> bool:
-    """Whether this very run is stored already."""
+def _is_stored(source: Path, target: Path) -> bool:
+    """True if this run is stored already, with the same scores. Raises DataError if it has other scores."""
     if not (target / EVALUATION).is_file():
         return False
     new, old = read_json(source / EVALUATION), read_json(target / EVALUATION)
@@ -193,47 +204,43 @@ def _stands(source: Path, target: Path) -> bool:
     return True
 
 
-def _copy(source: Path, target: Path) -> None:
-    from r3l.evaluation.verification import LINES, WHOLE
-    from r3l.runs import trajectory_log
-
-    for name in WHOLE:
-        shutil.copyfile(source / name, target / name)
-    for name in (*LINES, trajectory_log.FILE) if source.name == READ else LINES:
-        if (source / name).is_file():  # zero-shot has no metrics
-            write_columns(columns_path(target / name), read_jsonl(source / name))
-
-
 @dataclass(frozen=True)
 class Origins:
-    """``dirty``: run directories whose code was in no commit; ``plans``: runs by the pre-registration's sha256 (None:
-    there was none)."""
+    """The code and the plan that runs were made from.
+
+    ``dirty``: directories of runs whose code is in no commit. ``plans``: numbers of runs by the SHA-256 of the
+    pre-registration they were made under; None: before there was one.
+    """
 
     dirty: list[Path]
     plans: dict[str | None, int]
 
     def as_json(self) -> dict[str, Any]:
+        """The content of `r3l verify --json`."""
         plans = {sha256 or "none": runs for sha256, runs in self.plans.items()}
         return {"dirty": [str(path) for path in self.dirty], "preregistration": plans}
 
     def lines(self) -> list[str]:
+        """The same in words, dirty seeds by cell."""
+        lines = []
+        if self.dirty:
+            lines.append(f"{len(self.dirty)} were made from a tree with uncommitted changes:")
         seeds: dict[Path, list[str]] = defaultdict(list)
         for path in self.dirty:
             seeds[path.parent].append(path.name.removeprefix("seed"))
-        dirty = [f"  {cell}: seed {', '.join(numbers)}" for cell, numbers in seeds.items()]
-        heading = [f"{len(self.dirty)} were made from a tree with uncommitted changes:"] if dirty else []
-        return [*heading, *dirty, *(f"{runs} {_plan(sha256)}" for sha256, runs in self.plans.items())]
+        lines += [f"  {cell}: seed {', '.join(numbers)}" for cell, numbers in seeds.items()]
+        for sha256, runs in self.plans.items():
+            if sha256 is None:
+                lines.append(f"{runs} were made before there was a pre-registration")
+            else:
+                version = "as it is" if sha256 == preregistration_sha256() else "as it once was"
+                lines.append(f"{runs} were made under docs/preregistration.md {version} ({sha256[:12]})")
+        return lines
 
 
 def origins(run_dirs: Sequence[Path]) -> Origins:
+    """Read the origins of runs from their manifests."""
     manifests = [read_json(run_dir / MANIFEST) for run_dir in run_dirs]
     plans = Counter(manifest.get("preregistration_sha256") for manifest in manifests)
     dirty = [path for path, manifest in zip(run_dirs, manifests, strict=True) if is_dirty(manifest["commit"])]
     return Origins(dirty, dict(plans))
-
-
-def _plan(sha256: str | None) -> str:
-    if sha256 is None:
-        return "were made before there was a pre-registration"
-    same = sha256 == preregistration_sha256()
-    return f"were made under docs/preregistration.md {'as it is' if same else 'as it once was'} ({sha256[:12]})"

@@ -1,5 +1,7 @@
-"""What a score is worth: episodes, interval, task set, turn limit, how the episodes ended, and a warning where it says
-more about the setting than about the model."""
+"""Summary of an evaluation in words: score, interval, task set, turn limit, how episodes ended.
+
+A warning follows if the score says more about the setting (token limits, response format) than about the model.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from r3l.config import Run, environment_of
 from r3l.core.environment import StopReason
 from r3l.stats.intervals import Interval, wilson_bounds
 
-ENDINGS = {  # names of the reasons, here and in figures
+ENDINGS = {  # names of the stop reasons, here and in figures
     StopReason.SUCCESS: "success",
     StopReason.DONE: "ended without success",
     StopReason.MAX_TURNS: "turn limit",
@@ -21,15 +23,17 @@ ENDINGS = {  # names of the reasons, here and in figures
     StopReason.TRUNCATED: "response too long",
     StopReason.CONTEXT: "dialog too long",
 }
-SHARE = 0.1  # of the episodes may end by what the setting may have caused, before one is warned; our choice
-IDLE = 0.5  # of the turns with an action that did nothing, the same
-STRICT = {"strict", "released"}  # readers of responses that leave out what "flexible" reads
-SHOWN = 150  # characters of each end of a response; our choice
+MAX_SUSPECT = 0.1  # share of episodes that may end by what the setting can have caused, without a warning; our choice
+MAX_IMPOSSIBLE = 0.5  # share of turns that may have an impossible action, without a warning; our choice
+STRICT = {"strict", "released"}  # readers of responses that reject some of what "flexible" reads
+SHOWN = 150  # characters shown of each end of a long response; our choice
 
 
 def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None = None) -> str:
-    """Lines for a person about the content of an evaluation.json; the last ones are warnings, where there are any.
-    ``over_tasks``: of the success, where a task was attempted several times."""
+    """Lines about the content of an evaluation.json, warnings last.
+
+    ``over_tasks``: interval of the success over tasks, if each task was attempted several times.
+    """
     max_turns = run.env_settings.max_turns
     groups, counts, tasks = evaluation["groups"], evaluation["stops"], evaluation["task_set"]
     episodes, rate = evaluation["episodes"], groups["all"]["success"]
@@ -45,15 +49,33 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         f"how they ended: {endings(counts)}",
         *played_by(evaluation.get("protocol")),
         *warnings(counts, episodes, evaluation.get("examples", {}), fixes(run)),
-        *_idle(evaluation),
-        *_of_server(evaluation),
-        *(["warning: at temperature 0 all attempts at a task are alike, but for rounding"] if _alike(run) else []),
     ]
+
+    # With mostly impossible actions a score measures what the model takes for an action.
+    played = evaluation.get("turns", {"all": 0, "impossible": 0})
+    if played["impossible"] > MAX_IMPOSSIBLE * played["all"]:
+        lines.append(
+            f"warning: {played['impossible']} of {played['all']} turns had an action that the environment does not "
+            "know: read them in the transcripts"
+        )
+
+    # A server may ignore the limits that a request names.
+    requests = evaluation.get("requests", {})
+    meanings = {
+        "overlong": "have more tokens than requested, since the server does not stop at max_tokens",
+        "shortened": "may have been cut off, since the server allowed less than max_tokens",
+        "uncounted": "came without the number of their tokens",
+    }
+    for key, meaning in meanings.items():
+        if requests.get(key):
+            lines.append(f"warning: {requests[key]} of {requests['requests']} responses {meaning}")
+    if run.evaluation.temperature == 0 and run.evaluation.episodes_per_task > 1:
+        lines.append("warning: at temperature 0 all attempts at a task are alike, apart from rounding")
     return "\n".join(lines)
 
 
 def played_by(protocol: Mapping[str, Any] | None) -> list[str]:
-    """Lines about the protocol of an evaluation, where there is one."""
+    """Lines about the protocol of an evaluation; none without a protocol."""
     if protocol is None:
         return []
     found = "; ".join(protocol["deviations"])
@@ -72,70 +94,41 @@ def endings(counts: Mapping[str, int]) -> str:
 
 
 def fixes(run: Run) -> dict[StopReason, str]:
-    """Endings that the setting may have caused, and what to change in that of ``run``."""
-    sampling, readers = run.sampling, ("response_format", "extraction")
-    strict = [key for key in readers if _reads_strictly(run, key)]
+    """For each ending that the setting can have caused, what to change in the settings of ``run``."""
+    sampling, env_settings = run.sampling, run.env_settings
     if run.prompts == "compact":
         reader = "; a language model needs --set prompts=full"
     else:
+        # Options of the environment that select how strictly responses are read.
+        known = environment_of(run.env).options.model_fields
+        strict = [
+            key
+            for key in ("response_format", "extraction")
+            if key in known and env_settings.options.get(key, "strict") in STRICT
+        ]
         reader = "".join(f"; --set env_settings.options.{key}=flexible reads more of them" for key in strict)
     return {
-        StopReason.CONTEXT: f"the dialog outgrew sampling.max_context, or the server's room: raise it (--set "
+        StopReason.CONTEXT: "the dialog outgrew sampling.max_context, or the server's context: raise it (--set "
         f"sampling.max_context={max(8192, 2 * sampling.max_context)})",
-        StopReason.TRUNCATED: f"responses are cut off at sampling.max_tokens: raise it (--set sampling.max_tokens="
+        StopReason.TRUNCATED: "responses are cut off at sampling.max_tokens: raise it (--set sampling.max_tokens="
         f"{max(512, 2 * sampling.max_tokens)})",
         StopReason.FORMAT: f"responses do not have the form that the prompt asks for{reader}",
     }
 
 
-def _reads_strictly(run: Run, key: str) -> bool:
-    options = environment_of(run.env).options
-    return key in options.model_fields and run.env_settings.options.get(key, "strict") in STRICT
-
-
 def warnings(
     counts: Mapping[str, int], episodes: int, examples: Mapping[str, Sequence[str]], suspect: Mapping[StopReason, str]
 ) -> list[str]:
-    """A line for each ``suspect`` ending that more than a tenth of the episodes have, with an example."""
-    return [
-        f"warning: {counts[reason]} of {episodes} episodes ended by '{ENDINGS[reason]}': {fix}"
-        + (f". For example, task {examples[reason][0]}: {_quoted(examples[reason][1])}" if reason in examples else "")
-        for reason, fix in suspect.items()
-        if counts.get(reason, 0) > SHARE * episodes
-    ]
-
-
-def _idle(evaluation: Mapping[str, Any]) -> list[str]:
-    """A warning where most actions were impossible: such a score is of what the model takes for an action."""
-    turns = evaluation.get("turns", {"all": 0, "impossible": 0})
-    if turns["impossible"] <= IDLE * turns["all"]:
-        return []
-    return [
-        f"warning: {turns['impossible']} of {turns['all']} turns had an action that the environment does not know: "
-        "read them in the transcripts"
-    ]
-
-
-def _alike(run: Run) -> bool:
-    return run.evaluation.temperature == 0 and run.evaluation.episodes_per_task > 1
-
-
-def _of_server(evaluation: Mapping[str, Any]) -> list[str]:
-    """A warning of what a server did otherwise than asked."""
-    counts = evaluation.get("requests", {})
-    meanings = {
-        "overlong": "have more tokens than were asked for, since the server does not stop at max_tokens",
-        "shortened": "may have been cut off, since the server had less room than was asked for",
-        "uncounted": "came without the number of their tokens",
-    }
-    return [
-        f"warning: {counts[key]} of {counts['requests']} responses {what}"
-        for key, what in meanings.items()
-        if counts.get(key)
-    ]
-
-
-def _quoted(response: str) -> str:
-    """On one line, without control characters, and the middle of a long one left out."""
-    whole = len(response) <= 2 * SHOWN
-    return json.dumps(response if whole else f"{response[:SHOWN]} ... {response[-SHOWN:]}", ensure_ascii=False)
+    """A line for each ``suspect`` ending that more than a tenth of the episodes have, with its fix and an example."""
+    lines = []
+    for reason, fix in suspect.items():
+        if counts.get(reason, 0) <= MAX_SUSPECT * episodes:
+            continue
+        line = f"warning: {counts[reason]} of {episodes} episodes ended by '{ENDINGS[reason]}': {fix}"
+        if reason in examples:
+            # On one line, without control characters, the middle of a long response left out.
+            task, response = examples[reason]
+            shown = response if len(response) <= 2 * SHOWN else f"{response[:SHOWN]} ... {response[-SHOWN:]}"
+            line += f". For example, task {task}: {json.dumps(shown, ensure_ascii=False)}"
+        lines.append(line)
+    return lines

@@ -1,4 +1,4 @@
-"""Equal tuning: every method gets the same three learning rates, seeds and tasks, and one rule that chooses."""
+"""Equal tuning: every method gets the same three learning rates, seeds and tasks, and one rule chooses the rate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ SPENT = {"rollouts": "rollouts", "generated": GENERATED_TOKENS, "trained": TRAIN
 
 
 def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
-    """(rate, standard error) by RULE, of one success a seed for every rate. Raises ValueError for a single seed."""
+    """Choose a learning rate by RULE; return it with the standard error of a rate's mean.
+
+    ``scores``: by rate, one success per seed. Raises ValueError for a single seed. The rule prefers low rates: a higher
+    one is taken only if it is clearly better.
+    """
     if min(map(len, scores.values())) < 2:
         raise ValueError("a standard error needs two seeds")
     means = {rate: float(np.mean(values)) for rate, values in scores.items()}
@@ -34,9 +38,9 @@ def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
 
 
 def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> dict[str, Any]:
-    """The content of a tuning's file. ``tried``: of every rate its finished runs by their directories.
+    """The content of a tuning's file. ``tried``: for each rate, its finished runs by their directories.
 
-    Raises DataError for a run that is not finished, or is another one than planned.
+    Raises DataError for a run that is not finished, or that has another configuration than planned.
     """
     rates: list[dict[str, Any]] = [
         {"lr": float(rate), "runs": [_run(run_dir, run) for run_dir, run in runs.items()]}
@@ -58,6 +62,7 @@ def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> dict[str, An
 
 
 def _run(run_dir: Path, run: Run) -> dict[str, Any]:
+    """A finished run's entry: validation scores, where its code and plan came from, curve and cost."""
     path = validation_evaluation(run_dir, run)
     if not path.is_file():
         raise DataError(f"{run_dir} is not trained, or not scored on the validation task set: r3l tune does both")

@@ -1,6 +1,6 @@
 """Verification of a finished run: its numbers follow from its raw lines, its files agree, none has changed since.
 
-``verify`` computes everything again. What passes is signed (``SHA256SUMS``), so that readers of many runs only need to
+``verify`` computes everything again and then signs the run (``SHA256SUMS``), so that readers of many runs only need to
 compare digests.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from r3l.config import Run, environment_of
 from r3l.core.errors import DataError, R3LError
 from r3l.evaluation.episodes import scores
-from r3l.evaluation.protocols import chosen
+from r3l.evaluation.protocols import select_tasks
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import kept_as, read_json, read_jsonl
 from r3l.runs import trajectory_log
@@ -37,12 +37,12 @@ LINES = (METRICS, EPISODES, CURVE)  # columns where runs are stored
 
 
 def sign(run_dir: Path) -> None:
-    """Note the digests of a run's files as they are."""
+    """Write the digests of a run's files."""
     write_digests(run_dir, _files(run_dir))
 
 
 def check_signed(run_dir: Path) -> None:
-    """Raises DataError where a run's files are not those that were signed."""
+    """Raise DataError if a run's files are not the signed ones."""
     wrong = altered(run_dir, _files(run_dir))
     if wrong == [SUMS]:
         raise DataError(f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it")
@@ -54,12 +54,16 @@ def check_signed(run_dir: Path) -> None:
 
 
 def _files(run_dir: Path) -> list[str]:
+    """Names of the files that are signed, as they are kept: plain lines, or compressed columns in a store."""
     whole = [name for name in WHOLE if (run_dir / name).is_file()]
     return [*whole, *(path.name for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name))]
 
 
 def verify_all(run_dirs: Sequence[Path]) -> None:
-    """:func:`verify` each. Raises DataError naming every run that does not pass, and every copy under another name."""
+    """Verify each run (:func:`verify`).
+
+    Raises DataError naming every run that does not pass, and every copy of a run under another name.
+    """
     wrong: list[str] = []
     trained: dict[str, Path] = {}
     for run_dir in run_dirs:
@@ -70,50 +74,50 @@ def verify_all(run_dirs: Sequence[Path]) -> None:
             continue
         if digest := training_digest(read_jsonl(run_dir / METRICS)):
             other = trained.setdefault(digest, run_dir)
-            if other is not run_dir and _names(other) != _names(run_dir):
-                wrong.append(copied(other, run_dir))
+            one, same = (read_json(folder / EVALUATION) for folder in (other, run_dir))
+            if (one["cell"], one["seed"]) != (same["cell"], same["seed"]):
+                wrong.append(copy_error(other, run_dir))
     if wrong:
         count = f"{len(wrong)} of {len(run_dirs)} runs do not pass:\n" if len(wrong) > 1 else ""
         raise DataError(count + "\n".join(wrong))
 
 
-def _names(run_dir: Path) -> tuple[str, int]:
-    evaluation = read_json(run_dir / EVALUATION)
-    return evaluation["cell"], evaluation["seed"]
-
-
 def training_digest(metrics: Sequence[Mapping[str, Any]]) -> str:
-    """Of all that a training counted, with its seconds, which no second training has again; empty without them."""
+    """Hash of the metrics, timings included; "" if the metrics have no timings.
+
+    No second training takes exactly the same seconds, so equal digests show a copy.
+    """
     if not metrics or COLLECT_SECONDS not in metrics[0]:
         return ""
     return hashlib.sha256(json.dumps(metrics, sort_keys=True).encode()).hexdigest()
 
 
-def copied(one: Path, other: Path) -> str:
+def copy_error(one: Path, other: Path) -> str:
+    """The message for two runs of different names whose training was the same one."""
     return (
-        f"{one} and {other} have one training, seconds and all: one of them is a copy of the other under another name. "
-        "Delete that one, and train what it is called"
+        f"{one} and {other} have identical metrics and timings: one of them is a copy of the other under another name. "
+        "Delete the copy, and train the run that its name says"
     )
 
 
 def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
-    """Raises DataError where a run lies under another one's name; ``content``: of its evaluation.json.
+    """Raise DataError if a run is stored under another run's name; ``content``: of its evaluation.json.
 
-    Elsewhere than in TIER/ENV/MODEL/METHOD/seedN a directory is called as its user likes.
+    Only directories of the form TIER/ENV/MODEL/METHOD/seedN are checked: users may name others as they like.
     """
-    lies, own = run_dir.absolute().parts[-5:], (*content["cell"].split("/"), f"seed{content['seed']}")
-    if lies[0] == own[0] and re.fullmatch(r"seed\d+", lies[-1]) and lies != own:
+    stored, own = run_dir.absolute().parts[-5:], (*content["cell"].split("/"), f"seed{content['seed']}")
+    if stored[0] == own[0] and re.fullmatch(r"seed\d+", stored[-1]) and stored != own:
         raise DataError(
-            f"{run_dir} holds the run {'/'.join(own)}, as its files say: a copy under another name is no other run. "
-            "Delete it, or move it to its own place"
+            f"{run_dir} holds the run {'/'.join(own)}, as its files say: a copy under another name is not another run. "
+            "Delete it, or move it to the directory of that name"
         )
 
 
 def verify(run_dir: Path) -> None:
-    """Compute a run's scores, stops, budget and final means again from its raw lines, and hold its files together.
+    """Compute a run's scores, stop counts, budget and final means again from its raw lines, and compare its files.
 
-    Its checkpoints and its evaluations on further task sets are verified too. Raises DataError naming the first file
-    and key that differs. A run without digests is signed.
+    Its checkpoints and its evaluations on further task sets are verified too. A run without digests is signed. Raises
+    DataError naming the first file and key that differs.
     """
     if (run_dir / SUMS).is_file():
         check_signed(run_dir)
@@ -133,7 +137,7 @@ def verify(run_dir: Path) -> None:
 
 
 def verify_further(folder: Path, run_dir: Path) -> None:
-    """The same of an evaluation of the run on a further task set, which lies in ``folder``."""
+    """Verify an evaluation of the run on a further task set, which is in ``folder``; sign it if it has no digests."""
     if (folder / SUMS).is_file():
         check_signed(folder)
     run, evaluation = run_of(run_dir), read_json(folder / EVALUATION)
@@ -147,7 +151,7 @@ def verify_further(folder: Path, run_dir: Path) -> None:
 
 
 def _verify_checkpoints(run_dir: Path) -> None:
-    """Those that lie there are what was written; stored runs have none."""
+    """Check the checkpoints' digests; stored runs have no checkpoints."""
     for checkpoint in sorted((run_dir / "checkpoints").glob("step-*")):
         if wrong := altered(checkpoint):
             raise DataError(
@@ -161,7 +165,7 @@ def _verify_checkpoints(run_dir: Path) -> None:
 
 
 def _verify_names(run: Run, run_dir: Path) -> None:
-    """All files are of one run, and that has the fingerprint that they state."""
+    """Check that all files are of one run, with the fingerprint that its configuration gives."""
     manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
     result = read_json(run_dir / RESULT)
     own = run.fingerprint(manifest["inputs"])
@@ -180,11 +184,13 @@ def _verify_names(run: Run, run_dir: Path) -> None:
 
 
 def _verify_task_set(run: Run, path: Path, described: dict[str, Any]) -> None:
+    """Check that the task set in configs/ is still the one that the run used."""
     committed = environment_of(run.env).task_set_hash(described["name"])
     _same(path, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
 
 
 def _verify_scores(folder: Path) -> None:
+    """Compute the scores of evaluation.json again from episodes.jsonl."""
     evaluation, episodes = read_json(folder / EVALUATION), read_jsonl(folder / EPISODES)
     stops = Counter(e["stop_reason"] for e in episodes)
     _same(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
@@ -193,6 +199,7 @@ def _verify_scores(folder: Path) -> None:
 
 
 def _verify_training(run_dir: Path) -> None:
+    """Compute result.json again from metrics.jsonl."""
     result, metrics = read_json(run_dir / RESULT), read_jsonl(run_dir / METRICS)
     _same(run_dir / RESULT, "steps", result["steps"], len(metrics))
     _same(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
@@ -210,11 +217,11 @@ def _verify_curve(run: Run, run_dir: Path) -> None:
 
 
 def _verify_episodes(run: Run, run_dir: Path) -> None:
-    """They are of every task of the task set, in its order."""
+    """Check that there is an episode of every task of the task set, in its order."""
     name = read_json(run_dir / EVALUATION)["task_set"]["name"]
     if (known := _tasks(run.env, name)) is None:
         return
-    tasks = chosen(run, known, [task for task, _ in known])
+    tasks = select_tasks(run, known, [task for task, _ in known])
     wanted = [(task, k, group) for task, group in tasks for k in range(run.evaluation.episodes_per_task)]
     played = [(e["task"], e["member"], e["group"]) for e in read_jsonl(run_dir / EPISODES)]
     _same(run_dir / EPISODES, "number of lines", len(played), len(wanted), f"task set {name} has")
@@ -223,6 +230,7 @@ def _verify_episodes(run: Run, run_dir: Path) -> None:
 
 
 def _verify_trajectories(run: Run, run_dir: Path) -> None:
+    """Check that logged trajectories are of this run's method, tasks and updates."""
     path = run_dir / trajectory_log.FILE
     lines = read_jsonl(path)
     tasks = _tasks(run.env, run.env_settings.train_task_set) if lines else ()
@@ -231,36 +239,37 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
     for line in lines:
         _same(path, "method", line["method"], run.method, f"{MANIFEST} has")
         if (known is not None and line["task"] not in known) or line["step"] not in steps:
-            raise DataError(f"{path}: there is no task {line['task']!r} or no step {line['step']} in this run")
+            raise DataError(f"{path}: task {line['task']!r} or step {line['step']} is not in this run")
 
 
 @cache
 def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...] | None:
-    """(id, group) of a task set's tasks, which takes a while; None where its data is not on this machine."""
+    """(id, group) of a task set's tasks; None if its data is not on this machine. Cached: loading takes seconds."""
     try:
         return tuple((task.id, task.group) for task in environment_of(env).tasks(task_set))
-    except DataError as error:  # published games, say
+    except DataError as error:  # for example published games, which a user downloads
         log.warning("tasks of %s are not checked: %s", task_set, error)
         return None
 
 
 def _same(path: Path, key: str, stated: Any, other: Any, what: str = "the run's raw lines give") -> None:
+    """Raise DataError if two values differ; ``what`` names the source of the second."""
+
+    def short(value: Any) -> str:
+        text = repr(value)
+        return text if len(text) < 200 else text[:200] + "..."
+
     if not _equal(stated, other):
         raise DataError(
-            f"{path}: {key!r} is {_short(stated)}, but {what} {_short(other)}; one of the files was changed: restore "
+            f"{path}: {key!r} is {short(stated)}, but {what} {short(other)}; one of the files was changed: restore "
             "it (git checkout), or evaluate the run again"
         )
 
 
 def _equal(stated: Any, other: Any) -> bool:
-    """Fractions may differ in the last digits: Python's sum() rounds otherwise since 3.12."""
+    """Equality up to the last digits of fractions: Python's sum() rounds differently since 3.12."""
     if isinstance(stated, Mapping) and isinstance(other, Mapping):
         return stated.keys() == other.keys() and all(_equal(stated[key], other[key]) for key in stated)
     if isinstance(stated, float) and isinstance(other, float):
         return math.isclose(stated, other, rel_tol=1e-12, abs_tol=1e-12) or (math.isnan(stated) and math.isnan(other))
     return bool(stated == other)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 200 else text[:200] + "..."

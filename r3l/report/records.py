@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r3l.core.errors import DataError
-from r3l.evaluation.verification import check_place, check_signed, copied, training_digest
+from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.feedback import source_label, written_by
 from r3l.report.labels import question_set
@@ -153,7 +153,7 @@ def _note_training(trained: dict[str, Record], record: Record) -> None:
         return
     other = trained.setdefault(digest, record)
     if (other.evaluation["cell"], other.seed) != (record.evaluation["cell"], record.seed):
-        raise DataError(copied(other.path.parent, record.path.parent))
+        raise DataError(copy_error(other.path.parent, record.path.parent))
 
 
 def _clash(clashes: Sequence[tuple[Path, Path]]) -> str:

@@ -18,7 +18,7 @@ from r3l.config import environment_of, resolve
 from r3l.config.protocol import load_protocol, protocols
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
-from r3l.evaluation.protocols import chosen
+from r3l.evaluation.protocols import select_tasks
 from r3l.files import paths
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.protocol_scores import interval_over_tasks, lines, passes
@@ -241,7 +241,7 @@ def test_a_server_that_does_not_stop_at_the_limit_is_warned_of(monkeypatch, caps
     with serving(lambda request, before: completion("<answer>1</answer>", tokens=4097)) as (url, _):
         code, out, err = run(monkeypatch, capsys, "evaluate", "gsm8k", "--server", url, "-n", 2)
     assert code == 0, err
-    assert "warning: 2 of 2 responses have more tokens than were asked for" in out
+    assert "warning: 2 of 2 responses have more tokens than requested" in out
 
 
 def test_more_tasks_hold_the_fewer_and_seeds_draw_others():
@@ -249,7 +249,7 @@ def test_more_tasks_hold_the_fewer_and_seeds_draw_others():
 
     def drawn(n, seed=0, draw="drawn"):
         row = f"zero_shot@protocol=react,evaluation.tasks={n},evaluation.draw={draw}"
-        return chosen(resolve("smol", "alfworld", row, seed), ids, ids)
+        return select_tasks(resolve("smol", "alfworld", row, seed), ids, ids)
 
     assert drawn(3, draw="first") == ["t000", "t001", "t002"] and drawn(134) == ids
     assert set(drawn(20)) < set(drawn(40)) and drawn(20) == sorted(drawn(20)) and len(drawn(20)) == 20

@@ -87,7 +87,7 @@ def test_by_default_it_is_the_one_of_the_release_by_its_digest(installed, monkey
         ("above.zip", "holds ../a.json, not the folder"),
         ("bomb.zip", "unpacks to far more than its size"),
         ("no_runs.zip", "holds no runs"),
-        ("broken.zip", "is not a whole zip archive"),
+        ("broken.zip", "is not a complete zip archive"),
     ],
 )
 def test_another_file_is_refused(installed, tmp_path, name, message):
