@@ -27,7 +27,7 @@ setup(
     ],
     package_dir={"r3l.data": ".", **{f"r3l.{top}": top for top in TOP}},
     package_data={
-        "": ["py.typed", "prompts/*.txt", "templates/*", "task_sets/*.json", "sets.json", "data/*"],
+        "": ["py.typed", "prompts/*.txt", "templates/*", "task_sets/*.json", "sets.json", "data/*", "*.mplstyle"],
         "r3l": ["trinity/vllm_stub/**/*"],
         "r3l.data": [
             *(

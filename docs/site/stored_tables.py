@@ -16,6 +16,7 @@ from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, records, scores
 from r3l.report.figures.bars import ending_shares
+from r3l.report.frame import frame_of, whole
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
 from r3l.report.published import Reference
@@ -186,7 +187,9 @@ def _in_training(seeds: Sequence[Record]) -> dict[str, str]:
     for name, (label, form) in OF_STEPS.items():
         if steps := [step[name] for run in seeds for step in run.metrics if name in step]:
             shown[label] = format(float(np.mean(steps)), form)
-    return shown | {"R3L: ended by an impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"}
+    return shown | {
+        "R3L: ended by an impossible action": f"{ending_shares(whole(frame_of(seeds))).get('inadmissible', 0.0):.3f}"
+    }
 
 
 TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
@@ -199,10 +202,12 @@ TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
 def _scores(runs: Sequence[Record], methods: Sequence[str]) -> Rows:
     """Over all tasks."""
     texts: Rows = {}
-    for row in scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([])):
-        if row.score is not None and row.group == "all":
+    rows = scores.score_rows(frame_of(runs), methods, "zero_shot", 0, reference=Reference([]))
+    for row in rows[rows.group == "all"].itertuples():
+        if row.mean is not None:
+            text = paper_table.plus_minus(row.mean, row.low, row.high, row.points, row.unit)
             seeds = f" ({row.seeds_done})" if row.seeds_done else ""
-            texts.setdefault(row.label, {})[env_label(row.env)] = paper_table.plus_minus(row.score, row.unit) + seeds
+            texts.setdefault(row.label, {})[env_label(row.env)] = text + seeds
     return texts
 
 

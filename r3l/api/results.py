@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from r3l.core.errors import DataError
 from r3l.files.paths import RESULTS
@@ -12,10 +12,10 @@ from r3l.files.paths import RESULTS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from r3l.report.records import Record
     from r3l.report.trajectory_view import LoggedTask
 
 IDENTITY = ("tier", "env", "model", "method", "seed")
+SCORES = ("group", "episodes", "success", "reward")
 
 
 def load_results(*folders: Path | str) -> pd.DataFrame:
@@ -25,13 +25,13 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     episodes; steps and the budget of training (rollouts, env_steps, tokens/generated, tokens/trained ...); run_dir.
     Raises DataError where there is none.
     """
-    import pandas as pd
-
-    from r3l.report import records
+    from r3l.report.frame import COLUMNS, read_runs
     from r3l.runs.run_paths import find_runs
 
     paths = [path for folder in _folders(folders) for path in find_runs(folder)]
-    return pd.DataFrame([row for record in records.load(paths) for row in _rows(record)])
+    runs = read_runs(paths)
+    runs = runs.assign(run_dir=[str(record.path.parent) for record in runs.record])
+    return runs[[*IDENTITY, *SCORES, "steps", *(name for name in runs if name not in COLUMNS)]]
 
 
 def compare(method: str, against: str | Sequence[str], *folders: Path | str, group: str = "all") -> pd.DataFrame:
@@ -85,14 +85,3 @@ def trajectories(run_dir: Path | str) -> list[LoggedTask]:
 def _folders(given: Sequence[Path | str]) -> list[Path]:
     return [Path(folder) for folder in given or [RESULTS]]
 
-
-def _rows(record: Record) -> Iterator[dict[str, Any]]:
-    for group, scores in record.groups.items():
-        yield {
-            **{key: getattr(record, key) for key in IDENTITY},
-            "group": group,
-            **scores,
-            "steps": record.result["steps"],
-            **record.result["budget"],
-            "run_dir": str(record.path.parent),
-        }

@@ -73,6 +73,7 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import html as report
     from r3l.report import records
+    from r3l.report.frame import frame_of
     from r3l.report.render import to_terminal
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import EVALUATION
@@ -107,7 +108,7 @@ def compare(
     rows = comparison.compare(loaded, method, opponents, group)
     shown = comparison.comparison_table(rows)
     if html:
-        report.write(loaded, [], len(seeds or DEFAULT_SEEDS), html, first=[shown])
+        report.write(frame_of(loaded), [], len(seeds or DEFAULT_SEEDS), html, comparison=shown)
     _print(rows, out, as_json, to_terminal(shown))
     if as_json:
         return

@@ -277,7 +277,7 @@ def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
 
 def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
     from r3l.cli.table import print_table
-    from r3l.report.tables import Asked
+    from r3l.report.tables import Selection
     from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
 
@@ -286,7 +286,7 @@ def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
         if path.suffix == ".csv" and path.stem in tables:
             table = tables[path.stem]
             own = [RESULTS / key / EVALUATION for key in plan.runs(config, table)]
-            print_table(table, Asked(None, config.rows(table), own), seeds_planned=len(config.seeds))
+            print_table(table, Selection(None, config.rows(table), own), seeds_planned=len(config.seeds))
 
 
 def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:

@@ -29,9 +29,8 @@ from r3l.core.errors import DataError, check_known
 if TYPE_CHECKING:
     from r3l.report.claim_verdicts import ClaimVerdict
     from r3l.report.claims import Claims
-    from r3l.report.records import Record
-    from r3l.report.tables import Asked
-    from r3l.workflow.plan import TableConfig, WorkflowConfig
+    from r3l.report.tables import Selection
+    from r3l.workflow.plan import TableConfig
 
 PROBE = "probe"  # table and figure of files that r3l probe wrote
 CLAIMS = "claims"  # table and figure of configs/claims.yaml
@@ -83,17 +82,17 @@ def table(
         _print_claims(results, out, as_json)
         return
     named = named_runs(runs)
-    asked = _asked(env, method, named)
+    selection = _selection(env, method, named)
     if name == "budget":
         refuse_unused(ctx, "table budget", {"results", "out", "env", "method"})
-        _print_budget(asked, found(named, results), out, as_json)
+        _print_budget(selection, found(named, results), out, as_json)
         return
-    print_table(specs[name], asked, results, out, tier, seeds_planned, empty, as_json)
+    print_table(specs[name], selection, results, out, tier, seeds_planned, empty, as_json)
 
 
 def print_table(
     spec: TableConfig,
-    asked: Asked,
+    selection: Selection,
     results: list[Path] | None = None,
     out: Path | None = None,
     tier: str | None = None,
@@ -101,19 +100,31 @@ def print_table(
     empty: bool = False,
     as_json: bool = False,
 ) -> None:
-    """A table of configs/tables, from the runs that are asked for and those under ``results``."""
+    """Print a table of configs/tables, made from the runs that are named and those under ``results``."""
     from r3l.report import tables
+    from r3l.report.frame import read_runs
+    from r3l.runs.run_paths import find_further
     from r3l.workflow import plan
 
     config = plan.load(plan.workflow_content(tier))
-    shown = _belonging(spec, config, asked, results, tier)
+    may_be_none = tier is not None or spec.kind == "published"
+    paths = found([*selection.runs], results, may_be_none)
+    if spec.question_sets:
+        known = {*paths}
+        paths += [further for path in paths for further in find_further(path.parent) if further not in known]
+    runs = read_runs(paths, selection.runs)
+    runs = tables.selected(runs[runs.tier == tier] if tier else runs, spec, config, selection)
+    if not len(runs) and not may_be_none:
+        where = " or ".join(map(str, results or ([] if selection.runs else [RESULTS])))
+        envs = ", ".join(selection.envs or config.columns(spec))
+        raise DataError(f"no run under {where} belongs to {spec.table} ({envs})")
     built = tables.build(
         spec,
-        shown,
-        tables.methods_of(shown, spec, config, asked),
+        runs,
+        tables.methods_of(runs, spec, config, selection),
         len(config.seeds) if seeds_planned is None else seeds_planned,
         config.tier,
-        config.benches(spec) if tier and not asked.envs else (),
+        config.benches(spec) if tier and not selection.envs else (),
     )
     built = replace(built, empty=empty or tier is not None)
     if out:
@@ -121,42 +132,19 @@ def print_table(
     print_shown({"rows": built.flat()}, as_json, built.to_terminal())
 
 
-def _asked(env: str | None, method: str | None, runs: list[Path]) -> Asked:
-    from r3l.report.tables import Asked
+def _selection(env: str | None, method: str | None, runs: list[Path]) -> Selection:
+    from r3l.report.tables import Selection
 
-    return Asked(environments_named(env), methods_named(method), runs)
-
-
-def _belonging(
-    table: TableConfig, config: WorkflowConfig, asked: Asked, results: list[Path] | None, tier: str | None
-) -> list[Record]:
-    """The runs of a table: of those that are named, and of all that lie under ``results``."""
-    from r3l.report import records, tables
-    from r3l.runs.run_paths import find_further
-
-    may_be_none = tier is not None or table.kind == "published"
-    paths = found([*asked.runs], results, may_be_none)
-    if table.question_sets:
-        known = {*paths}
-        paths += [further for path in paths for further in find_further(path.parent) if further not in known]
-    runs = [record for record in records.load(paths, asked.runs) if tier in (None, record.tier)]
-    shown = tables.selected(runs, table, config, asked)
-    if not shown and not may_be_none:
-        where = " or ".join(map(str, results or ([] if asked.runs else [RESULTS])))
-        raise DataError(
-            f"no run under {where} belongs to {table.table} ({', '.join(asked.envs or config.columns(table))})"
-        )
-    return shown
+    return Selection(environments_named(env), methods_named(method), runs)
 
 
-def _print_budget(asked: Asked, paths: list[Path], out: Path | None, as_json: bool) -> None:
-    from r3l.report import records
+def _print_budget(selection: Selection, paths: list[Path], out: Path | None, as_json: bool) -> None:
     from r3l.report.budget import budget_rows, budget_table
-    from r3l.report.render import to_terminal
-    from r3l.report.rows import write
+    from r3l.report.frame import read_runs
+    from r3l.report.render import to_terminal, write
 
-    spent = budget_rows(asked.narrowed(records.load(paths, asked.runs)))
-    flat, printed = [row.flat() for row in spent], budget_table(spent)
+    rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
+    flat, printed = rows.to_dict("records"), budget_table(rows)
     if out:
         write(flat, printed, out)
     print_shown({"rows": flat}, as_json, to_terminal(printed))
@@ -165,13 +153,12 @@ def _print_budget(asked: Asked, paths: list[Path], out: Path | None, as_json: bo
 def _print_published(out: Path | None, as_json: bool) -> None:
     from r3l.report.published import load
     from r3l.report.published_checks import check, summary, summary_table
-    from r3l.report.render import to_terminal
-    from r3l.report.rows import write_csv
+    from r3l.report.render import to_csv, to_terminal, write_text
 
     rows = check(load())
     flat = [row.flat() for row in rows]
     if out:
-        write_csv(flat, out)
+        write_text(to_csv(flat), out)
     print_shown({"rows": flat, "summary": summary(rows)}, as_json, to_terminal(summary_table(rows)))
 
 
@@ -183,8 +170,7 @@ def _probe_files(runs: list[Path] | None) -> list[Path]:
 
 def _print_probes(paths: list[Path], out: Path | None, as_json: bool) -> None:
     from r3l.report import probes
-    from r3l.report.render import to_terminal
-    from r3l.report.rows import write
+    from r3l.report.render import to_terminal, write
 
     read = probes.read(paths)
     flat, printed = probes.flat(read), probes.probe_table(read)
@@ -207,8 +193,7 @@ def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
 
 def _print_claims(results: list[Path] | None, out: Path | None, as_json: bool) -> None:
     from r3l.report.claims_table import claims_table
-    from r3l.report.render import to_terminal
-    from r3l.report.rows import write
+    from r3l.report.render import to_terminal, write
 
     rows, of = _claims(results)
     flat, printed = [row.flat(of.margin) for row in rows], claims_table(rows, of)
@@ -233,8 +218,9 @@ def figure(
 
     Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
     """
-    from r3l.report import figures, probes, records
+    from r3l.report import figures, probes
     from r3l.report.figures import forest
+    from r3l.report.frame import read_runs
     from r3l.report.tables import selected
     from r3l.workflow import plan
 
@@ -252,7 +238,7 @@ def figure(
         return
     check_known("table", table or figures.FIGURES[name].table, specs)
     spec, named = specs[table or figures.FIGURES[name].table], named_runs(runs)
-    shown = selected(records.load(found(named, results), named), spec, plan.load(), _asked(env, method, named))
+    shown = selected(read_runs(found(named, results), named), spec, plan.load(), _selection(env, method, named))
     written = [str(path) for path in figures.draw(name, shown, out, spec)]
     print_result({"figure": name, "files": written}, as_json, "\n".join(written))
 
@@ -271,15 +257,17 @@ def report(
 
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """
-    from r3l.report import html, probes, records
+    from r3l.report import html, probes
+    from r3l.report.frame import read_runs, whole
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
         raise DataError(f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out")
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
     named = named_runs(runs)
-    shown = records.load(found(named, results), named)
+    shown = read_runs(found(named, results), named)
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
     written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
-    summary = {"file": str(written), "runs": len(shown), "figures": len(images), "bytes": written.stat().st_size}
-    print_result(summary, as_json, f"{written}: {len(shown)} runs, {len(images)} figures, {summary['bytes']:,} bytes")
+    size, count = written.stat().st_size, len(whole(shown))
+    summary = {"file": str(written), "runs": count, "figures": len(images), "bytes": size}
+    print_result(summary, as_json, f"{written}: {count} runs, {len(images)} figures, {size:,} bytes")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
+
+import pandas as pd
 
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE as FEEDBACK_NOTE
+from r3l.report.feedback import written_by
+from r3l.report.frame import BENCH, benches, by_method, of_bench, whole
 from r3l.report.labels import bench_label
-from r3l.report.records import Bench, Record, by_method, feedback
 from r3l.report.table import Cell, Column, Table, table
-from r3l.runs.metrics import rates
+from r3l.runs.metrics import faults, rates
 
 SUMS = {  # column: keys of result.json's budget
     "rollouts": ("rollouts",),
@@ -50,78 +52,54 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Spent:
-    """The budget of a method in one (tier, env, model). ``numbers``: SUMS, the rates of r3l.runs.metrics, seconds;
-    ``relative_generated``: tokens against the cheapest method of the same bench."""
+def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a (tier, env, model, method): means over seeds of SUMS and of the seconds of PHASES, and the rates of
+    r3l.runs.metrics made from mean counts.
 
-    bench: Bench
-    method: str
-    label: str
-    feedback: str | None
-    seeds: int
-    numbers: dict[str, float | None]
-    relative_generated: float | None = None
-
-    def flat(self) -> dict[str, Any]:
-        values = vars(self)
-        return {
-            **dict(zip(("tier", "env", "model"), self.bench, strict=True)),
-            **{key: values[key] for key in ("method", "label", "feedback", "seeds")},
-            **self.numbers,
-            "outdated": None,
-            "relative_generated": self.relative_generated,  # outdated: of earlier versions
-        }
-
-
-def budget_rows(records: Sequence[Record]) -> list[Spent]:
-    """One row a (tier, env, model, method)."""
-    rows: list[Spent] = []
-    for bench in sorted({record.bench for record in records}):
-        of_bench = [_row(bench, s) for s in by_method([r for r in records if r.bench == bench]).values()]
-        least = min((n for row in of_bench if (n := row.numbers["generated_tokens"])), default=0)
-        rows += [replace(row, relative_generated=_ratio(row.numbers["generated_tokens"], least)) for row in of_bench]
-    return rows
+    ``relative_generated``: generated tokens, against those of the cheapest method of the same (tier, env, model).
+    """
+    rows: list[dict[str, Any]] = []
+    for bench in benches(runs):
+        of_this: list[dict[str, Any]] = []
+        for method, seeds in by_method(whole(of_bench(runs, bench))).items():
+            # Faults are in no result, so that a result repeats byte for byte; seconds neither.
+            counts = [{**record.result["budget"], **faults(record.metrics)} for record in seeds.record]
+            mean = {key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))}
+            spent = {
+                key: [sum(update.get(key, 0.0) for update in run.metrics) for run in seeds.record] for key in PHASES
+            }
+            first = seeds.iloc[0]
+            row = dict(zip(BENCH, bench, strict=True)) | {"method": method, "label": first.label}
+            row |= {"feedback": written_by(first.feedback, seeds), "seeds": len(seeds)}
+            row |= {name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()}
+            row |= {name: None if value is None else round(value, 4) for name, value in rates(mean).items()}
+            row |= {key.replace("/", "_"): round(sum(spent[key]) / len(counts), 1) for key in PHASES}
+            of_this.append(row | {"outdated": None})  # the column of earlier versions
+        least = min((row["generated_tokens"] for row in of_this if row["generated_tokens"]), default=0)
+        for row in of_this:
+            row["relative_generated"] = round(row["generated_tokens"] / least, 2) if row["generated_tokens"] else None
+        rows += of_this
+    return pd.DataFrame(rows, dtype=object)
 
 
-def _ratio(tokens: float | None, least: float) -> float | None:
-    return round(tokens / least, 2) if tokens else None
-
-
-def _row(bench: Bench, seeds: list[Record]) -> Spent:
-    budgets = [record.counts for record in seeds]
-    mean = {key: sum(b.get(key, 0) for b in budgets) / len(seeds) for key in sorted(set().union(*budgets))}
-    seconds = {key: sum(m.get(key, 0.0) for s in seeds for m in s.metrics) / len(seeds) for key in PHASES}
-    numbers: dict[str, float | None] = {
-        name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()
-    }
-    numbers |= {name: None if value is None else round(value, 4) for name, value in rates(mean).items()}
-    numbers |= {key.replace("/", "_"): round(value, 1) for key, value in seconds.items()}
-    first = seeds[0]
-    return Spent(bench, first.method, first.method_label, feedback(seeds), len(seeds), numbers)
-
-
-def budget_table(rows: Sequence[Spent], columns: Sequence[str] = tuple(COLUMNS.values())) -> Table:
-    """A line a method, the environments below each other. Nothing is marked as best."""
-    names = {key: name for name, key in COLUMNS.items()}
-
-    def number(key: str) -> Column:
-        return Column(names.get(key, key.replace("_", " ")), lambda row: row.flat()[key], form=",", no_wrap=True)
-
+def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
+    """A line a method, the environments below each other. Nothing is marked as best. ``every_column``: all that are not
+    empty everywhere, in place of COLUMNS."""
+    columns = {key: name for name, key in COLUMNS.items()}
+    if every_column:
+        numbers = [*rows.columns[rows.columns.get_loc("seeds") + 1 :].drop("outdated")]
+        columns = {key: columns.get(key, key.replace("_", " ")) for key in numbers if rows[key].notna().any()}
+    lines = rows.to_dict("records")
+    seen = benches(rows)
     return table(
         "Budget parity",
         [
-            Column("method", lambda row: Cell(row.label, title=row.method)),
+            Column("method", lambda row: Cell(row["label"], title=row["method"])),
             Column(FEEDBACK),
-            *map(number, columns),
+            *(Column(name, itemgetter(key), form=",", no_wrap=True) for key, name in columns.items()),
         ],
-        rows,
+        lines,
         NOTE,
         FEEDBACK_NOTE,
-        by=lambda row: bench_label(row.bench, [other.bench for other in rows]),
+        by=lambda row: bench_label((row["tier"], row["env"], row["model"]), seen),
     )
-
-
-def all_columns(rows: Sequence[Spent]) -> list[str]:
-    """Those that are not empty everywhere."""
-    return [key for key in (*rows[0].numbers, "relative_generated") if any(row.flat()[key] is not None for row in rows)]

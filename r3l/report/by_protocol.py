@@ -37,9 +37,9 @@ def compared(played: Played) -> Table:
 
 def draw(played: Played, path: Path) -> Path:
     """Success by protocol with its interval over tasks, as a PNG; ``path``."""
-    import matplotlib  # takes a second
+    import matplotlib.style  # takes a second
 
-    with matplotlib.rc_context(style.RC):
+    with matplotlib.style.context(style.SHEET):
         figure = _figure(played)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata={"Software": None})

@@ -13,7 +13,7 @@ from r3l.report.feedback import is_taught
 from r3l.report.labels import method_label
 from r3l.report.paired import MDE, MDE_NOTE, mde_text, p_cell, paired_columns
 from r3l.report.records import Record, by_method, groups, pairs, scores_S_T
-from r3l.report.rows import interval_columns
+from r3l.report.scores import interval_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Comparison, Effect, Verdict

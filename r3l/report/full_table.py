@@ -2,98 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
 
 from r3l.report.feedback import COLUMN as FEEDBACK
+from r3l.report.frame import CONSTANT_ANSWER
 from r3l.report.labels import env_label
 from r3l.report.paired import MDE, MDE_NOTE, mde_text, p_cell
 from r3l.report.paper_table import METHOD, baseline_label, notes_of_runs, plus_minus, task_set_names
-from r3l.report.rows import Row
 from r3l.report.table import Cell, Column, Table, table
-from r3l.stats.comparison import Comparison
-from r3l.stats.intervals import Interval
 
 
-def full_table(rows: Sequence[Row], to_second: Sequence[Row] = ()) -> Table:
+def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Table:
     """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below;
     columns that say nothing are left out. ``to_second``: the same rows with another
     baseline, whose differences stand beside the first's."""
-    shown = [row for row in rows if row.score is not None] or list(rows)
-    absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in rows if row.score is None)
+    every = list(rows.itertuples())
+    shown = [row for row in every if row.mean is not None] or every
     columns = [
         Column("tasks", lambda row: row.group, filter="all"),
         Column(METHOD, lambda row: Cell(row.label, title=row.method, runs="/".join(_place(row)[:-1]))),
         Column(FEEDBACK, drop=6),
-        Column("success", lambda row: _bounds(row.score, row.unit) or "no run", right=True, no_wrap=True),
-        Column("seeds", lambda row: "" if row.constant else Cell(_seeds(row), row.seeds_done), right=True),
-        Column("episodes", lambda row: None if row.constant else row.episodes, ",", drop=5),
-        Column("difference", lambda row: _bounds_of(row.difference), right=True, no_wrap=True),
-        Column("p", lambda row: p_cell(row.difference and row.difference.p_adjusted), right=True),
-        *(_minus(to_second) if to_second else ()),
-        Column(MDE, lambda row: mde_text(row.difference), right=True, no_wrap=True, drop=3),
+        Column("success", lambda row: _interval(row) or "no run", right=True, no_wrap=True),
+        Column("seeds", _seeds, right=True),
+        Column("episodes", lambda row: None if row.method == CONSTANT_ANSWER else row.episodes, ",", drop=5),
+        Column("difference", lambda row: _interval(row, "difference_"), right=True, no_wrap=True),
+        Column("p", lambda row: p_cell(row.p_holm), right=True),
+    ]
+    compared_with = ""
+    if to_second is not None and len(to_second):
+        second = {_place(row): row for row in to_second.itertuples()}
+        label = baseline_label(list(second.values()))
+        compared_with = f", of the differences to each of {baseline_label(every)} and {label}"
+        columns += [
+            Column(
+                f"minus {label}", lambda row: _interval(second[_place(row)], "difference_"), right=True, no_wrap=True
+            ),
+            Column(f"p ({label})", lambda row: p_cell(second[_place(row)].p_holm), right=True),
+        ]
+    columns += [
+        Column(MDE, lambda row: mde_text(row.comparison), right=True, no_wrap=True, drop=3),
         Column("invalid", lambda row: row.parse_failure_rate, ".1%", drop=7),
         Column("truncated", lambda row: row.truncation_rate, ".1%", drop=8),
         Column("tokens", lambda row: _short(row.generated_tokens), right=True, drop=4),
-        Column("paper", lambda row: row.paper.value, ".3f"),
-        Column("verdict", lambda row: Cell(row.paper.verdict, title=row.paper.reason)),
+        Column("paper", lambda row: row.paper, ".3f"),
+        Column("verdict", lambda row: Cell(row.verdict, title=row.verdict_reason)),
     ]
     columns = [column for column in columns if any(column.cell(row).text for row in shown)]
-    each = (
-        f", of the differences to each of {baseline_label(rows)} and {baseline_label(to_second)}" if to_second else ""
-    )
+
+    # Where the paper has none of the numbers, one note says why in place of two empty columns.
     incomparable = ""
-    if all(row.paper.value is None for row in shown):
-        reasons = {row.paper.reason for row in shown if row.paper.verdict == "not comparable" and not row.constant}
-        incomparable = f"Not comparable with the paper ({'; '.join(sorted(reasons))})." if reasons else ""
+    if all(row.paper is None for row in shown):
+        methods = [row for row in shown if row.verdict == "not comparable" and row.method != CONSTANT_ANSWER]
+        reasons = sorted({row.verdict_reason for row in methods})
+        incomparable = f"Not comparable with the paper ({'; '.join(reasons)})." if reasons else ""
         columns = [column for column in columns if column.name not in ("paper", "verdict")]
-    labels = sorted({row.tier_label for row in rows if row.tier_label})
+    absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in every if row.mean is None)
+    constant = [row for row in every if row.method == CONSTANT_ANSWER]
     return table(
-        f"{rows[0].table}, tier {'; '.join(labels)}",
+        f"{every[0].table}, tier {'; '.join(sorted({row.tier_label for row in every if row.tier_label}))}",
         columns,
         shown,
-        f"Success of the last checkpoint on {', '.join(task_set_names(rows))}; ± is the 95 % interval over training "
-        f"seeds; difference: to {baseline_label(rows)}, paired by task and seed; p: Holm-corrected{each}; {MDE_NOTE}; "
-        "invalid: episodes ended by a response without a usable action; tokens: generated in training, means of the "
-        "runs.",
+        f"Success of the last checkpoint on {', '.join(task_set_names(every))}; ± is the 95 % interval over training "
+        f"seeds; difference: to {baseline_label(every)}, paired by task and seed; p: Holm-corrected{compared_with}; "
+        f"{MDE_NOTE}; invalid: episodes ended by a response without a usable action; tokens: generated in training, "
+        "means of the runs.",
         incomparable,
-        f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(rows) else "",
-        *sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant}),
-        *sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning}),
-        *notes_of_runs(rows),
+        f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(every) else "",
+        *sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant}),
+        *sorted({f"{row.task_set}: {row.warning}." for row in every if row.warning}),
+        *notes_of_runs(every),
         by=lambda row: env_label(row.env),
     )
 
 
-def _minus(rows: Sequence[Row]) -> list[Column]:
-    """The differences of ``rows`` and their p-values, for the rows of the same places."""
-    label, of = baseline_label(rows), {_place(row): row.difference for row in rows}
-    return [
-        Column(f"minus {label}", lambda row: _bounds_of(of[_place(row)]), right=True, no_wrap=True),
-        Column(f"p ({label})", lambda row: p_cell(d.p_adjusted if (d := of[_place(row)]) else None), right=True),
-    ]
-
-
-def _place(row: Row) -> tuple[str, ...]:
+def _place(row: Any) -> tuple[str, ...]:
     return row.tier, row.env, row.model, row.method, row.group
 
 
-def _bounds_of(difference: Comparison | None) -> Cell | None:
-    return _bounds(difference.effect.interval, sign="+") if difference else None
-
-
-def _bounds(interval: Interval | None, unit: str | None = None, sign: str = "") -> Cell | None:
-    if interval is None:
+def _interval(row: Any, prefix: str = "") -> Cell | None:
+    """A mean with its interval, or the difference's (``prefix``), whose bounds are shown when hovering."""
+    names = ("mean", "low", "high", "points", "interval")
+    mean, low, high, points, kind = (getattr(row, prefix + name) for name in names)
+    if mean is None:
         return None
-    bounds = "no interval" if interval.low is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
-    return Cell(plus_minus(interval, unit, sign), interval.mean, f"{bounds}, {interval.kind}" if interval.kind else "")
+    bounds = "no interval" if low is None else f"[{low:.3f}, {high:.3f}]"
+    text = plus_minus(mean, low, high, points, row.unit, "+" if prefix else "")
+    return Cell(text, mean, f"{bounds}, {kind}" if kind else "")
 
 
-def _seeds(row: Row) -> str:
-    """``1/3``: done, of those planned; ``15`` where there are more than were asked for."""
-    return f"{row.seeds_done}/{row.seeds_planned}" if row.seeds_done <= row.seeds_planned else str(row.seeds_done)
+def _seeds(row: Any) -> Cell | None:
+    """``1/3``: one of three planned seeds is done; ``15`` where more are done than were planned."""
+    if row.method == CONSTANT_ANSWER:
+        return None
+    done, planned = row.seeds_done, row.seeds_planned
+    return Cell(f"{done}/{planned}" if done <= planned else str(done), done)
 
 
 def _short(count: int | None) -> Cell | None:
+    """``1.5M``, ``3.0k``; the exact count when hovering."""
     if count is None:
         return None
     for size, letter in ((10**6, "M"), (10**3, "k")):

@@ -2,143 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from r3l.core.errors import check_known
 from r3l.report import published
-from r3l.report.feedback import planned
+from r3l.report.feedback import planned, written_by
+from r3l.report.frame import benches, by_method, of_bench, whole
 from r3l.report.labels import env_label
-from r3l.report.published import Reference
-from r3l.report.records import Bench, Record, by_method, feedback
-from r3l.report.rows import Row
-from r3l.report.scores import missing, nowhere
+from r3l.report.published import PublishedComparison, Reference
+from r3l.report.records import Bench, Record
+from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, nowhere
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 from r3l.stats.intervals import t_interval
-
-Unit = Literal["share", "turns", "tokens", "s"]
-Better = Literal["high", "low", ""]
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number of one training run; ``of`` returns None where a run had nothing to count.
-
-    ``caveat``: why ours and the published number differ in kind.
-    """
-
-    label: str
-    unit: Unit
-    better: Better
-    of: Callable[[Record], float | None]
-    caveat: str = ""
-
-
-def _rate(name: str) -> Callable[[Record], float | None]:
-    return lambda record: rates(record.result["budget"])[name]
-
-
-def _per_task(key: str) -> Callable[[Record], float | None]:
-    """A total of the run per training task explored, counted as the paper's "sample": all rollouts of it together."""
-
-    def value(record: Record) -> float | None:
-        tasks = _tasks(record)
-        return float(record.result["budget"].get(key, 0)) / tasks if tasks else None
-
-    return value
-
-
-def _tasks(record: Record) -> float:
-    """Rounds of sampling times tasks a round; an extra round of DAPO fills up the batch only, so this is its bound."""
-    tasks = int(record.manifest["run"]["train"]["tasks_per_step"])
-    return float(record.result["budget"].get("sampling_rounds", 0)) * tasks
-
-
-def _seconds_per_step(key: str) -> Callable[[Record], float | None]:
-    def value(record: Record) -> float | None:
-        spent = [float(line[key]) for line in record.metrics if key in line]
-        return float(np.mean(spent)) if spent else None
-
-    return value
-
-
-def _train_success(record: Record) -> float | None:
-    return base_success(record.result["budget"])
-
-
-def _train_success_last(record: Record) -> float | None:
-    return base_success(summed(record.metrics[-LAST:]))
-
 
 LAST = 5  # updates; the learning curves' running mean has as many
 JUDGED = "ours: by rule, against the critic's pivot and cause; the paper does not say who judged"
 OUR_MACHINE = "seconds of another machine"
+COLUMNS = (
+    "table",
+    *PLACE,
+    *METHOD,
+    "unit",
+    *INTERVAL,
+    "seeds_done",
+    "seeds_planned",
+    *PublishedComparison.COLUMNS,
+    "outdated",
+)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of one training run (:func:`measured`). ``better``: which side is best; empty: neither. ``caveat``: why
+    ours and the published number cannot be compared."""
+
+    label: str
+    unit: Literal["share", "turns", "tokens", "s"]
+    better: Literal["high", "low", ""]
+    caveat: str = ""
+
+
 MEASURES = {
-    "train_success": Measure("all updates", "share", "high", _train_success),
-    "train_success_last": Measure(f"last {LAST} updates", "share", "high", _train_success_last),
-    "retry_improved": Measure("retries that improve", "share", "high", _rate("retry_improved")),
-    "pivot_oracle_agreement": Measure("oracle agreement", "share", "high", _rate("pivot_oracle_near")),
-    "retry_success_right_pivot": Measure(
-        "retry success, right pivot", "share", "high", _rate("retry_success_right_pivot")
-    ),
-    "retry_success_wrong_pivot": Measure(
-        "retry success, wrong pivot", "share", "high", _rate("retry_success_wrong_pivot")
-    ),
-    "diagnosis_accurate": Measure("accurate", "share", "high", _rate("reflection_accurate"), JUDGED),
-    "diagnosis_partial": Measure("partial", "share", "", _rate("reflection_partial"), JUDGED),
-    "diagnosis_wrong": Measure("misdiagnosed", "share", "low", _rate("reflection_wrong"), JUDGED),
-    "turns_per_task": Measure("turns a task", "turns", "low", _per_task("env_steps")),
-    "trained_tokens_per_task": Measure("trained tokens a task", "tokens", "low", _per_task(TRAINED_TOKENS)),
-    "rollout_seconds": Measure("rollout s a step", "s", "low", _seconds_per_step(COLLECT_SECONDS), OUR_MACHINE),
-    "train_seconds": Measure("training s a step", "s", "low", _seconds_per_step(TRAIN_SECONDS), OUR_MACHINE),
+    "train_success": Measure("all updates", "share", "high"),
+    "train_success_last": Measure(f"last {LAST} updates", "share", "high"),
+    "retry_improved": Measure("retries that improve", "share", "high"),
+    "pivot_oracle_agreement": Measure("oracle agreement", "share", "high"),
+    "retry_success_right_pivot": Measure("retry success, right pivot", "share", "high"),
+    "retry_success_wrong_pivot": Measure("retry success, wrong pivot", "share", "high"),
+    "diagnosis_accurate": Measure("accurate", "share", "high", JUDGED),
+    "diagnosis_partial": Measure("partial", "share", "", JUDGED),
+    "diagnosis_wrong": Measure("misdiagnosed", "share", "low", JUDGED),
+    "turns_per_task": Measure("turns a task", "turns", "low"),
+    "trained_tokens_per_task": Measure("trained tokens a task", "tokens", "low"),
+    "rollout_seconds": Measure("rollout s a step", "s", "low", OUR_MACHINE),
+    "train_seconds": Measure("training s a step", "s", "low", OUR_MACHINE),
+}
+RATES = {  # of r3l.runs.metrics, where it has another name there
+    "pivot_oracle_agreement": "pivot_oracle_near",
+    "diagnosis_accurate": "reflection_accurate",
+    "diagnosis_partial": "reflection_partial",
+    "diagnosis_wrong": "reflection_wrong",
 }
 
 
+def measured(name: str, run: Record) -> float | None:
+    """The measure ``name`` of one run; None where it had nothing to count."""
+    budget = run.result["budget"]
+    match name:
+        case "train_success":
+            return base_success(budget)
+        case "train_success_last":
+            return base_success(summed(run.metrics[-LAST:]))
+        case "turns_per_task" | "trained_tokens_per_task":
+            # For each training task explored, which is the paper's "sample": all its rollouts together. An extra round
+            # of DAPO only fills up the batch, so rounds times tasks a round bound the number of tasks.
+            tasks = budget.get("sampling_rounds", 0) * int(run.manifest["run"]["train"]["tasks_per_step"])
+            spent = budget.get("env_steps" if name == "turns_per_task" else TRAINED_TOKENS, 0)
+            return float(spent) / float(tasks) if tasks else None
+        case "rollout_seconds" | "train_seconds":
+            key = COLLECT_SECONDS if name == "rollout_seconds" else TRAIN_SECONDS
+            seconds = [float(update[key]) for update in run.metrics if key in update]
+            return float(np.mean(seconds)) if seconds else None
+    return rates(budget)[RATES.get(name, name)]
+
+
 def measure_rows(
-    records: Sequence[Record],
+    runs: pd.DataFrame,
     methods: Sequence[str],
     names: Sequence[str],
     seeds_planned: int,
     title: str,
     reference: Reference,
-    benches: Sequence[Bench] = (),
-) -> list[Row]:
+    planned_benches: Sequence[Bench] = (),
+) -> pd.DataFrame:
     """A row for every (tier, env, model), method and measure: mean over training seeds, with its t-interval.
 
-    ``benches``: what is planned beside the records. Raises ConfigError for a measure that is none.
+    ``planned_benches`` have rows even where nothing has run. Raises ConfigError for an unknown measure.
     """
     for name in names:
         check_known("measure", name, MEASURES)
-    rows = []
-    for bench in sorted({*benches, *(record.bench for record in records)}):
-        of_bench = [record for record in records if record.bench == bench]
-        place = nowhere(bench) | ({"tier_label": of_bench[0].tier_label} if of_bench else {})
-        for method, seeds in by_method(of_bench, methods).items():
+    rows: list[dict[str, Any]] = []
+    for bench in sorted({*planned_benches, *benches(runs)}):
+        here = whole(of_bench(runs, bench))
+        place = nowhere(bench) | ({"tier_label": here.iloc[0].tier_label} if len(here) else {})
+        for method, seeds in by_method(here, methods).items():
             for name in names:
                 row = missing(method, seeds_planned, "no run", measure=name, unit=MEASURES[name].unit, **place)
-                teacher = feedback(seeds) if seeds else planned(method, bench[0])
-                row = replace(row, table=title, feedback=teacher)
-                rows.append(_measured(row, seeds, reference) if seeds else row)
-    return rows
+                if len(seeds):
+                    first = seeds.iloc[0]
+                    row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
+                    row |= _over_seeds(name, row, seeds, reference)
+                else:
+                    row["feedback"] = planned(method, bench[0])
+                rows.append(row)
+    return as_rows(rows, table=title)
 
 
-def _measured(row: Row, seeds: Sequence[Record], reference: Reference) -> Row:
-    measure, first = MEASURES[row.measure], seeds[0]
-    row = replace(row, label=first.method_label, seeds_done=len(seeds))
-    values = [value for record in seeds if (value := measure.of(record)) is not None]
+def _over_seeds(name: str, row: dict[str, Any], seeds: pd.DataFrame, reference: Reference) -> dict[str, Any]:
+    """Mean and interval of a measure, against the published number. Seeds with nothing to count are left out."""
+    values = [value for run in seeds.record if (value := measured(name, run)) is not None]
     if not values:
-        return replace(row, paper=published.not_comparable("none"))
-    interval = t_interval(values)
-    number = reference.get(row.model, env_label(row.env), reference.label(row.method, row.label), row.measure)
-    if reason := published.other_tier(row.tier):
+        return {"seeds_done": len(seeds), **published.not_comparable("none").columns()}
+    interval, caveat = t_interval(values), MEASURES[name].caveat
+    label = reference.label(row["method"], row["label"])
+    number = reference.get(row["model"], env_label(row["env"]), label, name)
+    if reason := published.other_tier(row["tier"]):
         against = published.not_comparable(reason)
     elif number is None:
         against = published.not_comparable("the paper has no such number")
-    elif measure.caveat:
-        against = replace(published.incomplete(number, measure.caveat), verdict="not comparable")
+    elif caveat:
+        against = replace(published.incomplete(number, caveat), verdict="not comparable")
     else:
-        against = published.against(number, interval, len(values), row.seeds_planned)
-    return replace(row, score=interval, seeds_done=len(values), paper=against)
+        against = published.against(number, interval, len(values), row["seeds_planned"])
+    return interval_columns(interval) | {"seeds_done": len(values)} | against.columns()

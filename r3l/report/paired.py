@@ -21,7 +21,7 @@ MDE_NOTE = (
 
 
 def paired_columns(comparison: Comparison) -> dict[str, Any]:
-    """The CSV columns of a paired comparison, its interval apart (r3l.report.rows.interval_columns)."""
+    """The CSV columns of a paired comparison, its interval apart (r3l.report.scores.interval_columns)."""
     return {
         "probability_of_improvement": comparison.effect.probability_of_improvement,
         "pairs": comparison.effect.seeds,

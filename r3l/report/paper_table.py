@@ -8,221 +8,218 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
 
 from r3l.config import EnvConfig, backbone, load, model_label, names
-from r3l.report import table as tables
 from r3l.report.feedback import COLUMN as FEEDBACK
-from r3l.report.feedback import NOTE, joined
+from r3l.report.feedback import NOTE as FEEDBACK_NOTE
+from r3l.report.frame import ALL, CONSTANT_ANSWER
 from r3l.report.labels import env_label
 from r3l.report.measures import MEASURES
 from r3l.report.paired import MDE, TEST, mde_range
 from r3l.report.published import SCORES, Published
-from r3l.report.rows import CONSTANT_ANSWER_LABEL, Row, rounded
-from r3l.report.table import Cell, Column, Section, Table
+from r3l.report.render import rounded
+from r3l.report.scores import CONSTANT_ANSWER_LABEL
+from r3l.report.table import Cell, Column, Row, Section, Table, mark_best
 from r3l.stats.comparison import Comparison
-from r3l.stats.intervals import Interval
 
 DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}
 METHOD = "method"  # the first column
-Sections = dict[str, dict[str, tables.Row]]  # by title and by the name of the row
+Sections = dict[str, dict[str, Row]]  # by title, then by the name of the row
 
 
-def printed(
-    title: str, rows: Sequence[Row], published: Sequence[Published], measures: Sequence[str], empty: bool = False
+def paper_table(
+    title: str, rows: pd.DataFrame, published: Sequence[Published], measures: Sequence[str], empty: bool = False
 ) -> Table:
-    """As papers print ``rows``, which are scores (``measures`` empty) or measures; of groups, all tasks are shown.
+    """``rows`` of scores (``measures`` empty) or of measures, over all test tasks, as papers print them.
 
     With several measures a section is a model on a benchmark, and the columns are the measures. What has no run is left
     out and named below, unless ``empty``: our rows, and benchmarks with their published numbers. Where nothing has run,
     the published numbers are the table.
     """
-    rows = [row for row in rows if row.group == "all"]
-    several = len(measures) > 1
-    left_out: list[str] = []
+    ours, left_out = list(rows[rows.group == ALL].itertuples()), list[str]()
     if not empty:
-        rows, published, left_out = _with_runs(rows, published)
-    letters = _letters(published)
-    ours, theirs = _our_sections(rows, published, several), _their_sections(published, letters, several)
-    taught = any(row.feedback for row in rows)
-    first = [METHOD, *([FEEDBACK] if taught else [])]
-    columns = list(dict.fromkeys(c for _, cells in _rows(theirs) + _rows(ours) for c in cells if c not in first))
+        ours, published, left_out = _with_runs(ours, published)
+    several = len(measures) > 1
+
+    # Our rows. A model has its own section where the paper has its numbers or an environment has several; else the
+    # section is the tier's, with all its models.
+    backbones = {number.backbone for number in published}
+    models: dict[tuple[str, str], set[str]] = {}
+    for row in ours:
+        models.setdefault((row.tier, row.env), set()).add(row.model)
+    our_sections: Sections = {}
+    teachers: dict[tuple[str, str], dict[bool, list[str]]] = {}
+    for row in ours:
+        by_model = backbone(row.model) in backbones or len(models[row.tier, row.env]) > 1
+        section = f"{model_label(row.model)}, ours" if by_model else f"{row.tier} tier, ours"
+        section += f", {env_label(row.env)}" if several else ""
+        column = MEASURES[row.measure].label if several else env_label(row.env)
+        our_sections.setdefault(section, {}).setdefault(row.label, {})[column] = _cell(row)
+        if row.feedback:
+            by_state = teachers.setdefault((section, row.label), {True: [], False: []})
+            by_state[row.seeds_done > 0].append(row.feedback)
+    for (section, label), by_state in teachers.items():  # those of cells without runs only where nothing has run
+        our_sections[section][label][FEEDBACK] = Cell("; ".join(dict.fromkeys(by_state[True] or by_state[False])))
+
+    # Published rows. Each note has a letter, unless all numbers share one.
+    notes = list(dict.fromkeys(number.note for number in published))
+    letters = {n: chr(ord("a") + k) for k, n in enumerate(filter(None, notes))} if len(notes) > 1 else {}
+    their_sections: Sections = {}
+    for number in published:
+        section = f"{number.backbone}, {number.source_kind}" + (f", {number.benchmark}" if several else "")
+        column = MEASURES[number.metric].label if several else number.benchmark
+        text = f"{number.value} [{letters[number.note]}]" if number.note in letters else str(number.value)
+        cells = their_sections.setdefault(section, {}).setdefault(number.label, {})
+        cells[column] = Cell(text, float(number.value))
+
+    # Every cell says something: which number there is, or why there is none.
+    taught = bool(teachers)
+    first = [METHOD, FEEDBACK] if taught else [METHOD]
+    lines = [line for sections in (their_sections, our_sections) for line in sections.values()]
+    columns = list(dict.fromkeys(c for line in lines for cells in line.values() for c in cells if c not in first))
     if several:
         columns = [MEASURES[name].label for name in measures]
-    planned = max((row.seeds_planned for row in rows), default=0)
-    for sections, absent in ((ours, f"0/{planned} seeds"), (theirs, "not published")):
-        for label, cells in _rows(sections):
-            text = "none" if label == CONSTANT_ANSWER_LABEL else absent
-            cells |= {column: Cell(text) for column in columns if column not in cells}
-            if taught and FEEDBACK not in cells:
-                cells[FEEDBACK] = Cell("none" if sections is ours else _published_teacher(label))
-    ranked = [
-        Section(title, [{METHOD: Cell(label)} | cells for label, cells in lines.items()])
-        for title, lines in (ours | theirs).items()
-    ]
-    for section in ranked:
-        tables.mark_best(section.rows, _signs(columns, measures))
-    notes = [*_our_notes(rows, columns, several), *left_out, *([NOTE] if taught else [])]
-    return Table(title, _columns(first, columns, ranked), ranked, [*notes, *_their_notes(published, letters)])
+    seeds = max((row.seeds_planned for row in ours), default=0)
+    printed: list[Section] = []
+    for sections, absent in ((our_sections, f"0/{seeds} seeds"), (their_sections, "not published")):
+        for section, of_section in sections.items():
+            full = []
+            for label, cells in of_section.items():
+                text = "none" if label == CONSTANT_ANSWER_LABEL else absent
+                stated = re.search(r"\bfeedback=(\w+)", label)
+                theirs = stated.group(1) if stated else "not recorded"
+                teacher = {FEEDBACK: Cell("none" if sections is our_sections else theirs)} if taught else {}
+                full.append({METHOD: Cell(label)} | teacher | dict.fromkeys(columns, Cell(text)) | cells)
+            mark_best(full, _best_sides(columns, measures))
+            printed.append(Section(section, full))
+    intervals = {name for section in printed for row in section.rows for name, cell in row.items() if "±" in cell.text}
+    return Table(
+        title,
+        [
+            *(Column(name, no_wrap=name == METHOD) for name in first),
+            *(Column(name, right=True, no_wrap=name in intervals) for name in columns),
+        ],
+        printed,
+        [
+            *_our_notes(ours, [] if several else columns),
+            *left_out,
+            *([FEEDBACK_NOTE] if taught else []),
+            *_their_notes(published, letters),
+        ],
+    )
 
 
-def _with_runs(rows: Sequence[Row], published: Sequence[Published]) -> tuple[list[Row], list[Published], list[str]]:
-    """What is left without methods and benchmarks that have no run, and a note of what is not."""
+def _with_runs(rows: Sequence[Any], published: Sequence[Published]) -> tuple[list[Any], list[Published], list[str]]:
+    """Rows and published numbers without the methods and benchmarks that have no run, and a note that names those."""
     done = [row for row in rows if row.seeds_done]
     if not done and not published:
         return list(rows), [], []
     if not done:
-        reasons = dict.fromkeys(row.paper.reason for row in rows)
+        reasons = dict.fromkeys(row.verdict_reason for row in rows)
         return [], list(published), [f"None of ours has run: {'; '.join(reasons)} (r3l table --empty)."]
     benchmarks = {env_label(row.env) for row in done}
     lines = {(row.tier, row.model, row.label) for row in done}
     kept = [
         row
         for row in rows
-        if env_label(row.env) in benchmarks and (row.constant or (row.tier, row.model, row.label) in lines)
+        if env_label(row.env) in benchmarks
+        and (row.method == CONSTANT_ANSWER or (row.tier, row.model, row.label) in lines)
     ]
-    beside = [number for number in published if number.benchmark in benchmarks]
-    labels = {row.label for row in kept}
     columns = [env_label(row.env) for row in rows] + [number.benchmark for number in published]
+    labels = {row.label for row in kept}
     parts = (
         dict.fromkeys(name for name in columns if name not in benchmarks),
         dict.fromkeys(row.label for row in rows if row.label not in labels),
     )
     absent = "; ".join(", ".join(part) for part in parts if part)
-    return kept, beside, [f"Left out, since none of ours has run there: {absent} (r3l table --empty)."] * bool(absent)
+    notes = [f"Left out, since none of ours has run there: {absent} (r3l table --empty)."] if absent else []
+    return kept, [number for number in published if number.benchmark in benchmarks], notes
 
 
-def _rows(sections: Sections) -> list[tuple[str, tables.Row]]:
-    return [row for rows in sections.values() for row in rows.items()]
-
-
-def _columns(first: Sequence[str], names: Sequence[str], sections: Sequence[Section]) -> list[Column]:
-    """Cells with an interval are never broken in two."""
-    cells = [item for section in sections for row in section.rows for item in row.items()]
-    intervals = {name for name, cell in cells if "±" in cell.text}
-    left = [Column(name, no_wrap=name == METHOD) for name in first]
-    return left + [Column(name, right=True, no_wrap=name in intervals) for name in names]
-
-
-def _our_sections(rows: Sequence[Row], published: Sequence[Published], several: bool) -> Sections:
-    backbones = {number.backbone for number in published}
-    sections: Sections = {}
-    teachers: dict[tuple[str, str], list[tuple[bool, str]]] = {}
-    for row in rows:
-        title, column = _place(_model(row, rows, backbones), env_label(row.env), row.measure, several)
-        sections.setdefault(title, {}).setdefault(row.label, {})[column] = _ours(row)
-        if row.feedback:
-            teachers.setdefault((title, row.label), []).append((row.seeds_done > 0, row.feedback))
-    for (title, label), named in teachers.items():  # of cells that nobody has run only where nothing has run
-        ran = [teacher for done, teacher in named if done]
-        sections[title][label][FEEDBACK] = Cell(joined(ran or [teacher for _, teacher in named]))
-    return sections
-
-
-def _their_sections(published: Sequence[Published], letters: dict[str, str], several: bool) -> Sections:
-    sections: Sections = {}
-    for number in published:
-        whose = f"{number.backbone}, {number.source_kind}"
-        title, column = _place(whose, number.benchmark, number.metric, several)
-        mark = f" [{letters[number.note]}]" if number.note in letters else ""
-        cell = Cell(f"{number.value}{mark}", float(number.value))
-        sections.setdefault(title, {}).setdefault(number.label, {})[column] = cell
-    return sections
-
-
-def _published_teacher(label: str) -> str:
-    stated = re.search(r"\bfeedback=(\w+)", label)
-    return stated.group(1) if stated else "not recorded"
-
-
-def _place(model: str, benchmark: str, measure: str, several: bool) -> tuple[str, str]:
-    return (f"{model}, {benchmark}", MEASURES[measure].label) if several else (model, benchmark)
-
-
-def _model(row: Row, rows: Sequence[Row], backbones: set[str]) -> str:
-    """The model where it is one of the published or an environment has several; else the tier, for all its models."""
-    models = {other.model for other in rows if (other.tier, other.env) == (row.tier, row.env)}
-    label = model_label(row.model)
-    by_model = backbone(row.model) in backbones or len(models) > 1
-    return f"{label}, ours" if by_model else f"{row.tier} tier, ours"
-
-
-def _signs(columns: Sequence[str], measures: Sequence[str]) -> dict[str, int]:
-    """Of each column with a best value whether that is the highest (1) or the lowest (-1)."""
-    known = {MEASURES[name].label: MEASURES[name].better for name in measures}
-    only = MEASURES[measures[0]].better if len(measures) == 1 else "high"
-    better = {column: known.get(column, only) for column in columns}
-    return {column: 1 if side == "high" else -1 for column, side in better.items() if side}
-
-
-def _ours(row: Row) -> Cell:
-    if row.score is None:
-        return Cell(row.paper.reason if row.seeds_done else f"0/{row.seeds_planned} seeds")
-    text = plus_minus(row.score, row.unit)
-    if row.constant:
+def _cell(row: Any) -> Cell:
+    """A mean with its interval. Only means over all planned seeds are ranked."""
+    if row.mean is None:
+        return Cell(row.verdict_reason if row.seeds_done else f"0/{row.seeds_planned} seeds")
+    text = plus_minus(row.mean, row.low, row.high, row.points, row.unit)
+    if row.method == CONSTANT_ANSWER:
         return Cell(text)
     if row.seeds_done < row.seeds_planned:
         return Cell(f"{text} ({row.seeds_done}/{row.seeds_planned})")
-    return Cell(text, rounded(row.score.mean))
+    return Cell(text, rounded(row.mean))
 
 
-def _letters(published: Sequence[Published]) -> dict[str, str]:
-    """A letter for every note; none where all numbers share one."""
-    notes = list(dict.fromkeys(number.note for number in published))
-    return {note: chr(ord("a") + k) for k, note in enumerate(n for n in notes if n)} if len(notes) > 1 else {}
+def plus_minus(
+    mean: float,
+    low: float | None,
+    high: float | None,
+    points: Sequence[float],
+    unit: str | None = None,
+    sign: str = "",
+) -> str:
+    """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; without them every seed: ``0.310, 0.290``."""
+    mean, low, high = map(rounded, (mean, low, high))  # as csv files hold them, so that both print the same digits
+    form = f",.{DIGITS[unit or 'share']}f"
+    if low is None or high is None:
+        return ", ".join(f"{rounded(value):{sign}{form}}" for value in points or (mean,))
+    if abs((high - mean) - (mean - low)) < 2e-4:
+        return f"{mean:{sign}{form}} ± {high - mean:{form}}"
+    return f"{mean:{sign}{form}} [{low:{form}}, {high:{form}}]"
 
 
-def _our_notes(rows: Sequence[Row], columns: Sequence[str], several: bool) -> list[str]:
+def _best_sides(columns: Sequence[str], measures: Sequence[str]) -> dict[str, int]:
+    """For each column with a best value, whether that is the highest (1) or the lowest (-1)."""
+    known = {MEASURES[name].label: MEASURES[name].better for name in measures}
+    only = MEASURES[measures[0]].better if len(measures) == 1 else "high"
+    sides = {column: known.get(column, only) for column in columns}
+    return {column: 1 if side == "high" else -1 for column, side in sides.items() if side}
+
+
+def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
+    """Notes on our rows; ``columns``: the printed benchmarks, of which those without a run are named."""
     if not rows:
         return []
     notes = [
         "Ours: mean ± 95 % interval over training seeds; of one or two seeds their values. (n/m): n of m planned "
         "seeds are done. Bold: the best of its block among those with all seeds; it need not differ significantly."
     ]
-    notes += filter(None, [_mde_note(rows)])
-    if any(row.score and row.score.kind.startswith("Wilson") for row in rows):
+    # The smallest differences that these seeds could have shown, since no differences are printed.
+    compared: dict[str, list[Comparison]] = {}
+    for row in rows:
+        if row.comparison is not None:
+            compared.setdefault(env_label(row.env), []).append(row.comparison)
+    ranges = [f"{env} {sizes}" for env, of_env in compared.items() if (sizes := mde_range(of_env))]
+    if ranges:
+        notes.append(
+            f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by seed, "
+            f"{TEST}; in brackets with Holm's correction over this table and its task groups): {', '.join(ranges)}. "
+            "Of two other rows: r3l compare."
+        )
+    if any(row.interval and row.interval.startswith("Wilson") for row in rows):
         notes.append("One run on a question set has Wilson's interval over its questions.")
     notes += [f"Ours: tier {label}." for label in sorted({row.tier_label for row in rows if row.tier_label})]
-    notes += [] if several else _elsewhere(rows, columns)
-    methods = [row for row in rows if not row.constant]
-    reasons = Counter((row.paper.verdict, row.paper.reason) for row in methods)
-    notes += [f"{count} x {verdict}: {reason}." for (verdict, reason), count in reasons.items()]
-    notes += sorted({f"{env_label(row.env)}: {row.paper.reason}." for row in rows if row.constant})
-    task_sets = task_set_names(rows)
-    notes += [f"Task sets: {', '.join(task_sets)}."] if task_sets else []
-    notes += sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning})
-    return notes + notes_of_runs(rows)
 
-
-def _elsewhere(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    """Why whole columns of ours are empty: nobody ran them, or the tier has no such environment."""
-    tiers, here = {row.tier for row in rows}, {env_label(row.env) for row in rows}
+    # A benchmark without a run is either not there at this tier, or has not been run.
+    tiers, run = {row.tier for row in rows}, {env_label(row.env) for row in rows}
     configs = [load("envs", name, EnvConfig) for name in names("envs")]
     possible = {config.label for config in configs if tiers & set(config.tiers)}
     possible |= {name for config in configs for tier in tiers for name in config.question_sets.get(tier, {}).values()}
-    empty = [column for column in columns if column not in here]
-    parts = {"nobody has run it": [c for c in empty if c in possible]}
-    parts |= {"this tier has no such set": [c for c in empty if c not in possible]}
-    return [f"0 seeds on {', '.join(labels)}: {reason}." for reason, labels in parts.items() if labels]
+    empty = [column for column in columns if column not in run]
+    not_run = [column for column in empty if column in possible]
+    no_such_set = [column for column in empty if column not in possible]
+    notes += [f"0 seeds on {', '.join(not_run)}: nobody has run it."] if not_run else []
+    notes += [f"0 seeds on {', '.join(no_such_set)}: this tier has no such set."] if no_such_set else []
 
-
-def _mde_note(rows: Sequence[Row]) -> str:
-    """The range of MDEs by environment, since no differences are printed; empty where nothing was compared."""
-    by_env: dict[str, list[Comparison]] = {}
-    for row in rows:
-        if row.difference is not None:
-            by_env.setdefault(env_label(row.env), []).append(row.difference)
-    ranges = [f"{env} {sizes}" for env, differences in by_env.items() if (sizes := mde_range(differences))]
-    if not ranges:
-        return ""
-    return (
-        f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by seed, {TEST}; "
-        f"in brackets with Holm's correction over this table and its task groups): {', '.join(ranges)}. Of two other "
-        "rows: r3l compare."
-    )
-
-
-def baseline_label(rows: Sequence[Row]) -> str:
-    return next((row.label for row in rows if row.method == row.baseline), rows[0].baseline or "")
+    reasons = Counter((row.verdict, row.verdict_reason) for row in rows if row.method != CONSTANT_ANSWER)
+    notes += [f"{count} x {verdict}: {reason}." for (verdict, reason), count in reasons.items()]
+    constant = [row for row in rows if row.method == CONSTANT_ANSWER]
+    notes += sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant})
+    if task_sets := task_set_names(rows):
+        notes.append(f"Task sets: {', '.join(task_sets)}.")
+    notes += sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning})
+    return notes + notes_of_runs(rows)
 
 
 def _their_notes(published: Sequence[Published], letters: Mapping[str, str]) -> list[str]:
@@ -240,27 +237,20 @@ def _their_notes(published: Sequence[Published], letters: Mapping[str, str]) -> 
     return [*notes, *sorted({f"Source: {number.source}." for number in published})]
 
 
-def plus_minus(interval: Interval, unit: str | None = None, sign: str = "") -> str:
-    """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; without them every seed: ``0.310, 0.290``."""
-    mean, low, high = map(rounded, (interval.mean, interval.low, interval.high))  # as CSV files hold them
-    form = f",.{DIGITS[unit or 'share']}f"
-    if low is None or high is None:
-        return ", ".join(f"{rounded(value):{sign}{form}}" for value in interval.points or (mean,))
-    if abs((high - mean) - (mean - low)) < 2e-4:
-        return f"{mean:{sign}{form}} ± {high - mean:{form}}"
-    return f"{mean:{sign}{form}} [{low:{form}}, {high:{form}}]"
+def baseline_label(rows: Sequence[Any]) -> str:
+    return next((row.label for row in rows if row.method == row.baseline), rows[0].baseline or "")
 
 
-def task_set_names(rows: Sequence[Row]) -> list[str]:
+def task_set_names(rows: Sequence[Any]) -> list[str]:
     """``ENV NAME (hash)`` of each task set that the rows were measured on."""
-    measured = [row for row in rows if row.task_set and row.task_set_sha256]
-    return sorted({f"{row.env} {row.task_set} ({str(row.task_set_sha256)[:12]})" for row in measured})
+    return sorted({f"{row.env} {row.task_set} ({row.task_set_sha256[:12]})" for row in rows if row.task_set})
 
 
-def notes_of_runs(rows: Sequence[Row]) -> list[str]:
-    """What docs/preregistration.md was when the runs behind rows of scores were made.
+def notes_of_runs(rows: Sequence[Any]) -> list[str]:
+    """The version of docs/preregistration.md that the runs behind rows of scores were made under.
 
-    It does not say that the runs are part of that plan: every run's manifest has the sha256, a user's own too."""
+    It does not say that the runs are part of that plan: every run's manifest has the sha256, a user's own too.
+    """
     ran = [row.preregistration for row in rows if row.seeds_done]
     dated = list(filter(None, ran))
     if not dated:

@@ -118,11 +118,11 @@ def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
 
 def draw(probes: Sequence[Content], out: Path) -> list[Path]:
     """A subplot an environment, a group of bars with intervals a model; returns the files that were written."""
-    import matplotlib
+    import matplotlib.style
     from matplotlib.patches import Patch
 
     labels = list(dict.fromkeys(probe["label"] for probe in probes))
-    with matplotlib.rc_context(style.RC):
+    with matplotlib.style.context(style.SHEET):
         figure, axes = style.subplots(len(labels), 1, style.PAGE, 0.6 + 1.9 * len(labels))
         for ax, label in zip(axes.flat, labels, strict=True):
             _bars(ax, [probe for probe in probes if probe["label"] == label])

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r3l.config import feedback_source
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
+from r3l.feedback.feedback import FeedbackSource
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.report.feedback import source_label, written_by
 from r3l.report.labels import question_set
 from r3l.runs.metrics import faults
 from r3l.runs.run_dir import MANIFEST, RESULT
@@ -179,6 +180,10 @@ def _load(path: Path) -> Record:
     episodes = read_jsonl(folder / "episodes.jsonl")
     if Counter({"all": len(episodes), **Counter(e["group"] for e in episodes if e["group"])}) != _counts(evaluation):
         raise DataError(f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}")
+    source = feedback_source(manifest["run"].get("method_settings", {}))  # a run may be older than a section
+    teacher = source and source.value
+    if source is FeedbackSource.JUDGE:
+        teacher = f"judge {manifest['run']['judge']['model']}"
     if folder != run_dir:
         env = question_set(evaluation["tier"], env, evaluation["task_set"]["name"])
     return Record(
@@ -192,7 +197,7 @@ def _load(path: Path) -> Record:
         manifest=manifest,
         episodes=episodes,
         metrics=read_jsonl(run_dir / "metrics.jsonl"),
-        feedback=source_label(manifest["run"]),
+        feedback=teacher,
     )
 
 
@@ -226,17 +231,6 @@ def pairs(ours: Sequence[Record], theirs: Sequence[Record]) -> tuple[list[Record
 def scores_S_T(seeds: Sequence[Record], group: str = "all", metric: str = "success") -> NDArray[np.float64]:
     """One row a seed, one column a task: every seed of a method has the same tasks (checked when loading)."""
     return np.array([list(record.task_scores(group, metric).values()) for record in seeds])
-
-
-def preregistration(seeds: Sequence[Record]) -> str | None:
-    """The hashes of the texts that the runs were made under, by commas; None: before any."""
-    texts = {record.manifest.get("preregistration_sha256") for record in seeds}
-    return ", ".join(sorted(text[:12] for text in texts if text)) or None
-
-
-def feedback(seeds: Sequence[Record]) -> str | None:
-    """Who wrote what the runs learnt with; None: they read none."""
-    return written_by(seeds[0].feedback, [record.result["budget"] for record in seeds])
 
 
 def groups(records: Sequence[Record]) -> list[str]:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
-from rich import box
 from rich import table as rich
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from r3l.core.text import printable
-from r3l.report.table import EMPTY, Cell, Column, Table
+from r3l.files.writing import writable, write_text_atomic
+from r3l.report.table import EMPTY, Cell, Table
 
-INTERVAL = re.compile(r" [\[(][^\])]*\d[^\])]*[\])]")  # in brackets, after a number
-GRID, NARROW = 3, 2  # characters that a column takes beside its texts, with lines between columns and without
+DIGITS = 4  # of a number in a csv file
+# Where numbers may continue on the next line: before an interval, then between its bounds.
+BREAKS = (re.compile(r" (?=±|[\[(][^\])]*\d)"), re.compile(r"(?<=,) | (?=to )"))
+GAP = 2  # characters between two columns
 MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")  # an underscore in a word is none
 LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"`": r"\textasciigrave{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
 )
-LONG = 60  # characters of a section's title, above which it is no cell of the first column
 # adjustbox shrinks what is wider or taller than the page, and leaves the rest as it is
 FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 \begin{{table}}[t]
@@ -42,103 +46,58 @@ FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 
 @dataclass(frozen=True)
 class OnTerminal:
-    """A table that fits the terminal: intervals go on in further lines, then columns are left out by ``drop`` and
-    named. Numbers are never cut."""
+    """A table that fits the terminal: sections' titles above indented rows, notes below.
+
+    One rule for every table that is too wide: text continues on further lines, between words; then intervals
+    continue below their numbers; then columns are left out and named, by ``drop`` first, then from the right. So no
+    number is ever cut, and no word that fits the terminal.
+    """
 
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
-        table, width = self.table, options.max_width
-        fixed = table.titled and not any(column.drop for column in table.columns)
-        if fixed or _width(table, NARROW if table.titled else GRID) <= width:
-            yield _laid_out(table)
-            return
-        table = _mapped(table, lambda text: INTERVAL.sub(lambda found: re.sub(" ", "\n", found[0]), text))
-        left_out: list[str] = []
-        while _width(table, NARROW) > width and (least := max(table.columns, key=lambda c: c.drop)).drop:
-            table = replace(table, columns=[column for column in table.columns if column is not least])
-            left_out.insert(0, least.name)
-        notes = [f"Left out at {width} columns: {', '.join(left_out)} (all: --json)."] if left_out else []
-        yield _laid_out(replace(table, notes=[*table.notes, *notes]), narrow=True)
+        table, room = self.table, options.max_width
+        for space in BREAKS:
+            if _width(_widths(table, wrapped=True)) > room:
+                table = _with_breaks(table, space)
+        while _width(least := _widths(table, wrapped=True)) > room and len(table.columns) > 1:
+            last = max(range(1, len(table.columns)), key=lambda k: (table.columns[k].drop, k))
+            table = replace(table, columns=[column for k, column in enumerate(table.columns) if k != last])
+        kept = table.names
+        left_out = [name for name in self.table.names if name not in kept]
+
+        # The widest columns give way first, down to their longest word.
+        widths = _widths(table, wrapped=False)
+        while _width(widths) > room and (wide := [k for k, width in enumerate(widths) if width > least[k]]):
+            widths[max(wide, key=lambda k: widths[k])] -= 1
+
+        def lines(rows: Iterable[Sequence[Cell]]) -> rich.Table:
+            shown = rich.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+            for column, width in zip(table.columns, widths, strict=True):
+                shown.add_column(justify=column.side, width=width, overflow="fold")
+            for row in rows:
+                shown.add_row(*(_plain(cell.text, "bold" if cell.bold else "") for cell in row))
+            return shown
+
+        indent = "  " if table.titled else ""
+        if table.title:
+            yield _plain(table.title, "bold")
+        yield lines([[Cell(name, bold=True) for name in table.names]])
+        yield _plain("\u2500" * min(_width(widths), room), "dim")
+        for section in table.sections:
+            if section.title:
+                yield _plain(section.title, "italic")
+            rows = [[row.get(name, EMPTY) for name in table.names] for row in section.rows]
+            yield lines([[replace(row[0], text=indent + row[0].text), *row[1:]] for row in rows])
+        if any(column.footer for column in table.columns):
+            yield lines([[Cell(column.footer) for column in table.columns]])
+        notes = [f"Left out at {room} columns: {', '.join(left_out)} (all: --json)."] if left_out else []
+        yield from map(_plain, [*table.notes, *notes])
 
 
 def to_terminal(table: Table) -> RenderableType:
-    """Sections with a title are printed as papers do: the title above indented rows. Each note begins a line."""
     return OnTerminal(table)
-
-
-def _mapped(table: Table, change: Callable[[str], str]) -> Table:
-    sections = [
-        replace(section, rows=[{n: replace(c, text=change(c.text)) for n, c in row.items()} for row in section.rows])
-        for section in table.sections
-    ]
-    return replace(table, sections=sections)
-
-
-def _width(table: Table, between: int) -> int:
-    """Characters of its longest lines, with ``between`` columns so many."""
-    total = 4 if table.titled else 2  # rows below a title are indented
-    for column, cells in zip(table.columns, zip(*table.cells(), strict=True), strict=True):
-        texts = [column.footer, *(cell.text for cell in cells)]
-        total += between + max(len(column.name), *(len(line) for text in texts for line in text.split("\n")))
-    return total
-
-
-def _laid_out(table: Table, narrow: bool = False) -> RenderableType:
-    titled = table.titled
-    if any(len(section.title) > LONG for section in table.sections):
-        return _titles_across(table)
-    shown = rich.Table(
-        title=_plain(table.title, "table.title") if table.title else None,
-        caption=_plain("\n".join(table.notes), "table.caption") if table.notes and not titled else None,
-        caption_justify="left",
-        show_footer=any(column.footer for column in table.columns),
-    )
-    if titled or narrow:
-        shown.box, shown.padding, shown.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
-    for index, column in enumerate(table.columns):
-        shown.add_column(
-            _plain(column.name),
-            footer=_plain(column.footer),
-            justify="right" if column.side == "right" else "left",
-            no_wrap=column.no_wrap,
-            min_width=_widest(table, column) if narrow and column.side == "right" else None,
-            overflow="fold" if narrow or (titled and index) else "ellipsis",  # what is too long goes on below
-        )
-    for section in table.sections:
-        if titled:
-            shown.add_row(_plain(section.title, "italic"))
-        for row in section.rows:
-            head, *cells = (row.get(name, EMPTY) for name in table.names)
-            shown.add_row(_plain(f"  {head.text}") if titled else _text(head), *map(_text, cells))
-        shown.add_section()
-    return Group(shown, *map(_plain, table.notes)) if titled else shown
-
-
-def _titles_across(table: Table) -> RenderableType:
-    """Each title on lines of its own, for the first column of a table would be as narrow as its cells."""
-    rows = [[column.name for column in table.columns], *([cell.text for cell in cells] for cells in table.cells())]
-    widths = [max(map(len, texts)) for texts in zip(*rows, strict=True)]
-
-    def lines(cells: Sequence[Sequence[Text]]) -> rich.Table:
-        shown = rich.Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=True)
-        for k, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
-            shown.add_column(justify=column.side if k else "left", no_wrap=column.no_wrap)
-            shown.columns[k].width, shown.columns[k].ratio = (width, None) if column.no_wrap else (None, 1)
-        for row in cells:
-            shown.add_row(*row)
-        return shown
-
-    parts: list[RenderableType] = [_plain(table.title, "bold"), "", lines([list(map(_plain, table.names))])]
-    for section in table.sections:
-        parts += ["", _plain(section.title, "italic")]
-        parts.append(lines([[_text(row.get(name, EMPTY)) for name in table.names] for row in section.rows]))
-    return Group(*parts, "", *map(_plain, table.notes))
-
-
-def _text(cell: Cell) -> Text:
-    return _plain(cell.text, "bold" if cell.bold else "")
 
 
 def _plain(text: str, style: str = "") -> Text:
@@ -146,14 +105,71 @@ def _plain(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def _widest(table: Table, column: Column) -> int:
-    texts = [row.get(column.name, EMPTY).text for section in table.sections for row in section.rows]
-    return max((len(line) for text in texts for line in text.split("\n")), default=0)
+def _with_breaks(table: Table, space: re.Pattern[str]) -> Table:
+    """``table`` with its numbers' cells broken at each ``space``."""
+    numbers = {column.name for column in table.columns if column.side == "right"}
+    sections = [
+        replace(
+            section,
+            rows=[
+                {n: replace(c, text=space.sub("\n", c.text)) if n in numbers else c for n, c in row.items()}
+                for row in section.rows
+            ],
+        )
+        for section in table.sections
+    ]
+    return replace(table, sections=sections)
+
+
+def _widths(table: Table, wrapped: bool) -> list[int]:
+    """The characters that each column takes for its longest line; ``wrapped``: for its longest word where it holds
+    text. A heading always wraps."""
+    indent = 2 if table.titled else 0
+    widths = []
+    for place, column in enumerate(table.columns):
+        texts = [row.get(column.name, EMPTY).text for section in table.sections for row in section.rows]
+        is_text = column.side == "left" and not column.no_wrap
+        parts = [
+            part
+            for text in [*texts, column.footer]
+            for part in (text.split() if wrapped and is_text else text.split("\n"))
+        ]
+        headings = column.name.split() if wrapped else [column.name]
+        width = max((cell_len(part) for part in parts), default=0) + (indent if place == 0 else 0)
+        widths.append(max([width, *map(cell_len, headings)]))
+    return widths
+
+
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def rounded(value: Any) -> Any:
+    """A number as csv files hold it."""
+    return round(float(value), DIGITS) if isinstance(value, float) else value
+
+
+def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of a csv file, or of --json: ``columns`` of ``rows``, rounded; None: there is no such value."""
+    return [{name: rounded(value) for name, value in row.items()} for row in rows[[*columns]].to_dict("records")]
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
     """A line a row, with the columns of the first; None is empty, numbers as Python writes them."""
     return str(pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n"))
+
+
+def write(rows: Sequence[Mapping[str, object]], table: Table, out: Path) -> None:
+    """``out`` as CSV (the long form), and beside it .tex and .md (the printed table)."""
+    write_text(to_csv(rows), out)
+    write_text(to_latex(table), out.with_suffix(".tex"))
+    write_text(to_markdown(table), out.with_suffix(".md"))
+
+
+def write_text(text: str, out: Path) -> None:
+    """Write a file at once. Raises RunDirectoryError naming the file where it cannot be written."""
+    with writable(out):
+        write_text_atomic(out, text)
 
 
 def to_markdown(table: Table) -> str:

@@ -1,27 +1,65 @@
-"""Rows of test scores: one for every environment, method and task group, with budget, provenance and verdict."""
+"""Rows of test scores, the long form of a table (its csv file): one for every environment, method and task group."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from r3l.config import TierConfig, backbone, load
 from r3l.report import published
-from r3l.report.feedback import planned
+from r3l.report.feedback import planned, written_by
+from r3l.report.frame import (
+    ALL,
+    BENCH,
+    CONSTANT_ANSWER,
+    benches,
+    common_seeds,
+    groups,
+    of_bench,
+    scores_S_T,
+    total,
+    whole,
+)
 from r3l.report.labels import env_label, method_label
+from r3l.report.paired import paired_columns
 from r3l.report.published import Published, PublishedComparison, Reference
-from r3l.report.records import Bench, Record, by_method, feedback, groups, pairs, preregistration, scores_S_T
-from r3l.report.rows import CONSTANT_ANSWER, CONSTANT_ANSWER_LABEL, Row
+from r3l.report.records import Bench
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Effect, compare
 from r3l.stats.intervals import Interval, seed_interval
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
-PARSE_FAILURES = ("format", "inadmissible", "truncated")
-TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
+CONSTANT_ANSWER_LABEL = "Constant answer"  # in print, in place of a method
+INTERVAL = ("mean", "low", "high", "interval")
+SPENT = {  # column: counter of training
+    "rollouts": "rollouts",
+    "env_steps": "env_steps",
+    "generated_tokens": GENERATED_TOKENS,
+    "trained_tokens": TRAINED_TOKENS,
+}
+PLACE = ("tier", "tier_label", "env", "model")
+METHOD = ("method", "label", "feedback", "provenance", "measure")
+# The columns of a csv file. ``outdated`` is empty: earlier versions named corrections of code there.
+SCORES = (
+    *("table", "baseline", *PLACE, "group", "task_set", "task_set_sha256", "warning", *METHOD, *INTERVAL),
+    *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
+    *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
+    *("mde", "mde_holm", *PublishedComparison.COLUMNS, "parse_failure_rate", "truncation_rate", *SPENT),
+    *("outdated", "preregistration"),
+)
+EMPTY: dict[str, Any] = dict.fromkeys((*SCORES, "unit", "points", "difference_points", "comparison")) | {
+    "group": ALL,
+    "provenance": "ours",
+    "measure": "success",
+    "seeds_done": 0,
+    "seeds_planned": 0,
+    "episodes": 0,
+    "points": (),
+    "difference_points": (),
+}
 
 
 def main_results() -> Reference:
@@ -29,153 +67,140 @@ def main_results() -> Reference:
     return Reference([row for row in published.load() if row.table in MAIN])
 
 
+def as_rows(rows: Sequence[dict[str, Any]], **same: Any) -> pd.DataFrame:
+    """``rows`` with all columns; None: there is no such number. ``same``: what all rows have.
+
+    Besides the columns of the csv files: ``unit`` of a measure of training; ``points``, ``difference_points``: one
+    value a seed where there are too few seeds for an interval; ``comparison``: the judged difference to the baseline.
+    """
+    full = [EMPTY | row | same for row in rows]
+    return pd.DataFrame(full, columns=list(EMPTY), dtype=object)
+
+
 def score_rows(
-    records: Sequence[Record],
+    runs: pd.DataFrame,
     methods: Sequence[str],
     baseline: str,
     seeds_planned: int,
     title: str = "Scores",
     reference: Reference | None = None,
-    benches: Sequence[Bench] = (),
-) -> list[Row]:
-    """The rows of ``methods`` for every (tier, env, model) of ``records``; p-values are corrected together.
+    planned_benches: Sequence[Bench] = (),
+) -> pd.DataFrame:
+    """The rows of ``methods`` for every (tier, env, model) of ``runs``; p-values are corrected together.
 
     Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has rows
     that say so. ``reference``: the published numbers to compare ours with, by default the main results.
-    ``benches``: what is planned beside the records, and has rows even where nobody has run anything.
+    ``planned_benches`` have rows even where nothing has run.
     """
-    reference = reference or main_results()
-    rows: list[Row] = []
-    for bench in sorted({*benches, *(record.bench for record in records)}):
-        of_bench = [record for record in records if record.bench == bench]
-        runs = by_method(of_bench, methods)
-        for group in groups(of_bench):
-            for method, seeds in runs.items():
-                if seeds:
-                    rows.append(_row(seeds, runs.get(baseline, []), group, seeds_planned, reference))
-                else:
-                    beside = reference.score(
-                        bench[2], env_label(bench[1]), reference.label(method, method_label(method))
-                    )
-                    place = _place(of_bench[0]) if of_bench else nowhere(bench)
-                    teacher = planned(method, bench[0])
-                    rows.append(
-                        missing(method, seeds_planned, "no run", beside, group=group, feedback=teacher, **place)
-                    )
-            if of_bench and CONSTANT_ANSWER in of_bench[0].task_set:
-                rows.append(_constant_answer(of_bench[0], group))
-    differences = compare([row.effect for row in rows])
-    return [
-        replace(row, table=title, baseline=baseline, difference=difference)
-        for row, difference in zip(rows, differences, strict=True)
-    ]
+    reference = main_results() if reference is None else reference
+    cells = dict(iter(runs.sort_values("seed", kind="stable").groupby([*BENCH, "group", "method"], sort=False)))
+    rows: list[dict[str, Any]] = []
+    for bench in sorted({*planned_benches, *benches(runs)}):
+        here = of_bench(runs, bench)
+        place = place_of(here.iloc[0]) if len(here) else nowhere(bench)
+        for group in groups(here):
+            for method in methods:
+                seeds, others = cells.get((*bench, group, method)), cells.get((*bench, group, baseline))
+                if seeds is not None:
+                    rows.append(_row(seeds, None if method == baseline else others, seeds_planned, reference))
+                    continue
+                label = reference.label(method, method_label(method))
+                number = reference.score(bench[2], env_label(bench[1]), label)
+                teacher = planned(method, bench[0])
+                rows.append(missing(method, seeds_planned, "no run", number, group=group, feedback=teacher, **place))
+            answered = here[(here.group == group) & here.constant_success.notna()]
+            if len(answered):  # a method means something only beside the best answer that looks at no problem
+                first = answered.iloc[0]
+                score = Interval(first.constant_success, None, None, 0, "")
+                paper = published.not_comparable(f"the answer is always {first.constant_answer}")
+                known = {"method": CONSTANT_ANSWER, "label": CONSTANT_ANSWER_LABEL, "provenance": CONSTANT_ANSWER}
+                rows.append(place | known | {"group": group} | interval_columns(score) | paper.columns())
+    # Holm's correction covers every comparison of the table.
+    comparisons = compare([row.pop("effect", None) for row in rows])
+    for row, comparison in zip(rows, comparisons, strict=True):
+        if comparison is not None:
+            row |= interval_columns(comparison.effect.interval, "difference_") | paired_columns(comparison)
+            row["comparison"] = comparison
+    return as_rows(rows, table=title, baseline=baseline)
+
+
+def _row(
+    seeds: pd.DataFrame, baseline: pd.DataFrame | None, planned_seeds: int, reference: Reference
+) -> dict[str, Any]:
+    """One method on one group of tasks: ``seeds`` has a row a training seed. Its ``effect`` is the difference to
+    ``baseline``, judged later with those of the other rows."""
+    first, episodes = seeds.iloc[0], int(seeds.episodes.sum())
+    row = place_of(first) | {key: first[key] for key in ("group", "method", "label")}
+    row |= {
+        "feedback": written_by(first.feedback, seeds),
+        "reward_mean": float(np.mean(list(seeds.reward))),
+        "seeds_done": len(seeds),
+        "seeds_planned": planned_seeds,
+        "episodes": episodes,
+        "parse_failure_rate": int(seeds.parse_failures.sum()) / episodes,
+        "truncation_rate": int(seeds.truncations.sum()) / episodes,
+        "preregistration": ", ".join(sorted({text for text in seeds.preregistration if text})) or None,
+    }
+    row |= interval_columns(seed_interval(scores_S_T(seeds)))
+    for name, counter in SPENT.items():  # training only
+        row[name] = round(total(seeds, counter) / len(seeds))
+    if baseline is not None:
+        ours, theirs = common_seeds(seeds, baseline)
+        row["effect"] = Effect.paired(scores_S_T(ours), scores_S_T(theirs)) if len(ours) else None
+    # Compared in the published metric, which on WebShop and ScienceWorld is a mean reward, not success.
+    number = reference.score(first.model, env_label(first.env), reference.label(first.method, first.label))
+    if reason := published.other_tier(first.tier):
+        paper = published.not_comparable(reason)
+    elif number is None or first.group != ALL:
+        paper = published.not_comparable("the paper has no such number")
+    else:
+        measured = seed_interval(scores_S_T(seeds, number.metric))
+        paper = published.against(number, measured, len(seeds), planned_seeds)
+    return row | paper.columns()
 
 
 def published_rows(
-    records: Sequence[Record], reference: Reference, tier: str, seeds_planned: int, title: str, reason: str
-) -> list[Row]:
+    runs: pd.DataFrame, reference: Reference, tier: str, seeds_planned: int, title: str, reason: str
+) -> pd.DataFrame:
     """A row for every number of ``reference``, with our runs of its model, benchmark and method where there are any.
 
     ``reason``: why there are none. Numbers without a run keep their benchmark's name in ``env``.
     """
-    runs: dict[tuple[str, str, str], dict[str, list[Record]]] = {}
-    for record in records:
-        label = reference.label(record.method, record.method_label)
-        of_model = runs.setdefault((backbone(record.model), env_label(record.env), label), {})
-        of_model.setdefault(record.model, []).append(record)
-    rows = []
+    ours: dict[tuple[str, str, str], list[pd.DataFrame]] = {}
+    of_all = whole(runs).sort_values("seed", kind="stable")
+    for (model, env, method), seeds in of_all.groupby(["model", "env", "method"], sort=False):
+        label = reference.label(method, seeds.iloc[0].label)
+        ours.setdefault((backbone(model), env_label(env), label), []).append(seeds)
+    rows: list[dict[str, Any]] = []
     for number in reference.rows:
-        if by_model := runs.get((number.backbone, number.benchmark, number.label)):
-            rows += [_row(seeds, [], "all", seeds_planned, reference) for seeds in by_model.values()]
+        if by_model := ours.get((number.backbone, number.benchmark, number.label)):
+            rows += [_row(seeds, None, seeds_planned, reference) for seeds in by_model]
         else:
             place = {"tier": tier, "env": number.benchmark, "model": number.backbone, "label": number.label}
             rows.append(missing(number.method, seeds_planned, reason, number, **place))
-    return [replace(row, table=title) for row in rows]
+    return as_rows(rows, table=title)
 
 
-def missing(method: str, planned: int, reason: str, beside: Published | None = None, **known: Any) -> Row:
-    """What nobody has run: nothing is blank that is known, nothing is invented."""
+def missing(method: str, seeds: int, reason: str, number: Published | None = None, **known: Any) -> dict[str, Any]:
+    """The row of a method that has not run; ``number``: the published one."""
     label = known.pop("label", None) or method_label(method)
-    return Row(method=method, label=label, **known, seeds_planned=planned, paper=published.incomplete(beside, reason))
+    paper = published.incomplete(number, reason).columns()
+    return {"method": method, "label": label, **known, "seeds_planned": seeds, **paper}
 
 
-def _constant_answer(record: Record, group: str) -> Row:
-    """What the best answer scores that looks at no problem: a method means something only beside it."""
-    baseline = record.task_set[CONSTANT_ANSWER]
-    return Row(
-        **_place(record),
-        group=group,
-        method=CONSTANT_ANSWER,
-        label=CONSTANT_ANSWER_LABEL,
-        provenance=CONSTANT_ANSWER,
-        score=Interval(baseline["success"][group], None, None, 0, ""),
-        paper=published.not_comparable(f"the answer is always {baseline['answer']}"),
-    )
-
-
-def _place(record: Record) -> dict[str, Any]:
-    task_set = {"task_set": record.task_set["name"], "task_set_sha256": record.task_set["sha256"]}
-    place = {key: getattr(record, key) for key in ("tier", "tier_label", "env", "model")}
-    return place | task_set | {"warning": record.warnings}
+def place_of(run: pd.Series) -> dict[str, Any]:
+    return {key: run[key] for key in (*PLACE, "task_set", "task_set_sha256", "warning")}
 
 
 def nowhere(bench: Bench) -> dict[str, Any]:
-    """The place of runs that nobody has made."""
+    """The place of runs that do not exist yet."""
     tier, env, model = bench
     return {"tier": tier, "tier_label": load("tiers", tier, TierConfig).label, "env": env, "model": model}
 
 
-def _row(seeds: list[Record], baseline: list[Record], group: str, planned: int, reference: Reference) -> Row:
-    first = seeds[0]
-    episodes = [e for record in seeds for e in record.episodes if group in ("all", e["group"])]
-    return Row(
-        **_place(first),
-        group=group,
-        method=first.method,
-        label=first.method_label,
-        feedback=feedback(seeds),
-        score=seed_interval(scores_S_T(seeds, group)),
-        reward_mean=float(np.mean([record.groups[group]["reward"] for record in seeds])),
-        seeds_done=len(seeds),
-        seeds_planned=planned,
-        episodes=len(episodes),
-        effect=_effect(seeds, baseline, group),
-        paper=_against_paper(seeds, group, planned, reference),
-        parse_failure_rate=_share(episodes, PARSE_FAILURES),
-        truncation_rate=_share(episodes, TRUNCATIONS),
-        rollouts=_mean_budget(seeds, "rollouts"),
-        env_steps=_mean_budget(seeds, "env_steps"),
-        generated_tokens=_mean_budget(seeds, GENERATED_TOKENS),
-        trained_tokens=_mean_budget(seeds, TRAINED_TOKENS),
-        preregistration=preregistration(seeds),
-    )
-
-
-def _effect(seeds: list[Record], baseline: list[Record], group: str) -> Effect | None:
-    """Paired with the baseline's runs of the same seeds; None for the baseline itself and where none match."""
-    if baseline and seeds[0] is baseline[0]:
-        return None
-    ours, theirs = pairs(seeds, baseline)
-    return Effect.paired(scores_S_T(ours, group), scores_S_T(theirs, group)) if ours else None
-
-
-def _against_paper(seeds: Sequence[Record], group: str, planned: int, reference: Reference) -> PublishedComparison:
-    """In the published metric, which on WebShop and ScienceWorld is a mean reward, not success."""
-    first = seeds[0]
-    if reason := published.other_tier(first.tier):
-        return published.not_comparable(reason)
-    label = reference.label(first.method, first.method_label)
-    number = reference.score(first.model, env_label(first.env), label)
-    if number is None or group != "all":
-        return published.not_comparable("the paper has no such number")
-    measured = seed_interval(scores_S_T(seeds, group, number.metric))
-    return published.against(number, measured, len(seeds), planned)
-
-
-def _share(episodes: Sequence[dict[str, Any]], reasons: tuple[str, ...]) -> float:
-    return sum(episode["stop_reason"] in reasons for episode in episodes) / len(episodes)
-
-
-def _mean_budget(seeds: Sequence[Record], key: str) -> int:
-    """Training only, averaged over seeds."""
-    return round(sum(float(record.result["budget"].get(key, 0)) for record in seeds) / len(seeds))
+def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, Any]:
+    """The columns INTERVAL and ``points`` of an interval; none of no interval."""
+    if interval is None:
+        return {}
+    values = {"mean": interval.mean, "low": interval.low, "high": interval.high, "interval": interval.kind}
+    return {f"{prefix}{key}": value for key, value in (values | {"points": interval.points}).items()}

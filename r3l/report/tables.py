@@ -8,100 +8,100 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Group, RenderableType
 
 from r3l.config import is_own, variant
 from r3l.core.errors import ConfigError
-from r3l.report import measures, paper_table, published, scores
+from r3l.report import published
 from r3l.report.full_table import full_table
+from r3l.report.measures import COLUMNS as MEASURE_COLUMNS
+from r3l.report.measures import measure_rows
+from r3l.report.paper_table import paper_table
 from r3l.report.published import Published, Reference
-from r3l.report.records import Bench, Record, renamed
-from r3l.report.render import to_terminal
-from r3l.report.rows import Row, write
+from r3l.report.records import Bench
+from r3l.report.render import as_stored, to_terminal, write
+from r3l.report.scores import SCORES, published_rows, score_rows
 from r3l.report.table import Table
 from r3l.runs.run_paths import run_dir_of
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a command names: environments, methods, runs (evaluation.json files). None: those of the table."""
+class Selection:
+    """The environments, methods and runs (evaluation.json files) that a command names. None: those of the table."""
 
     envs: Sequence[str] | None = None
     methods: Sequence[str] | None = None
     runs: Sequence[Path] = ()
 
-    def narrowed(self, records: Sequence[Record]) -> list[Record]:
-        """Those of ``records`` whose environment and method are asked for."""
-        return [
-            record
-            for record in records
-            if (self.envs is None or record.env in self.envs)
-            and (self.methods is None or record.method in self.methods)
-        ]
+    def of(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """The rows of ``runs`` in the named environments, by the named methods."""
+        in_env = True if self.envs is None else runs.env.isin(self.envs)
+        by_method = True if self.methods is None else runs.method.isin(self.methods)
+        return runs[(runs.seed >= 0) & in_env & by_method]
 
 
-def selected(records: Sequence[Record], table: TableConfig, config: WorkflowConfig, asked: Asked) -> list[Record]:
-    """The runs of ``table``. A run that is named is shown whatever it is, unless ``asked`` is narrower.
+def selected(runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection) -> pd.DataFrame:
+    """The runs of ``table``. A run that is named is shown whatever it is, unless environments or methods are named too.
 
-    An environment of the user's own is in every table that is about no particular ones, a method of the user's own in
+    The user's own environments are in every table without environments of its own, the user's own methods in
     those with the key ``own``.
     """
-    if asked.envs is not None and table.kind == "published":
-        raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
     if table.kind == "published":
-        return list(records)
-    envs = list(asked.envs if asked.envs is not None else config.columns(table))
-    methods = set(asked.methods if asked.methods is not None else [*table.methods, *config.rows(table)])
-    sets = {name for env in envs if env in table.question_sets for name in config.question_sets(table, env).values()}
+        if selection.envs is not None:
+            raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
+        return runs
+    envs = set(selection.envs if selection.envs is not None else config.columns(table))
+    envs |= {name for env in envs & {*table.question_sets} for name in config.question_sets(table, env).values()}
+    methods = set(selection.methods if selection.methods is not None else [*table.methods, *config.rows(table)])
 
-    def fits(record: Record) -> bool:
-        named, env, method = record.path in asked.runs, record.env, record.method
-        own_env = not table.envs and _is_own_env(record)
-        in_env = env in {*envs, *sets} or (asked.envs is None and (named or own_env))
-        own_method = table.own and is_own("methods", variant(method).method)
-        return in_env and (method in methods or (asked.methods is None and (named or own_method)))
-
-    return [record for record in records if fits(record)]
-
-
-def methods_of(records: Sequence[Record], table: TableConfig, config: WorkflowConfig, asked: Asked) -> list[str]:
-    """The methods of a table with these runs: those of ``asked``; else the table's own first, then others by name."""
-    if asked.methods is not None:
-        return list(asked.methods)
-    run, planned = {record.method for record in records}, config.rows(table)
-    return [*(m for m in table.methods if m in run or m in planned), *sorted(run - {*table.methods})]
+    # Of a score on a question set `env` is that set, which is no environment of the user's.
+    is_named = [record.path in selection.runs for record in runs.record]
+    scored_in_env = [run_dir_of(record.path) == record.path.parent for record in runs.record]
+    own_env = {env for env in set(runs.env) if is_own("envs", env)} if not table.envs else set()
+    own_method = {name for name in set(runs.method) if table.own and is_own("methods", variant(name).method)}
+    fits = [
+        (env in envs or (selection.envs is None and (named or (here and env in own_env))))
+        and (method in methods or (selection.methods is None and (named or method in own_method)))
+        for env, method, named, here in zip(runs.env, runs.method, is_named, scored_in_env, strict=True)
+    ]
+    return runs[fits]
 
 
-def _is_own_env(record: Record) -> bool:
-    """Of a score on a question set ``env`` is that set."""
-    return run_dir_of(record.path) == record.path.parent and is_own("envs", record.env)
+def methods_of(runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection) -> list[str]:
+    """The methods of a table with these runs: those that are named; else the table's own first, then others by name."""
+    if selection.methods is not None:
+        return list(selection.methods)
+    have_run, planned = set(runs.method), config.rows(table)
+    return [*(m for m in table.methods if m in have_run or m in planned), *sorted(have_run - {*table.methods})]
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """``rows``: the long form, one row a number; ``beside``: the published numbers of the same kind.
+    """``rows``: the long form (r3l.report.scores.as_rows); ``published``: the published numbers of the same kind.
 
-    ``empty``: what has no run is printed too.
+    ``empty``: print rows and columns without runs too.
     """
 
     config: TableConfig
-    rows: list[Row]
-    beside: list[Published]
+    rows: pd.DataFrame
+    published: list[Published]
     empty: bool = False
 
     @cached_property
     def printed(self) -> Table:
-        return paper_table.printed(self.config.title, self.rows, self.beside, self.config.measures, self.empty)
+        return paper_table(self.config.title, self.rows, self.published, self.config.measures, self.empty)
 
     def to_terminal(self) -> RenderableType:
-        """The printed table, and for scores every row, if there is a run."""
+        """The printed table, and below a table of scores that has runs every row."""
         shown = to_terminal(self.printed)
-        detailed = self.config.kind == "scores" and any(row.seeds_done for row in self.rows)
-        return Group(shown, "", to_terminal(full_table(self.rows))) if detailed else shown
+        in_full = self.config.kind == "scores" and bool(self.rows.seeds_done.any())
+        return Group(shown, "", to_terminal(full_table(self.rows))) if in_full else shown
 
     def flat(self) -> list[dict[str, Any]]:
-        return [row.flat() for row in self.rows]
+        """The rows of the csv file, numbers rounded as there."""
+        return as_stored(self.rows, MEASURE_COLUMNS if self.config.kind == "measures" else SCORES)
 
     def write(self, out: Path) -> None:
         """``out`` as CSV, and beside it .tex and .md."""
@@ -110,26 +110,26 @@ class ReportTable:
 
 def build(
     config: TableConfig,
-    records: Sequence[Record],
+    runs: pd.DataFrame,
     methods: Sequence[str],
     seeds_planned: int,
     tier: str,
     benches: Sequence[Bench] = (),
 ) -> ReportTable:
-    """The table that ``config`` describes, from whatever runs there are. ``tier``: whose it is where there are none.
+    """The table that ``config`` describes, from whatever runs there are. ``tier``: that of a table without runs.
 
-    ``benches``: planned beside the records.
+    ``benches`` are planned, and have rows even where nothing has run.
     """
-    beside = [row for name in config.published for row in published.of_table(name)]
-    reference = Reference(beside, config.published_as)
-    records = renamed(records, config.benchmarks)
+    numbers = [row for name in config.published for row in published.of_table(name)]
+    reference, title = Reference(numbers, config.published_as), config.title
+    runs = runs.assign(env=runs.env.replace(config.benchmarks)) if config.benchmarks else runs
     benches = [(tier, config.benchmarks.get(env, env), model) for tier, env, model in benches]
     if config.kind == "measures":
-        rows = measures.measure_rows(records, methods, config.measures, seeds_planned, config.title, reference, benches)
-        beside = [row for row in beside if row.metric in config.measures]
+        rows = measure_rows(runs, methods, config.measures, seeds_planned, title, reference, benches)
+        numbers = [number for number in numbers if number.metric in config.measures]
     elif config.kind == "published":
-        rows = scores.published_rows(records, reference, tier, seeds_planned, config.title, config.reason)
+        rows = published_rows(runs, reference, tier, seeds_planned, title, config.reason)
     else:
-        rows = scores.score_rows(records, methods, config.baseline, seeds_planned, config.title, reference, benches)
-        beside = [row for row in beside if row.metric in published.SCORES]
-    return ReportTable(config, rows, beside)
+        rows = score_rows(runs, methods, config.baseline, seeds_planned, title, reference, benches)
+        numbers = [number for number in numbers if number.metric in published.SCORES]
+    return ReportTable(config, rows, numbers)

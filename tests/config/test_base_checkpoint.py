@@ -8,7 +8,8 @@ from report.runs import rewrite, write_run
 
 from r3l.config import base_checkpoint_warning, resolve
 from r3l.files.json_files import read_json
-from r3l.report import records, tables
+from r3l.report import tables
+from r3l.report.frame import read_runs, whole
 from r3l.report.html import page
 from r3l.workflow import plan
 
@@ -38,8 +39,8 @@ def test_tables_and_the_report_say_so(tmp_path):
     path = write_run(tmp_path, "grpo", 0, [1], [0])
     manifest = json.loads((path.parent / "manifest.json").read_text()) | {"start_model_warning": "taught math"}
     rewrite(path.parent / "manifest.json", json.dumps(manifest))
-    runs = records.load([path])
+    runs = read_runs([path])
     table = tables.build(plan.tables()["table1"], runs, ["grpo"], 1, "nano")
-    assert {row.warning for row in table.rows} == {"taught math"}
+    assert set(table.rows.warning) == {"taught math"}
     assert "nano/test: taught math." in table.printed.notes
-    assert page.about(runs, table.rows)["warnings"] == ["alfworld: taught math"]
+    assert page.about(whole(runs), [(table.rows, None)])["warnings"] == ["alfworld: taught math"]

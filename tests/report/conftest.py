@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from report.runs import write_three_seeds
 
 from r3l.files.paths import STORED
-from r3l.report import records
-from r3l.report.records import Record
+from r3l.report.frame import read_runs
 from r3l.runs.run_paths import find_runs
 
 
@@ -18,6 +18,6 @@ def three_seeds(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def stored() -> list[Record]:
+def stored() -> pd.DataFrame:
     """Our stored runs, read once."""
-    return records.load(find_runs(STORED, may_be_none=True))
+    return read_runs(find_runs(STORED, may_be_none=True))

@@ -9,7 +9,8 @@ from r3l.report import probes, records
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, load_claims
 from r3l.report.claims_table import claims_table
-from r3l.report.rows import write
+from r3l.report.frame import whole
+from r3l.report.render import write
 from r3l.runs.run_paths import find_runs
 from r3l.stats.power import power_of
 
@@ -99,7 +100,7 @@ def test_every_claim_names_a_command_that_exists():
 
 def test_the_stored_table_is_what_the_stored_runs_give(stored, tmp_path):
     of = load_claims()
-    rows = claim_verdicts(stored, probes.read_folders([STORED]), of)
+    rows = claim_verdicts(list(whole(stored).record), probes.read_folders([STORED]), of)
     write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
     for suffix in (".csv", ".md", ".tex"):
         assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), suffix

@@ -5,9 +5,10 @@ import json
 import pytest
 from report.runs import rewrite, write_run
 
-from r3l.report import records, tables
+from r3l.report import tables
 from r3l.report.budget import budget_rows
 from r3l.report.compare import compare
+from r3l.report.frame import read_runs, whole
 from r3l.report.scores import score_rows
 from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan
@@ -37,22 +38,21 @@ def runs(tmp_path):
         rewrite(path.parent / "manifest.json", json.dumps(manifest))
         result = json.loads((path.parent / "result.json").read_text())
         rewrite(path.parent / "result.json", json.dumps(result | {"budget": result["budget"] | counts}))
-    return records.load(find_runs(tmp_path))
+    return read_runs(find_runs(tmp_path))
 
 
 def test_every_table_has_the_column(runs):
-    rows = score_rows(runs, list(WROTE), "grpo", 1)
-    assert {row.method: row.feedback for row in rows} == SHOWN
-    assert {row.method: row.feedback for row in budget_rows(runs)} == SHOWN
+    for rows in (score_rows(runs, list(WROTE), "grpo", 1), budget_rows(runs)):
+        assert dict(zip(rows.method, rows.feedback, strict=True)) == SHOWN
     for name in ("table1", "learning"):
         built = tables.build(plan.tables()[name], runs, list(WROTE), 1, "nano")
-        assert {row.method: row.feedback for row in built.rows} == SHOWN
+        assert dict(zip(built.rows.method, built.rows.feedback, strict=True)) == SHOWN
         section = next(section for section in built.printed.sections if "ours" in section.title)
         assert [row["feedback"].text for row in section.rows] == [label or "none" for label in SHOWN.values()]
 
 
 def test_a_table_without_such_methods_has_no_column(runs):
-    built = tables.build(plan.tables()["table1"], [r for r in runs if r.method == "grpo"], ["grpo"], 1, "nano")
+    built = tables.build(plan.tables()["table1"], runs[runs.method == "grpo"], ["grpo"], 1, "nano")
     assert "feedback" not in built.printed.names
 
 
@@ -69,5 +69,5 @@ def test_a_table_without_such_methods_has_no_column(runs):
     ],
 )
 def test_compare_names_another_teacher_as_a_condition(runs, method, other, warnings):
-    (row,) = compare(runs, method, [other])
+    (row,) = compare(list(whole(runs).record), method, [other])
     assert [text for text in row.warnings if text.startswith("feedback")] == warnings

@@ -7,9 +7,10 @@ import pytest
 from report.runs import write_run
 
 from r3l.core.errors import ConfigError, DataError
-from r3l.report import figures, records
+from r3l.report import figures
 from r3l.report.figures import FIGURES, select
 from r3l.report.figures.style import look
+from r3l.report.frame import read_runs
 from r3l.runs.run_paths import find_runs
 from r3l.workflow.plan import tables
 
@@ -17,7 +18,7 @@ from r3l.workflow.plan import tables
 def drawn(name, root):
     """(figure, caption) of all runs under ``root``."""
     kind = FIGURES[name]
-    figure, _, text = kind.function(select(records.load(find_runs(root)), tables()[kind.table]))
+    figure, _, text = kind.function(select(read_runs(find_runs(root)), tables()[kind.table]))
     return figure, text
 
 
@@ -33,22 +34,22 @@ RETRIED = {"retry/count": 4.0, "retry/gain": 1.0, "retry/improved": 2.0, "pivot/
 
 
 def test_files_repeat(three_seeds, tmp_path):
-    runs = records.load(find_runs(three_seeds))
+    runs = read_runs(find_runs(three_seeds))
     first, second = ([p.read_bytes() for p in figures.draw("profile", runs, tmp_path / name)] for name in "ab")
     assert first == second and first[0].startswith(b"%PDF")
 
 
 def test_bad_input_is_refused_before_a_file_is_written(three_seeds, tmp_path):
-    runs = records.load(find_runs(three_seeds))
-    untrained = [run for run in runs if run.method == "zero_shot"]
+    runs = read_runs(find_runs(three_seeds))
+    untrained = runs[runs.method == "zero_shot"]
     with pytest.raises(ConfigError, match=r"curves.jpg cannot be drawn"):
         figures.draw("stops", runs, tmp_path / "curves.jpg")
     with pytest.raises(DataError, match="none of them was trained"):
         figures.draw("learning_curves", untrained, tmp_path / "curves.png")
     with pytest.raises(DataError, match="all of them are without retries"):
-        figures.draw("exploration", [run for run in runs if run.method == "grpo"], tmp_path / "curves.png")
+        figures.draw("exploration", runs[runs.method == "grpo"], tmp_path / "curves.png")
     with pytest.raises(DataError, match="table2 needs runs of r3l"):
-        figures.draw("ablations", [run for run in runs if run.method == "grpo"], tmp_path / "curves.png")
+        figures.draw("ablations", runs[runs.method == "grpo"], tmp_path / "curves.png")
     assert not list(tmp_path.glob("curves*"))
 
 

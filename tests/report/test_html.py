@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from r3l.cli import app
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
-from r3l.report import records
+from r3l.report.frame import read_runs
 from r3l.report.full_table import full_table
 from r3l.report.html import page as report
 from r3l.report.paired import p_cell
@@ -72,7 +72,7 @@ def report_path(three_seeds, tmp_path):
     path = three_seeds / RUN / "manifest.json"
     rewrite(path, json.dumps(json.loads(path.read_text()) | manifest))
     (tmp_path / "curves.png").write_bytes(PIXEL)
-    runs = records.load(find_runs(three_seeds))
+    runs = read_runs(find_runs(three_seeds))
     return report.write(runs, [tmp_path / "curves.png"], 3, tmp_path / "report.html")
 
 
@@ -105,7 +105,7 @@ def test_what_runs_say_stays_text(report_path):
 
 
 def test_methods_stand_beside_zero_shot_and_grpo(three_seeds):
-    (rows, to_grpo), *_ = report.score_tables(records.load(find_runs(three_seeds)), 3)
+    (rows, to_grpo), *_ = report.score_tables(read_runs(find_runs(three_seeds)), 3)
     of = {row["method"].text: row for row in full_table(rows, to_grpo).sections[0].rows if row["tasks"].text == "all"}
     assert of["GRPO"]["minus GRPO"].text == "" and of["zero_shot"]["difference"].text == ""
     less = of["R3L"]["difference"].value - of["GRPO"]["difference"].value
@@ -119,7 +119,7 @@ def test_a_p_value_is_never_printed_as_zero():
 
 
 def test_the_same_runs_give_the_same_bytes(three_seeds, tmp_path):
-    runs = records.load(find_runs(three_seeds))
+    runs = read_runs(find_runs(three_seeds))
     first = report.write(runs, [], 3, tmp_path / "a.html").read_bytes()
     assert report.write(runs, [], 3, tmp_path / "b.html").read_bytes() == first
 
@@ -163,7 +163,7 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     for run, steps in ((f"{cell('alfworld', 'grpo')}/seed0", 1), (RUN, 3)):
         explored.write(results / run, steps=steps)
         sign(results / run)
-    out = report.write(records.load(find_runs(results)), [], 3, tmp_path / "report.html")
+    out = report.write(read_runs(find_runs(results)), [], 3, tmp_path / "report.html")
     shown = dom(out, f"run={quote(RUN, safe='')}&step=2&member=0")
     assert f'data-shown="{RUN} 2 1 0"' in shown and "data-broken" not in shown
     assert f'class="of-run" href="#{RUN}"' in shown and f'id="{RUN}" open=""' not in shown

@@ -7,8 +7,10 @@ import json
 import pytest
 from report.runs import rewrite, write_run
 
-from r3l.report import measures, published, records
+from r3l.report import measures, published
 from r3l.report.budget import budget_rows, budget_table
+from r3l.report.frame import read_runs
+from r3l.report.render import as_stored
 from r3l.runs.run_paths import find_runs
 
 NONE = published.Reference()
@@ -29,11 +31,8 @@ def a_run(root, seed, budget, method="r3l", tasks=4, **place):
 
 
 def rows(root, names, methods=("r3l",), planned=2, reference=NONE):
-    runs = records.load(find_runs(root))
-    return {
-        (row.method, row.measure): row.flat()
-        for row in measures.measure_rows(runs, methods, names, planned, "T", reference)
-    }
+    made = measures.measure_rows(read_runs(find_runs(root)), methods, names, planned, "T", reference)
+    return {(row["method"], row["measure"]): row for row in as_stored(made, measures.COLUMNS)}
 
 
 def test_rates_are_of_each_run_and_then_averaged(tmp_path):
@@ -86,8 +85,8 @@ def test_budget_by_hand(tmp_path):
         more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/base_turns": 20, "trained/sft": 10}
         content["budget"] = spent | (more | {"tokens/trained": 40} if method == "r3l" else {})
         rewrite(result, json.dumps(content))
-    spent = budget_rows(records.load(find_runs(tmp_path)))
-    rows = {row.method: row.flat() for row in spent}
+    spent = budget_rows(read_runs(find_runs(tmp_path)))
+    rows = {row["method"]: row for row in spent.to_dict("records")}
     assert (rows["grpo"]["relative_generated"], rows["r3l"]["relative_generated"]) == (1.0, 1.5)
     assert rows["r3l"]["retry_success"] == 0.25 and rows["r3l"]["pivot_turn"] == 2.0
     assert rows["r3l"]["pivot_position"] == pytest.approx(0.4) and rows["r3l"]["imitated"] == 0.25

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from report.runs import write_run
 
-from r3l.report import records, tables
+from r3l.report import tables
+from r3l.report.frame import read_runs
 from r3l.runs.run_paths import find_runs
 from r3l.workflow import plan
 
@@ -14,7 +15,7 @@ TABLES = plan.tables()
 
 
 def build(root, name="table1", methods=("zero_shot", "grpo", "r3l"), planned=3, empty=True):
-    runs = records.load(find_runs(root, may_be_none=True))
+    runs = read_runs(find_runs(root, may_be_none=True))
     return replace(tables.build(TABLES[name], runs, methods, planned, "nano"), empty=empty)
 
 

@@ -7,7 +7,8 @@ from report.runs import write_run
 
 from r3l.core.errors import DataError
 from r3l.evaluation.verification import sign
-from r3l.report import records, tables
+from r3l.report import tables
+from r3l.report.frame import read_runs
 from r3l.runs.run_paths import find_further, find_runs
 from r3l.workflow import plan
 
@@ -43,7 +44,7 @@ def results(tmp_path):
 def test_a_question_set_is_a_column_of_its_own_against_its_published_number(results):
     """6, 7 and 8 of 10 right: 0.7 +- 4.3027 * 0.1 / sqrt(3); the paper's 0.721 lies within."""
     own = find_runs(results)
-    runs = records.load([*own, *(further for path in own for further in find_further(path.parent))])
+    runs = read_runs([*own, *(further for path in own for further in find_further(path.parent))])
     built = tables.build(plan.tables()["table1"], runs, ["r3l"], 3, "paper")
     row = {row["env"]: row for row in built.flat() if row["group"] == "all"}
     assert (row["dapo"]["mean"], row["GSM8K"]["mean"], row["GSM8K"]["low"]) == (0.25, 0.7, 0.4516)
@@ -56,4 +57,4 @@ def test_an_evaluation_that_was_changed_is_refused(results):
     changed = find_further(find_runs(results)[0].parent)[0]
     changed.write_text(changed.read_text().replace('"success": 0.6', '"success": 0.9'))
     with pytest.raises(DataError, match=r"gsm8k/test: evaluation\.json changed after the run was evaluated"):
-        records.load([changed])
+        read_runs([changed])

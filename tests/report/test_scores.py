@@ -8,18 +8,19 @@ from report.runs import best, rewrite, write_run
 from start_models import cell
 
 from r3l.core.errors import DataError
-from r3l.report import records
-from r3l.report.paper_table import printed
-from r3l.report.scores import score_rows
+from r3l.report.frame import CONSTANT_ANSWER, read_runs, whole
+from r3l.report.paper_table import paper_table
+from r3l.report.render import as_stored
+from r3l.report.scores import SCORES, score_rows
 from r3l.runs.run_paths import find_runs
 
 
 def typed(root, planned=3):
-    return score_rows(records.load(find_runs(root)), ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
+    return score_rows(read_runs(find_runs(root)), ["zero_shot", "grpo", "r3l"], "zero_shot", planned)
 
 
 def rows_of(root, planned=3):
-    return [row.flat() for row in typed(root, planned)]
+    return as_stored(typed(root, planned), SCORES)
 
 
 def pick(rows, method, group):
@@ -68,15 +69,15 @@ def test_mixed_task_sets_are_refused(three_seeds):
     path = three_seeds / cell("alfworld", "r3l") / "seed2/evaluation.json"
     rewrite(path, path.read_text().replace("ab" * 32, "cd" * 32))
     with pytest.raises(DataError, match="one task set"):
-        records.load(find_runs(three_seeds))
+        read_runs(find_runs(three_seeds))
 
 
 def test_torn_episodes_are_left_out_and_refused_where_the_run_is_named(three_seeds, caplog):
     path = three_seeds / cell("alfworld", "r3l") / "seed2/episodes.jsonl"
     path.write_text("\n".join(path.read_text().splitlines()[:-1]))
-    assert len(records.load(find_runs(three_seeds))) == 8 and "a run is left out" in caplog.text
+    assert len(whole(read_runs(find_runs(three_seeds)))) == 8 and "a run is left out" in caplog.text
     with pytest.raises(DataError, match=r"episodes\.jsonl changed after the run was evaluated"):
-        records.load(find_runs(three_seeds), [path.with_name("evaluation.json")])
+        read_runs(find_runs(three_seeds), [path.with_name("evaluation.json")])
 
 
 def change(root, **more):
@@ -90,13 +91,13 @@ def change(root, **more):
 def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
     baseline = {"answer": "infeasible", "success": {"all": 0.25, "easy": 0.0, "hard": 0.5}}
     change(three_seeds, constant_answer_baseline=baseline)
-    rows = [row for row in typed(three_seeds) if row.constant]
-    assert [(r.group, r.score.mean, r.score.low, r.provenance) for r in rows] == [
+    rows = [row for row in typed(three_seeds).itertuples() if row.method == CONSTANT_ANSWER]
+    assert [(r.group, r.mean, r.low, r.provenance) for r in rows] == [
         (group, baseline["success"][group], None, "constant_answer_baseline") for group in ("easy", "hard", "all")
     ]
     write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
     rows = typed(three_seeds)
-    table = printed("T", rows, [], [])
+    table = paper_table("T", rows, [], [])
     texts = {name: cell.text for name, cell in table.section("nano tier, ours")["Constant answer"].items()}
     assert texts == {"method": "Constant answer", "ALFWorld": "0.250", "WebShop": "none"}
     assert "Constant answer" not in best(table, "nano tier, ours", "ALFWorld")
@@ -104,7 +105,7 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
 
 def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds):
     def notes(rows):
-        return [note for note in printed("Scores", rows, [], []).notes if "preregistration" in note]
+        return [note for note in paper_table("Scores", rows, [], []).notes if "preregistration" in note]
 
     assert not notes(typed(three_seeds))
     for path in find_runs(three_seeds):
@@ -113,5 +114,9 @@ def test_tables_say_under_which_preregistration_their_runs_were_made(three_seeds
             manifest["preregistration_sha256"] = "ab" * 32
         rewrite(path.parent / "manifest.json", json.dumps(manifest))
     rows = typed(three_seeds)
-    assert {row.method: row.preregistration for row in rows} == {"zero_shot": None, "grpo": "ab" * 6, "r3l": None}
+    assert {row.method: row.preregistration for row in rows.itertuples()} == {
+        "zero_shot": None,
+        "grpo": "ab" * 6,
+        "r3l": None,
+    }
     assert "ab" * 6 in notes(rows)[0]

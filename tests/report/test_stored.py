@@ -8,8 +8,9 @@ from r3l.files.json_files import read_json
 from r3l.files.paths import ROOT
 from r3l.report import tables
 from r3l.report.budget import budget_rows, budget_table
+from r3l.report.frame import whole
 from r3l.report.registered import load_registered
-from r3l.report.rows import write
+from r3l.report.render import write
 from r3l.runs.metrics import base_success
 from r3l.runs.run_dir import MANIFEST
 from r3l.stats.power import StoppingRule
@@ -29,13 +30,13 @@ def test_stored_tables_regenerate_from_the_stored_runs(stored, tmp_path):
     """`make stored` writes them. One test, since each process that runs one would read all the stored runs first."""
     assert len(MADE) >= 13
     for name, seeds, envs in [*MADE, ("budget", 5, None)]:
-        _check_table(stored, name, seeds, tables.Asked(envs), tmp_path / name)
+        _check_table(stored, name, seeds, tables.Selection(envs), tmp_path / name)
 
 
 def _check_table(stored, name, seeds, asked, folder):
     if name == "budget":
         rows = budget_rows(stored)
-        write([row.flat() for row in rows], budget_table(rows), folder / "table.csv")
+        write(rows.to_dict("records"), budget_table(rows), folder / "table.csv")
     else:
         table, config = plan.tables()[name], plan.load()
         shown = tables.selected(stored, table, config, asked)
@@ -47,7 +48,7 @@ def _check_table(stored, name, seeds, asked, folder):
 
 def test_what_training_counted_agrees_with_itself(stored):
     """Step by step."""
-    for record in stored:
+    for record in whole(stored).record:
         for line in record.metrics:
             total = {part: sum(v for k, v in line.items() if k.startswith(f"{part}/")) for part in ("stop", "trained")}
             assert (total["stop"], total["trained"]) == (line["rollouts"], line["tokens/trained"]), record.path
@@ -59,7 +60,7 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
     those of the entry of 2026-11-27 its three seeds."""
     of_plan, rule = load_registered(), StoppingRule()
     seeds = {}
-    for record in stored:
+    for record in whole(stored).record:
         seeds.setdefault((record.env, record.method), []).append(int(record.seed))
     for env in {env for env, _ in seeds} & set(of_plan.envs):
         primary = [sorted(seeds[env, method]) for method in (of_plan.method, of_plan.against)]
@@ -73,7 +74,7 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
 
 def test_stored_runs_are_of_the_present_configuration(stored):
     """Their fingerprints are those that the configs give today: nobody compares with numbers of another setting."""
-    for record in stored:
+    for record in whole(stored).record:
         run = plan.resolve(record.tier, record.env, record.method, record.seed)
         made = read_json(record.path.parent / MANIFEST)
         if made["hardware"].get("gpu"):  # which reads no number of threads

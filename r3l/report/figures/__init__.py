@@ -5,13 +5,14 @@ A figure is made offline from the files that runs leave, as PDF and PNG; equal d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from r3l.report.figures import bars, scores, sensitivity, style, training
 from r3l.report.figures.data import Shown, select
-from r3l.report.records import Record
 from r3l.workflow.plan import TableConfig, tables
 
 
@@ -41,17 +42,17 @@ FIGURES = {
 }
 
 
-def draw(name: str, records: Sequence[Record], out: Path, table: TableConfig | None = None) -> list[Path]:
+def draw(name: str, runs: pd.DataFrame, out: Path, table: TableConfig | None = None) -> list[Path]:
     """Draw a figure into the folder ``out``, or as the one file ``out`` (.pdf, .png); returns what was written.
 
     ``table`` gives the order of the methods, and the baseline of differences; by default it is the figure's own.
     Raises DataError where the runs hold nothing that it could show, RunDirectoryError where ``out`` cannot be written.
     """
-    import matplotlib
+    import matplotlib.style
 
     kind = FIGURES[name]
-    shown = select(records, table or tables()[kind.table])
-    with matplotlib.rc_context(style.RC):
+    shown = select(runs, table or tables()[kind.table])
+    with matplotlib.style.context(style.SHEET):
         figure, drawn, text = kind.function(shown)
         style.caption(figure, drawn, text)
         return style.save(figure, out, name)

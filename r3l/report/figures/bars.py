@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from r3l.core.errors import DataError
 from r3l.evaluation.summary import ENDINGS as names_of_reasons
@@ -43,14 +44,14 @@ ENDINGS: Parts = STOPS | {"other": ("other", "#E0E0E0")}
 
 def cost(shown: Shown) -> Drawn:
     """Seconds of training by phase and generated tokens by kind, means over seeds; a row an environment."""
-    trained = shown.only(lambda record: bool(record.metrics))
+    trained = shown.only(lambda run: bool(run.record.metrics))
     if not trained.benches:
         raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: none of them was trained; add runs")
     heights = [len(bench.runs) + 1.2 for bench in trained.benches]
     size = (style.PAGE, 0.15 * sum(heights) + 0.35 * len(heights) + 0.7)
     figure, axes = style.subplots(len(heights), 2, *size, sharey="row", height_ratios=heights)
     for row, bench in zip(axes, trained.benches, strict=True):
-        spent = [_mean([_spent(record) for record in seeds]) for seeds in bench.runs.values()]
+        spent = [_mean([_spent(record) for record in seeds.record]) for seeds in bench.runs.values()]
         _stack(row[0], spent, SECONDS, 60, "not recorded")
         _stack(row[1], spent, TOKENS, 1000, "not recorded")
         row[0].set_title(bench.label, loc="left", fontweight="bold")
@@ -92,17 +93,18 @@ def stops(shown: Shown) -> Drawn:
         ax.set_axis_off()
     for row in axes:
         style.method_rows(row, labels)
-    reasons = {reason for record in shown.records() for reason in ending_shares([record])}
+    reasons = set(ending_shares(shown.runs))
     _legend(figure, [part for reason, part in ENDINGS.items() if reason in reasons])
     text = "How the test episodes of the last checkpoint ended, seeds together."
     return figure, shown, text
 
 
-def ending_shares(seeds: Sequence[Record]) -> Amounts:
-    """The share of each reason; those without a colour of their own together."""
-    ends = [episode["stop_reason"] for record in seeds for episode in record.episodes]
-    counts = Counter(reason if reason in STOPS else "other" for reason in ends)
-    return {reason: count / len(ends) for reason, count in counts.items()}
+def ending_shares(runs: pd.DataFrame) -> Amounts:
+    """The share of the test episodes that ended for each reason; reasons without a colour of their own together."""
+    counts: Counter[str] = Counter()
+    for stops in runs.stops:
+        counts.update({reason if reason in STOPS else "other": count for reason, count in stops.items()})
+    return {reason: count / counts.total() for reason, count in counts.items()}
 
 
 def _mean(amounts: Sequence[Amounts]) -> Amounts:

@@ -34,13 +34,13 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     Effects in another unit than shares have no place on the axis: their rows say so. Raises RunDirectoryError where
     ``out`` cannot be written.
     """
-    import matplotlib
+    import matplotlib.style
     from matplotlib.lines import Line2D
 
     claims = list({row.claim.id: row.claim for row in rows}.values())
     place = {claim.id: y for y, claim in enumerate(claims)}
     labels = list(dict.fromkeys(row.label for row in rows))
-    with matplotlib.rc_context(style.RC):
+    with matplotlib.style.context(style.SHEET):
         figure, axes = style.subplots(1, len(labels), 4 + 1.5 * len(labels), 0.9 + 0.17 * len(claims), sharey=True)
         for ax, label in zip(axes[0], labels, strict=True):
             ax.axvspan(-of.margin, of.margin, color="#009E73", alpha=0.15, linewidth=0)

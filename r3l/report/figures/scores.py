@@ -10,9 +10,8 @@ from r3l.core.errors import DataError
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
-from r3l.report.records import groups, pairs, scores_S_T
-from r3l.report.rows import CONSTANT_ANSWER
-from r3l.stats.intervals import MIN_SEEDS, seed_interval, t_interval, wilson_interval
+from r3l.report.frame import by_method, common_seeds, groups, one_run_interval, scores_S_T
+from r3l.stats.intervals import MIN_SEEDS, seed_interval, t_interval
 from r3l.stats.profiles import performance_profile, profile_band
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def scores(shown: Shown) -> Drawn:
     Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn dashed:
     they say how exactly one run was measured, not how another would end. The axis ends at 1, whatever intervals do.
     """
-    columns = max(len(groups(bench.records())) for bench in shown.benches)
+    columns = max(len(groups(bench.rows)) for bench in shown.benches)
     heights = [len(bench.runs) + 1.2 for bench in shown.benches]
     figure, axes = style.subplots(
         *(len(heights), columns, style.PAGE if columns > 1 else 4.5, 0.14 * sum(heights) + 0.35 * len(heights) + 0.6),
@@ -38,7 +37,7 @@ def scores(shown: Shown) -> Drawn:
         height_ratios=heights,
     )
     for row, bench in zip(axes, shown.benches, strict=True):
-        names = groups(bench.records())
+        names = groups(bench.rows)
         for ax, group in zip(row, names, strict=False):
             _group(ax, bench, group)
         for ax in row[len(names) :]:  # an environment may have fewer groups than another
@@ -47,21 +46,19 @@ def scores(shown: Shown) -> Drawn:
     for ax in axes[-1]:
         # an interval of few seeds may leave [0, 1], where no success rate is: it is cut there
         ax.set(xlabel="test success", xlim=(-0.02, min(1.02, ax.get_xlim()[1])))
-    baseline = any(CONSTANT_ANSWER in record.task_set for record in shown.records())
+    baseline = shown.runs.constant_success.notna().any()
     note = style.interval_note(shown, "Wilson interval over its test episodes")
     text = f"Success of the last checkpoint on the test task set. {note}"
     return figure, shown, text + (" Dotted: best constant answer." if baseline else "")
 
 
 def _group(ax: Axes, bench: Bench, group: str) -> None:
-    for y, (method, seeds) in enumerate(bench.runs.items()):
-        values = [record.groups[group]["success"] for record in seeds]
-        several = len(seeds) > 1
-        bar = seed_interval(scores_S_T(seeds, group)) if several else wilson_interval(seeds[0].successes(group))
-        style.interval(ax, y, method, bar, values)
-    baseline = bench.records()[0].task_set.get(CONSTANT_ANSWER)
-    if baseline:
-        ax.axvline(baseline["success"][group], color=style.GREY, linestyle=":", linewidth=1)
+    rows = bench.rows[bench.rows.group == group]
+    for y, (method, seeds) in enumerate(by_method(rows, list(bench.runs)).items()):
+        bar = seed_interval(scores_S_T(seeds)) if len(seeds) > 1 else one_run_interval(seeds.iloc[0])
+        style.interval(ax, y, method, bar, list(seeds.success))
+    for baseline in rows.constant_success.dropna().head(1):
+        ax.axvline(baseline, color=style.GREY, linestyle=":", linewidth=1)
     ax.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")
     ax.grid(axis="x")
 
@@ -74,7 +71,7 @@ def differences(shown: Shown) -> Drawn:
     """
     baseline = shown.table.baseline
     common = {bench.env: _common(bench, baseline) for bench in shown.benches}
-    compared = shown.only(lambda record: record.seed in common[record.env])
+    compared = shown.only(lambda run: run.seed in common[run.env])
     if not compared.benches:
         raise DataError(
             f"nothing to compare: {shown.table.table} needs runs of {baseline} and of another method with the same "
@@ -86,8 +83,10 @@ def differences(shown: Shown) -> Drawn:
     figure, axes = style.subplots(1, len(benches), width, 0.19 * len(labels) + 1.2, sharey=True)
     for ax, bench in zip(axes[0], benches, strict=True):
         for y, method in enumerate(labels):
-            ours, theirs = pairs(bench.runs.get(method, []), bench.runs[baseline])
-            if ours:
+            if method not in bench.runs:
+                continue
+            ours, theirs = common_seeds(bench.runs[method], bench.runs[baseline])
+            if len(ours):
                 differences_S_T = scores_S_T(ours) - scores_S_T(theirs)
                 bar = seed_interval(differences_S_T) if len(ours) > 1 else t_interval(differences_S_T[0])
                 style.interval(ax, y, method, bar, list(differences_S_T.mean(axis=1)))
@@ -102,8 +101,8 @@ def differences(shown: Shown) -> Drawn:
 
 def _common(bench: Bench, baseline: str) -> set[int]:
     """The seeds that the baseline shares with another method."""
-    theirs = {record.seed for record in bench.runs.get(baseline, [])}
-    return theirs & {record.seed for record in bench.records() if record.method != baseline}
+    of_baseline = bench.rows.method == baseline
+    return set(bench.rows[of_baseline].seed) & set(bench.rows[~of_baseline].seed)
 
 
 def profile(shown: Shown) -> Drawn:
@@ -111,7 +110,7 @@ def profile(shown: Shown) -> Drawn:
 
     Raises DataError where there is none.
     """
-    compared = shown.only(lambda record: all(record.method in bench.runs for bench in shown.benches))
+    compared = shown.only(lambda run: all(run.method in bench.runs for bench in shown.benches))
     labels = compared.labels()
     if not labels:
         envs = ", ".join(bench.env for bench in shown.benches)
@@ -119,9 +118,9 @@ def profile(shown: Shown) -> Drawn:
     crowded = len(labels) > style.CROWD
     figure, axes = style.subplots(1, 1, style.PAGE if crowded else 4.5, 3.3)
     (ax,) = axes[0]
-    best = max(record.groups["all"]["success"] for record in compared.records())
+    best = compared.runs.success.max()
     for place, method in enumerate(labels):
-        scores_E_S = [[r.groups["all"]["success"] for r in bench.runs[method]] for bench in compared.benches]
+        scores_E_S = [list(bench.runs[method].success) for bench in compared.benches]
         seen = look(method)
         values = performance_profile(scores_E_S, THRESHOLDS)
         ax.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **_marks(method, place))

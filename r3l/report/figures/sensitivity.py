@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from r3l.config import variant
 from r3l.core.errors import DataError
 from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
+from r3l.report.frame import one_run_interval
 from r3l.report.records import Record
-from r3l.stats.intervals import MIN_SEEDS, t_interval, wilson_interval
+from r3l.stats.intervals import MIN_SEEDS, t_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from r3l.report.figures.style import Drawn
 
 Setting = Callable[[dict[str, Any]], float]  # of a run, as its manifest has it
-Points = dict[float, list[Record]]  # the value of the setting: its seeds
+Points = dict[float, pd.DataFrame]  # the value of the setting: its seeds
 
 
 def _rollouts(run: dict[str, Any]) -> float:
@@ -45,7 +47,7 @@ def sensitivity(shown: Shown) -> Drawn:
     """
     label, setting = SETTINGS[shown.table.table]
     lines = {bench.env: _lines(bench, setting) for bench in shown.benches}
-    drawn = shown.only(lambda record: len(lines[record.env][variant(record.method)[0]]) > 1)
+    drawn = shown.only(lambda run: len(lines[run.env][variant(run.method)[0]]) > 1)
     if not drawn.benches:
         raise DataError(
             f"nothing to compare: {shown.table.table} needs two values of a method, found {', '.join(shown.labels())}; "
@@ -79,9 +81,11 @@ def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
     """The runs of each method without its variant's name, by the value of the setting."""
     lines: dict[str, Points] = {}
     for method, seeds in bench.runs.items():
-        for record in seeds:
-            points = lines.setdefault(variant(method)[0], {})
-            points.setdefault(_value(record, setting), []).append(record)
+        values = [_value(record, setting) for record in seeds.record]
+        points = lines.setdefault(variant(method)[0], {})
+        for value in dict.fromkeys(values):
+            chosen = seeds[[other == value for other in values]]
+            points[value] = pd.concat([points[value], chosen]) if value in points else chosen
     return lines
 
 
@@ -96,11 +100,11 @@ def _value(record: Record, setting: Setting) -> float:
 def _line(ax: Axes, method: str, points: Points, shift: float) -> None:
     seen = look(method)
     xs = np.array(sorted(points))
-    scores = {x: [record.groups["all"]["success"] for record in seeds] for x, seeds in points.items()}
+    scores = {x: list(seeds.success) for x, seeds in points.items()}
     for x, seeds in points.items():
         ax.plot([x + shift] * len(seeds), scores[x], "o", color=seen.colour, markersize=2, alpha=0.5)
         if len(seeds) == 1 or len(seeds) >= MIN_SEEDS:
-            interval = t_interval(scores[x]) if len(seeds) > 1 else wilson_interval(seeds[0].successes("all"))
+            interval = t_interval(scores[x]) if len(seeds) > 1 else one_run_interval(seeds.iloc[0])
             bar = np.array([interval.low, interval.high], dtype=float)
             dash = style.dash(len(seeds))
             ax.plot([x + shift] * 2, bar, color=seen.colour, linewidth=0.9, linestyle=dash)

@@ -33,35 +33,11 @@ if TYPE_CHECKING:
 
 Drawn = tuple["Figure", Shown, str]  # a figure, the runs that it shows, and what its caption says first
 COLUMN, PAGE = 3.4, 7.0  # inches: a column, and the text of a page
-DPI = 180  # of a PNG
 CAPTION = 6  # points
 LETTERS = 22  # of a caption, an inch
 GREY = "#4D4D4D"
 CROWD = 4  # methods; more hide each other's seeds and bands
-RC: dict[Any, Any] = {
-    "font.size": 7,
-    "axes.titlesize": 8,
-    "axes.labelsize": 7,
-    "legend.fontsize": 7,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.grid.axis": "both",
-    "grid.linewidth": 0.4,
-    "grid.alpha": 0.35,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "hatch.linewidth": 0.5,
-    "legend.frameon": False,
-    "figure.constrained_layout.w_pad": 0.04,  # inches
-    "figure.constrained_layout.h_pad": 0.04,
-    "pdf.fonttype": 42,  # text stays text
-    "savefig.dpi": DPI,
-}
+SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 Dash = str | tuple[float, tuple[float, ...]]
@@ -242,7 +218,7 @@ def interval_note(shown: Shown, one_seed: str) -> str:
 
 def caption(figure: Figure, shown: Shown, text: str) -> None:
     """Below the subplots: what is drawn, then tier, seeds and subplots, wrapped to the figure's width."""
-    whole = f"{text} Tier {next(shown.records()).tier_label}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
+    whole = f"{text} Tier {shown.runs.iloc[0].tier_label}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
     wrapped = textwrap.fill(whole.replace(" %", "\u00a0%"), round(LETTERS * figure.get_figwidth()))
     figure.align_labels()
     figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION, color=GREY, linespacing=1.25)
@@ -250,14 +226,16 @@ def caption(figure: Figure, shown: Shown, text: str) -> None:
 
 def seeds(shown: Shown) -> str:
     """The seeds that are drawn, and how many of them a method has where that differs."""
-    numbers = sorted({record.seed for record in shown.records()})
+    numbers = sorted(set(map(int, shown.runs.seed)))
     counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
     listed = f"seed{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
     return listed if len(counts) == 1 else f"{listed} ({counts[0]} to {counts[-1]} a method and environment)"
 
 
 def _test_task_sets(shown: Shown) -> str:
-    return ", ".join(sorted({f"{r.env} {r.task_set['name']} ({r.task_set['sha256'][:12]})" for r in shown.records()}))
+    return ", ".join(
+        sorted({f"{run.env} {run.task_set} ({run.task_set_sha256[:12]})" for run in shown.runs.itertuples()})
+    )
 
 
 def save(figure: Figure, out: Path, name: str = "") -> list[Path]:

@@ -13,7 +13,6 @@ from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW, mean_of, rate_of
 from r3l.report.figures.style import look
-from r3l.report.records import Record
 from r3l.runs.metrics import base_success
 from r3l.stats.intervals import MIN_SEEDS
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from r3l.report.figures.style import Drawn
 
-Keep = Callable[[Record], bool]
+Keep = Callable[[Any], bool]  # of a row of r3l.report.frame
 Cell = tuple["Axes", Bench, "Column"]
 WIDE = 4  # columns; more are turned into rows
 
@@ -68,7 +67,7 @@ PIVOT = (
 
 def learning_curves(shown: Shown) -> Drawn:
     """Training success of base rollouts against updates, generated tokens and time."""
-    return _draw(shown, LEARNING, "Success of base rollouts in training", lambda record: True, "")
+    return _draw(shown, LEARNING, "Success of base rollouts in training", lambda run: True, "")
 
 
 def exploration(shown: Shown) -> Drawn:
@@ -79,7 +78,7 @@ def exploration(shown: Shown) -> Drawn:
 
 def dynamics(shown: Shown) -> Drawn:
     """Reward, KL to the base checkpoint, gradient norm, entropy, loss and clip fraction."""
-    return _draw(shown, DYNAMICS, "Training dynamics; KL: to the base checkpoint", lambda record: True, "")
+    return _draw(shown, DYNAMICS, "Training dynamics; KL: to the base checkpoint", lambda run: True, "")
 
 
 def pivot(shown: Shown) -> Drawn:
@@ -90,12 +89,12 @@ def pivot(shown: Shown) -> Drawn:
 
 def _any(*keys: str) -> Keep:
     """Whether a run ever counted one of ``keys``."""
-    return lambda record: any(row.get(key) for row in record.metrics for key in keys)
+    return lambda run: any(update.get(key) for update in run.record.metrics for key in keys)
 
 
 def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lacking: str) -> Drawn:
     """The figure and its caption; raises DataError where no run is trained and accepted by ``keep``."""
-    trained = shown.only(lambda record: bool(record.metrics))
+    trained = shown.only(lambda run: bool(run.record.metrics))
     drawn = trained.only(keep)
     labels = drawn.labels()
     if not labels:
@@ -154,7 +153,7 @@ def _subplot(ax: Axes, bench: Bench, column: Column) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
     for place, (method, seeds) in enumerate(bench.runs.items()):
-        curves = [series.curve(record, column.value, column.advance) for record in seeds]
+        curves = [series.curve(record, column.value, column.advance) for record in seeds.record]
         if defined := [curve for curve in curves if curve is not None]:
             _method(ax, method, defined, place, _crowded(bench))
         else:

@@ -9,24 +9,28 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from r3l.core.errors import DataError
 from r3l.files.json_files import kept_as
 from r3l.report import claims, tables, trajectories
-from r3l.report.budget import all_columns, budget_rows, budget_table
+from r3l.report.budget import budget_rows, budget_table
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims_table import claims_table
+from r3l.report.figures import draw
+from r3l.report.frame import BENCH, CONSTANT_ANSWER, whole
 from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
 from r3l.report.probes import Content
 from r3l.report.records import Record
-from r3l.report.rows import Row, write_text
+from r3l.report.render import write_text
 from r3l.report.table import Cell, Table
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
@@ -65,17 +69,35 @@ TEMPLATES.filters["zip"] = zip
 
 
 def write(
-    records: Sequence[Record],
+    runs: pd.DataFrame,
     figures: Sequence[Path],
     seeds_planned: int,
     out: Path,
     probes: Sequence[Content] = (),
-    first: Sequence[Table] = (),
+    comparison: Table | None = None,
 ) -> Path:
-    """Write the report of ``records``, with the PNG files ``figures``, to ``out``. ``probes``: of claims about fixed
-    models. ``first``: tables that stand before its own. Raises RunDirectoryError."""
+    """Write the report of ``runs`` to ``out``: their scores, curves and trajectories, then what they say of the paper's
+    claims, then budgets and settings.
+
+    ``figures``: PNG files to show; without any the runs' learning curves are drawn. ``probes``: for claims about fixed
+    models. ``comparison``: a table of `r3l compare`, which goes first. Raises RunDirectoryError where ``out`` cannot be
+    written, DataError for a figure that cannot be read.
+    """
+    whole_runs, scored = whole(runs), score_tables(runs, seeds_planned)
+    spent, records = budget_rows(runs), list(whole(runs).record)
     page = TEMPLATES.get_template("report.html.jinja").render(
-        style=_own("report.css"), script=_own("report.js"), **content(records, figures, seeds_planned, probes, first)
+        style=_own("report.css"),
+        script=_own("report.js"),
+        about=about(whole_runs, scored),
+        tables=[*([comparison] if comparison else []), *(full_table(*rows) for rows in scored)],
+        figures=[(path.stem, _base64(path)) for path in figures] or _learning_curves(runs),
+        viewer=viewer(whole_runs),
+        claims=[] if comparison else _claims(records, probes),
+        budget=budget_table(spent, every_column=True),
+        endings=html_tables.endings(records),
+        settings=html_tables.settings(records),
+        options=html_tables.all_options(),
+        cells=_cells(whole_runs),
     )
     write_text(page, out)
     return out
@@ -86,80 +108,80 @@ def _own(name: str) -> Markup:
     return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
 
 
-def content(
-    records: Sequence[Record],
-    figures: Sequence[Path],
-    seeds_planned: int,
-    probes: Sequence[Content] = (),
-    first: Sequence[Table] = (),
-) -> dict[str, Any]:
-    """What the template shows. Raises DataError for a figure that cannot be read."""
-    score_rows, spent = score_tables(records, seeds_planned), budget_rows(records)
-    return {
-        "about": about(records, [row for rows, _ in score_rows for row in rows]),
-        "tables": [
-            *(first or _claims(records, probes)),
-            *(full_table(rows, to_second) for rows, to_second in score_rows),
-        ],
-        "figures": [{"name": path.stem, "data": _base64(path)} for path in figures],
-        "cells": _cells(records),
-        "budget": budget_table(spent, all_columns(spent)),
-        "endings": html_tables.endings(records),
-        "settings": html_tables.settings(records),
-        "options": html_tables.all_options(),
-        "viewer": viewer(records),
-    }
+def _learning_curves(runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Name and PNG of the learning curves of the runs that were trained, in base64. A figure shows one model an
+    environment, so that several models have a figure each."""
+    trained = runs[[bool(record.metrics) for record in runs.record]]
+    drawn = []
+    with TemporaryDirectory() as folder:
+        for (tier, model), of_model in trained.groupby(["tier", "model"]):
+            path = Path(folder, f"learning curves {tier} {model}.png".replace("/", "-"))
+            draw("learning_curves", of_model, path)
+            drawn.append((path.stem, _base64(path)))
+    return drawn
 
 
 def _claims(records: Sequence[Record], probes: Sequence[Content]) -> list[Table]:
-    """The claims of the paper, if anything of them is tested."""
+    """The paper's claims that are tested here, where they are; none if none is."""
     of = claims.load_claims()
-    rows = claim_verdicts(records, probes, of)
-    return [claims_table(rows, of)] if any(row.count for row in rows) else []
+    tested = [row for row in claim_verdicts(records, probes, of) if row.count]
+    return [claims_table(tested, of)] if tested else []
 
 
-def score_tables(records: Sequence[Record], seeds_planned: int) -> list[tuple[list[Row], list[Row]]]:
-    """The rows of every table of scores of whose methods at least half have run, the paper's tables first; and of all
-    runs that stand in none of those, whatever their environments and methods. Beside rows with differences to BASELINE
-    the same ones with differences to SECOND."""
-    config, nothing, left = plan.load(), tables.Asked(), {record.path for record in records}
+def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFrame, pd.DataFrame | None]]:
+    """The rows of every table of scores of whose methods at least half have run, the paper's tables first; then of all
+    runs that are in none of those, whatever their environments and methods.
 
-    def built(table: plan.TableConfig, runs: Sequence[Record], methods: Sequence[str]) -> tuple[list[Row], list[Row]]:
-        second = table.model_copy(update={"baseline": SECOND})
-        asked = [table, second] if table.baseline == BASELINE and SECOND in methods else [table]
-        rows = [tables.build(one, runs, methods, seeds_planned, config.tier).rows for one in asked]
-        return rows[0], rows[1] if len(rows) > 1 else []
+    Each with the same rows compared with SECOND, if the table compares with BASELINE.
+    """
+    config, everything = plan.load(), tables.Selection()
+    specs = [
+        (spec, *_shown(spec, runs, config, everything)) for spec in plan.tables().values() if spec.kind == "scores"
+    ]
+    specs = [(spec, of_table, methods) for spec, of_table, methods in specs if methods]
+    specs.sort(key=lambda item: (not item[0].table.startswith("table"), item[0].table))
 
-    score_rows = []
-    for _, table in sorted(plan.tables().items(), key=lambda item: (not item[0].startswith("table"), item[0])):
-        if table.kind != "scores":
-            continue
-        of_table = tables.selected(records, table, config, nothing)
-        planned = config.rows(table)
-        if 2 * len({record.method for record in of_table} & {*planned}) >= max(len(planned), 4):
-            methods = tables.methods_of(of_table, table, config, nothing)
-            score_rows.append(built(table, of_table, methods))
-            left -= {record.path for record in of_table}
-    others = [record for record in records if record.path in left]
-    methods = sorted({record.method for record in others}, key=lambda method: (method != BASELINE, method))
-    content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
-    rest = plan.TableConfig.model_validate(content)
-    return score_rows + ([built(rest, others, methods)] if others else [])
+    # Runs that no table shows have one of their own.
+    shown = {record.path for _, of_table, _ in specs for record in of_table.record}
+    others = runs[[record.path not in shown for record in runs.record]]
+    if len(others):
+        methods = sorted(set(others.method), key=lambda method: (method != BASELINE, method))
+        content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
+        specs.append((plan.TableConfig.model_validate(content), others, methods))
+
+    built = []
+    for spec, of_table, methods in specs:
+        second = None
+        if spec.baseline == BASELINE and SECOND in methods:
+            to_second = spec.model_copy(update={"baseline": SECOND})
+            second = tables.build(to_second, of_table, methods, seeds_planned, config.tier).rows
+        built.append((tables.build(spec, of_table, methods, seeds_planned, config.tier).rows, second))
+    return built
 
 
-def about(records: Sequence[Record], rows: Sequence[Row]) -> dict[str, Any]:
-    """What these results are, and what they may be compared with."""
-    verdicts = [row.paper for row in rows if not row.constant]
-    manifests = [record.manifest for record in records]
+def _shown(
+    spec: plan.TableConfig, runs: pd.DataFrame, config: plan.WorkflowConfig, everything: tables.Selection
+) -> tuple[pd.DataFrame, list[str]]:
+    """The runs and methods of a table; no methods where fewer than half of the planned ones have run."""
+    of_table, planned = tables.selected(runs, spec, config, everything), config.rows(spec)
+    if 2 * len(set(of_table.method) & {*planned}) < max(len(planned), 4):
+        return of_table, []
+    return of_table, tables.methods_of(of_table, spec, config, everything)
+
+
+def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dict[str, Any]:
+    """What these results are, and what they may be compared with. ``runs``: a row a run."""
+    rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
+    manifests = [record.manifest for record in runs.record]
     return {
-        "labels": sorted({record.tier_label for record in records}),
-        "runs": len(records),
-        "seeds": ranges(sorted({record.seed for record in records})),
-        "episodes": sum(len(record.episodes) for record in records),
-        "benches": sorted({(env_label(r.env), r.model, _task_set(r)) for r in records}),
-        "warnings": sorted({f"{r.env}: {r.warnings}" for r in records if r.warnings}),
-        "not_comparable": sorted({paper.reason for paper in verdicts if paper.verdict == "not comparable"}),
-        "comparable": sum(paper.verdict in ("within interval", "outside") for paper in verdicts),
+        "labels": sorted(set(runs.tier_label)),
+        "runs": len(runs),
+        "seeds": ranges(sorted(set(map(int, runs.seed)))),
+        "episodes": int(runs.episodes.sum()),
+        "benches": sorted({(env_label(record.env), record.model, _task_set(record)) for record in runs.record}),
+        "warnings": sorted({f"{run.env}: {run.warning}" for run in runs.itertuples() if run.warning}),
+        "not_comparable": sorted({row.verdict_reason for row in rows if row.verdict == "not comparable"}),
+        "comparable": sum(row.verdict in ("within interval", "outside") for row in rows),
         "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in manifests}),
         "hardware": sorted({", ".join(f"{k} {v}" for k, v in m["hardware"].items()) for m in manifests}),
         "commits": sorted({str(m["commit"]) for m in manifests}),
@@ -171,10 +193,10 @@ def _task_set(record: Record) -> str:
     return f"{task_set['tasks']} tasks of {task_set['name']} ({task_set['sha256'][:12]})"
 
 
-def viewer(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Runs that kept trajectories, in equal parts of EMBEDDED."""
-    logged = [record for record in records if kept_as(record.path.parent / FILE)]
-    runs = [
+def viewer(runs: pd.DataFrame) -> list[dict[str, Any]]:
+    """Runs that kept trajectories, in equal parts of EMBEDDED. ``runs``: a row a run."""
+    logged = [record for record in runs.record if kept_as(record.path.parent / FILE)]
+    packed = [
         {
             "id": run_id(record),
             "label": f"{env_label(record.env)}, {record.method_label}, seed {record.seed}",
@@ -182,7 +204,7 @@ def viewer(records: Sequence[Record]) -> list[dict[str, Any]]:
         }
         for record in logged
     ]
-    return [run for run in runs if run["data"] is not None]
+    return [run for run in packed if run["data"] is not None]
 
 
 def run_id(record: Record) -> str:
@@ -190,24 +212,23 @@ def run_id(record: Record) -> str:
     return "/".join([*record.bench, record.method, f"seed{record.seed}"])
 
 
-def _cells(records: Sequence[Record]) -> dict[str, list[dict[str, Any]]]:
-    """The runs of each cell, TIER/ENV/MODEL/METHOD."""
+def _cells(runs: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """The runs of each cell, TIER/ENV/MODEL/METHOD. ``runs``: a row a run."""
     cells: dict[str, list[dict[str, Any]]] = {}
-    for record in sorted(records, key=lambda record: (*record.bench, record.method, record.seed)):
-        cells.setdefault(run_id(record).rpartition("/")[0], []).append(_run(record))
+    for run in runs.sort_values([*BENCH, "method", "seed"], kind="stable").itertuples():
+        record, identity = run.record, run_id(run.record)
+        cells.setdefault(identity.rpartition("/")[0], []).append(
+            {
+                "id": identity,
+                "seed": record.seed,
+                "success": run.success,
+                "fingerprint": record.fingerprint,
+                "task_set": f"{run.task_set} {run.task_set_sha256}",
+                "logged": bool(kept_as(record.path.parent / FILE)),
+                "manifest": json.dumps(record.manifest, indent=2, sort_keys=True),
+            }
+        )
     return cells
-
-
-def _run(record: Record) -> dict[str, Any]:
-    return {
-        "id": run_id(record),
-        "seed": record.seed,
-        "success": record.groups["all"]["success"],
-        "fingerprint": record.fingerprint,
-        "task_set": f"{record.task_set['name']} {record.task_set['sha256']}",
-        "logged": bool(kept_as(record.path.parent / FILE)),
-        "manifest": json.dumps(record.manifest, indent=2, sort_keys=True),
-    }
 
 
 def _base64(path: Path) -> str:
