@@ -342,9 +342,9 @@ def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
 
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
     """Who writes the feedback that a method or variant learns from; None if it reads none."""
-    settings = settings_in(row.method, Scope(tier, profile_of(row))) | _changes(row, row.changes).get(
-        "method_settings", {}
-    )
+    changes = _changes(row, row.changes)
+    settings = settings_in(row.method, Scope(tier, profile_of(row)))
+    settings |= {key.removeprefix(METHOD): value for key, value in changes.items() if key.startswith(METHOD)}
     own = {key: value for key, value in settings.items() if "." not in key and key not in Run.model_fields}
     return feedback_source(method_of(row.name, str(load_method(row.method).code), own).describe())
 
