@@ -20,7 +20,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.local.cpu import use_onednn
 from r3l.local.engine import collect, trainer_of
-from r3l.local.session import Session, open_session, policy_of
+from r3l.local.session import LocalSession, open_session, policy_of
 from r3l.local.training.trainer import Trainer
 
 Arm = Literal["packed", "transformers"]
@@ -68,7 +68,7 @@ def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
 class _Arm:
     """One way to compute steps, on a session of its own view; the weights are put back after each step."""
 
-    def __init__(self, session: Session, arm: Arm, tasks: Sequence[Task]) -> None:
+    def __init__(self, session: LocalSession, arm: Arm, tasks: Sequence[Task]) -> None:
         run = session.run.model_copy(update={"compute": arm})
         policy = policy_of(run, session.model, session.tokenizer)
         self._session = replace(session, run=run, policy=policy, gather=policy.barrier.gather)

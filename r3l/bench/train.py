@@ -31,7 +31,7 @@ from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.engine import trainer_of
 from r3l.local.model.precision import cast_parameters
 from r3l.local.sampling.decoding import GenerationRequest
-from r3l.local.session import Session, open_session
+from r3l.local.session import LocalSession, open_session
 from r3l.local.training.trainer import Trainer
 
 Arm = dict[str, Any]
@@ -83,7 +83,7 @@ def _rates(report: dict[str, Any]) -> None:
         arm["seconds_ratio"] = arm["seconds/step"] / ours
 
 
-def _opening(session: Session, task: Task) -> list[Message]:
+def _opening(session: LocalSession, task: Task) -> list[Message]:
     engine = session.package.create(session.run.env_settings.options)
     try:
         return session.dialogue.opening(task, engine.reset(task))
@@ -103,7 +103,7 @@ def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> Arm:
 class _OurStep:
     """A step of this engine: responses of ``length`` tokens to each prompt, a group of neighbours a task; an update."""
 
-    session: Session
+    session: LocalSession
     method: Method
     trainer: Trainer
     tasks: Sequence[Task]
@@ -144,7 +144,7 @@ def _trajectory(task: Task, request: GenerationRequest, member: int) -> Trajecto
     return Trajectory(task, member, TrajectoryKind.BASE, [turn], reward=float(member % 2))
 
 
-def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:
+def _plain(session: LocalSession, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:
     model, device = session.model, session.model.device
     end = session.policy.renderer.end_id
     width = max(map(len, prompts))
@@ -174,7 +174,9 @@ def _plain(session: Session, prompts: Sequence[list[int]], length: int) -> tuple
     return middle - began, clock() - middle
 
 
-def _trl(session: Session, dialogs: Sequence[Sequence[Message]], group: int, length: int, repeats: int) -> Arm | str:
+def _trl(
+    session: LocalSession, dialogs: Sequence[Sequence[Message]], group: int, length: int, repeats: int
+) -> Arm | str:
     """Whole steps: GRPOTrainer does not tell sampling from training."""
     if find_spec("trl") is None:
         return "not installed: pip install '.[bench]'"

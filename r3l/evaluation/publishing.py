@@ -20,7 +20,7 @@ from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.writing import write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
-from r3l.local.session import whole_model
+from r3l.local.session import merged_model
 from r3l.runs.manifest import run_of
 from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT
 from r3l.stats.intervals import wilson_interval
@@ -106,7 +106,7 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     folder = Path(checkpoint)
     if not folder.is_dir():  # a base checkpoint on the hub, in its cache
         folder = Path(huggingface_hub.snapshot_download(checkpoint, allow_patterns=list(MODEL_FILES)))
-    with whole_model(run_of(run_dir), folder) as model:
+    with merged_model(run_of(run_dir), folder) as model:
         card = model_card(run_dir)
         names = sorted(path.name for path in model.iterdir() if path.is_file() and path.name not in RESUMING | {CARD})
         if not dry_run and target.startswith(HUB):

@@ -1,7 +1,7 @@
-"""The local engine: collect, batch, update, log, until the last step. Running it again resumes.
+"""Local engine: collect, batch, update, log and save, until the last step. Running it again resumes.
 
-The run directory holds everything; ``result.json`` appears last and atomically. It contains no time and no date, so a
-killed and resumed run writes the same bytes as an uninterrupted one.
+The run directory holds everything; ``result.json`` appears last and atomically. It contains no time and no
+date, so a killed and resumed run writes the same bytes as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.model.precision import cast_parameters
-from r3l.local.session import Session, check_installed, open_session, pass_wanted
+from r3l.local.session import LocalSession, check_installed, open_session, pass_wanted
 from r3l.local.training.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
@@ -36,11 +36,10 @@ from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.result import finished_result, result
 from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.session import progress
-from r3l.runs.steps import keeping_batch, recording
+from r3l.runs.steps import Metrics, keeping_batch, recording
 
 log = logging.getLogger(__name__)
-Metrics = dict[str, float]
-AfterUpdate = Callable[[Session, Path, int], None]  # session, run directory, updates that are done
+AfterUpdate = Callable[[LocalSession, Path, int], None]  # session, run directory, number of updates done
 
 
 def train(
@@ -50,19 +49,23 @@ def train(
     minutes: float | None = None,
     after_update: AfterUpdate | None = None,
 ) -> dict[str, Any]:
-    """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
+    """Train ``run`` in ``run_dir``, or resume it there; writes and returns result.json.
 
-    ``loggers``: viewers that get a copy of the metrics (r3l.runs.loggers). ``after_update`` is called after each update
-    (r3l.evaluation.curve plays test tasks then). Raises Preempted at a signal to stop, or after ``minutes``.
+    ``loggers``: services that get a copy of the metrics (r3l.runs.loggers). ``after_update`` is called after
+    each update (r3l.evaluation.curve plays test tasks then). Raises Preempted at a signal to stop, or after
+    ``minutes``.
     """
     began = time.monotonic()
     check_installed(run)
     if not run_dir.is_dir():
-        checkpoint.check_template(run)
+        checkpoint.check_template(run)  # a run that cannot start leaves no directory
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done
         check_owner(run_dir, run)
+
+        # A method without updates (zero-shot) has no checkpoint of its own: its result names the base
+        # checkpoint.
         method = build_method(run)
         if not method.trains:
             checkpoint.find(base_checkpoint_of(run))
@@ -70,54 +73,91 @@ def train(
             content = result(run, run_dir, None, {})
             write_json_atomic(run_dir / RESULT, content)
             return content
+
+        # Load the weights: of the last good checkpoint when resuming, else of the base checkpoint.
         start = checkpoint.last_good(run_dir / "checkpoints")
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
+        totals: Counter[str] = Counter()  # rollouts, tokens and the like, summed over the run's steps
         with open_session(run, str(start) if start else base_checkpoint_of(run), trains=True) as session:
             write_json_atomic(run_dir / MANIFEST, manifest(run))
-            training = Training(session, method, trainer_of(session, method), run_dir, after_update)
+            trainer = trainer_of(session, method)
+
+            # Resume: the optimiser and the totals go back to the checkpoint's step, and lines that the
+            # stopped process wrote after it are dropped, since their steps run again. Every draw is seeded
+            # by the step's address, so no generator has a state to restore, and the steps come out the same.
             if start and state:
-                training.resume(start, state)
+                checkpoint.load_trainer(start, trainer, state["step"])
+                session.policy.sync_weights()  # load_trainer has loaded a sampler whose weights lag behind
+                totals.update(state["totals"])
             for name in (METRICS, CURVE, trajectory_log.FILE):
-                forget_after(run_dir / name, training.trainer.steps_done)
+                forget_after(run_dir / name, trainer.steps_done)
+
             if session.model.device.type == "cuda":
-                training.trainer.probe_memory(run.sampling.max_context)
-            training.history += read_jsonl(run_dir / METRICS)
-            resumed_at = training.trainer.steps_done
+                trainer.probe_memory(run.sampling.max_context)
+            resumed_at = trainer.steps_done
             try:
                 with time_limit(None if minutes is None else began + 60 * minutes - time.monotonic()):
-                    training.steps(loggers)
-            except Preempted:
-                if training.trainer.steps_done > resumed_at:
-                    training.save()
+                    run_steps(session, method, trainer, totals, run_dir, loggers, after_update)
+            except Preempted:  # between updates: keep the steps that are done, for the next process
+                if trainer.steps_done > resumed_at:
+                    save_checkpoint(session, trainer, totals, run_dir)
                 elif minutes is not None:
-                    log.warning("no step ended within %g minutes: give more, or lower train.tasks_per_step", minutes)
+                    message = "no step ended within %g minutes: give more, or lower train.tasks_per_step"
+                    log.warning(message, minutes)
                 raise
-            last = training.save()
-        content = result(run, run_dir, last, training.totals)
+            last = save_checkpoint(session, trainer, totals, run_dir)
+        content = result(run, run_dir, last, totals)
         write_json_atomic(run_dir / RESULT, content)
         return content
 
 
-def trainer_of(session: Session, method: Method) -> Trainer:
-    """The trainer of a session that trains."""
-    return Trainer(
-        session.model,
-        method,
-        session.run.train,
-        _reference(session, method),
-        session.run.sampling.temperature,
-        sampler=session.policy.model,
-        master_weights=session.master_weights,
-        forward=pass_wanted(session.run),
-    )
+def run_steps(
+    session: LocalSession,
+    method: Method,
+    trainer: Trainer,
+    totals: Counter[str],
+    run_dir: Path,
+    loggers: Sequence[str],
+    after_update: AfterUpdate | None,
+) -> None:
+    """Run the steps that are left, adding to ``totals``: collect, batch, update, log, save."""
+    run = session.run
+    tasks = session.package.tasks(run.env_settings.train_task_set)
+    history: list[Mapping[str, float]] = [*read_jsonl(run_dir / METRICS)]  # of the steps that are done
+    saved = time.monotonic()
+    with recording(run, run_dir, loggers, trainer.steps_done) as record:
+        while trainer.steps_done < run.train.steps:
+            # Collect: the method explores each task of the step, with the weights of the last sync.
+            collected = collect(session, method, tasks, trainer.steps_done + 1, history)
+
+            # Batch: groups become rows of tokens with advantages and weights.
+            rows = rows_of(method, collected.groups, run.samples)
+
+            # Update. Rows with a number that is not finite are kept in a file for inspection.
+            with keeping_batch(run, collected.number, run_dir, rows):
+                update_metrics = update(session, trainer, rows)
+
+            # Log: one line of metrics.jsonl, and of some steps the trajectories.
+            metrics = log_step(session, method, collected, rows, update_metrics, totals, run_dir)
+            record(metrics)
+            history.append(metrics)
+            if after_update:
+                after_update(session, run_dir, trainer.steps_done)
+
+            # Save every so many steps, or minutes where steps are long.
+            due = time.monotonic() - saved >= 60 * run.train.save_minutes
+            if due or trainer.steps_done % run.train.save_every == 0:
+                save_checkpoint(session, trainer, totals, run_dir)
+                saved = time.monotonic()
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What was played for step ``number``: the groups of each task that trains, and of those that the method refused.
+    """Groups of one step, ``number``: those of each task that trains, and those of each task that the method
+    refused.
 
-    ``ctx`` has every trajectory and the budget; ``metrics`` are seconds, by phase of sampling and in all, and workers
-    that were lost.
+    ``ctx`` holds every trajectory and the budget spent; ``metrics``: seconds in all and by phase, and lost
+    workers.
     """
 
     number: int
@@ -128,139 +168,123 @@ class Collected:
 
     @property
     def groups(self) -> list[Group]:
-        """Of all tasks that train."""
+        """Groups of all tasks that train."""
         return [group for groups in self.tasks for group in groups]
 
 
-@dataclass
-class Training:
-    """A run under way in ``run_dir``. ``totals``: rollouts, tokens and the like, added up over its steps; ``history``:
-    the metrics of the steps that are done."""
-
-    session: Session
-    method: Method
-    trainer: Trainer
-    run_dir: Path
-    after_update: AfterUpdate | None = None
-    totals: Counter[str] = field(default_factory=Counter)
-    history: list[Mapping[str, float]] = field(default_factory=list)
-
-    @property
-    def run(self) -> Run:
-        """The run that is trained."""
-        return self.session.run
-
-    def resume(self, path: Path, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint and its state file."""
-        checkpoint.load_trainer(path, self.trainer, state["step"])
-        self.session.policy.sync_weights()  # a sampler that lags behind has been loaded
-        self.totals.update(state["totals"])
-
-    def steps(self, loggers: Sequence[str]) -> None:
-        """Collect, batch, update, log."""
-        run, method = self.run, self.method
-        last = run.train.steps
-        tasks = self.session.package.tasks(run.env_settings.train_task_set)
-        saved = time.monotonic()
-        with recording(run, self.run_dir, loggers, self.trainer.steps_done) as record:
-            while self.trainer.steps_done < last:
-                collected = collect(self.session, method, tasks, self.trainer.steps_done + 1, self.history)
-                rows = rows_of(method, collected.groups, run.samples)
-                with keeping_batch(run, collected.number, self.run_dir, rows):
-                    updated = self.update(rows)
-                record(metrics := self.log(collected, rows, updated))
-                self.history.append(metrics)
-                if self.after_update:
-                    self.after_update(self.session, self.run_dir, self.trainer.steps_done)
-                due = time.monotonic() - saved >= 60 * run.train.save_minutes
-                if due or self.trainer.steps_done % run.train.save_every == 0:
-                    self.save()
-                    saved = time.monotonic()
-
-    def update(self, rows: Sequence[TrajectoryRow]) -> Metrics:
-        """One optimiser step, handed to the sampler when its turn comes; metrics."""
-        began = time.perf_counter()
-        self.session.policy.release()
-        metrics = self.trainer.step(rows)
-        if self.trainer.steps_done % self.run.train.sync_interval == 0:
-            self.trainer.sync()
-            metrics |= self.session.policy.sync_weights()
-        metrics["seconds/train"] = time.perf_counter() - began
-        every = self.run.train.kl_metric_every
-        if every and self.trainer.steps_done % every == 0:
-            metrics["kl_to_start"] = self.trainer.kl_to_reference([row for row in rows if row.mask.any()])
-        return metrics
-
-    def log(self, collected: Collected, rows: Sequence[TrajectoryRow], updated: Metrics) -> Metrics:
-        """All metrics of a step; of some steps also trajectories, for readers."""
-        ctx = collected.ctx
-        if collected.number in trajectory_log.logged_steps(self.run.train.steps):
-            for line in trajectory_log.lines(self.method, collected.tasks, ctx.played(), self.session.tokenizer.decode):
-                append_jsonl(
-                    self.run_dir / trajectory_log.FILE, {"step": collected.number, "method": self.run.method, **line}
-                )
-        metrics = {
-            "step": collected.number,
-            **steps.of_groups(collected.groups, ctx.played(), len(collected.refused)),
-            **steps.of_rows(rows),
-            **ctx.counters,
-            **collected.metrics,
-            **updated,
-        }
-        self.totals.update(run_metrics.totals([metrics]))
-        return run_metrics.with_rates(metrics)
-
-    def save(self) -> Path:
-        """A checkpoint of the last step."""
-        folder = self.run_dir / "checkpoints"
-        return checkpoint.save(folder, self.trainer, self.session.tokenizer, self.run.fingerprint(), dict(self.totals))
-
-
 def collect(
-    session: Session, method: Method, tasks: Sequence[Task], number: int, history: Sequence[Mapping[str, float]] = ()
+    session: LocalSession,
+    method: Method,
+    tasks: Sequence[Task],
+    number: int,
+    history: Sequence[Mapping[str, float]] = (),
 ) -> Collected:
-    """Play step ``number`` of ``tasks``, the task set that trains. ``history``: the metrics of the steps before.
+    """Play step ``number`` on tasks drawn from ``tasks``, the training set.
 
-    A method with several rounds gets further tasks in place of refused ones (DAPO's dynamic sampling); if the rounds
-    run out, the batch stays smaller.
+    ``history``: metrics of the earlier steps, for methods that adapt. A method with several sampling rounds
+    gets further tasks in place of refused ones (DAPO's dynamic sampling); if the rounds run out, the batch
+    stays smaller.
     """
-    run, began = session.run, time.perf_counter()
+    run = session.run
+    began = time.perf_counter()
     ctx = session.rollout_context((run.seed, "train", number), run.sampling.temperature)
     ctx.progress = progress(run, number)
     ctx.history = history
     accepted: list[list[Group]] = []
     refused: list[list[Group]] = []
-    count, lost_before = run.train.tasks_per_step, session.pool.lost
-    drawn: Counter[str] = Counter()
+    count = run.train.tasks_per_step
+    lost_before = session.pool.lost
+    drawn: Counter[str] = Counter()  # a task that is drawn again in a step gets noise of its own
+
+    async def explore(batch: Sequence[Task]) -> list[list[Group]]:
+        async with judging(run, ctx):
+            return await session.gather(lambda task: explored(method, task, ctx), batch)
+
     for extra in range(method.max_rounds):
         batch = tasks_of_step(tasks, run.seed, number, count, extra)[: count - len(accepted)]
         batch = with_occurrences(batch, drawn)
         ctx.counters["sampling_rounds"] += 1
-        for groups in session.wait(_explored(session, method, ctx, batch)):
+        for groups in session.wait(explore(batch)):
             (accepted if kept(method, groups) else refused).append(groups)
         if len(accepted) >= count:
             break
-    metrics = {key: value for key, value in session.policy.take_counts().items() if key.startswith("seconds/")}
-    metrics |= {"seconds/collect": time.perf_counter() - began, "dropped/workers": session.pool.lost - lost_before}
+    counts = session.policy.take_counts()
+    metrics = {key: value for key, value in counts.items() if key.startswith("seconds/")}
+    metrics["seconds/collect"] = time.perf_counter() - began
+    metrics["dropped/workers"] = session.pool.lost - lost_before
     return Collected(number, accepted, refused, ctx, metrics)
 
 
-async def _explored(session: Session, method: Method, ctx: RolloutContext, tasks: Sequence[Task]) -> list[list[Group]]:
-    async with judging(session.run, ctx):
-        return await session.gather(lambda task: explored(method, task, ctx), tasks)
+def update(session: LocalSession, trainer: Trainer, rows: Sequence[TrajectoryRow]) -> Metrics:
+    """One optimiser step; every ``train.sync_interval`` steps the sampler gets the new weights."""
+    config = session.run.train
+    began = time.perf_counter()
+    session.policy.release()  # GPU memory that only sampling needs
+    metrics = trainer.step(rows)
+    if trainer.steps_done % config.sync_interval == 0:
+        trainer.sync()
+        metrics |= session.policy.sync_weights()
+    metrics["seconds/train"] = time.perf_counter() - began
+    if config.kl_metric_every and trainer.steps_done % config.kl_metric_every == 0:
+        metrics["kl_to_start"] = trainer.kl_to_reference([row for row in rows if row.mask.any()])
+    return metrics
 
 
-def _reference(session: Session, method: Method) -> Any | None:
-    """The *starting* model, for a KL in the loss or in the metrics: a frozen copy, or the model itself where an adapter
-    is all that trains."""
+def log_step(
+    session: LocalSession,
+    method: Method,
+    collected: Collected,
+    rows: Sequence[TrajectoryRow],
+    update_metrics: Metrics,
+    totals: Counter[str],
+    run_dir: Path,
+) -> Metrics:
+    """Metrics of a step, added to ``totals``; of a few steps the trajectories are logged too, for
+    readers."""
     run = session.run
-    if method.kl_coef == 0 and run.train.kl_metric_every == 0:
-        return None
-    if run.lora.rank:
-        return session.model
-    start = base_checkpoint_of(run)
-    if locate(start) == str(session.model.name_or_path):
-        return copy.deepcopy(session.model).eval()
-    reference = checkpoint.load_model(start, session.model.device, pass_wanted(run))[0].eval()
-    cast_parameters(reference, session.model.dtype)
-    return reference
+    ctx = collected.ctx
+    if collected.number in trajectory_log.logged_steps(run.train.steps):
+        step = {"step": collected.number, "method": run.method}
+        for line in trajectory_log.lines(method, collected.tasks, ctx.played(), session.tokenizer.decode):
+            append_jsonl(run_dir / trajectory_log.FILE, step | line)
+    metrics = {
+        "step": collected.number,
+        **steps.of_groups(collected.groups, ctx.played(), len(collected.refused)),
+        **steps.of_rows(rows),
+        **ctx.counters,
+        **collected.metrics,
+        **update_metrics,
+    }
+    totals.update(run_metrics.totals([metrics]))
+    return run_metrics.with_rates(metrics)
+
+
+def save_checkpoint(session: LocalSession, trainer: Trainer, totals: Counter[str], run_dir: Path) -> Path:
+    """Write the checkpoint of the last step; its folder."""
+    fingerprint = session.run.fingerprint()
+    return checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, fingerprint, dict(totals))
+
+
+def trainer_of(session: LocalSession, method: Method) -> Trainer:
+    """Trainer of a session's model, with the base checkpoint as reference if a KL is needed."""
+    run = session.run
+    reference: Any | None = None
+    if method.kl_coef > 0 or run.train.kl_metric_every > 0:
+        base = base_checkpoint_of(run)
+        if run.lora.rank:  # the reference is the same model with its adapter off
+            reference = session.model
+        elif locate(base) == str(session.model.name_or_path):  # not resumed: the base's weights are loaded
+            reference = copy.deepcopy(session.model).eval()
+        else:
+            reference = checkpoint.load_model(base, session.model.device, pass_wanted(run))[0].eval()
+            cast_parameters(reference, session.model.dtype)
+    return Trainer(
+        session.model,
+        method,
+        run.train,
+        reference,
+        run.sampling.temperature,
+        sampler=session.policy.model,
+        master_weights=session.master_weights,
+        forward=pass_wanted(run),
+    )

@@ -1,4 +1,4 @@
-"""A loaded run: model, policy, environment workers, dialogue. Shared by training and evaluation."""
+"""Session of the local engine: model, policy, environment workers, dialogue. For training and evaluation."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from r3l.local.model.check_architecture import check_architecture
 from r3l.local.model.forward import Pass, pass_of
 from r3l.local.model.precision import MasterWeights, cast_parameters, compute_dtype, device_of
 from r3l.local.sampling.policy import LocalPolicy
-from r3l.local.training.logprobs import scored
+from r3l.local.training.logprobs import trajectory_logprobs
 from r3l.runs.session import PlaySession, open_play_session
 
 CPU = torch.device("cpu")
 
 
 @dataclass(kw_only=True)
-class Session(PlaySession):
-    """What playing episodes with a model of this process needs; responses are sampled in common batches.
+class LocalSession(PlaySession):
+    """A session whose model is in this process; responses of all episodes are sampled in common batches.
 
-    ``policy.model`` samples: ``model`` itself, or a copy where the sampling weights lag behind (train.sync_interval).
-    ``master_weights``: the weights to train, where it trains.
+    ``policy.model`` samples: ``model`` itself, or a copy whose weights lag behind (train.sync_interval).
+    ``master_weights``: the weights that the optimiser updates; None unless the session trains.
     """
 
     policy: LocalPolicy
@@ -52,19 +52,25 @@ class Session(PlaySession):
     tokenizer: Any
 
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
-        """By the forward pass that trains."""
+        """Log-probs of each trajectory's trainable tokens, by the forward pass that trains."""
         self.policy.release()
-        settings = self.run.sampling.temperature, self.run.train.tokens_per_microbatch
-        return scored(self.model, trajectories, self.run.samples, *settings, pass_wanted(self.run))
+        return trajectory_logprobs(
+            self.model,
+            trajectories,
+            self.run.samples,
+            self.run.sampling.temperature,
+            self.run.train.tokens_per_microbatch,
+            pass_wanted(self.run),
+        )
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
-        """As for every policy; the caches of this one start empty."""
+        """Context of the rollouts at ``address``; the policy's caches start empty."""
         self.policy.begin()
         return super().rollout_context(address, temperature)
 
 
 def policy_of(run: Run, model: Any, tokenizer: Any) -> LocalPolicy:
-    """The policy that samples from ``model`` as ``run`` says."""
+    """Policy that samples from ``model``: vLLM's or our own, as ``run`` says."""
     if run.compute == "vllm":
         from r3l.local.sampling.vllm_sampling import VllmPolicy
 
@@ -80,11 +86,17 @@ def policy_of(run: Run, model: Any, tokenizer: Any) -> LocalPolicy:
 
 
 @contextmanager
-def open_session(run: Run, model: str, trains: bool = False, forward: Pass | None = None) -> Iterator[Session]:
-    """Load ``model`` and start the workers; closes them at the end.
+def open_session(
+    run: Run,
+    model: str,
+    trains: bool = False,
+    forward: Pass | None = None,
+) -> Iterator[LocalSession]:
+    """Load ``model`` and start the environment workers; both are closed at the end.
 
-    ``forward``: the pass that the model is loaded for (r3l.local.checkpoint:load_model), by default what ``run`` needs.
-    Raises ConfigError where it ``trains`` under a judge that is not named, and as :func:`check_installed`.
+    ``forward``: the pass that the model is loaded for (r3l.local.checkpoint:load_model), by default the one
+    that ``run`` needs. Raises ConfigError as :func:`check_installed`, or if it ``trains`` under a judge that
+    is not named.
     """
     check_installed(run)
     if trains:
@@ -94,49 +106,72 @@ def open_session(run: Run, model: str, trains: bool = False, forward: Pass | Non
 
 
 @contextmanager
-def _opened(run: Run, model: str, trains: bool, forward: Pass | None) -> Iterator[Session]:
+def _opened(run: Run, model: str, trains: bool, forward: Pass | None) -> Iterator[LocalSession]:
     device = device_of(run.device)
-    # Not on a GPU, where cumsum, which samples, has no such form. By this name torch imports no compiler.
+
+    # On a CPU an operation without a deterministic form is an error. Not on a GPU, where cumsum, which
+    # sampling needs, has no such form. By this function's name torch does not import its compiler.
     torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")
+    # In that mode torch also fills new memory, which is never read before it is written; without, sampling
+    # takes 14 % less time.
+    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cuda.enable_cudnn_sdp(False)  # an H100 took 65 ms a token with it, 15 without
-    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads any; a seventh of sampling
-    loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)  # vLLM asks for more than ours
+
+    # vLLM asks more of a model than our forward pass does, so it gets transformers' own.
+    loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)
     network, tokenizer = load_network(run, model, forward or loaded_for)
     if pass_of(network, pass_wanted(run)) == "transformers":
         check_architecture(network)
-    keep_freed_memory()  # weights are loaded: another place in memory could change their sums in the last digit
+
+    # Only now that weights are loaded: at another place in memory, sums over them can differ in the last
+    # digit.
+    keep_freed_memory()
     use_onednn(pass_wanted(run) == "packed" and device.type == "cpu")
+
+    # Cast frozen weights before the move, so that a GPU never holds them in float32, and trained ones after
+    # their float32 master weights have been copied.
     dtype = compute_dtype(run.compute_dtype, device)
-    cast_parameters(network, dtype, frozen_alone=trains)  # a GPU never holds frozen weights in float32
+    cast_parameters(network, dtype, frozen_alone=trains)
     network.to(device)
     master_weights = MasterWeights(network, dtype) if trains else None
     cast_parameters(network, dtype)
-    frozen = {id(p): p for p in network.parameters() if not p.requires_grad}  # a copy that lags behind shares them
+
+    # A sampler whose weights lag behind is a copy; it shares the frozen weights.
+    frozen = {id(p): p for p in network.parameters() if not p.requires_grad}
     sampler = copy.deepcopy(network, frozen) if trains and run.train.sync_interval > 1 else network
     with (
         contextlib.closing(policy_of(run, sampler, tokenizer)) as policy,
         open_play_session(run, policy, policy.barrier.gather) as playing,
     ):
-        policy.between_tokens = playing.stop_signals.check
-        yield Session(**vars(playing), model=network, master_weights=master_weights, tokenizer=tokenizer)
+        policy.between_tokens = playing.stop_signals.check  # so a stop signal need not wait for a whole batch
+        yield LocalSession(
+            **vars(playing),
+            model=network,
+            master_weights=master_weights,
+            tokenizer=tokenizer,
+        )
 
 
 def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
-    """(model, tokenizer) of ``model``, float32 on the CPU; where an adapter trains, of the base checkpoint with the one
-    that lies in ``model``, or with a fresh one where that is the base checkpoint itself. Raises CheckpointError."""
+    """(model, tokenizer) in float32 on the CPU, with an adapter where ``run`` trains one. Raises
+    CheckpointError.
+
+    ``model``: the base checkpoint, which gets a new adapter, or a folder with an adapter, which is loaded
+    into it.
+    """
     if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
         return load_model(model, CPU, forward)
-    start = base_checkpoint_of(run)
-    network, tokenizer = load_model(start, CPU, forward)
-    lora.add(network, run.lora, run.seed, start)
-    if locate(model) != locate(start):
+    base = base_checkpoint_of(run)
+    network, tokenizer = load_model(base, CPU, forward)
+    lora.add(network, run.lora, run.seed, base)
+    if locate(model) != locate(base):
         lora.load(Path(model), network)
     return network, tokenizer
 
 
 @contextmanager
-def whole_model(run: Run, checkpoint: Path) -> Iterator[Path]:
-    """The folder of a run's checkpoint; of an adapter a temporary one with the model that it is merged into."""
+def merged_model(run: Run, checkpoint: Path) -> Iterator[Path]:
+    """Folder with a checkpoint's model: the checkpoint, or a temporary folder with its adapter merged."""
     if not run.lora.rank:
         yield checkpoint
         return
@@ -149,16 +184,16 @@ def whole_model(run: Run, checkpoint: Path) -> Iterator[Path]:
 
 
 def pass_wanted(run: Run) -> Pass:
-    """The forward pass that trains, and that samples unless vLLM does."""
+    """Forward pass that trains, and that samples unless vLLM does."""
     return "transformers" if run.compute == "transformers" else "packed"
 
 
 def check_installed(run: Run) -> None:
-    """Raises ConfigError where packages of the environment are missing, or vLLM is to sample and is not installed."""
+    """Raises ConfigError if packages of the environment are missing, or vLLM where it is to sample."""
     environment_of(run.env).check_installed()
     if run.compute == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
-            f"{run.cell}: compute is vllm, but there is none beside {sys.executable}: `make vllm` makes an "
-            "environment with one for CPUs (.venv-vllm/bin/r3l), on a GPU install it there (docs/architecture.md); or "
-            "leave compute out"
+            f"{run.cell}: compute is vllm, but vLLM is not installed for {sys.executable}: on a CPU `make vllm` "
+            "makes an environment that has it (.venv-vllm/bin/r3l), on a GPU install it into this one "
+            "(docs/architecture.md); or leave compute out"
         )

@@ -1,10 +1,11 @@
-"""The packed pass with attention in machine code (``cpu_attention``), on a CPU: in decoding, and over a tree of rows.
+"""The packed pass with our attention kernels (``cpu_attention``) on a CPU: a decoder, and a prefix tree for
+training.
 
-Why own kernels: at the size of a nano model torch spends more time between its operations than in them. Attention by
-torch gathers keys of padded blocks, writes scores to memory and reads them again for softmax, for every layer and
-token; the kernels walk over the columns that a query sees and no others, and share each number that is read among four
-queries. A step took 1.0 to 1.2 times as long without them on a Zen 4 processor, 1.2 to 1.65 times on one with AVX-512
-(results/notebook, medians of 5 steps of six cells, oneDNN included).
+Why our own kernels: at the size of a nano model torch spends more time between its operations than in them.
+Attention by torch gathers keys of padded blocks, writes scores to memory and reads them again for softmax,
+for every layer and token. The kernels read only the columns that a query sees, and use each number that they
+read for four queries. Without them a step took 1.0 to 1.2 times as long on a Zen 4 processor, 1.2 to 1.65
+times on one with AVX-512 (results/notebook, medians of 5 steps of six cells, oneDNN included).
 """
 
 from __future__ import annotations
@@ -23,23 +24,27 @@ from r3l.local.training.prefix_tree import PrefixTree
 
 
 class KernelCache(RowCache):
-    """A RowCache in whose memory a head's numbers lie by dimension, (D, T), with a multiple of LANES columns."""
+    """RowCache stored by dimension as the kernels read it: (D, T) for each head, T a multiple of LANES."""
 
     def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
         *rows, columns, size = shape
-        return super()._memory((*rows, size, rounded_up(columns, cpu_attention.LANES)), like, storage).transpose(-1, -2)
+        by_dimension = (*rows, size, rounded_up(columns, cpu_attention.LANES))
+        return super()._memory(by_dimension, like, storage).transpose(-1, -2)
 
 
 class KernelTokens:
-    """New tokens of some rows of a KernelCache, that attend by the kernel."""
+    """New tokens of some rows of a KernelCache, which attend by the kernel (a NewTokens)."""
 
     def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
         counts = np.array([len(of_row) for of_row in tokens])
         self._layers = cache.layers.transpose(-1, -2).numpy()
-        self._rows_K, self._starts_K = np.array(rows), np.array([cache.lengths[row] for row in rows])
-        self._ends_K = counts.cumsum()  # among N
+        self._rows_K = np.array(rows)
+        self._starts_K = np.array([cache.lengths[row] for row in rows])
+        self._ends_K = counts.cumsum()  # among the packed tokens
         new = int(self._ends_K[-1])
-        self.ids_N = torch.zeros(padded_rows(new), dtype=torch.int64)  # beyond the new tokens nobody reads
+        # Padding to a number of tokens that other steps have too: oneDNN writes code for each shape
+        # (r3l.local.cpu).
+        self.ids_N = torch.zeros(padded_rows(new), dtype=torch.int64)
         self.ids_N[:new] = torch.tensor([token for of_row in tokens for token in of_row])
         before_K = self._starts_K - (self._ends_K - counts)
         self.positions_N = torch.zeros_like(self.ids_N)
@@ -49,19 +54,20 @@ class KernelTokens:
             cache.lengths[row] += count
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """As :meth:`NewTokens.attend`."""
+        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
         queries = queries_N_H_D.contiguous()  # for another layout numba would compile the kernel again
         attended = torch.zeros(queries.shape)
+        new = (queries.numpy(), states_N_2_G_D.numpy())
         rows = (self._rows_K, self._starts_K, self._ends_K)
-        cpu_attention.attend(queries.numpy(), states_N_2_G_D.numpy(), self._layers[layer], *rows, attended.numpy())
+        cpu_attention.attend(*new, self._layers[layer], *rows, attended.numpy())
         return attended.flatten(1)
 
 
 class KernelDecoder(PackedDecoder):
-    """PackedDecoder over a KernelCache. Finished rows cost nothing here: they get no new token."""
+    """PackedDecoder over a KernelCache. Finished rows cost nothing here, since they get no new token."""
 
     caches = KernelCache
-    grows = False  # its kernels read a part of a row as fast
+    grows = False  # the kernels read the part of a row that is filled, so a cache of full size costs no time
     columns_by = 1
 
     def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
@@ -78,29 +84,32 @@ class KernelDecoder(PackedDecoder):
 class KernelTree(PrefixTree):
     """PrefixTree whose nodes attend by the kernels, forward and backward."""
 
-    def wanted(self, nodes_W: np.ndarray) -> np.ndarray:
-        """With the last one repeated, up to a number of rows that other steps have too."""
+    def pad_nodes(self, nodes_W: np.ndarray) -> np.ndarray:
+        """``nodes_W`` with the last one repeated, up to a number of rows that other steps have too."""
         return np.pad(nodes_W, (0, padded_rows(len(nodes_W)) - len(nodes_W)), mode="edge")
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """As PrefixTree's."""
-        attended: torch.Tensor = _Attention.apply(queries_N_H_D, states_N_2_G_D, self._rows)  # type: ignore[no-untyped-call]
+        """Attention of every node over the path to it, shape (N, H * D)."""
+        apply: Any = _TreeAttention.apply
+        attended: torch.Tensor = apply(queries_N_H_D, states_N_2_G_D, self._rows)
         return attended.flatten(1)
 
-    def _prepare(self, starts: np.ndarray, device: torch.device) -> None:
-        """The nodes of all paths side by side, where each path ends among them, and where its own nodes start; with
-        nodes that nobody reads, up to a number of rows that other steps have too."""
+    def _plan_attention(self, starts: np.ndarray, device: torch.device) -> None:
+        """Join all paths; keep the end of each, and the position of each row's first own node."""
+        # Nodes that no path has are padding, up to a number of rows that other steps have too.
         more = padded_rows(len(self.ids_N)) - len(self.ids_N)
-        self.ids_N, self.positions_N = (
-            torch.nn.functional.pad(of_N, (0, more)) for of_N in (self.ids_N, self.positions_N)
-        )
+        self.ids_N = torch.nn.functional.pad(self.ids_N, (0, more))
+        self.positions_N = torch.nn.functional.pad(self.positions_N, (0, more))
         self._rows = (np.concatenate(self.paths), np.cumsum([len(path) for path in self.paths]), starts)
 
 
-class _Attention(torch.autograd.Function):
+class _TreeAttention(torch.autograd.Function):
+    """The kernels over a tree as one operation of torch's autograd."""
+
     @staticmethod
     def forward(ctx: Any, queries: torch.Tensor, states: torch.Tensor, rows: Any) -> torch.Tensor:
-        queries, states = queries.contiguous(), states.contiguous()
+        queries = queries.contiguous()
+        states = states.contiguous()
         attended = torch.zeros_like(queries)
         cpu_attention.attend_tree(*_arrays(queries, states), *rows, *_arrays(attended))
         ctx.save_for_backward(queries, states, attended)
@@ -110,7 +119,8 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         queries, states, attended = ctx.saved_tensors
-        of_queries, of_states = torch.zeros_like(queries), torch.zeros_like(states)
+        of_queries = torch.zeros_like(queries)
+        of_states = torch.zeros_like(states)
         of_result = _arrays(attended, gradients[0].contiguous())
         cpu_attention.attend_tree_backward(
             *_arrays(queries, states), *ctx.rows, *of_result, *_arrays(of_queries, of_states)
@@ -119,4 +129,5 @@ class _Attention(torch.autograd.Function):
 
 
 def _arrays(*tensors: torch.Tensor) -> list[np.ndarray]:
+    """Numpy views of ``tensors``, which the kernels read and write."""
     return [tensor.detach().numpy() for tensor in tensors]

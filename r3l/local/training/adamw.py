@@ -1,4 +1,5 @@
-"""AdamW (1711.05101) by torch's function: the first call of torch's class imports its compiler, a second's work."""
+"""AdamW (1711.05101) by torch's function: the first call of torch's class takes a second to import a
+compiler."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ class AdamW:
         self.state: dict[torch.nn.Parameter, dict[str, torch.Tensor]] = {}
 
     def zero_grad(self) -> None:
+        """Drop all gradients."""
         for parameter in self.param_groups[0]["params"]:
             parameter.grad = None
 
@@ -25,7 +27,12 @@ class AdamW:
         """Update every parameter that has a gradient."""
         (group,) = self.param_groups
         trained = [parameter for parameter in group["params"] if parameter.grad is not None]
-        states = [self._state(parameter) for parameter in trained]
+        # A parameter gets its moments at its first gradient, so frozen weights cost no memory.
+        for parameter in trained:
+            if parameter not in self.state:
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.state[parameter] = {"step": torch.tensor(0.0), **moments}
+        states = [self.state[parameter] for parameter in trained]
         beta1, beta2 = group["betas"]
         adamw(
             trained,
@@ -42,9 +49,3 @@ class AdamW:
             eps=1e-8,
             maximize=False,
         )
-
-    def _state(self, parameter: torch.nn.Parameter) -> dict[str, torch.Tensor]:
-        if parameter not in self.state:
-            moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-            self.state[parameter] = {"step": torch.tensor(0.0), **moments}
-        return self.state[parameter]

@@ -1,4 +1,4 @@
-"""Log-probabilities of sampled tokens under the present model, and how far they are from those of sampling."""
+"""Log-probabilities of sampled tokens under the present model, and their distance to those of sampling."""
 
 from __future__ import annotations
 
@@ -21,17 +21,24 @@ from r3l.local.model.precision import Projection, vocabulary_logits, vocabulary_
 from r3l.local.training.prefix_tree import PrefixTree
 
 
-def token_logprobs(model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
-    """Log-probability of every masked token given those before it, 0 elsewhere; shape (B, T).
+def token_logprobs(
+    model: Any,
+    ids_B_T: torch.Tensor,
+    mask_B_T: torch.Tensor,
+    temperature: float = 1.0,
+) -> torch.Tensor:
+    """Log-probability of every masked token given those before it, 0 elsewhere; shape (B, T). By
+    transformers' pass.
 
-    ``temperature`` is that of sampling: what is optimised is the policy that acted (as the released trainer does).
-
-    The vocabulary projection runs on masked positions only: for a large vocabulary it is most of the memory.
-    Padding stands on the right, so plain causal attention never sees it.
+    ``temperature``: the one of sampling, so that the policy that acted is optimised (as the released trainer
+    does).
     """
+    # Padding is on the right, so plain causal attention never sees it and no mask is needed.
     hidden_B_T_H = model.model(input_ids=ids_B_T, use_cache=False).last_hidden_state
     scored_B_T = mask_B_T.bool().clone()
     scored_B_T[:, 0] = False  # nothing stands before the first token
+    # The hidden state before a token predicts it. The vocabulary projection runs at these positions only:
+    # with a large vocabulary its logits are most of the memory.
     before_B_T = scored_B_T.roll(-1, dims=1)
     tokens_S = ids_B_T[scored_B_T]
     each_S = torch.arange(len(tokens_S), device=ids_B_T.device)
@@ -46,28 +53,33 @@ def tree_logprobs(
     temperature: float = 1.0,
     tree_of: type[PrefixTree] = PrefixTree,
 ) -> torch.Tensor:
-    """The same of rows that share their beginnings (``prefix_tree``), attending as in ``tree_of``; shape (B, T).
+    """Log-probability of every masked token as in :func:`token_logprobs`, by the packed pass; shape (B, T).
 
-    Nothing is computed of tokens that stand after a row's last masked one, nor, in the last layer, of those before
-    which none is masked.
+    Rows that share their beginnings share its computation (``prefix_tree``); ``tree_of``: the kind of tree,
+    which says how nodes attend.
     """
     scored_B_T = mask_B_T.bool().clone()
-    scored_B_T[:, :1] = False  # nothing stands before the first token; there is none where no prompt had room
+    scored_B_T[:, :1] = False  # nothing stands before the first token; T can be 0, if no prompt fitted
     rows_S, columns_S = (index.cpu().numpy() for index in scored_B_T.nonzero(as_tuple=True))
     if not len(rows_S):
         return torch.zeros(ids_B_T.shape, device=ids_B_T.device)
+    # Rows end before their last masked token: that token is predicted, and nothing after it is read.
     lengths = np.zeros(len(ids_B_T), dtype=np.int64)
     np.maximum.at(lengths, rows_S, columns_S)
-    tree = tree_of([row[:length] for row, length in zip(ids_B_T.cpu().numpy(), lengths, strict=True)], ids_B_T.device)
+    rows = [row[:length] for row, length in zip(ids_B_T.cpu().numpy(), lengths, strict=True)]
+    tree = tree_of(rows, ids_B_T.device)
+    # Tokens that follow the same beginning share the node before them: in the last layer, and in the
+    # vocabulary projection, each such node is computed once.
     before_S = np.array([tree.paths[row][column - 1] for row, column in zip(rows_S, columns_S, strict=True)])
-    nodes_W, places_S = np.unique(before_S, return_inverse=True)
-    wanted_W, where_S = (torch.from_numpy(x).to(ids_B_T.device) for x in (tree.wanted(nodes_W), places_S))
+    nodes_W, index_S = np.unique(before_S, return_inverse=True)
+    wanted_W = torch.from_numpy(tree.pad_nodes(nodes_W)).to(ids_B_T.device)
+    where_S = torch.from_numpy(index_S).to(ids_B_T.device)
     hidden_W_H = forward.hidden_states(model, tree.ids_N, tree.positions_N, tree.attend, wanted_W)
     logprobs_S = vocabulary_logprobs(model, hidden_W_H, where_S, ids_B_T[scored_B_T], temperature)
     return logprobs_S.new_zeros(ids_B_T.shape).masked_scatter(scored_B_T, logprobs_S)
 
 
-def scored(
+def trajectory_logprobs(
     model: Any,
     trajectories: Sequence[Trajectory],
     samples: Samples,
@@ -75,19 +87,27 @@ def scored(
     tokens_per_microbatch: int,
     wanted: forward.Pass,
 ) -> list[NDArray[np.float32]]:
-    """Log-prob under ``model`` of each trainable token of each trajectory, in their order."""
-    by_tree, found = forward.pass_of(model, wanted) == "packed", []
+    """Log-probs under ``model`` of the trainable tokens of each trajectory, one array for each.
+
+    ``samples``: what a row is, a trajectory or a turn; ``wanted``: the forward pass, as in
+    ``forward.pass_of``.
+    """
+    logprobs_by = tree_logprobs if forward.pass_of(model, wanted) == "packed" else token_logprobs
     rows = rows_to_score(trajectories, samples)
+    # Score in an order in which rows that begin alike are neighbours; results go back to the rows' own
+    # places.
     of_row = [np.zeros(0, dtype=np.float32)] * len(rows)
     model.eval()
     for part in packed_by_prefix([row.ids for row in rows], tokens_per_microbatch):
         batch = collate([rows[k] for k in part], model.device)
-        inputs = (model, batch.ids_B_T, batch.mask_B_T, temperature)
         with torch.no_grad():
-            logprobs_B_T = (tree_logprobs(*inputs) if by_tree else token_logprobs(*inputs)).float().cpu().numpy()
+            of_batch = logprobs_by(model, batch.ids_B_T, batch.mask_B_T, temperature)
+            logprobs_B_T = of_batch.float().cpu().numpy()
         for k, logprobs_T in zip(part, logprobs_B_T, strict=True):
             of_row[k] = logprobs_T[: len(rows[k].ids)][rows[k].mask > 0]
+    # A trajectory that was cut into turns gets the log-probs of all its rows, one after another.
     rows_left = iter(of_row)
+    found = []
     for trajectory in trajectories:
         pieces = len(trajectory.turns) if samples == "turn" else 1
         found.append(np.concatenate([np.zeros(0, dtype=np.float32), *islice(rows_left, pieces)]))
@@ -97,16 +117,16 @@ def scored(
 def vocabulary_logprobs(
     model: Any, hidden_W_H: torch.Tensor, where_S: torch.Tensor, tokens_S: torch.Tensor, temperature: float
 ) -> torch.Tensor:
-    """Log-probability of each of ``tokens_S`` after the hidden state that ``where_S`` says, shape (S,).
-
-    Logits of all tokens over a large vocabulary would be the largest tensors of training: 10 GB for 4,000 tokens over
-    150,000 words, with their gradients. So where they take more than CHUNK they are computed for some hidden states at
-    a time, and once more in the backward pass instead of being kept.
-    """
+    """Log-probability of each of ``tokens_S`` after the hidden state that ``where_S`` indexes, shape
+    (S,)."""
     projection = vocabulary_projection(model)
     rows = max(1, CHUNK // (LOGITS * len(projection.weight_V_H)))
     if len(hidden_W_H) <= rows:
         return _logprobs(hidden_W_H, projection, where_S, tokens_S, temperature)
+    # Logits of all tokens over a large vocabulary would be the largest tensors of training: 10 GB for 4,000
+    # tokens over 150,000 words, with their gradients. So beyond CHUNK they are computed for some hidden
+    # states at a time, and again in the backward pass instead of being kept. Tokens are sorted by hidden
+    # state, and at last put back.
     order_S = where_S.argsort()
     firsts = torch.arange(0, len(hidden_W_H), rows)
     bounds = torch.searchsorted(where_S[order_S].cpu(), firsts[1:])
@@ -123,45 +143,54 @@ def vocabulary_logprobs(
 
 
 def _logprobs(
-    hidden_W_H: torch.Tensor, projection: Projection, where_S: torch.Tensor, tokens_S: torch.Tensor, temperature: float
+    hidden_W_H: torch.Tensor,
+    projection: Projection,
+    where_S: torch.Tensor,
+    tokens_S: torch.Tensor,
+    temperature: float,
 ) -> torch.Tensor:
     logits_W_V = vocabulary_logits(hidden_W_H, projection) / temperature
     return logits_W_V[where_S, tokens_S] - torch.logsumexp(logits_W_V, dim=-1)[where_S]
 
 
 class LogprobMismatch:
-    """|log-prob in training - log-prob in sampling| (nats), over tokens that the policy sampled in this context.
+    """|log-prob in training - log-prob in sampling| in nats, over tokens that the policy sampled in this
+    context.
 
-    The weights are the same until the step's one update, so all of it is numerical error; an importance ratio or a KL
-    cannot be known better than this.
+    The weights are the same until the step's one update, so the mismatch is numerical error alone; an
+    importance ratio or a KL cannot be known better than this.
     """
 
     def __init__(self) -> None:
-        self.sum, self.max, self.tokens = 0.0, 0.0, 0
+        self.sum = 0.0
+        self.max = 0.0
+        self.tokens = 0
 
     def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Count a micro-batch, without rows whose log-probs nobody sampled, or under another context."""
+        """Count a micro-batch, without rows that were imitated or sampled under another context."""
         sampled_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
         if sampled_B_T.any():
             differences = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[sampled_B_T].abs()
-            self.sum, self.max = self.sum + differences.sum().item(), max(self.max, differences.max().item())
+            self.sum += differences.sum().item()
+            self.max = max(self.max, differences.max().item())
             self.tokens += len(differences)
 
     @property
     def mean(self) -> float:
-        """In nats; 0 where no token counted."""
+        """Mean in nats; 0 without a token."""
         return self.sum / max(self.tokens, 1)
 
     def metrics(self) -> dict[str, float]:
-        """``logprob_mismatch/mean`` and ``/max`` (nats); {} where no token counted."""
+        """``logprob_mismatch/mean`` and ``/max`` (nats); {} without a token."""
         return {"logprob_mismatch/mean": self.mean, "logprob_mismatch/max": self.max} if self.tokens else {}
 
 
 class TaughtLogprobs:
-    """How unlikely, to the policy that learns them, the tokens are that it would not have sampled here itself.
+    """Log-probs, under the policy that learns, of tokens that it did not sample in this context.
 
-    *Distilled* ones were sampled under a hint that their row no longer shows, *imitated* ones are learned by SFT.
-    A policy gradient without an importance ratio pushes each of them with full weight, however unlikely it is.
+    *Distilled* tokens were sampled under a hint that their row no longer shows; *imitated* tokens are
+    learned by SFT. A policy gradient without an importance ratio pushes each of them with full weight,
+    however unlikely it is.
     """
 
     def __init__(self) -> None:
@@ -169,16 +198,20 @@ class TaughtLogprobs:
         self.hinted: list[torch.Tensor] = []
 
     def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Count a micro-batch; its old log-probs of distilled tokens are those under the hint."""
+        """Count a micro-batch, whose old log-probs of distilled tokens are those under the hint."""
         trained_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0)
         distilled_B_T = trained_B_T & (batch.off_policy_B & ~batch.sft_B)[:, None]
         self.hinted.append(batch.old_logprobs_B_T[distilled_B_T].cpu())
-        for name, chosen_B_T in (("distilled", distilled_B_T), ("imitated", trained_B_T & batch.sft_B[:, None])):
+        imitated_B_T = trained_B_T & batch.sft_B[:, None]
+        for name, chosen_B_T in (("distilled", distilled_B_T), ("imitated", imitated_B_T)):
             self.logprobs[name].append(logprobs_B_T.detach()[chosen_B_T].float().cpu())
 
     def metrics(self) -> dict[str, float]:
-        """``NAME/nll`` and ``NAME/nll_p99`` (mean and 99th percentile of -log p, nats), ``NAME/unlikely`` (share below
-        -5) and ``distilled/hint_gap`` (log p with the hint less log p without, mean, nats); none where nothing counted.
+        """Metrics of each kind that occurred, NAME being ``distilled`` or ``imitated``.
+
+        ``NAME/nll`` and ``NAME/nll_p99``: mean and 99th percentile of -log p (nats). ``NAME/unlikely``:
+        share of tokens with log p below -5. ``distilled/hint_gap``: mean of log p with the hint minus log p
+        without it (nats).
         """
         found = {}
         for name, parts in self.logprobs.items():

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def tree_of(model: Any) -> type[PrefixTree]:
-    """How the rows of an update attend in the packed pass."""
+    """Kind of prefix tree for ``model`` in the packed pass: with our CPU kernels if they can compute it."""
     if not has_machine_code(model):
         return PrefixTree
     from r3l.local.kernels.cpu_kernel_decoder import KernelTree, load  # numba takes a third of a second
@@ -40,12 +40,12 @@ def tree_of(model: Any) -> type[PrefixTree]:
 
 
 class Trainer:
-    """Owns the model's optimiser. ``step`` is the only thing that changes the model.
+    """Optimiser of a model; only ``step`` and ``optimizer_step`` change its weights.
 
-    ``reference``: the base checkpoint, for a KL; ``model`` itself where an adapter, then turned off, is what trains.
-    ``temperature``: that of sampling. ``sampler``: the model that samples, where it lags behind. ``master_weights``:
-    the float32 weights of a model that computes in another type (``model.precision``). ``forward``: which forward pass
-    computes log-probs (r3l.local.model.forward).
+    ``reference``: the base checkpoint, for a KL; ``model`` itself where an adapter trains, which is then
+    turned off. ``temperature``: the one of sampling. ``sampler``: the model that samples, if its weights lag
+    behind. ``master_weights``: float32 weights of a model that computes in another type
+    (``model.precision``). ``forward``: the forward pass that computes log-probs (``model.forward``).
     """
 
     def __init__(
@@ -59,7 +59,10 @@ class Trainer:
         master_weights: MasterWeights | None = None,
         forward: Pass = "packed",
     ) -> None:
-        self.model, self.criterion, self.config, self.reference = model, criterion, config, reference
+        self.model = model
+        self.criterion = criterion
+        self.config = config
+        self.reference = reference
         self.sampler = sampler or model
         self.temperature = temperature
         self.forward = pass_of(model, forward)
@@ -68,28 +71,91 @@ class Trainer:
         if config.gradient_checkpointing:
             recompute_activations(model)
         self.optimizer: Any = AdamW(
-            self.master_weights.parameters, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
+            self.master_weights.parameters,
+            lr=config.lr,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
         )
         self.steps_done = 0
 
     def step(self, rows: Sequence[Row], lr: float | None = None) -> dict[str, float]:
-        """One update from all rows of a step; metrics. Without a row that trains the model stays as it is.
+        """One update from all rows of a step; metrics. Without a row that trains, the weights stay.
 
         ``lr``: by default the configured one, after its warm-up.
         """
+        if lr is None:
+            lr = self.config.lr * min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))
         trained = trainable_rows(self.criterion, rows)
         metrics: dict[str, float] = defaultdict(float, steps.of_training(rows, trained))
         if any(row.mask.any() for row in trained):
-            self._update(trained, self._warmed_up_lr() if lr is None else lr, metrics)
-        elif rows:  # nothing to learn, but every step says how far sampling and training are apart
+            self._update(trained, lr, metrics)
+        elif rows:  # nothing to learn, but every step reports how far sampling and training are apart
             metrics |= self.logprob_mismatch(self._microbatches(rows)[0]).metrics()
         self.steps_done += 1
         return dict(metrics)
 
-    def optimizer_step(self, lr: float) -> float:
-        """Clip the gradient that has been accumulated and take a step; the gradient's norm before clipping.
+    def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
+        """Gradients of all micro-batches, summed, then one optimiser step; adds to ``metrics``."""
+        self.model.train()
+        self.optimizer.zero_grad()
+        mismatch = LogprobMismatch()
+        taught = TaughtLogprobs()
+        for part in self._microbatches(rows):
+            batch = collate(part, self.model.device)
+            size = " x ".join(map(str, batch.ids_B_T.shape))
+            with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
+                self._backward(batch, part, mismatch, taught, metrics)
+            self.master_weights.accumulate_gradients()
+        metrics |= mismatch.metrics()
+        metrics |= taught.metrics()
+        metrics["grad_norm"] = self.optimizer_step(lr)
 
-        Raises NonFiniteError for the norm, before any weight has changed, and for weights.
+    def _backward(
+        self,
+        batch: Batch,
+        rows: Sequence[Row],
+        mismatch: LogprobMismatch,
+        taught: TaughtLogprobs,
+        metrics: dict[str, float],
+    ) -> None:
+        """Forward and backward pass of one micro-batch. Raises NonFiniteError naming the row."""
+        # Score the rows under the base checkpoint, for a KL, and under the model that is trained.
+        if self.criterion.kl_coef > 0:
+            batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
+        logprobs_B_T = self._logprobs(batch, rows)
+        mismatch.add(batch, logprobs_B_T)
+        taught.add(batch, logprobs_B_T)
+
+        # Rows that were sampled under another context get old log-probs under this one, from the policy that
+        # sampled. With one update a step that is still the model itself, unless the sampler's weights lag
+        # behind.
+        if any(row.rescore for row in rows):
+            if self.sampler is self.model:
+                old_B_T = logprobs_B_T.detach()
+            else:
+                with torch.no_grad():
+                    old_B_T = self.token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T)
+            rescore_B_1 = torch.tensor([[row.rescore] for row in rows], device=old_B_T.device)
+            old_B_T = torch.where(rescore_B_1, old_B_T, batch.old_logprobs_B_T)
+            batch = replace(batch, old_logprobs_B_T=old_B_T)
+
+        # A loss that is not finite is traced to the first row whose own loss is not finite.
+        loss, terms = loss_of(self.criterion, batch, logprobs_B_T)
+        if not torch.isfinite(loss):
+            for k, row in enumerate(rows):
+                own_loss, _ = loss_of(self.criterion, batch.row(k), logprobs_B_T[k : k + 1])
+                check_finite(f"loss of {row.name}", own_loss)
+            check_finite(f"loss of {len(rows)} rows together", loss)
+
+        torch.autograd.backward(loss)
+        metrics["loss"] += loss.item()
+        for key, value in terms.items():  # additive over micro-batches
+            metrics[key] += value
+
+    def optimizer_step(self, lr: float) -> float:
+        """Clip the accumulated gradient and take a step; returns the gradient's norm before clipping.
+
+        Raises NonFiniteError for the norm, before any weight has changed, and for the new weights.
         """
         norm = torch.nn.utils.clip_grad_norm_(self.master_weights.parameters, self.config.grad_clip)
         check_finite("gradient norm", norm)
@@ -102,13 +168,15 @@ class Trainer:
         return norm.item()
 
     def sync(self) -> None:
-        """Hand the present weights to a sampler that lags behind."""
+        """Copy the present weights to a sampler whose weights lag behind."""
         if self.sampler is not self.model:
             self.sampler.load_state_dict(self.model.state_dict())
 
     def kl_to_reference(self, rows: Sequence[Row]) -> float:
-        """Mean over sampled tokens of k3 against the base checkpoint: how far training has moved the policy (nats)."""
-        total, count = 0.0, 0.0
+        """Mean k3 of sampled tokens against the base checkpoint (nats): how far training has moved the
+        policy."""
+        total = 0.0
+        count = 0.0
         for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
             with torch.no_grad():
@@ -119,7 +187,7 @@ class Trainer:
         return total / max(count, 1.0)
 
     def logprob_mismatch(self, rows: Sequence[Row]) -> LogprobMismatch:
-        """That of all sampled rows, by a forward pass like training's."""
+        """Mismatch between training and sampling over ``rows``, by the forward pass that trains."""
         mismatch = LogprobMismatch()
         for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
@@ -128,10 +196,10 @@ class Trainer:
         return mismatch
 
     def probe_memory(self, longest: int) -> None:
-        """A forward and backward pass of the largest micro-batch there can be: too little memory shows before training.
+        """Run the largest possible micro-batch once, so that too little GPU memory shows before training.
 
-        ``longest``: tokens of the longest row. Without the memory, activations are checkpointed from here on, which
-        decides no result; nothing else changes.
+        ``longest``: tokens of the longest row. If it does not fit, activations are checkpointed from here
+        on, which changes no result.
         """
         if not self.config.gradient_checkpointing:
             try:
@@ -141,97 +209,53 @@ class Trainer:
                 log.warning("a micro-batch does not fit: train.gradient_checkpointing=true from here on")
             self.config = self.config.model_copy(update={"gradient_checkpointing": True})
             recompute_activations(self.model)
-        with out_of_memory_explained(f"in probing a micro-batch with rows of {longest} tokens", TRAINING_REMEDY):
+        doing = f"in probing a micro-batch with rows of {longest} tokens"
+        with out_of_memory_explained(doing, TRAINING_REMEDY):
             self._probe(longest)
 
     def _probe(self, longest: int) -> None:
+        """Forward and backward pass of a full micro-batch, with the memory in use that an update has."""
         parameters = self.master_weights.parameters
-        # What a later micro-batch finds: both moments, unless they are there already, and the gradients' sum.
-        held = [torch.empty_like(p) for p in parameters for _ in range(1 if p in self.optimizer.state else 3)]
+        # Stand-ins for what a later micro-batch finds: the gradients' sum, and both moments if there are
+        # none yet.
+        counts = [1 if p in self.optimizer.state else 3 for p in parameters]
+        held: list[torch.Tensor] = []
+        for parameter, count in zip(parameters, counts, strict=True):
+            held += [torch.empty_like(parameter) for _ in range(count)]
         rows = max(1, self.config.tokens_per_microbatch // longest)
-        ids_B_T = (torch.arange(rows * longest, device=self.model.device) % self.model.config.vocab_size).view(rows, -1)
+        ids_B_T = torch.arange(rows * longest, device=self.model.device) % self.model.config.vocab_size
+        ids_B_T = ids_B_T.view(rows, -1)
         self.model.train()
         self.model.zero_grad()
         torch.autograd.backward(self.token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
-        self.master_weights.accumulate_gradients()  # beside them as much as the update takes
+        self.master_weights.accumulate_gradients()  # beside the stand-ins, as much memory as an update takes
         self.optimizer.zero_grad()
         held.clear()
 
     def _microbatches(self, rows: Sequence[R]) -> list[list[R]]:
-        budget, rule = self.config.tokens_per_microbatch, self.criterion.loss_agg
-        if self.forward == "transformers" or rule == "microbatch_released":  # its loss depends on who stands together
+        """Micro-batches of at most ``tokens_per_microbatch`` tokens, as the forward pass counts them."""
+        budget = self.config.tokens_per_microbatch
+        rule = self.criterion.loss_agg
+        # The released rule averages over a micro-batch, so its loss depends on which rows are together: they
+        # are cut as the released code cuts them, by length.
+        if self.forward == "transformers" or rule == "microbatch_released":
             return microbatches(rows, budget, rule)
         return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
-        """Log-probability under ``model`` of every masked token given those before it, 0 elsewhere; shape (B, T)."""
+        """Log-probability under ``model`` of every masked token given those before it, else 0; shape (B,
+        T)."""
         if self.forward == "transformers":
             return token_logprobs(model, ids_B_T, mask_B_T, self.temperature)
         return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self._tree_of)
 
-    def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
-        with torch.no_grad(), lora.without_adapter(self.reference):
-            return self.token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T)
-
-    def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
-        self.model.train()
-        self.optimizer.zero_grad()
-        observed = LogprobMismatch(), TaughtLogprobs()
-        for part in self._microbatches(rows):
-            batch = collate(part, self.model.device)
-            size = " x ".join(map(str, batch.ids_B_T.shape))
-            with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
-                self._backward(batch, part, observed, metrics)
-            self.master_weights.accumulate_gradients()
-        for observer in observed:
-            metrics |= observer.metrics()
-        metrics["grad_norm"] = self.optimizer_step(lr)
-
-    def _backward(
-        self,
-        batch: Batch,
-        rows: Sequence[Row],
-        observed: tuple[LogprobMismatch, TaughtLogprobs],
-        metrics: dict[str, float],
-    ) -> None:
-        if self.criterion.kl_coef > 0:
-            batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
-        logprobs_B_T = self._logprobs(batch, rows)
-        for observer in observed:
-            observer.add(batch, logprobs_B_T)
-        batch = self._rescored(batch, rows, logprobs_B_T)
-        loss, terms = loss_of(self.criterion, batch, logprobs_B_T)
-        if not torch.isfinite(loss):
-            self._refuse(loss, batch, rows, logprobs_B_T)
-        torch.autograd.backward(loss)
-        metrics["loss"] += loss.item()
-        for key, value in terms.items():  # additive over micro-batches
-            metrics[key] += value
-
     def _logprobs(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
-        """Those of the model that is trained, shape (B, T). Raises NonFiniteError."""
+        """Log-probs under the model that is trained, shape (B, T). Raises NonFiniteError."""
         logprobs_B_T = self.token_logprobs(self.model, batch.ids_B_T, batch.mask_B_T)
         check_rows_finite("log-prob in training", [row.name for row in rows], logprobs_B_T)
         return logprobs_B_T
 
-    def _refuse(self, loss: torch.Tensor, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> None:
-        """Raises NonFiniteError naming the first row whose own loss is not finite."""
-        for k, row in enumerate(rows):
-            check_finite(f"loss of {row.name}", loss_of(self.criterion, batch.row(k), logprobs_B_T[k : k + 1])[0])
-        check_finite(f"loss of {len(rows)} rows together", loss)
-
-    def _rescored(self, batch: Batch, rows: Sequence[Row], logprobs_B_T: torch.Tensor) -> Batch:
-        """Old log-probs of rows sampled under another context: the sampling policy's under this one."""
-        if not any(row.rescore for row in rows):
-            return batch
-        if self.sampler is self.model:  # one update a step: it still is the policy that sampled
-            old_B_T = logprobs_B_T.detach()
-        else:
-            with torch.no_grad():
-                old_B_T = self.token_logprobs(self.sampler, batch.ids_B_T, batch.mask_B_T)
-        rescore_B_1 = torch.tensor([[row.rescore] for row in rows], device=old_B_T.device)
-        old_B_T = torch.where(rescore_B_1, old_B_T, batch.old_logprobs_B_T)
-        return replace(batch, old_logprobs_B_T=old_B_T)
-
-    def _warmed_up_lr(self) -> float:
-        return self.config.lr * min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))
+    def _reference_logprobs(self, batch: Batch) -> torch.Tensor:
+        """Log-probs under the base checkpoint, shape (B, T)."""
+        with torch.no_grad(), lora.without_adapter(self.reference):
+            return self.token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T)

@@ -25,7 +25,7 @@ from r3l.local import checkpoint
 from r3l.local.engine import train
 from r3l.local.model import lora
 from r3l.local.model.precision import MasterWeights, recompute_activations
-from r3l.local.session import load_network, open_session, whole_model
+from r3l.local.session import load_network, merged_model, open_session
 from r3l.local.training.logprobs import token_logprobs, tree_logprobs
 from r3l.local.training.trainer import Trainer
 
@@ -258,5 +258,5 @@ def test_what_cannot_have_an_adapter_is_refused():
 
 
 def test_a_whole_checkpoint_is_exported_as_it_lies(tmp_path):
-    with whole_model(resolve("nano", "math", "grpo", 0), tmp_path) as folder:
+    with merged_model(resolve("nano", "math", "grpo", 0), tmp_path) as folder:
         assert folder == tmp_path

@@ -17,7 +17,7 @@ from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local.sampling.policy import LocalPolicy
-from r3l.local.training.logprobs import scored, token_logprobs
+from r3l.local.training.logprobs import token_logprobs, trajectory_logprobs
 
 # As Qwen3's: of earlier answers only what follows "]" is shown.
 FORGETFUL = (
@@ -91,7 +91,7 @@ def test_scores_of_trajectories_are_the_log_probs_of_sampling(nano, samples, for
     whole = as_trajectory(make_trajectory(1).task, completions, first=1)
     first, none = (replace(whole, turns=whole.turns[:2], trainable=trains) for trains in (None, range(0)))
     trajectories = [first, none, whole]
-    found = scored(model, trajectories, samples, 1.0, 64, forward)
+    found = trajectory_logprobs(model, trajectories, samples, 1.0, 64, forward)
     for trajectory, logprobs in zip(trajectories, found, strict=True):
         assert logprobs == pytest.approx(trajectory.old_logprobs()[trajectory.credit_mask() > 0], abs=1e-4)
 

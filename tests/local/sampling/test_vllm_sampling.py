@@ -34,7 +34,7 @@ def test_what_cannot_be_is_refused_when_the_run_is_resolved(setting, reason):
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed here")
 def test_without_vllm_a_run_is_refused_before_it_has_a_directory(tmp_path):
     run = resolve("nano", "alfworld", "grpo", 0, overrides=[VLLM])
-    with pytest.raises(ConfigError, match="there is none beside .*make vllm"):
+    with pytest.raises(ConfigError, match="vLLM is not installed for .*make vllm"):
         train(run, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
