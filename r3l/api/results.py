@@ -84,4 +84,3 @@ def trajectories(run_dir: Path | str) -> list[LoggedTask]:
 
 def _folders(given: Sequence[Path | str]) -> list[Path]:
     return [Path(folder) for folder in given or [RESULTS]]
-

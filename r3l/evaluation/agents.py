@@ -1,4 +1,4 @@
-"""Models behind a server in place of a checkpoint: how they are sampled, and what must be known about their scores."""
+"""Models behind a server in place of a checkpoint: sampling, and what must be known about their scores."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Dialog(StrEnum):
 class ServedAgent:
     """A model behind an endpoint.
 
-    ``tokenizer``: folder or hub id of its tokenizer; None: the tokenizer of the run's model, if that is on this
-    machine. ``about``: what the server says of the model's weights.
+    ``tokenizer``: folder or hub id of its tokenizer; None: the tokenizer of the run's model, if that is on
+    this machine. ``about``: what the server says of the model's weights.
     """
 
     endpoint: EndpointOptions
@@ -54,7 +54,8 @@ class ServedAgent:
     def identity(self) -> dict[str, str]:
         """Everything outside the run's settings that can change a response; stored in the manifest.
 
-        The address is left out: a restarted server may have another one, and --out names the folder to resume in.
+        The address is left out: a restarted server may have another one, and --out names the folder to
+        resume in.
         """
         return {
             "model": self.endpoint.model,
@@ -95,8 +96,8 @@ class ServedAgent:
         renderer = self.renderer(run)
         max_context = run.sampling.max_context
         if self.dialog is Dialog.MESSAGES:
-            # A strict dialogue takes one line as one turn, so a response may hold the lines of all turns. A lenient one
-            # takes every response as one turn.
+            # A strict dialogue takes one line as one turn, so a response may hold the lines of all turns. A
+            # lenient one takes every response as one turn.
             lines = 1 if dialogue_of(run).lenient else run.env_settings.max_turns
             return MessagePolicy(endpoint, max_context, lines, renderer)
         if renderer is None:
@@ -152,15 +153,16 @@ def open_served_session(run: Run, agent: ServedAgent) -> Iterator[ServedSession]
 
 
 def model_named(served: str) -> str:
-    """Our name of the model that a server calls ``served``: a hub id in configs/models has a short name there."""
+    """Our name for the model that a server calls ``served``: hub ids in configs/models have short names."""
     known = ((name, find_model(name)) for name in names("models"))
     return next((name for name, config in known if config and served == config.hub), served.rstrip("/"))
 
 
 def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
-    """Write manifest and result of a run that trains nothing and keeps no model. A finished run stays as it is.
+    """Write manifest and result of a run that trains nothing and keeps no model.
 
-    Raises RunDirectoryError if the directory holds another run, or the same run with other requests.
+    A finished run stays as it is. Raises RunDirectoryError if the directory holds another run, or the same
+    run with other requests.
     """
     with locked(run_dir):
         content = manifest(run) | {"agent": agent.identity}
@@ -173,7 +175,7 @@ def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
             changed = [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]
             if changed:
                 raise RunDirectoryError(
-                    f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder with --out"
+                    f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder (--out)"
                 )
             if (run_dir / EVALUATION).is_file():
                 return  # finished and signed

@@ -1,8 +1,8 @@
 """The held-out learning curve: the test task set, played at set updates while a run trains.
 
-``curve.jsonl`` in the run's directory has one line for each update that ``evaluation.curve`` names. Tasks, seeds and
-temperature are those of the final evaluation, so that points of one run differ by its weights alone. Sampling is seeded
-by address, so training goes on as if nothing had been played in between.
+``curve.jsonl`` in the run's directory has one line for each update that ``evaluation.curve`` names. Tasks,
+seeds and temperature are those of the final evaluation, so that points of one run differ by its weights
+alone. Sampling is seeded by address, so training goes on as if nothing had been played in between.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ def check_curve(run: Run) -> None:
     """Raise ConfigError if a run's ``evaluation.curve`` cannot be played."""
     if run.engine != "local":
         raise ConfigError(
-            f"evaluation.curve={list(run.evaluation.curve)} needs the local engine, and {run.cell} has {run.engine}: "
-            "leave it out; Trinity-RFT evaluates on the way by itself"
+            f"evaluation.curve={list(run.evaluation.curve)} needs the local engine, and {run.cell} has "
+            f"{run.engine}: leave it out; Trinity-RFT evaluates on the way by itself"
         )
     beyond = [update for update in run.evaluation.curve if update > run.train.steps]
     stale = [update for update in run.evaluation.curve if update % run.train.sync_interval]
     if beyond or stale:
-        why = f"train.steps is {run.train.steps}" if beyond else f"train.sync_interval is {run.train.sync_interval}"
-        raise ConfigError(f"evaluation.curve names update {(beyond or stale)[0]}, but {why}: choose other updates")
+        why = f"train.steps is {run.train.steps}"
+        if not beyond:
+            why = f"train.sync_interval is {run.train.sync_interval}"
+        update = (beyond or stale)[0]
+        raise ConfigError(f"evaluation.curve names update {update}, but {why}: choose other updates")
 
 
 def record_point(session: PlaySession, run_dir: Path, update: int) -> None:

@@ -1,4 +1,4 @@
-"""Episodes of an evaluation, played in batches; each batch leaves a line when it is done, so a stop loses little."""
+"""Episodes of an evaluation, played in batches; each leaves a line when it is done, so a stop loses little."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
 class PlayedEpisodes:
     """All episodes of an evaluation, in the order of their tasks.
 
-    ``generated``: tokens sampled. ``counts``: what a server's policy counted besides. ``impossible``: turns whose
-    action the environment did not carry out.
+    ``generated``: tokens sampled. ``counts``: what a server's policy counted besides. ``impossible``: turns
+    whose action the environment did not carry out.
     """
 
     episodes: list[Line]
@@ -46,20 +46,22 @@ class PlayedEpisodes:
 def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]) -> PlayedEpisodes:
     """Play ``episodes_per_task`` base rollouts of every task.
 
-    ``path`` gets a line for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for each episode. Lines
-    with the same ``evaluated`` (weights, task set, configuration) are kept and not played again. That is sound since
-    every draw is seeded by its address: an episode is the same whatever else is in its batch.
+    ``path`` gets a line for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for each
+    episode. Lines with the same ``evaluated`` (weights, task set, configuration) are kept and not played
+    again. That is sound since every draw is seeded by its address: an episode is the same whatever else is
+    in its batch.
     """
     run = session.run
     wanted: list[Member] = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
     batches = [wanted[i : i + session.batch] for i in range(0, len(wanted), session.batch)]
 
-    # Keep the finished batches of an earlier call, and of the transcripts only theirs: a stop can fall between the two.
+    # Keep the finished batches of an earlier call, and only their transcripts: a stop can fall between the two.
     lines = [line for line in read_jsonl(path) if line["evaluated"] == evaluated]
     rewrite_jsonl(path, lines)
     done = {(row["task"], row["member"]) for line in lines for row in line["episodes"]}
     transcripts = path.with_name(TRANSCRIPTS)
-    rewrite_jsonl(transcripts, [row for row in read_jsonl(transcripts) if (row["task"], row["member"]) in done])
+    kept = [row for row in read_jsonl(transcripts) if (row["task"], row["member"]) in done]
+    rewrite_jsonl(transcripts, kept)
     left = [batch for batch in batches if (batch[0][0].id, batch[0][1]) not in done]
     solved = sum(row["success"] for line in lines for row in line["episodes"])
 
@@ -80,7 +82,8 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
 
         await together(one, left)
 
-    with progress(f"{run.env} {run.method} seed {run.seed}, test episodes", len(wanted), done=len(done)) as advance:
+    label = f"{run.env} {run.method} seed {run.seed}, test episodes"
+    with progress(label, len(wanted), done=len(done)) as advance:
         session.wait(play_batches())
 
     # Batches end in any order; the result has the order of the tasks.
@@ -126,8 +129,8 @@ async def _play_batch(session: PlaySession, batch: Sequence[Member]) -> tuple[Li
 def episode_row(trajectory: Trajectory) -> Line:
     """One line of episodes.jsonl.
 
-    The transcript's hash is over its token ids, or over its texts if a server does not return token ids. The hash of
-    the responses is over their texts, so that episodes of any two models can be compared.
+    The transcript's hash is over its token ids, or over its texts if a server does not return token ids. The
+    hash of the responses is over their texts, so that episodes of any two models can be compared.
     """
     ids = trajectory.token_ids()
     usages = [turn.usage.prompt + turn.usage.response for turn in trajectory.turns if turn.usage]
@@ -153,7 +156,9 @@ def episode_row(trajectory: Trajectory) -> Line:
 
 def transcript(trajectory: Trajectory) -> Line:
     """One line of transcripts.jsonl.gz: observation, response and action of each turn."""
-    turns = [{"observation": t.observation, "response": t.response, "action": t.action} for t in trajectory.turns]
+    turns = [
+        {"observation": turn.observation, "response": turn.response, "action": turn.action} for turn in trajectory.turns
+    ]
     return {
         "task": trajectory.task.id,
         "member": trajectory.member,
@@ -165,7 +170,7 @@ def transcript(trajectory: Trajectory) -> Line:
 
 
 def unusable(transcripts: Path) -> dict[str, list[str]]:
-    """An example for each reason that makes a response invalid: the first task that ended by it, and the response.
+    """The first task that ended by each reason that makes a response invalid, with the response.
 
     {} if no transcripts were kept.
     """

@@ -31,9 +31,10 @@ from r3l.runs.session import PlaySession
 
 
 def checkpoint_of(run_dir: Path) -> str | None:
-    """The path of a run's last checkpoint; of the base checkpoint if it trains nothing; None if a server had the model.
+    """The path of a run's last checkpoint, or of its base checkpoint if it trains nothing.
 
-    Raises CheckpointError if the weights there are not those that result.json names by their digest.
+    None if a server had the model. Raises CheckpointError if the weights there are not those that
+    result.json names by their digest.
     """
     result = read_json(run_dir / RESULT)
     if result["checkpoint_sha256"] is None:
@@ -42,25 +43,27 @@ def checkpoint_of(run_dir: Path) -> str | None:
         run = run_of(run_dir)
         if base_weights(run.inputs()) != result["checkpoint_sha256"]:
             raise CheckpointError(
-                f"{locate(base_checkpoint_of(run))} is no longer the model of {run_dir}: its digest is not that of "
-                f"{run_dir / RESULT}. Put the model back, or evaluate this one in another directory (--out)"
+                f"{locate(base_checkpoint_of(run))} is no longer the model of {run_dir}: its digest is not "
+                f"that of {run_dir / RESULT}. Put the model back, or evaluate this one in another "
+                "directory (--out)"
             )
         return find(base_checkpoint_of(run))
     checkpoint = run_dir / result["checkpoint"]
     if not checkpoint.is_dir() or sha256_of(checkpoint) != result["checkpoint_sha256"]:
         raise CheckpointError(
-            f"{checkpoint} is not the checkpoint that {run_dir / RESULT} names by its digest: it was damaged, changed "
-            "or deleted. Give the r3l train command of this run again: it resumes from the last intact checkpoint, and "
-            "says what to do if there is none"
+            f"{checkpoint} is not the checkpoint that {run_dir / RESULT} names by its digest: it was "
+            "damaged, changed or deleted. Give the r3l train command of this run again: it resumes from "
+            "the last intact checkpoint, and says what to do if there is none"
         )
     return str(checkpoint)
 
 
 def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
-    """Evaluate a finished run, write episodes.jsonl and evaluation.json, sign them, and return the latter's content.
+    """Evaluate a finished run; return the content of evaluation.json.
 
-    The files are in ``run_dir``; for another task set than the run's test task set, in a folder there
-    (r3l.runs.run_paths). ``agent``: a model behind a server that samples in place of the checkpoint.
+    Writes and signs episodes.jsonl and evaluation.json. The files are in ``run_dir``; for another task set
+    than the run's test task set, in a folder there (r3l.runs.run_paths). ``agent``: a model behind a server
+    that samples in place of the checkpoint.
     """
     run = run_of(run_dir)
     check_environment(run, run_dir)
@@ -113,7 +116,8 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
 
         # Without its digests the folder counts as not evaluated until all files are new and verified.
         (out / SUMS).unlink(missing_ok=True)
-        write_text_atomic(out / EPISODES, "".join(json.dumps(e, sort_keys=True) + "\n" for e in played.episodes))
+        lines = "".join(json.dumps(episode, sort_keys=True) + "\n" for episode in played.episodes)
+        write_text_atomic(out / EPISODES, lines)
         write_json_atomic(out / EVALUATION, evaluation)
         verify(run_dir) if out == run_dir else verify_further(out, run_dir)
         (out / PLAYED).unlink()

@@ -1,4 +1,4 @@
-"""How the test tasks of a run are played: which tasks, under which named protocol, with which deviations from it."""
+"""How the test tasks of a run are played: which tasks, which named protocol, which deviations from it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _NOT_PLAYED = (
 def select_tasks(run: Run, tasks: Sequence[T], ids: Sequence[str]) -> list[T]:
     """The tasks that an evaluation of ``run`` plays, in their order; ``ids`` are the ids of ``tasks``.
 
-    A random draw depends on the run's seed and the task ids alone, so a larger draw contains every smaller one. Raises
-    ConfigError if there are fewer tasks than ``evaluation.tasks``.
+    A random draw depends on the run's seed and the task ids alone, so a larger draw contains every smaller
+    one. Raises ConfigError if there are fewer tasks than ``evaluation.tasks``.
     """
     wanted = run.evaluation.tasks
     if wanted is None:
@@ -47,8 +47,8 @@ def select_tasks(run: Run, tasks: Sequence[T], ids: Sequence[str]) -> list[T]:
 def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:
     """The protocol's part of evaluation.json, for ``run`` on ``task_set``; {} without a protocol.
 
-    ``deviations``: what this run does otherwise than the protocol; ``differs``: what every run of the protocol here
-    does otherwise than the original.
+    ``deviations``: what this run does otherwise than the protocol; ``differs``: what every run of the
+    protocol here does otherwise than the original.
     """
     if run.protocol is None:
         return {}
@@ -66,7 +66,10 @@ def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:
 
 
 def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
-    """``KEY: VALUE (protocol: VALUE)`` for each setting that decides a score and differs from the protocol's."""
+    """``KEY:
+
+    VALUE (protocol: VALUE)`` for each setting that decides a score and differs from the protocol's.
+    """
 
     def settings(of: Run) -> dict[str, Any]:
         values = flat(of.model_dump(mode="json", include={*_PLAYED}))

@@ -79,17 +79,18 @@ def is_target(name: str) -> bool:
 
 
 def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
-    """Copy a run's model with its card to ``target``; return the file names, which is all that a dry run does.
+    """Copy a run's model with its card to ``target``; return the file names.
 
-    Raises DataError if the run has no checkpoint or is not evaluated, ConfigError for an invalid target.
+    A dry run only returns the names. Raises DataError if the run has no checkpoint or is not evaluated,
+    ConfigError for an invalid target.
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT)
-    trained = result["checkpoint"] is not None  # otherwise the model is the base checkpoint, which has its own folder
+    trained = result["checkpoint"] is not None  # otherwise the model is the base checkpoint, in its own folder
     if not result["checkpoint_sha256"] or (trained and not (run_dir / "checkpoints").is_dir()):
         raise DataError(
-            f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has none. "
-            "Train it again with r3l train, then export that run"
+            f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has "
+            "none. Train it again with r3l train, then export that run"
         )
     repository = target.removeprefix(HUB)
     if target.startswith(HUB):
@@ -108,7 +109,8 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
         folder = Path(huggingface_hub.snapshot_download(checkpoint, allow_patterns=list(MODEL_FILES)))
     with merged_model(run_of(run_dir), folder) as model:
         card = model_card(run_dir)
-        names = sorted(path.name for path in model.iterdir() if path.is_file() and path.name not in RESUMING | {CARD})
+        files = {path.name for path in model.iterdir() if path.is_file()}
+        names = sorted(files - RESUMING - {CARD})
         if not dry_run and target.startswith(HUB):
             _upload(model, names, card, repository)
         elif not dry_run:
@@ -124,7 +126,10 @@ def _write(checkpoint: Path, names: list[str], card: str, folder: Path) -> None:
 
 
 def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> None:
-    """Upload to a private repository of the hub. Raises ConfigError if the hub refuses or cannot be reached."""
+    """Upload to a private repository of the hub.
+
+    Raises ConfigError if the hub refuses or cannot be reached.
+    """
     with TemporaryDirectory() as folder:
         _write(checkpoint, names, card, Path(folder) / "model")
         api = huggingface_hub.HfApi()

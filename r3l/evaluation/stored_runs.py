@@ -1,8 +1,9 @@
 """Stored runs: what is kept of a finished run, where, and from which code it was made.
 
 A checkout has this project's stored runs in results/stored. An installed package fetches them as the archive
-``r3l-stored-VERSION.zip`` (`make dist`), one folder with the contents of results/stored that the wheel does not have.
-The wheel that was made with it knows its address and digest. It is unpacked into ``$R3L_CACHE/stored/VERSION``.
+``r3l-stored-VERSION.zip`` (`make dist`), one folder with the contents of results/stored that the wheel does
+not have. The wheel that was made with it knows its address and digest. It is unpacked into
+``$R3L_CACHE/stored/VERSION``.
 """
 
 from __future__ import annotations
@@ -46,21 +47,24 @@ def folder() -> Path:
 def stored_runs() -> Path:
     """The folder of stored runs. Raises DataError if they have not been fetched."""
     if not folder().is_dir():
-        how = "r3l stored fetch" if RELEASE.is_file() else f"r3l stored fetch {ARCHIVE} (a file or a URL; {MADE})"
+        how = "r3l stored fetch"
+        if not RELEASE.is_file():
+            how += f" {ARCHIVE} (a file or a URL; {MADE})"
         raise DataError(
-            f"the stored runs are not here: a wheel holds none. Get them: {how}. Or work in a checkout, which has them"
+            f"the stored runs are not here: a wheel has none. Get them: {how}. Or work in a checkout, which has them"
         )
     return folder()
 
 
 def fetch(source: str | None = None) -> Path:
-    """Unpack an archive of stored runs and return its folder; earlier runs stay until the new ones are complete.
+    """Unpack an archive of stored runs; return its folder.
 
-    ``source``: a file or a URL; by default the archive that was released with this wheel, whose digest the wheel
-    knows. Raises DataError for any other file, ConfigError in a checkout.
+    Earlier runs stay until the new ones are complete. ``source``: a file or a URL; by default the archive
+    that was released with this wheel, whose digest the wheel knows. Raises DataError for any other file,
+    ConfigError in a checkout.
     """
     if is_checkout():
-        raise ConfigError(f"this is a checkout, which has the stored runs already: {folder()}; nothing to fetch")
+        raise ConfigError(f"nothing to fetch: this checkout has the stored runs already, in {folder()}")
     target = folder()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch.") as scratch:
@@ -75,8 +79,8 @@ def fetch(source: str | None = None) -> Path:
         archive = _downloaded(source, Path(scratch))
         if sha256 and (found := digest_of(archive)) != sha256:
             raise DataError(
-                f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: it is cut off "
-                f"or was replaced; get {ARCHIVE} where you trust it and give its path"
+                f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: it "
+                f"is cut off or was replaced; get {ARCHIVE} where you trust it and give its path"
             )
         _unpack(archive, Path(scratch))
         fresh = Path(scratch) / TOP
@@ -113,8 +117,8 @@ def _unpack(path: Path, into: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             if foreign := [name for name in archive.namelist() if not name.startswith(f"{TOP}/")]:
                 raise DataError(
-                    f"{path} holds {foreign[0]}, not the folder {TOP}/: it is not the archive of stored runs of r3l "
-                    f"{r3l.__version__}, which is called {ARCHIVE}"
+                    f"{path} holds {foreign[0]}, not the folder {TOP}/: it is not the archive of stored "
+                    f"runs of r3l {r3l.__version__}, which is called {ARCHIVE}"
                 )
             if sum(entry.file_size for entry in archive.infolist()) > most(path.stat().st_size):
                 raise DataError(f"{path} unpacks to far more than its size; get it again")
@@ -128,16 +132,17 @@ def _unpack(path: Path, into: Path) -> None:
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     """Copy finished runs from below ``results`` to the same places below ``out``; return the folders written.
 
-    JSON lines become compressed columns; checkpoints are left out; trajectories are kept of seed 0, for reading. A
-    stored run of another fingerprint is replaced. Raises DataError if a stored run has the same fingerprint and other
-    scores: the same run ended differently, and the user has to choose one. Before anything is written, raises
-    DataError if ``out`` is this project's own store and a run was made from a tree with uncommitted changes.
+    JSON lines become compressed columns; checkpoints are left out; trajectories are kept of seed 0, for
+    reading. A stored run of another fingerprint is replaced. Raises DataError if a stored run has the same
+    fingerprint and other scores: the same run ended differently, and the user has to choose one. Before
+    anything is written, raises DataError if ``out`` is this project's own store and a run was made from a
+    tree with uncommitted changes.
     """
     if out.resolve() == STORED and (dirty := origins(run_dirs).dirty):
         raise DataError(
-            f"{len(dirty)} of {len(run_dirs)} runs were made from a tree with uncommitted changes, the first "
-            f"{dirty[0]}, so they cannot be repeated. Make them again from a clean clone, or keep them elsewhere "
-            "(--out)"
+            f"{len(dirty)} of {len(run_dirs)} runs were made from a tree with uncommitted changes, the "
+            f"first {dirty[0]}, so they cannot be repeated. Make them again from a clean clone, or keep "
+            "them elsewhere (--out)"
         )
     # Imported here: verification needs all of playing, and many modules only ask where stored runs are.
     from r3l.evaluation.verification import LINES, WHOLE, sign, verify_all
@@ -169,16 +174,16 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
 def store_tunings(results: Path, out: Path) -> list[Path]:
     """Copy the tunings below ``results`` to the same places below ``out``; return the files written.
 
-    Before anything is written, raises DataError if ``out`` is this project's own store and a run of a tuning was made
-    from a tree with uncommitted changes.
+    Before anything is written, raises DataError if ``out`` is this project's own store and a run of a tuning
+    was made from a tree with uncommitted changes.
     """
     found = sorted((results / FOLDER).glob("*/*/*.json"))
     for path in found:
         rates = read_json(path, Tuning)["rates"]
         if out.resolve() == STORED and any(is_dirty(run["commit"]) for rate in rates for run in rate["runs"]):
             raise DataError(
-                f"{path} has runs that were made from a tree with uncommitted changes, so they cannot be repeated. "
-                "Tune again in a clean clone, or keep it elsewhere (--out)"
+                f"{path} has runs that were made from a tree with uncommitted changes, so they cannot be "
+                "repeated. Tune again in a clean clone, or keep it elsewhere (--out)"
             )
     written = []
     for path in found:
@@ -208,8 +213,8 @@ def _is_stored(source: Path, target: Path) -> bool:
 class Origins:
     """The code and the plan that runs were made from.
 
-    ``dirty``: directories of runs whose code is in no commit. ``plans``: numbers of runs by the SHA-256 of the
-    pre-registration they were made under; None: before there was one.
+    ``dirty``: directories of runs whose code is in no commit. ``plans``: numbers of runs by the SHA-256 of
+    the pre-registration they were made under; None: before there was one.
     """
 
     dirty: list[Path]

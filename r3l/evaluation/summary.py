@@ -1,6 +1,7 @@
 """Summary of an evaluation in words: score, interval, task set, turn limit, how episodes ended.
 
-A warning follows if the score says more about the setting (token limits, response format) than about the model.
+A warning follows if the score says more about the setting (token limits, response format) than about the
+model.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ ENDINGS = {  # names of the stop reasons, here and in figures
     StopReason.TRUNCATED: "response too long",
     StopReason.CONTEXT: "dialog too long",
 }
-MAX_SUSPECT = 0.1  # share of episodes that may end by what the setting can have caused, without a warning; our choice
-MAX_IMPOSSIBLE = 0.5  # share of turns that may have an impossible action, without a warning; our choice
+# Above these shares there is a warning; our choice.
+MAX_SUSPECT = 0.1  # episodes that ended by what the setting can have caused
+MAX_IMPOSSIBLE = 0.5  # turns with an action that the environment did not carry out
 STRICT = {"strict", "released"}  # readers of responses that reject some of what "flexible" reads
 SHOWN = 150  # characters shown of each end of a long response; our choice
 
@@ -55,8 +57,8 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     played = evaluation.get("turns", {"all": 0, "impossible": 0})
     if played["impossible"] > MAX_IMPOSSIBLE * played["all"]:
         lines.append(
-            f"warning: {played['impossible']} of {played['all']} turns had an action that the environment does not "
-            "know: read them in the transcripts"
+            f"warning: {played['impossible']} of {played['all']} turns had an action that the environment "
+            "does not know: read them in the transcripts"
         )
 
     # A server may ignore the limits that a request names.
@@ -108,18 +110,21 @@ def fixes(run: Run) -> dict[StopReason, str]:
         ]
         reader = "".join(f"; --set env_settings.options.{key}=flexible reads more of them" for key in strict)
     return {
-        StopReason.CONTEXT: "the dialog outgrew sampling.max_context, or the server's context: raise it (--set "
-        f"sampling.max_context={max(8192, 2 * sampling.max_context)})",
-        StopReason.TRUNCATED: "responses are cut off at sampling.max_tokens: raise it (--set sampling.max_tokens="
-        f"{max(512, 2 * sampling.max_tokens)})",
+        StopReason.CONTEXT: "the dialog outgrew sampling.max_context, or the server's context: raise it "
+        f"(--set sampling.max_context={max(8192, 2 * sampling.max_context)})",
+        StopReason.TRUNCATED: "responses are cut off at sampling.max_tokens: raise it "
+        f"(--set sampling.max_tokens={max(512, 2 * sampling.max_tokens)})",
         StopReason.FORMAT: f"responses do not have the form that the prompt asks for{reader}",
     }
 
 
 def warnings(
-    counts: Mapping[str, int], episodes: int, examples: Mapping[str, Sequence[str]], suspect: Mapping[StopReason, str]
+    counts: Mapping[str, int],
+    episodes: int,
+    examples: Mapping[str, Sequence[str]],
+    suspect: Mapping[StopReason, str],
 ) -> list[str]:
-    """A line for each ``suspect`` ending that more than a tenth of the episodes have, with its fix and an example."""
+    """A line for each ``suspect`` ending that more than a tenth of the episodes have: fix and example."""
     lines = []
     for reason, fix in suspect.items():
         if counts.get(reason, 0) <= MAX_SUSPECT * episodes:

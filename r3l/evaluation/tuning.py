@@ -1,4 +1,4 @@
-"""Equal tuning: every method gets the same three learning rates, seeds and tasks, and one rule chooses the rate."""
+"""Equal tuning: the same three learning rates, seeds and tasks for every method, and one rule that chooses."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import validation_evaluation
 
 RULE = (
-    "highest mean success on the validation task set, last checkpoint; of the rates within half a standard error of "
-    "it, the lowest. Standard error of a mean over seeds, from the variance over seeds averaged over the rates"
+    "highest mean success on the validation task set, last checkpoint; of the rates within half a "
+    "standard error of it, the lowest. Standard error of a mean over seeds, from the variance over seeds "
+    "averaged over the rates"
 )
 SPENT = {"rollouts": "rollouts", "generated": GENERATED_TOKENS, "trained": TRAINED_TOKENS}
 
@@ -26,8 +27,8 @@ SPENT = {"rollouts": "rollouts", "generated": GENERATED_TOKENS, "trained": TRAIN
 def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
     """Choose a learning rate by RULE; return it with the standard error of a rate's mean.
 
-    ``scores``: by rate, one success per seed. Raises ValueError for a single seed. The rule prefers low rates: a higher
-    one is taken only if it is clearly better.
+    ``scores``: by rate, one success per seed. Raises ValueError for a single seed. The rule prefers low
+    rates: a higher one is taken only if it is clearly better.
     """
     if min(map(len, scores.values())) < 2:
         raise ValueError("a standard error needs two seeds")

@@ -1,7 +1,7 @@
-"""Verification of a finished run: its numbers follow from its raw lines, its files agree, none has changed since.
+"""Verification of finished runs: numbers follow from raw lines, files agree, none has changed since.
 
-``verify`` computes everything again and then signs the run (``SHA256SUMS``), so that readers of many runs only need to
-compare digests.
+``verify`` computes everything again and then signs the run (``SHA256SUMS``), so that readers of many runs
+only need to compare digests.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ def check_signed(run_dir: Path) -> None:
         raise DataError(f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it")
     if wrong:
         raise DataError(
-            f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a copy (git "
-            f"checkout of a stored run), or evaluate the run again: r3l evaluate {run_dir}"
+            f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a "
+            f"copy (git checkout of a stored run), or evaluate the run again: r3l evaluate {run_dir}"
         )
 
 
 def _files(run_dir: Path) -> list[str]:
     """Names of the files that are signed, as they are kept: plain lines, or compressed columns in a store."""
     whole = [name for name in WHOLE if (run_dir / name).is_file()]
-    return [*whole, *(path.name for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name))]
+    lines = [path.name for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name)]
+    return [*whole, *lines]
 
 
 def verify_all(run_dirs: Sequence[Path]) -> None:
@@ -95,8 +96,8 @@ def training_digest(metrics: Sequence[Mapping[str, Any]]) -> str:
 def copy_error(one: Path, other: Path) -> str:
     """The message for two runs of different names whose training was the same one."""
     return (
-        f"{one} and {other} have identical metrics and timings: one of them is a copy of the other under another name. "
-        "Delete the copy, and train the run that its name says"
+        f"{one} and {other} have identical metrics and timings: one of them is a copy of the other under "
+        "another name. Delete the copy, and train the run that its name says"
     )
 
 
@@ -108,16 +109,16 @@ def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
     stored, own = run_dir.absolute().parts[-5:], (*content["cell"].split("/"), f"seed{content['seed']}")
     if stored[0] == own[0] and re.fullmatch(r"seed\d+", stored[-1]) and stored != own:
         raise DataError(
-            f"{run_dir} holds the run {'/'.join(own)}, as its files say: a copy under another name is not another run. "
-            "Delete it, or move it to the directory of that name"
+            f"{run_dir} holds the run {'/'.join(own)}, as its files say: a copy under another name is not "
+            "another run. Delete it, or move it to the directory of that name"
         )
 
 
 def verify(run_dir: Path) -> None:
-    """Compute a run's scores, stop counts, budget and final means again from its raw lines, and compare its files.
+    """Compute a run's scores, stop counts, budget and final means again, and compare its files.
 
-    Its checkpoints and its evaluations on further task sets are verified too. A run without digests is signed. Raises
-    DataError naming the first file and key that differs.
+    Its checkpoints and its evaluations on further task sets are verified too. A run without digests is
+    signed. Raises DataError naming the first file and key that differs.
     """
     if (run_dir / SUMS).is_file():
         check_signed(run_dir)
@@ -137,7 +138,7 @@ def verify(run_dir: Path) -> None:
 
 
 def verify_further(folder: Path, run_dir: Path) -> None:
-    """Verify an evaluation of the run on a further task set, which is in ``folder``; sign it if it has no digests."""
+    """Verify an evaluation of the run on a further task set, in ``folder``; sign it if it has no digests."""
     if (folder / SUMS).is_file():
         check_signed(folder)
     run, evaluation = run_of(run_dir), read_json(folder / EVALUATION)
@@ -155,13 +156,14 @@ def _verify_checkpoints(run_dir: Path) -> None:
     for checkpoint in sorted((run_dir / "checkpoints").glob("step-*")):
         if wrong := altered(checkpoint):
             raise DataError(
-                f"{checkpoint}: {', '.join(wrong)} changed after it was written: restore it from a copy, or give the "
-                "r3l train command of this run again: it resumes from the last intact checkpoint"
+                f"{checkpoint}: {', '.join(wrong)} changed after it was written: restore it from a copy, "
+                "or give the r3l train command of this run again: it resumes from the last intact "
+                "checkpoint"
             )
     result = read_json(run_dir / RESULT)
     if result["checkpoint"] and (run_dir / result["checkpoint"]).is_dir():
-        own = sha256_of(run_dir / result["checkpoint"])
-        _same(run_dir / RESULT, "checkpoint_sha256", result["checkpoint_sha256"], own, f"{result['checkpoint']} has")
+        stated, own = result["checkpoint_sha256"], sha256_of(run_dir / result["checkpoint"])
+        _same(run_dir / RESULT, "checkpoint_sha256", stated, own, f"{result['checkpoint']} has")
 
 
 def _verify_names(run: Run, run_dir: Path) -> None:
@@ -244,7 +246,10 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
 
 @cache
 def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...] | None:
-    """(id, group) of a task set's tasks; None if its data is not on this machine. Cached: loading takes seconds."""
+    """(id, group) of a task set's tasks; None if its data is not on this machine.
+
+    Cached: loading takes seconds.
+    """
     try:
         return tuple((task.id, task.group) for task in environment_of(env).tasks(task_set))
     except DataError as error:  # for example published games, which a user downloads
@@ -261,8 +266,8 @@ def _same(path: Path, key: str, stated: Any, other: Any, what: str = "the run's 
 
     if not _equal(stated, other):
         raise DataError(
-            f"{path}: {key!r} is {short(stated)}, but {what} {short(other)}; one of the files was changed: restore "
-            "it (git checkout), or evaluate the run again"
+            f"{path}: {key!r} is {short(stated)}, but {what} {short(other)}; one of the files was changed: "
+            "restore it (git checkout), or evaluate the run again"
         )
 
 
@@ -271,5 +276,6 @@ def _equal(stated: Any, other: Any) -> bool:
     if isinstance(stated, Mapping) and isinstance(other, Mapping):
         return stated.keys() == other.keys() and all(_equal(stated[key], other[key]) for key in stated)
     if isinstance(stated, float) and isinstance(other, float):
-        return math.isclose(stated, other, rel_tol=1e-12, abs_tol=1e-12) or (math.isnan(stated) and math.isnan(other))
+        both_nan = math.isnan(stated) and math.isnan(other)
+        return both_nan or math.isclose(stated, other, rel_tol=1e-12, abs_tol=1e-12)
     return bool(stated == other)

@@ -1,8 +1,9 @@
 """Measures of a probe's attempts, each with an interval over tasks.
 
-Attempts at one task are alike, so intervals come from resampling whole tasks (r3l.stats.intervals.cluster_bootstrap):
-the same for shares, means, ratios of two rates and paired differences. A share that is 0 or 1 in every task has no
-spread to resample; its interval is Wilson's, and that of the difference of two such shares is Newcombe's.
+Attempts at one task are alike, so intervals come from resampling whole tasks
+(r3l.stats.intervals.cluster_bootstrap): the same for shares, means, ratios of two rates and paired
+differences. A share that is 0 or 1 in every task has no spread to resample; its interval is Wilson's, and
+that of the difference of two such shares is Newcombe's.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Read = Callable[[Attempt], float | None]  # None: the attempt does not count
 class Measure:
     """One number of a probe, with its 95 % interval over tasks.
 
-    ``value`` is None if nothing could be counted. ``n``: observations, of ``tasks`` tasks. A bound is None if it does
-    not exist: a ratio whose denominator may be 0 has no upper bound.
+    ``value`` is None if nothing could be counted. ``n``: observations, of ``tasks`` tasks. A bound is None
+    if it does not exist: a ratio whose denominator may be 0 has no upper bound.
     """
 
     value: float | None
@@ -57,8 +58,8 @@ def bounded_share(measure: Measure) -> Measure:
 def paired_difference(attempts: Sequence[Attempt], read: Read) -> Measure:
     """Mean of differences of two successes, each -1, 0 or 1.
 
-    Where all tasks have the same difference, another one would have occurred in at most a share of them: Wilson's
-    upper bound of a share of which nothing was seen.
+    Where all tasks have the same difference, another one would have occurred in at most a share of them:
+    Wilson's upper bound of a share of which nothing was seen.
     """
     measure = mean(attempts, read)
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:
@@ -88,7 +89,7 @@ def difference(attempts: Sequence[Attempt], first: Read, second: Read) -> Measur
 def resampled(
     attempts: Sequence[Attempt], reads: Sequence[Read], combine: Callable[[Floats, Floats], Floats]
 ) -> Measure:
-    """``combine`` of the sums and counts of ``reads`` over attempts (last axis), with its bootstrap interval."""
+    """``combine`` of the sums and counts of ``reads`` over attempts (last axis), with its interval."""
     tasks = {task: k for k, task in enumerate(sorted({attempt.task for attempt in attempts}))}
     sums_T_C, counts_T_C = np.zeros((2, len(tasks), len(reads)))
     for attempt in attempts:
@@ -106,7 +107,8 @@ def resampled(
     bounds = cluster_bootstrap(sums_T_C, counts_T_C, combine, generator("regime", "bootstrap"))
     if bounds is None:
         return Measure(_finite(value), n, seen)
-    return Measure(_finite(value), n, seen, *map(_finite, bounds), "bootstrap over tasks")
+    low, high = bounds
+    return Measure(_finite(value), n, seen, _finite(low), _finite(high), "bootstrap over tasks")
 
 
 def _finite(value: float) -> float | None:

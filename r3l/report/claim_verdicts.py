@@ -1,8 +1,8 @@
 """What the stored runs and probes say of each claim of the paper: an effect with its interval, and a verdict.
 
-All effects that have an interval are one family for Benjamini and Hochberg's correction: a table of over a hundred
-effects is read for what it finds, and 5 % of that may be wrong. The registered comparisons (registered.py) keep
-Holm's.
+All effects that have an interval are one family for Benjamini and Hochberg's correction: a table of over a
+hundred effects is read for what it finds, and 5 % of that may be wrong. The registered comparisons
+(registered.py) keep Holm's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from r3l.report.probes import Content
 from r3l.report.records import Bench, Record
 from r3l.report.registered import load_registered
 from r3l.report.render import rounded
-from r3l.stats.comparison import Comparison, Effect, Verdict, compare
+from r3l.stats.comparison import Comparison, Effect, compare
 from r3l.stats.intervals import MIN_SEEDS
 
 NOT_TESTED = "not tested"
@@ -41,10 +41,10 @@ PROBE_CONDITIONS = (
 class ClaimVerdict:
     """One claim in one environment, or by one probe where a model was probed several times there.
 
-    ``probe``: what tells this probe from the others, such as its reflection schema; empty for a single one. ``effect``
-    is over ``count`` seeds or tasks (``over``); None where nothing is stored. ``comparison``: the effect
-    judged with all others; None below MIN_SEEDS seeds. ``paper``: the published effect, in ``paper_metric``, from the
-    file and lines ``paper_source``.
+    ``probe``: what tells this probe from the others, such as its reflection schema; empty for a single one.
+    ``effect`` is over ``count`` seeds or tasks (``over``); None where nothing is stored. ``comparison``: the
+    effect judged with all others; None below MIN_SEEDS seeds. ``paper``: the published effect, in
+    ``paper_metric``, from the file and lines ``paper_source``.
     """
 
     claim: Claim
@@ -79,7 +79,7 @@ class ClaimVerdict:
     @property
     def power(self) -> float | None:
         """Probability of showing the paper's effect, with the spread that is measured here."""
-        if self.comparison is None or self.claim.says != Verdict.AHEAD or self.paper is None:
+        if self.comparison is None or self.claim.says != "ahead" or self.paper is None:
             return None
         return self.comparison.effect.power(self.paper, self.comparison.level)
 
@@ -123,8 +123,8 @@ class ClaimVerdict:
 def claim_verdicts(records: Sequence[Record], probes: Sequence[Content], of: Claims) -> list[ClaimVerdict]:
     """A row for each claim and environment, and for each probe if there are several; all are judged together.
 
-    Environments of the plan have rows from today's base checkpoints, with or without evidence; other tiers' only where
-    there is evidence.
+    Environments of the plan have rows from today's base checkpoints, with or without evidence; other tiers'
+    only where there is evidence.
     """
     tier, baseline = load_registered().tier, load_registered().against
     planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
@@ -207,7 +207,7 @@ def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
 
     Raises ConfigError for a row that the published tables have in no environment.
     """
-    rows = [(where, number) for where, number in published.in_file(paper.file) if number.table in paper.tables]
+    rows = [row for row in published.in_file(paper.file) if row[1].table in paper.tables]
     known = {number.label for _, number in rows}
     for name in (paper.row, paper.minus):
         if isinstance(name, str):
@@ -215,7 +215,8 @@ def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
     benchmark = of.benchmarks.get(env, env_label(env))
 
     def find(label: str, metric: str | None) -> tuple[str, published.Published] | None:
-        wanted = [(of.backbone, benchmark, label, name) for name in ((metric,) if metric else published.SCORES)]
+        metrics = (metric,) if metric else published.SCORES
+        wanted = [(of.backbone, benchmark, label, name) for name in metrics]
         for where, number in rows:
             if (number.backbone, number.benchmark, number.label, number.metric) in wanted:
                 return where, number

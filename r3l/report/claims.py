@@ -1,7 +1,7 @@
 """The paper's claims (configs/claims.yaml) and what tests each: test scores, training counts, or a probe.
 
-Effects on scores and training counts have one value per training seed, on the same tasks, so their intervals are about
-other seeds. Effects in a probe are of one fixed model, so their intervals are about other tasks.
+Effects on scores and training counts have one value per training seed, on the same tasks, so their intervals
+are about other seeds. Effects in a probe are of one fixed model, so their intervals are about other tasks.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ScoreTest(Strict):
     def values_S(self, runs: Sequence[Record]) -> list[float]:
         """One value per seed that both methods have; empty if the test set lacks a group."""
         by_seed = sorted(runs, key=lambda run: int(run.seed))
-        ours, theirs = ([run for run in by_seed if run.method == name] for name in (self.method, self.against))
-        ours, theirs = pairs(ours, theirs)
+        methods = (self.method, self.against)
+        ours, theirs = pairs(*([run for run in by_seed if run.method == name] for name in methods))
         groups = [self.group, *([self.beyond] if self.beyond else [])]
         if not ours or any(group not in ours[0].groups for group in groups):
             return []
@@ -49,7 +49,8 @@ class ScoreTest(Strict):
 class TrainingTest(Strict):
     """A rate of a run's training, minus another rate or a number.
 
-    ``change``: k compares the mean of the last k updates with that of the first k; 0: the rate over all updates.
+    ``change``: k compares the mean of the last k updates with that of the first k; 0: the rate over all
+    updates.
     """
 
     method: str
@@ -95,8 +96,8 @@ class ProbeTest(Strict):
     def effect(self, probe: Content) -> tuple[Effect, int] | None:
         """The effect and its number of tasks; None if a measure or its interval is missing.
 
-        Standard errors are added as if the two measures were independent. They share tasks, so this overstates the
-        error rather than understating it.
+        Standard errors are added as if the two measures were independent. They share tasks, so this
+        overstates the error rather than understating it.
         """
         parts = [probe["measures"].get(name) for name in (self.measure, self.minus) if name]
         if any(part is None or part["low"] is None for part in parts):
@@ -107,7 +108,10 @@ class ProbeTest(Strict):
 
 
 class PublishedEffect(Strict):
-    """A published number, minus another row's or a number. Rows have their names in results/stored/published."""
+    """A published number, minus another row's or a number.
+
+    Rows have their names in results/stored/published.
+    """
 
     file: str
     tables: list[str]

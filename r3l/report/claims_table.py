@@ -57,17 +57,18 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         "Claims of the paper",
         columns,
         lines,
-        "ahead, behind: the effect is shown to be above or below 0 (two-sided; at most 5 % of the effects so called "
-        f"are false on average: Benjamini-Hochberg over the {tested} with an interval); equivalent: within "
-        f"{of.margin:g} on either side of 0 (two one-sided tests at 5 % each, so the 90 % interval lies inside), "
-        "whatever else is shown; inconclusive: neither; too "
-        f"few: fewer than {MIN_SEEDS} seeds, whose values stand in place of an effect; not tested: nothing is stored. "
+        "ahead, behind: the effect is shown to be above or below 0 (two-sided; at most 5 % of the effects "
+        f"so called are false on average: Benjamini-Hochberg over the {tested} with an interval); "
+        f"equivalent: within {of.margin:g} on either side of 0 (two one-sided tests at 5 % each, so the 90 "
+        "% interval lies inside), whatever else is shown; inconclusive: neither; too few: fewer than "
+        f"{MIN_SEEDS} seeds, whose values stand in place of an effect; not tested: nothing is stored. "
         "Bold: as claimed. Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: one fixed model, bootstrap.",
-        "MDE: minimum detectable effect (power 80 %); power: of showing the paper's effect, with the spread measured "
-        "here; both at the level that the correction ends at.",
-        f"paper: {of.backbone}; its effects on WebShop and ScienceWorld are of rewards, ours of success; beside "
-        "Mathematics stands GSM8K. Lines of results/stored/published, and commands with their environment: the csv.",
+        "MDE: minimum detectable effect (power 80 %); power: of showing the paper's effect, with the "
+        "spread measured here; both at the level that the correction ends at.",
+        f"paper: {of.backbone}; its effects on WebShop and ScienceWorld are of rewards, ours of success; "
+        "beside Mathematics stands GSM8K. Lines of results/stored/published, and commands with their "
+        "environment: the csv.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes),
         by=lambda line: f"{sentence(line[0].claim)} [{line[0].claim.run}]",
     )
@@ -76,7 +77,7 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
 
 def sentence(claim: Claim) -> str:
     """The claim; what it claims is added where that is not an effect above 0."""
-    return claim.claim + ("" if claim.says == Verdict.AHEAD else f" (claimed: {claim.says})")
+    return claim.claim + ("" if claim.says == "ahead" else f" (claimed: {claim.says})")
 
 
 def in_short(row: ClaimVerdict) -> str:

@@ -1,4 +1,4 @@
-"""A method against others, seed by seed: scores, paired difference, budget, and what else differs between the runs."""
+"""A method against others, seed by seed: scores, paired difference, budget, and other differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from r3l.stats.comparison import Comparison, Effect, Verdict
 from r3l.stats.comparison import compare as compare_effects
 from r3l.stats.intervals import Interval, seed_interval
 
-BUDGET = {"rollouts": "rollouts", "env_steps": "env_steps", "generated": GENERATED_TOKENS, "trained": TRAINED_TOKENS}
+BUDGET = {
+    "rollouts": "rollouts",
+    "env_steps": "env_steps",
+    "generated": GENERATED_TOKENS,
+    "trained": TRAINED_TOKENS,
+}
 # Sections of a run's configuration that can differ between two runs of different methods.
 SETTINGS = ("prompts", "samples", "train", "sampling", "evaluation", "judge", "env_settings")
 WRITERS = {"self": "the model itself", "environment": "the environment's critic"}
@@ -36,9 +41,9 @@ NUMBERS = (
 class MethodComparison:
     """``method`` and ``against`` in one (tier, env, model), over the seeds that both have.
 
-    Without common seeds the scores, the difference and the budget are None. ``budget``: what training ``method`` spent
-    per unit that the other spent, by the names of BUDGET. ``warnings``: what differs between the runs besides the
-    method.
+    Without common seeds the scores, the difference and the budget are None. ``budget``: what training
+    ``method`` spent per unit that the other spent, by the names of BUDGET. ``warnings``: what differs
+    between the runs besides the method.
     """
 
     tier: str
@@ -88,8 +93,8 @@ def compare(
 ) -> list[MethodComparison]:
     """Compare ``method`` with each opponent in each environment, over common seeds; Holm over all rows.
 
-    ``group``: of the task set's tasks (easy, hard, all). Raises DataError if there is no run of ``method``, or an
-    environment's task set has no such group.
+    ``group``: of the task set's tasks (easy, hard, all). Raises DataError if there is no run of ``method``,
+    or an environment's task set has no such group.
     """
     rows: list[MethodComparison] = []
     for bench in sorted({record.bench for record in records if record.method == method}):
@@ -100,8 +105,8 @@ def compare(
         rows += [_row(runs[method], runs[other], other, group) for other in against]
     if not rows:
         raise DataError(
-            f"there is no evaluated run of {method!r} in the environments that are compared; choose others (--env), or "
-            "train it first (r3l compare does, without --offline)"
+            f"there is no evaluated run of {method!r} in the environments that are compared; choose others "
+            "(--env), or train it first (r3l compare does, without --offline)"
         )
     differences = compare_effects([row.effect for row in rows])
     return [replace(row, difference=difference) for row, difference in zip(rows, differences, strict=True)]
@@ -131,10 +136,10 @@ def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> Me
 
 
 def setting_warnings(ours: Record, theirs: Record) -> list[str]:
-    """A line for each condition besides the method in which two runs differ, since it would be compared too."""
+    """A line for each condition besides the method in which two runs differ: it is compared with it."""
 
     def section_of(run: Mapping[str, Any], section: str) -> dict[str, Any]:
-        """The settings of a section; a plain value under the key ""; nothing for a run older than the section."""
+        """The settings of a section; a plain value has the key ""; an older run lacks the section."""
         value = run.get(section)
         return value if isinstance(value, dict) else {} if value is None else {"": value}
 
@@ -153,8 +158,8 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
         lines.append(f"test episodes were sampled by {players[0]} here and by {players[1]} there")
     taught = [record.feedback for record in (ours, theirs)]
     if taught[0] != taught[1] and any(map(is_taught, taught)):
-        here_by, there_by = (f"written by {WRITERS.get(label, label)}" if label else "not read" for label in taught)
-        lines.append(f"feedback in training was {here_by} here and {there_by} there")
+        writers = [f"written by {WRITERS.get(label, label)}" if label else "not read" for label in taught]
+        lines.append(f"feedback in training was {writers[0]} here and {writers[1]} there")
 
     # Runs record the digests of a user's own code, which may have changed since.
     for record, run in ((ours, a), (theirs, b)):
@@ -210,7 +215,8 @@ def comparison_table(rows: Sequence[MethodComparison]) -> Table:
         f"{rows[0].method} against stored runs, tier {rows[0].tier}{tasks}",
         columns,
         rows,
-        "test success of the last checkpoint, 95 % intervals over common seeds; difference: paired by seed and "
-        "task; P(>): probability that a seed of ours scores above one of theirs; p: paired t-test over seeds, "
-        f"Holm-corrected over this table; {MDE_NOTE}; x: what training spent, ours / theirs",
+        "test success of the last checkpoint, 95 % intervals over common seeds; difference: paired by "
+        "seed and task; P(>): probability that a seed of ours scores above one of theirs; p: paired "
+        f"t-test over seeds, Holm-corrected over this table; {MDE_NOTE}; x: what training spent, ours / "
+        "theirs",
     )

@@ -1,6 +1,7 @@
 """Paired comparisons in tables: their columns in CSV files, and their cells in print.
 
-Pairs are runs of one seed on the same tasks; a table's p-values are Holm-corrected together (r3l.stats.comparison).
+Pairs are runs of one seed on the same tasks; a table's p-values are Holm-corrected together
+(r3l.stats.comparison).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from r3l.stats.power import ALPHA, POWER
 TEST = f"two-sided {100 * ALPHA:.0f} %, power {100 * POWER:.0f} %"
 MDE = "MDE"  # the column in print
 MDE_NOTE = (
-    f"{MDE}: minimum detectable effect of so many seeds (paired t-test, {TEST}, from the standard deviation of the "
-    "differences over seeds), in brackets with Holm's correction over this table; no spread: all seeds differ alike"
+    f"{MDE}: minimum detectable effect of so many seeds (paired t-test, {TEST}, from the standard "
+    "deviation of the differences over seeds), in brackets with Holm's correction over this table; no "
+    "spread: all seeds differ alike"
 )
 
 

@@ -1,4 +1,4 @@
-"""How many seeds a wanted difference takes, by the spread of stored runs, and whether the stopping rule wants more."""
+"""How many seeds a wanted difference takes, by the spread of stored runs, and what the stopping rule says."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SHOWN_SEEDS = (3, 5, 10, 20)  # numbers of seeds whose minimum detectable effect
 class SeedPlan:
     """The seeds that one comparison takes, and their cost.
 
-    ``seeds``: how many the wanted difference takes; None where the spread is unknown. ``core_seconds``: what one seed
-    of both methods costs to train, on average over the stored runs. ``seeds_due``: how many more the stopping rule
-    asks for.
+    ``seeds``: how many the wanted difference takes; None where the spread is unknown. ``core_seconds``: what
+    one seed of both methods costs to train, on average over the stored runs. ``seeds_due``: how many more
+    the stopping rule asks for.
     """
 
     comparison: MethodComparison
@@ -46,9 +46,13 @@ class SeedPlan:
 
     def flat(self) -> dict[str, Any]:
         """One value per column of the JSON output."""
-        place = {key: getattr(self.comparison, key) for key in ("tier", "env", "model", "method", "against", "pairs")}
-        plan = {"spread": self.comparison.spread, "seeds_needed": self.seeds, "core_hours": self.core_hours}
-        return place | plan | {"core_hours_left": self.core_hours_left, "seeds_due": self.seeds_due}
+        keys = ("tier", "env", "model", "method", "against", "pairs", "spread")
+        return {key: getattr(self.comparison, key) for key in keys} | {
+            "seeds_needed": self.seeds,
+            "core_hours": self.core_hours,
+            "core_hours_left": self.core_hours_left,
+            "seeds_due": self.seeds_due,
+        }
 
 
 def power_rows(
@@ -117,13 +121,13 @@ def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) ->
         f"Seeds for {method_label(first.method)}, tier {first.tier}{tasks}: to show {wanted:g}",
         columns,
         rows,
-        f"paired t-test over seeds, two-sided {100 * target.alpha:g} %{family}, power {100 * target.power:g} %; "
-        "spread: standard deviation of the paired differences of the stored seeds; in brackets its 95 % interval "
-        "(chi-square) and what that makes of the seeds; core-hours: of training both methods, as long as the stored "
-        "runs took; left: of those that are not stored; evaluation comes on top; k seeds: their minimum detectable "
-        "effect",
+        f"paired t-test over seeds, two-sided {100 * target.alpha:g} %{family}, power "
+        f"{100 * target.power:g} %; spread: standard deviation of the paired differences of the stored "
+        "seeds; in brackets its 95 % interval (chi-square) and what that makes of the seeds; core-hours: "
+        "of training both methods, as long as the stored runs took; left: of those that are not stored; "
+        "evaluation comes on top; k seeds: their minimum detectable effect",
         f"stopping rule: blocks of {RULE.block} seeds until the minimum detectable effect (two-sided "
-        f"{100 * RULE.alpha:g} %, power {100 * POWER:g} %) is at most {RULE.difference:g}, {RULE.most} seeds "
-        "at most; it sees the spread over seeds, never which method is ahead, and tests at a stricter level, since "
-        "stopping where the spread happens to be small makes errors more frequent",
+        f"{100 * RULE.alpha:g} %, power {100 * POWER:g} %) is at most {RULE.difference:g}, {RULE.most} "
+        "seeds at most; it sees the spread over seeds, never which method is ahead, and tests at a "
+        "stricter level, since stopping where the spread happens to be small makes errors more frequent",
     )

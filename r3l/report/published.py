@@ -1,8 +1,9 @@
-"""Published results as data (results/stored/published/*.csv, one file per family of tables), and ours against them.
+"""Published results as data, and ours compared with them.
 
-A quantity is what a number measures: (backbone, benchmark, method, setting, metric). ``setting`` is empty for the
-paper's default (alpha 3, N = 8, S = 1, one retry, answers in <answer> tags). Where it changes one of our settings it
-uses our words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
+They are in results/stored/published/*.csv, one file per family of tables. A quantity is what a number
+measures: (backbone, benchmark, method, setting, metric). ``setting`` is empty for the paper's default (alpha
+3, N = 8, S = 1, one retry, answers in <answer> tags). Where it changes one of our settings it uses our
+words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Published(Strict):
     metric: str = Field(min_length=1)
     unit: Literal["share", "turns", "tokens", "s", "points"]
     value: Decimal = Field(ge=0)
-    n: int | None = Field(ge=1, description="stated size of the test set; empty: not stated, or not what is counted")
+    n: int | None = Field(ge=1, description="stated size of the test set; empty: unknown, or not what is counted")
     source: str = Field(min_length=1)
     source_kind: Literal["paper", "author response", "rebuttal", "third party"]
     note: str
@@ -80,17 +81,22 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
         for where, row in _read(path, path.read_bytes()):
             key = (row.table, row.quantity)
             if key in seen:
-                raise DataError(f"{where}: {row.table} has {'/'.join(row.quantity)} already in {seen[key]}; keep one")
+                quantity = "/".join(row.quantity)
+                raise DataError(f"{where}: {row.table} has {quantity} already in {seen[key]}; keep one")
             seen[key] = where
             rows.append(row)
     return rows
 
 
 def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Published]]:
-    """The numbers of one file, each with its place (``main.csv, line 3``). Raises DataError for no such file."""
+    """The numbers of one file, each with its place (``main.csv, line 3``).
+
+    Raises DataError for no such file.
+    """
     path = folder / name
     if not path.is_file():
-        raise DataError(f"{path} is not a file; name one of {', '.join(sorted(f.name for f in folder.glob('*.csv')))}")
+        names = ", ".join(sorted(file.name for file in folder.glob("*.csv")))
+        raise DataError(f"{path} is not a file; name one of {names}")
     return [(where.removeprefix(f"{folder}/"), row) for where, row in _read(path, path.read_bytes())]
 
 
@@ -128,9 +134,9 @@ def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Publish
 class Reference:
     """Published numbers to set beside a table of ours, looked up by model, benchmark and label.
 
-    ``names`` maps a method of ours to its published name, if that is not our label. A variant keeps its setting:
-    ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive (train.sync_interval=5)``, unless it has a
-    name of its own.
+    ``names`` maps a method of ours to its published name, if that is not our label. A variant keeps its
+    setting: ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive
+    (train.sync_interval=5)``, unless it has a name of its own.
     """
 
     def __init__(self, rows: Sequence[Published] = (), names: Mapping[str, str] | None = None) -> None:
@@ -161,9 +167,9 @@ class Reference:
 class PublishedComparison:
     """Ours against a published number: its ``value`` and ``metric``; ``difference``: ours minus it.
 
-    ``verdict``: "within interval" and "outside" are what tables print for a number that our interval contains
-    (:attr:`Verdict.INCONCLUSIVE`) or does not (ahead or behind). ``reason``: the kind of interval, or why there is no
-    verdict.
+    ``verdict``: "within interval" and "outside" are what tables print for a number that our interval
+    contains (:attr:`Verdict.INCONCLUSIVE`) or does not (ahead or behind). ``reason``: the kind of interval,
+    or why there is no verdict.
     """
 
     COLUMNS: ClassVar = ("paper", "paper_metric", "paper_difference", "verdict", "verdict_reason")

@@ -16,9 +16,10 @@ from r3l.report.table import Column, Table, table
 def is_count(value: Decimal, n: int) -> bool:
     """True if some k/n, rounded (halves either way) or truncated to the digits of ``value``, is ``value``.
 
-    Then one pass over ``n`` tasks that are solved or not can have been printed as ``value``. If not, something was
-    averaged, smoothed, or measured on another number of tasks. The arithmetic is exact: in units u of the last digit,
-    k/n is printed as v if v - u/2 <= k/n <= v + u/2 (rounded) or v <= k/n < v + u (truncated).
+    Then one pass over ``n`` tasks that are solved or not can have been printed as ``value``. If not,
+    something was averaged, smoothed, or measured on another number of tasks. The arithmetic is exact: in
+    units u of the last digit, k/n is printed as v if v - u/2 <= k/n <= v + u/2 (rounded) or v <= k/n < v + u
+    (truncated).
     """
     exponent = value.as_tuple().exponent
     unit = Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
@@ -30,8 +31,9 @@ def is_count(value: Decimal, n: int) -> bool:
 class PublishedCheck:
     """A published number with what was checked.
 
-    ``is_count`` is None if it is no share of solved tasks, or their number is not stated. ``conflict``: the different
-    values that sources give for the same quantity, with their tables: ``0.720 (table1, table2); 0.780 (group_size)``.
+    ``is_count`` is None if it is no share of solved tasks, or their number is not stated. ``conflict``: the
+    different values that sources give for the same quantity, with their tables: ``0.720 (table1, table2);
+    0.780 (group_size)``.
     """
 
     number: Published
@@ -73,14 +75,15 @@ def summary(rows: Sequence[PublishedCheck]) -> dict[str, int]:
 
 def summary_table(rows: Sequence[PublishedCheck]) -> Table:
     """The counts of each published table and of all, with the sources as notes."""
-    parts = {name: [row for row in rows if row.number.table == name] for name in sorted({r.number.table for r in rows})}
+    names = sorted({row.number.table for row in rows})
+    parts = {name: [row for row in rows if row.number.table == name] for name in names}
     counts = [{"table": name} | summary(part) for name, part in (parts | {"all": list(rows)}).items()]
     columns = [Column("table"), *(Column(name, form="d") for name in counts[0] if name != "table")]
     return table(
         "Published numbers",
         columns,
         counts,
-        "checked: scores over a stated number n of tasks; impossible: not a multiple of 1/n, rounded or truncated; "
-        "quantities_in_conflict: published with different values, each counted once.",
+        "checked: scores over a stated number n of tasks; impossible: not a multiple of 1/n, rounded or "
+        "truncated; quantities_in_conflict: published with different values, each counted once.",
         *sorted({f"{row.number.source_kind}: {row.number.source}" for row in rows}),
     )

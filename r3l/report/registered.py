@@ -24,7 +24,7 @@ RULE = StoppingRule()
 
 
 class Earlier(Strict):
-    """A comparison that was made from a base checkpoint no longer in use; its runs are in the tree of ``commit``."""
+    """A comparison from a base checkpoint no longer in use; its runs are in the tree of ``commit``."""
 
     env: str
     model: str
@@ -64,17 +64,19 @@ def load_registered() -> Registered:
 
 
 def of_base_checkpoints(records: Sequence[Record], plan: Registered, envs: Sequence[str] | None = None) -> list[Record]:
-    """The records of ``plan``'s tier, in ``envs`` (default: the plan's), that start from today's base checkpoints."""
-    benches = {(plan.tier, env, resolve(plan.tier, env, plan.against, 0).model_name()) for env in envs or plan.envs}
+    """The records of ``plan``'s tier, in ``envs`` (default: the plan's), from today's base checkpoints."""
+    models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in envs or plan.envs}
+    benches = {(plan.tier, env, model) for env, model in models.items()}
     return [record for record in records if record.bench in benches]
 
 
 @dataclass(frozen=True)
 class RegisteredRow:
-    """One comparison of the family. ``low``, ``high``: interval of the difference at the level of the test (97 %).
+    """One comparison of the family.
 
-    ``seeds_due``: how many more seeds the stopping rule asks for; there is no verdict before it is 0. ``earlier``: the
-    comparison from a base checkpoint no longer in use, which keeps the verdict that was given.
+    ``low``, ``high``: interval of the difference at the level of the test (97 %). ``seeds_due``: how many
+    more seeds the stopping rule asks for; there is no verdict before it is 0. ``earlier``: the comparison
+    from a base checkpoint no longer in use, which keeps the verdict that was given.
     """
 
     env: str
@@ -92,10 +94,22 @@ class RegisteredRow:
 
     def flat(self) -> dict[str, Any]:
         """One value per column of the JSON output."""
-        columns = {key: getattr(self, key) for key in ("env", "pairs", "seeds_due", "verdict", "p_holm", "low", "high")}
-        columns |= {f"{key}_mean": getattr(self, key) for key in ("ours", "theirs", "difference")}
-        columns |= {"mde": self.mde}
-        return columns | ({"model": self.earlier.model, "commit": self.earlier.commit} if self.earlier else {})
+        columns: dict[str, Any] = {
+            "env": self.env,
+            "pairs": self.pairs,
+            "seeds_due": self.seeds_due,
+            "verdict": str(self.verdict),
+            "p_holm": self.p_holm,
+            "low": self.low,
+            "high": self.high,
+            "ours_mean": self.ours,
+            "theirs_mean": self.theirs,
+            "difference_mean": self.difference,
+            "mde": self.mde,
+        }
+        if self.earlier:
+            columns |= {"model": self.earlier.model, "commit": self.earlier.commit}
+        return columns
 
 
 def registered_rows(records: Sequence[Record], plan: Registered) -> list[RegisteredRow]:
@@ -117,10 +131,10 @@ def registered_rows(records: Sequence[Record], plan: Registered) -> list[Registe
         if compared is None:
             rows.append(RegisteredRow(env, 0, RULE.block, "not begun", 1.0))
             continue
-        ours, theirs = found[env].ours, found[env].theirs
+        ours, theirs = (score.mean if score else None for score in (found[env].ours, found[env].theirs))
         due = RULE.seeds_due(compared.effect.deviation, compared.effect.seeds)
         verdict = f"{due} more seeds are due" if due else claim_verdict(compared, RULE.difference)
-        rows.append(_row(env, compared, due, verdict, ours and ours.mean, theirs and theirs.mean))
+        rows.append(_row(env, compared, due, verdict, ours, theirs))
     for one, compared in zip(plan.earlier, family[len(plan.envs) :], strict=True):
         assert compared is not None  # every earlier comparison has an effect
         rows.append(_row(one.env, compared, 0, one.verdict, one.ours_mean, one.theirs_mean, one))
@@ -146,14 +160,21 @@ def _row(
 
 def registered_table(rows: Sequence[RegisteredRow], plan: Registered) -> Table:
     """The rows with means, difference, interval, corrected p-value, MDE and verdict."""
+
+    def env(row: RegisteredRow) -> str:
+        return env_label(row.env) + (f", from {row.earlier.model}" if row.earlier else "")
+
+    def interval(row: RegisteredRow) -> str | None:
+        return None if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}"
+
     level = f"{100 * RULE.alpha:g} %"
     columns = [
-        Column("env", lambda row: env_label(row.env) + (f", from {row.earlier.model}" if row.earlier else "")),
+        Column("env", env),
         Column("seeds", lambda row: row.pairs, "d"),
         Column("method", lambda row: row.ours, ".3f"),
         Column("against", lambda row: row.theirs, ".3f"),
         Column("difference", form="+.3f"),
-        Column("interval", lambda row: None if row.low is None else f"{row.low:+.3f} to {row.high:+.3f}", right=True),
+        Column("interval", interval, right=True),
         Column("p (Holm)", lambda row: p_cell(row.p_holm), right=True),
         Column("MDE", lambda row: row.mde, ".3f"),
         Column("verdict"),
@@ -163,8 +184,9 @@ def registered_table(rows: Sequence[RegisteredRow], plan: Registered) -> Table:
         columns,
         rows,
         f"docs/preregistration.md: paired t-test over seeds, two-sided {level}, Holm over the {len(rows)} "
-        f"comparisons; interval of {100 - 100 * RULE.alpha:g} %; MDE: minimum detectable effect ({level}, power "
-        f"{100 * POWER:g} %). supported: ahead; rejected: behind, or the interval excludes an advantage of "
-        f"{RULE.difference:g}; else inconclusive. No verdict before the stopping rule is met: blocks of {RULE.block} "
-        f"seeds until the MDE is at most {RULE.difference:g}, at most {RULE.most} seeds",
+        f"comparisons; interval of {100 - 100 * RULE.alpha:g} %; MDE: minimum detectable effect ({level}, "
+        f"power {100 * POWER:g} %). supported: ahead; rejected: behind, or the interval excludes an "
+        f"advantage of {RULE.difference:g}; else inconclusive. No verdict before the stopping rule is met: "
+        f"blocks of {RULE.block} seeds until the MDE is at most {RULE.difference:g}, at most {RULE.most} "
+        "seeds",
     )

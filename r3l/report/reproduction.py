@@ -35,9 +35,10 @@ def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
 def compare_runs(fresh: Record, old: Record) -> Row:
     """How a run compares with the stored one.
 
-    ``equal``: episodes that agree in every stored field, the transcript's hash included. ``verdict``: "another
-    configuration"; "identical"; "within the interval" or "outside the interval" that a second sample of the stored
-    run's episodes would have (Wilson, 95 %). ``differs``: what may explain it: engine, versions, hardware.
+    ``equal``: episodes that agree in every stored field, the transcript's hash included. ``verdict``:
+    "another configuration"; "identical"; "within the interval" or "outside the interval" that a second
+    sample of the stored run's episodes would have (Wilson, 95 %). ``differs``: what may explain it: engine,
+    versions, hardware.
     """
     row: Row = {"stored_success": old.groups["all"]["success"]}
     if fresh.fingerprint != old.fingerprint:

@@ -32,7 +32,8 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
         if tuning["env"] in (envs or [tuning["env"]]) and method in (None, tuning["method"]):
             chosen.append(tuning)
     if not chosen:
-        raise DataError(f"there is no such tuning below {results / FOLDER / tier}; r3l tune METHOD --env ENV makes one")
+        folder = results / FOLDER / tier
+        raise DataError(f"there is no such tuning below {folder}; r3l tune METHOD --env ENV makes one")
     return chosen
 
 
@@ -66,6 +67,6 @@ def tuning_table(tunings: Sequence[Tuning]) -> Table:
         f"Learning rates tuned on validation, tier {tunings[0]['tier']}",
         columns,
         tunings,
-        f"rule: {tunings[0]['rule']}. Bold: chosen; in brackets the seeds; rollouts, tokens, core-seconds: of all runs "
-        f"of a tuning; validation task sets: {', '.join(sorted(sets))}",
+        f"rule: {tunings[0]['rule']}. Bold: chosen; in brackets the seeds; rollouts, tokens, core-seconds: "
+        f"of all runs of a tuning; validation task sets: {', '.join(sorted(sets))}",
     )

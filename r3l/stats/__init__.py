@@ -1,11 +1,13 @@
 """Intervals, comparisons, corrections, verdicts and power: the only place that judges a difference.
 
-The interface is rliable's: a matrix of scores ``scores_S_T`` with one row for each training seed (run) and one column
-for each task of one task set (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
-Precipice"). Seeds are the unit of replication; tasks are nested in seeds.
+The interface is rliable's: a matrix of scores ``scores_S_T`` with one row for each training seed (run) and
+one column for each task of one task set (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
+the Statistical Precipice"). Seeds are the unit of replication; tasks are nested in seeds.
 
-- :mod:`r3l.stats.intervals`: t-intervals over seeds, Wilson's and Newcombe's over tasks, the cluster bootstrap
-- :mod:`r3l.stats.comparison`: :func:`~r3l.stats.comparison.compare` judges a family of effects; every verdict's word
+- :mod:`r3l.stats.intervals`: t-intervals over seeds, Wilson's and Newcombe's over tasks, the cluster
+  bootstrap
+- :mod:`r3l.stats.comparison`: :func:`~r3l.stats.comparison.compare` judges a family of effects; every
+  verdict's word
 - :mod:`r3l.stats.corrections`: Holm and Benjamini-Hochberg
 - :mod:`r3l.stats.power`: minimum detectable effect, seeds needed, the stopping rule
 - :mod:`r3l.stats.profiles`: performance profiles

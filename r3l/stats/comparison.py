@@ -1,7 +1,7 @@
 """Comparisons: an estimated effect, and what a family of effects shows after correction.
 
-``compare`` is the one judge of differences: tables of scores, `r3l compare`, the registered comparisons and the claims
-differ only in correction, alpha and margin.
+``compare`` is the one judge of differences: tables of scores, `r3l compare`, the registered comparisons and
+the claims differ only in correction, alpha and margin.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from r3l.stats.power import ALPHA, POWER, minimum_detectable_effect, power_of, s
 
 
 class Verdict(StrEnum):
-    """What a comparison shows. Every table's verdict is one of these words, or is mapped from one where it prints.
+    """The result of a comparison. Every table prints one of these words, or maps them where it prints.
 
     Of a difference (:func:`compare`), tested two-sided against 0 at alpha, after the family's correction:
 
     - ``ahead``: shown to be above 0
     - ``behind``: shown to be below 0
-    - ``equivalent``: shown to lie within the margin on either side of 0, even if it is shown to differ from 0. Two
-      one-sided t-tests at alpha each (TOST; Schuirmann 1987), of each effect alone: both reject where the interval of
-      confidence 1 - 2 alpha lies inside the margin. Only where a margin is given
+    - ``equivalent``: shown to lie within the margin on either side of 0, even if it is shown to differ from
+      0. Two one-sided t-tests at alpha each (TOST; Schuirmann 1987), of each effect alone: both reject where
+      the interval of confidence 1 - 2 alpha lies inside the margin. Only where a margin is given
     - ``inconclusive``: none of these. A difference that is not shown is not an equality
     - ``incomplete``: there is no test, for lack of seeds
 
@@ -39,8 +39,8 @@ class Verdict(StrEnum):
     - ``rejected``: behind, or the interval excludes the smallest advantage that would matter
     - ``inconclusive``: neither
 
-    Of a measured interval and one fixed number (:func:`interval_verdict`): ``ahead`` or ``behind`` where all of the
-    interval is above or below the number, ``inconclusive`` where it contains it.
+    Of a measured interval and one fixed number (:func:`interval_verdict`): ``ahead`` or ``behind`` where all
+    of the interval is above or below the number, ``inconclusive`` where it contains it.
     """
 
     AHEAD = "ahead"
@@ -56,11 +56,12 @@ class Verdict(StrEnum):
 class Effect:
     """An estimated difference, and all that its test needs.
 
-    Over seeds ``freedom`` is their number minus 1 and ``deviation`` the standard deviation of one value per seed
-    (None: unknown, see :func:`r3l.stats.power.spread`). Over tasks ``freedom`` is infinite: a bootstrap interval is
-    read as a normal one. ``error``: standard error of ``mean``; NaN for one seed, which has no test.
-    ``probability_of_improvement``: P(a seed of the first method scores above one of the second), where both are known.
-    ``recorded_p_value``: p-value of a test that was made earlier, taken instead of one from mean and error.
+    Over seeds ``freedom`` is their number minus 1 and ``deviation`` the standard deviation of one value per
+    seed (None: unknown, see :func:`r3l.stats.power.spread`). Over tasks ``freedom`` is infinite: a bootstrap
+    interval is read as a normal one. ``error``: standard error of ``mean``; NaN for one seed, which has no
+    test. ``probability_of_improvement``: P(a seed of the first method scores above one of the second), where
+    both are known. ``recorded_p_value``: p-value of a test that was made earlier, taken instead of one from
+    mean and error.
     """
 
     mean: float
@@ -104,25 +105,33 @@ class Effect:
 
     @property
     def interval(self) -> Interval:
-        """The 95 % interval over seeds, None below MIN_SEEDS seeds. Only where the seeds' values are known."""
+        """The 95 % interval over seeds, None below MIN_SEEDS seeds.
+
+        Only where the seeds' values are known.
+        """
         return t_interval(self.values_S)
 
     def bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The interval of this confidence, from two seeds on."""
         quantile = float(stats.t.ppf((1 + confidence) / 2, self.freedom))
         # In the order of t_interval, so that both give the same bits.
-        half = quantile * self.error if self.deviation is None else quantile * self.deviation / math.sqrt(self.seeds)
+        half = quantile * self.error
+        if self.deviation is not None:
+            half = quantile * self.deviation / math.sqrt(self.seeds)
         return self.mean - half, self.mean + half
 
     @cached_property
     def p_value(self) -> float | None:
-        """Two-sided p-value against 0; None for one seed. Equal values of all seeds: 1 if they are 0, else 0."""
+        """Two-sided p-value against 0; None for one seed.
+
+        Equal values of all seeds: 1 if they are 0, else 0.
+        """
         if self.recorded_p_value is not None:
             return self.recorded_p_value
         return None if math.isnan(self.error) else 2 * self._tail(abs(self.mean))
 
     def p_equivalent(self, margin: float) -> float:
-        """The larger p-value of the two one-sided tests against an effect of ``margin`` or more on either side."""
+        """The larger p-value of the two one-sided tests against an effect of ``margin`` or more."""
         return self._tail(margin - abs(self.mean))
 
     def _tail(self, distance: float) -> float:
@@ -140,7 +149,7 @@ class Effect:
         return float(stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)) * self.error
 
     def power(self, effect: float, level: float = ALPHA) -> float:
-        """Probability that a test at ``level`` shows a true ``effect``, on either side of 0, with this spread."""
+        """Probability that a test at ``level`` shows a true ``effect``, given this spread."""
         if self.deviation is not None:
             return power_of(effect / self.deviation, self.seeds, level)
         if not self.error:
@@ -200,14 +209,15 @@ def compare(
 ) -> list[Comparison | None]:
     """Judge ``effects`` as one family; None stays None.
 
-    ``margin``: half width of equivalence, for all or one per effect; None: equivalence is not tested. ``tests``: size
-    of the family as it was planned, of which those without a test count with p = 1. By default the family is what can
-    be tested.
+    ``margin``: half width of equivalence, for all or one per effect; None: equivalence is not tested.
+    ``tests``: size of the family as it was planned, of which those without a test count with p = 1. By
+    default the family is what can be tested.
     """
     margins = list(margin) if isinstance(margin, Sequence) else [margin] * len(effects)
 
     # One correction over every effect that has a test.
-    p_values = {k: one.p_value for k, one in enumerate(effects) if one is not None and one.p_value is not None}
+    tested = {k: one.p_value for k, one in enumerate(effects) if one is not None}
+    p_values = {k: p for k, p in tested.items() if p is not None}
     untested = max(0, (tests or 0) - len(p_values))
     family = adjusted([*p_values.values(), *[1.0] * untested], correction)
     p_adjusted = dict(zip(p_values, family, strict=False))

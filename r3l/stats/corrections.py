@@ -1,7 +1,7 @@
 """Corrections for several tests at once.
 
-Holm bounds the chance of any false finding (family-wise error rate); Benjamini-Hochberg bounds the expected share of
-false findings (false discovery rate).
+Holm bounds the chance of any false finding (family-wise error rate); Benjamini-Hochberg bounds the expected
+share of false findings (false discovery rate).
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's step-up procedure (1995): the k-th smallest of m p-values times m / k, made increasing
-    from the largest down."""
+    """Benjamini and Hochberg's step-up procedure (1995).
+
+    The k-th smallest of m p-values times m / k, made increasing from the largest down.
+    """
     order = np.argsort(p_values, kind="stable")
     shares = np.arange(1, len(order) + 1) / max(len(order), 1)
     stepped = np.asarray(p_values)[order] / shares
@@ -42,10 +44,10 @@ def _in_given_order(sorted_p: np.ndarray, order: np.ndarray) -> list[float]:
 
 
 def level_of_one_test(alpha: float, tests: int, rejected: int, correction: Correction) -> float:
-    """The bound for one p-value before correction, with which power and minimum detectable effects are computed.
+    """The bound for one uncorrected p-value, from which power and minimum detectable effects follow.
 
-    Holm: the first and strictest step, alpha / tests. Benjamini-Hochberg: the step at which the procedure ended, with
-    ``rejected`` findings.
+    Holm: the first and strictest step, alpha / tests. Benjamini-Hochberg: the step at which the procedure
+    ended, with ``rejected`` findings.
     """
     steps = 1 if correction == "holm" else max(rejected, 1)
     return alpha * steps / max(tests, 1)

@@ -1,8 +1,9 @@
-"""Confidence intervals: Student's t over training seeds, Wilson's and Newcombe's over tasks, and a cluster bootstrap.
+"""Confidence intervals: Student's t over seeds; Wilson's, Newcombe's and a cluster bootstrap over tasks.
 
-A mean over seeds has Student's t-interval over the seed means, whatever their number. In simulations with success
-rates over 50 to 200 tasks, and true rates that differ between seeds, it covers 94 to 96 % at 3, 5, 10 and 20 seeds. A
-hierarchical percentile bootstrap (seeds outside, tasks inside) covers 90 to 99 %, depending on how much seeds differ.
+A mean over seeds has Student's t-interval over the seed means, whatever their number. In simulations with
+success rates over 50 to 200 tasks, and true rates that differ between seeds, it covers 94 to 96 % at 3, 5,
+10 and 20 seeds. A hierarchical percentile bootstrap (seeds outside, tasks inside) covers 90 to 99 %,
+depending on how much seeds differ.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Floats = NDArray[np.float64]
 class Interval:
     """A mean over ``seeds`` training seeds, with its confidence interval.
 
-    Below MIN_SEEDS seeds ``low`` and ``high`` are None and ``points`` holds each seed's value. Bounds are not clipped:
-    a t-interval of success rates that leaves [0, 1] shows that there are too few seeds.
+    Below MIN_SEEDS seeds ``low`` and ``high`` are None and ``points`` holds each seed's value. Bounds are
+    not clipped: a t-interval of success rates that leaves [0, 1] shows that there are too few seeds.
     """
 
     mean: float
@@ -38,7 +39,10 @@ class Interval:
 
 
 def t_interval(values_S: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Mean of one value per seed, with Student's t-interval. Raises ValueError for no or non-finite values."""
+    """Mean of one value per seed, with Student's t-interval.
+
+    Raises ValueError for no or non-finite values.
+    """
     values = finite(values_S, 1)
     count = len(values)
     mean = float(values.mean())
@@ -55,14 +59,15 @@ def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Inte
 
 
 def wilson_interval(successes_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Success rate of one run over its tasks, with Wilson's score interval: binomial noise only, not other seeds."""
+    """Success rate of one run over its tasks, with Wilson's interval: binomial noise, not other seeds."""
     successes = finite(successes_T, 1)
     rate = float(successes.mean())
-    return Interval(rate, *wilson_bounds(rate, len(successes), confidence), 1, f"Wilson, {len(successes)} tasks")
+    low, high = wilson_bounds(rate, len(successes), confidence)
+    return Interval(rate, low, high, 1, f"Wilson, {len(successes)} tasks")
 
 
 def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's score interval of a success rate over ``count`` trials (Wilson 1927; no continuity correction)."""
+    """Wilson's score interval of a success rate in ``count`` trials (1927; no continuity correction)."""
     z = float(stats.norm.isf((1 - confidence) / 2))
     scale = 1 + z**2 / count
     centre = (rate + z**2 / (2 * count)) / scale
@@ -74,10 +79,10 @@ def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> 
 def newcombe_bounds(
     rate: float, count: float, other_rate: float, other_count: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Interval of the difference ``rate - other_rate`` of two independent success rates, from their Wilson intervals.
+    """Interval of the difference of two independent success rates, from their Wilson intervals.
 
-    Source: Newcombe 1998, Statistics in Medicine 17, "Interval estimation for the difference between independent
-    proportions", method 10.
+    Source: Newcombe 1998, Statistics in Medicine 17, "Interval estimation for the difference between
+    independent proportions", method 10.
     """
     low, high = wilson_bounds(rate, count, confidence)
     other_low, other_high = wilson_bounds(other_rate, other_count, confidence)
@@ -95,11 +100,11 @@ def cluster_bootstrap(
 ) -> tuple[float, float] | None:
     """Percentile interval of a statistic over tasks, from the observations' sums and counts per task.
 
-    Observations of one task are alike, so whole tasks are drawn with replacement, each with all its observations
-    (Davison and Hinkley 1997, "Bootstrap Methods and their Application", section 3.8; Field and Welsh 2007).
-    ``combine`` maps sums and counts over tasks (components C on the last axis) to the statistic: a mean, a ratio or a
-    difference. Bounds may be infinite (a ratio whose denominator can be 0). None: fewer than two tasks have
-    observations, or no resample gives a value.
+    Observations of one task are alike, so whole tasks are drawn with replacement, each with all its
+    observations (Davison and Hinkley 1997, "Bootstrap Methods and their Application", section 3.8; Field and
+    Welsh 2007). ``combine`` maps sums and counts over tasks (components C on the last axis) to the
+    statistic: a mean, a ratio or a difference. Bounds may be infinite (a ratio whose denominator can be 0).
+    None: fewer than two tasks have observations, or no resample gives a value.
     """
     tasks = len(sums_T_C)
     drawn_R_T = generator.multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES)
@@ -113,7 +118,10 @@ def cluster_bootstrap(
 
 
 def finite(values: ArrayLike, dimensions: int) -> Floats:
-    """``values`` as a float array. Raises ValueError if it is empty, not finite, or has another number of axes."""
+    """``values`` as a float array.
+
+    Raises ValueError if it is empty, not finite, or has another number of axes.
+    """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != dimensions or array.size == 0 or not np.isfinite(array).all():
         raise ValueError(f"expected finite values in {dimensions} dimension(s), found shape {array.shape}")

@@ -1,10 +1,11 @@
 """Power of a comparison: its minimum detectable effect (MDE), the seeds a difference takes, and when to stop.
 
-The comparison is the two-sided paired t-test over seeds. Its power is that of Cohen, "Statistical Power Analysis for
-the Behavioral Sciences" (1988), chapter 2: 0.5, 0.8 and 1 standard deviations of the differences take 34, 15 and 10
-pairs at level 5 % and power 80 %.
+The comparison is the two-sided paired t-test over seeds. Its power is that of Cohen, "Statistical Power
+Analysis for the Behavioral Sciences" (1988), chapter 2: 0.5, 0.8 and 1 standard deviations of the
+differences take 34, 15 and 10 pairs at level 5 % and power 80 %.
 
-``deviation`` is the standard deviation of the paired differences over seeds, ``level`` the bound for one p-value.
+``deviation`` is the standard deviation of the paired differences over seeds, ``level`` the bound for one
+p-value.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ WEIGHTS_Z = stats.norm.pdf(NOISE_Z) / stats.norm.pdf(NOISE_Z).sum()
 class PowerTarget:
     """The test that is planned: two-sided at ``alpha``, finding the difference with probability ``power``.
 
-    ``comparisons``: size of the family that Holm's correction covers. Its first step, which decides where only one
-    difference exists, tests at alpha / comparisons.
+    ``comparisons``: size of the family that Holm's correction covers. Its first step, which decides where
+    only one difference exists, tests at alpha / comparisons.
     """
 
     alpha: float = ALPHA
@@ -55,8 +56,8 @@ def spread(differences_S: ArrayLike) -> float | None:
 def spread_factors(seeds: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Bounds of the true standard deviation, as multiples of the estimate from ``seeds`` seeds.
 
-    (n - 1) s^2 / sigma^2 of a normal sample has a chi-square distribution with n - 1 degrees of freedom. Five seeds
-    give 0.6 to 2.9 times the estimate.
+    (n - 1) s^2 / sigma^2 of a normal sample has a chi-square distribution with n - 1 degrees of freedom.
+    Five seeds give 0.6 to 2.9 times the estimate.
     """
     freedom = seeds - 1
     low, high = np.sqrt(freedom / stats.chi2.ppf([(1 + confidence) / 2, (1 - confidence) / 2], freedom))
@@ -66,9 +67,10 @@ def spread_factors(seeds: int, confidence: float = CONFIDENCE) -> tuple[float, f
 def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
     """Probability that the test rejects if the true mean difference is ``standardised`` standard deviations.
 
-    t = (Z + delta) / sqrt(V / nu) with delta = standardised * sqrt(seeds), Z standard normal, V chi-square with nu =
-    seeds - 1 degrees of freedom, so P(|t| > c) = E[P(V <= nu (Z + delta)^2 / c^2)]: the tail of the noncentral t
-    distribution, here by the trapezoid rule over Z, since scipy's is NaN or wrong for large delta.
+    t = (Z + delta) / sqrt(V / nu) with delta = standardised * sqrt(seeds), Z standard normal, V chi-square
+    with nu = seeds - 1 degrees of freedom, so P(|t| > c) = E[P(V <= nu (Z + delta)^2 / c^2)]: the tail of
+    the noncentral t distribution, here by the trapezoid rule over Z, since scipy's is NaN or wrong for large
+    delta.
     """
     freedom = seeds - 1
     critical = stats.t.ppf(1 - level / 2, freedom)
@@ -99,11 +101,11 @@ def seeds_needed(deviation: float, difference: float, level: float = ALPHA, powe
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Run seeds in blocks until the minimum detectable effect is at most ``difference``, or ``most`` seeds are run.
+    """Blocks of seeds until the minimum detectable effect is at most ``difference``, ``most`` seeds at most.
 
-    The rule looks at the spread over seeds alone, never at the difference itself. It still stops more often where
-    chance has made the spread small: in simulations with normal differences a test at 5 % after it errs in up to
-    7.5 % of all cases, one at ``alpha`` = 3 % in up to 4.8 %.
+    The rule looks at the spread over seeds alone, never at the difference itself. It still stops more often
+    where chance has made the spread small: in simulations with normal differences a test at 5 % after it
+    errs in up to 7.5 % of all cases, one at ``alpha`` = 3 % in up to 4.8 %.
     """
 
     block: int = 5
@@ -115,6 +117,7 @@ class StoppingRule:
         """How many more seeds to run after ``seeds``; 0: stop. ``deviation`` None: the spread is unknown."""
         if seeds < self.block:
             return self.block - seeds
-        if deviation is not None and minimum_detectable_effect(deviation, seeds, self.alpha) <= self.difference:
+        mde = None if deviation is None else minimum_detectable_effect(deviation, seeds, self.alpha)
+        if mde is not None and mde <= self.difference:
             return 0
         return min(self.block, max(self.most - seeds, 0))

@@ -1,4 +1,4 @@
-"""Performance profiles over environments: run-score distributions (Agarwal et al. 2021, section 4.2; rliable)."""
+"""Performance profiles over environments: run-score distributions (rliable; Agarwal et al. 2021, 4.2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from r3l.stats.intervals import CONFIDENCE, RESAMPLES, Floats, finite
 
 
 def performance_profile(scores_E_S: Sequence[ArrayLike], thresholds_X: ArrayLike) -> Floats:
-    """The share of runs with a score above each threshold: mean over environments E of mean over seeds of 1[x > tau].
+    """The share of runs with a score above each threshold tau.
 
-    Environments may have different numbers of seeds and weigh equally.
+    Mean over environments E of the mean over seeds of 1[score > tau]. Environments may have different
+    numbers of seeds and weigh equally.
     """
     thresholds = finite(thresholds_X, 1)
     profiles_E_X = np.array([(finite(s, 1)[:, None] > thresholds).mean(axis=0) for s in scores_E_S])
@@ -29,8 +30,8 @@ def profile_band(
 ) -> tuple[Floats, Floats]:
     """Pointwise percentile band (low, high) of :func:`performance_profile`, by a stratified bootstrap.
 
-    Seeds are drawn with replacement within each environment (section 4.1 of the same source). Environments are not
-    drawn: they are the benchmark. Below about ten seeds the band is too narrow.
+    Seeds are drawn with replacement within each environment (section 4.1 of the same source). Environments
+    are not drawn: they are the benchmark. Below about ten seeds the band is too narrow.
     """
     thresholds = finite(thresholds_X, 1)
     profiles_R_X = np.zeros((resamples, len(thresholds)))
