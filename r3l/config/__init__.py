@@ -1,7 +1,7 @@
-"""Configuration: one YAML file a tier, an environment, a method; resolved into one frozen Run (see resolution.py).
+"""Configuration: a YAML file for each tier, environment and method, resolved into one frozen Run.
 
-Unknown keys, wrong types and missing files are ConfigErrors that name file, key, value and the fix. Every value carries
-its source: each file has a ``sources`` map from key to where the value comes from.
+Unknown keys, wrong types and missing files are ConfigErrors that name file, key, value and the fix. Every
+file has a ``sources`` map that says for each key where its value comes from.
 """
 
 from r3l.config.base_checkpoint import base_checkpoint_of, base_checkpoint_warning

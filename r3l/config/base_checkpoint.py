@@ -1,4 +1,4 @@
-"""The base checkpoint of a run, and a warning where its SFT was of another environment than the run is to learn."""
+"""The base checkpoint of a run, and a warning if its SFT taught another environment."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from r3l.files.shapes import SFTUnderWay
 
 
 def base_checkpoint_of(run: Run) -> str:
-    """The model that a run starts from: that of its SFT, where it has one, else its own.
+    """The model from which a run starts: the result of its SFT if it has one, else ``run.model``.
 
-    Raises ConfigError where the SFT is not finished.
+    Raises ConfigError if the SFT is not finished.
     """
     name = run.env_settings.sft
     if name is None:
@@ -27,15 +27,14 @@ def base_checkpoint_of(run: Run) -> str:
     phases = len(recipe_of(name)["phases"])
     if not manifest.is_file() or len(read_json(manifest, SFTUnderWay)["loss"]) < phases:
         raise ConfigError(
-            f"{run.cell} starts from an SFT checkpoint, which is not (whole) in {folder}: make it with r3l sft {name} "
-            f"--model {run.model}, or go without: --set env_settings.sft=null"
+            f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: make it with "
+            f"r3l sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
         )
     return str(folder)
 
 
 def base_checkpoint_warning(run: Run) -> str | None:
-    """A sentence where the SFT of a run's base checkpoint was of another environment; None where it was not, or where
-    nothing says what it was."""
+    """A sentence if the SFT of a run's base checkpoint taught another environment, else None."""
     taught = _sft_environment(run)
     if taught is None or _registered(taught) == _registered(run.env):
         return None

@@ -18,54 +18,57 @@ from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 
 class EnvSettings(Strict):
-    """What a run has of its environment."""
+    """The environment's part of a run: task sets, turns, options of its engine."""
 
     train_task_set: TaskSetName
     test_task_set: TaskSetName
     validation_task_set: TaskSetName | None = option(
         None,
-        "tasks that settings and base checkpoints are chosen on: in neither of the others, nor in SFT",
-        "our choice: what is chosen on the test task set is no longer tested by it",
+        "tasks on which settings and base checkpoints are chosen: in neither of the others, nor in SFT",
+        "our choice: the test task set no longer tests what is chosen on it",
     )
     further_test_task_sets: list[TaskSetName] = Field(
-        [], description="evaluated during training beside the test task set (Trinity)"
+        [], description="evaluated during training in addition to the test task set (Trinity)"
     )
     max_turns: int = Field(ge=1, le=10_000)
     sft: str | None = Field(None, description="SFT before RL: a file of configs/sft")
     options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
 
     def tested(self) -> dict[str, str]:
-        """The task sets that are evaluated during training, by a plain name; the test task set is ``test``."""
+        """The task sets evaluated during training, by name; the test task set is ``test``."""
         return {"test": self.test_task_set} | {name.replace("/", "_"): name for name in self.further_test_task_sets}
 
 
 class EnvTierConfig(EnvSettings):
-    """What an environment uses in one tier."""
+    """The settings of an environment in one tier."""
 
-    model: str | None = Field(None, description="base checkpoint of this environment, where it is not the tier's")
-    set: dict[str, Any] = Field({}, description="what this environment changes in the tier: train.tasks_per_step, ...")
+    model: str | None = Field(None, description="base checkpoint of this environment, if it is not the tier's")
+    set: dict[str, Any] = Field({}, description="changes to the tier: train.tasks_per_step, ...")
 
 
 class EnvConfig(Strict):
     """configs/envs/<name>.yaml."""
 
     env: str
-    environment: str = Field("", description="what it is registered as in r3l.envs.registry; default: as `env`")
+    environment: str = Field("", description="its name in r3l.envs.registry; default: `env`")
     code: str = Field("", description="module:Class of an environment that is not registered (R3L_ENVS)")
-    arguments: dict[str, Any] = Field({}, description="which environment the adapter that `code` names is to take")
+    arguments: dict[str, Any] = Field({}, description="the environment that the adapter named by `code` wraps")
     label: Label
     tiers: dict[str, EnvTierConfig]
-    profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="what a profile changes in `options`")
+    profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="changes to `options` by profile")
     further_test_task_sets: dict[ProfileName, list[str]] = Field(
-        {}, description="what a profile evaluates on the way beside the test task set"
+        {}, description="task sets that a profile evaluates during training, in addition to the test task set"
     )
     question_sets: dict[str, dict[str, Label]] = Field(
-        {}, description="of a tier: task sets that a finished run is scored on besides, and their names in print"
+        {}, description="by tier: further task sets on which a finished run is scored, and their names in print"
     )
     sources: dict[str, str]
 
     def in_tier(self, tier: str) -> EnvTierConfig:
-        """What it uses in ``tier``. Raises ConfigError where it has no such tier."""
+        """Its settings in ``tier``.
+
+        Raises ConfigError, with what can be given instead, if it has no such tier.
+        """
         if tier in self.tiers:
             return self.tiers[tier]
         alike = [
@@ -80,9 +83,9 @@ class EnvConfig(Strict):
 
 
 def environment_of(env: str) -> EnvironmentPackage[Any]:
-    """The environment that configs/envs/<env>.yaml, or a file of R3L_ENVS, is about, or that is registered as ``env``.
+    """The package of an environment: a file of configs/envs or R3L_ENVS names it, or it is registered.
 
-    Raises ConfigError where there is none.
+    Raises ConfigError if there is none.
     """
     if env in ENVIRONMENTS:
         return find_environment(env)
@@ -98,15 +101,16 @@ def environment_of(env: str) -> EnvironmentPackage[Any]:
 
 @cache
 def _of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
+    """The package that ``code`` (module:Class) defines; ``arguments`` are JSON, for the cache."""
     kind = find_class("envs", code)
     if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):
-        raise ConfigError(f"env code {code!r} is no EnvironmentPackage; derive it from r3l.envs.base.one_file")
+        raise ConfigError(f"env code {code!r} is not an EnvironmentPackage; derive it from r3l.envs.base.one_file")
     if issubclass(kind, AdaptedEnvironment):
         return kind(env, json.loads(arguments))
     if arguments != "{}":
-        raise ConfigError(f"{env}.yaml: key 'arguments' is for an adapter, and {code!r} is none; remove it")
+        raise ConfigError(f"{env}.yaml: key 'arguments' is for an adapter, but {code!r} is not one; remove it")
     if kind.name != env:
         raise ConfigError(
-            f"env code {code!r}: its name is {kind.name!r}, but the file is called {env!r}; make them one"
+            f"env code {code!r}: its name is {kind.name!r}, but the file is called {env!r}; use one name in both"
         )
     return kind()

@@ -23,7 +23,7 @@ from r3l.files.yaml_files import parse_yaml, read_yaml
 M = TypeVar("M", bound=BaseModel)
 
 
-OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables that list folders with a user's files, as PATH does
+OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables with a user's folders, as in PATH
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a name becomes a folder and appears in lists with commas
 
 # Texts with a form. \p{C} and \p{Z} are characters that cannot be seen; a space may stand inside.
@@ -33,9 +33,10 @@ FORMS = {
     LABEL: "a label must be one line of 1 to 100 visible characters",
     TASK_SET: "a task set must be names with slashes between them, such as nano/test",
 }
-# The name of a thing in print. Each medium escapes what it would read as markup: r3l.report.render, .figures.style
+# The name of a thing in print. Each medium escapes what it would read as markup: r3l.report.render,
+# .figures.style
 Label = Annotated[str, StringConstraints(pattern=LABEL, max_length=100)]
-TaskSetName = Annotated[str, StringConstraints(pattern=TASK_SET, max_length=200)]  # NAME/SPLIT, read from folders
+TaskSetName = Annotated[str, StringConstraints(pattern=TASK_SET, max_length=200)]  # NAME/SPLIT
 
 
 class Strict(OptionModel):
@@ -45,26 +46,27 @@ class Strict(OptionModel):
 
 
 def own_folders(kind: str) -> list[Path]:
-    """The folders of R3L_METHODS or R3L_ENVS, in which a method or an environment is stored with its code."""
+    """The folders of R3L_METHODS or R3L_ENVS, which have methods or environments with their code."""
     named = os.environ.get(OWN.get(kind, ""), "").split(os.pathsep)
     return [Path(folder).absolute() for folder in named if folder]
 
 
 def own_variables() -> dict[str, str]:
-    """The variables of OWN that are set, with absolute folders: for processes that start in another directory."""
+    """The variables of OWN that are set, with absolute folders, for processes with another directory."""
     joined = {variable: os.pathsep.join(map(str, own_folders(kind))) for kind, variable in OWN.items()}
     return {variable: own for variable, own in joined.items() if own}
 
 
 def is_own(kind: str, name: str) -> bool:
-    """Whether ``name`` is a user's: this package has no such file, whatever R3L_ENVS and R3L_METHODS are now."""
+    """Whether ``name`` is a user's: this package has no such file."""
     return f"{name}.yaml" not in os.listdir(paths.CONFIGS / kind)
 
 
 def names(kind: str) -> list[str]:
     """The configured names of ``kind``.
 
-    Raises ConfigError for a user's folder that does not exist, and for a file there whose name is taken or unusable.
+    Raises ConfigError for a user's folder that does not exist, and for a file there whose name is taken or
+    unusable.
     """
     packaged = {file.removesuffix(".yaml") for file in os.listdir(paths.CONFIGS / kind) if file.endswith(".yaml")}
     own = set()
@@ -97,7 +99,10 @@ def _is_other_kind(path: Path, kind: str) -> bool:
 
 
 def load(kind: str, name: str, model: type[M]) -> M:
-    """Read and validate ``<name>.yaml`` of ``kind`` in {tiers, envs, models, methods, tables}. Raises ConfigError."""
+    """Read and validate ``<name>.yaml`` of ``kind`` in {tiers, envs, models, methods, tables}.
+
+    Raises ConfigError.
+    """
     if name not in (known := names(kind)):
         raise ConfigError(unknown(kind[:-1], name, known))
     folders = [paths.CONFIGS / kind, *own_folders(kind)]
@@ -110,7 +115,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
     return config
 
 
-@lru_cache(maxsize=512)  # a grid loads the same few dozen files thousands of times; the content is part of the key
+@lru_cache(maxsize=512)  # a grid loads a few dozen files thousands of times; a changed content is read again
 def _validated(model: type[M], content: bytes, path: Path) -> M:
     return validate(model, parse_yaml(content, path), str(path))
 

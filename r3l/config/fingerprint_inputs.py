@@ -1,8 +1,8 @@
-"""What a run reads beside its settings, as digests: part of its fingerprint and of its manifest.
+"""Everything that a run reads in addition to its settings, as digests for its fingerprint and its manifest.
 
-A name does not say what lies behind it: ``mine`` may hold other weights tomorrow, a task id another game. So the
-weights, the task sets, the texts and graders of an environment and the recipe of SFT enter with a digest
-or a version.
+A name does not identify its content: ``mine`` may have other weights tomorrow, and a task id another game.
+So the fingerprint has a digest or a version of the weights, the task sets, the texts and graders of the
+environment, and the SFT recipe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from r3l.files.digests import digest_of_all
 from r3l.files.names import is_folder_name
 from r3l.files.paths import cache_folder
 
-# Files of a model's folder that decide what it computes: weights, sizes, words, dialogs. Not where it comes from.
+# Files of a model's folder that decide what it computes: weights, sizes, vocabulary, dialogs. Not its
+# origin.
 MODEL_FILES = (
     *("model*.safetensors", "adapter*", "pytorch_model*.bin", "*.gguf"),
     *("config.json", "generation_config.json", "tokenizer*", "chat_template*"),
@@ -32,10 +33,10 @@ MODEL_FILES = (
 
 
 def fingerprint_inputs(env: str, model: str, settings: EnvSettings, method_code: str, prompts: Style) -> dict[str, Any]:
-    """The inputs of a run, as JSON has them. Raises ConfigError for an unknown task set or recipe."""
+    """The inputs of a run, as JSON values. Raises ConfigError for an unknown task set or recipe."""
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)
-    texts = package.prompt_texts() if prompts == "full" else {}  # compact ones are code, which a version stands for
+    texts = package.prompt_texts() if prompts == "full" else {}  # the version covers compact ones
     inputs: dict[str, Any] = {
         "model": model_identity(model),
         "task_sets": {name: package.task_set_hash(name) for name in task_sets},
@@ -50,7 +51,7 @@ def fingerprint_inputs(env: str, model: str, settings: EnvSettings, method_code:
 
 
 def base_weights(inputs: Mapping[str, Any]) -> str | None:
-    """The digest of the weights that a run with these inputs starts from, or their revision on the hub."""
+    """The digest of the base checkpoint of a run with these inputs, or its revision or name on the hub."""
     if "sft" in inputs:
         return None if inputs["sft_model"] is None else str(inputs["sft_model"])
     model: dict[str, str | None] = inputs["model"]
@@ -58,8 +59,10 @@ def base_weights(inputs: Mapping[str, Any]) -> str | None:
 
 
 def model_identity(model: str) -> dict[str, str | None]:
-    """Which weights a model is: the sha256 of its folder, of the packaged file that it is made from, or its name on the
-    hub with the revision that the cache of this machine has; ``revision`` is None where there is none."""
+    """The sha256 of a model's folder or of its packaged file, else its name and revision on the hub.
+
+    ``revision`` is that of this machine's cache, and None if the cache does not have the model.
+    """
     config = find_model(model)
     if config and config.packaged:
         return {"sha256": config.packaged.sha256}
@@ -70,11 +73,12 @@ def model_identity(model: str) -> dict[str, str | None]:
 
 
 def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
-    """What a model is called under results/ and in tables. ``identity``: that of a manifest.
+    """The name of a model under results/ and in tables. ``identity``: that of a manifest.
 
-    A name of configs/models, or of a stored model, says which it is. The last part of a path or of a hub id does not
-    (``final``, ``checkpoint-500``): it gets eight digits of the weights' digest, or of the id, whose revision stands in
-    the fingerprint alone because a plan must know the place of what nobody has fetched yet.
+    A name of configs/models, or of a stored model, says which it is. The last part of a path or of a hub id
+    does not (``final``, ``checkpoint-500``): it gets eight digits of the weights' digest, or of the id,
+    whose revision stands in the fingerprint alone because a plan must know the place of what nobody has
+    fetched yet.
     """
     if is_folder_name(model):
         return model
@@ -84,19 +88,22 @@ def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
 
 
 def sft_folder(model: str, name: str) -> Path:
-    """Where `r3l sft NAME` keeps what it made of a model of configs/models, a folder or a hub id."""
+    """The folder of the result of `r3l sft NAME` for a model of configs/models, a folder or a hub id."""
     return cache_folder("models") / f"{model_name(model)}-{name}"
 
 
 def _folder_digest(folder: Path) -> str:
-    """Over names and digests of the files that decide what a model computes."""
+    """A digest of the names and contents of MODEL_FILES in a folder."""
     files = [path for path in folder.iterdir() if any(fnmatch(path.name, pattern) for pattern in MODEL_FILES)]
     return digest_of_all({path.name: path for path in files})
 
 
 def fetch(model: str) -> None:
-    """Have a hub's model in the cache before it is used, so that its revision is known when its run's fingerprint is
-    taken: else the run that downloads it would have another one than when it resumes. Loading says what is wrong."""
+    """Download a hub's model into the cache before its run's fingerprint is computed.
+
+    The fingerprint contains the revision: without this, it would differ between the command that downloads
+    the model and the one that resumes the run. Errors are left for loading to report.
+    """
     identity = model_identity(model)
     if "revision" in identity and identity["revision"] is None and "/" in str(identity["name"]):
         from huggingface_hub import snapshot_download
@@ -106,7 +113,7 @@ def fetch(model: str) -> None:
 
 
 def _cached_revision(hub: str) -> str | None:
-    """The commit of the hub's repository that its cache here has as ``main``."""
+    """The commit that this machine's cache of the hub has as ``main``."""
     cache_of_hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub")
     ref = Path(cache_of_hub).expanduser() / f"models--{hub.replace('/', '--')}" / "refs" / "main"
     return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None

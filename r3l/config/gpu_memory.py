@@ -1,8 +1,9 @@
-"""How much GPU memory a language model needs: in training, and in sampling. Formulas, not measurements.
+"""GPU memory of a language model in training and in sampling: formulas, not measurements.
 
-Sources: mixed-precision Adam keeps 16 bytes a parameter (ZeRO, arXiv 1910.02054, section 3.1). Trinity's activations as
-Trinity-RFT 0.6.0 estimates them (config_validator.py, _calc_fsdp_activation_memory), those of the local engine by hand
-from its forward pass (:func:`kept_by_layer`), compared with an H100 by a test.
+Sources: mixed-precision Adam keeps 16 bytes a parameter (ZeRO, arXiv 1910.02054, section 3.1). Activations
+on Trinity are estimated as in Trinity-RFT 0.6.0 (config_validator.py, _calc_fsdp_activation_memory). Those
+of the local engine are counted by hand from its forward pass (:func:`kept_by_layer`); a test compares them
+with an H100.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from r3l.config.tier import LoraConfig
 
 BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 GIB = 2**30
-LOGITS = 16  # bytes a token and word in the local engine: float32 logits and gradients, both twice (a test measures it)
-CHUNK = GIB  # bytes of the logits that it computes at once; our choice: 441 tokens of Qwen2.5, still a fast product
-GPU_BLOCK = 1024  # queries of a row that attend together: few large operations, as launching takes long; our choice
+LOGITS = (
+    16  # bytes per token and vocabulary entry in the local engine: float32 logits and gradients, both twice (tested)
+)
+CHUNK = GIB  # bytes of logits computed at once; our choice: 441 tokens of Qwen2.5, still a fast product
+GPU_BLOCK = 1024  # queries of a row that attend together; our choice: few launches, which take long
 ALL_WEIGHTS = LoraConfig()
 
 
 @dataclass(frozen=True)
 class Training:
-    """Bytes on each of the GPUs that train one model."""
+    """Bytes on each of the GPUs that train one model on Trinity."""
 
     weights: float
     gradients: float
@@ -41,8 +44,9 @@ def training(
 ) -> Training:
     """Training with Adam, everything sharded over ``gpus`` (FSDP), micro-batches of ``tokens`` a GPU.
 
-    Weights, gradients and both moments are float32; forward and backward passes compute in ``dtype`` and gather, with
-    several GPUs, two layers at once. ``reference``: a frozen copy of the base checkpoint for a KL.
+    Weights, gradients and both moments are float32; forward and backward passes compute in ``dtype`` and
+    gather, with several GPUs, two layers at once. ``reference``: a frozen copy of the base checkpoint for a
+    KL.
     """
     share, size = a.parameters / gpus, BYTES[dtype]
     layer = (a.parameters - a.vocabulary * a.hidden) / a.layers
@@ -58,10 +62,10 @@ def training(
 
 
 def activations(a: ArchitectureConfig, tokens: int, dtype: str = "bfloat16") -> float:
-    """Bytes of a forward and backward pass of ``tokens`` with gradient checkpointing, logits included, by Trinity.
+    """Bytes of a forward and backward pass of ``tokens`` on Trinity, with gradient checkpointing and logits.
 
-    2 t h (L + 4) for what is stored between layers, then the larger of 10 t V (logits without an entropy term) and
-    4 V h + 80 t h (one layer's backward pass); all that twice in float32.
+    2 t h (L + 4) for the stored layer inputs, then the larger of 10 t V (logits without an entropy term) and
+    4 V h + 80 t h (one layer's backward pass); twice as much in float32.
     """
     stored = 2 * tokens * a.hidden * (a.layers + 4)
     layer = 4 * a.vocabulary * a.hidden + 80 * tokens * a.hidden
@@ -69,13 +73,13 @@ def activations(a: ArchitectureConfig, tokens: int, dtype: str = "bfloat16") -> 
 
 
 def cache_per_token(a: ArchitectureConfig, dtype: str = "bfloat16") -> int:
-    """Bytes of keys and values that one token of a dialog keeps."""
+    """Bytes of keys and values in the cache for one token of a dialog."""
     return 2 * a.layers * a.kv_heads * a.head_dim * BYTES[dtype]
 
 
 @dataclass(frozen=True)
 class InTurns:
-    """Bytes on the one GPU of a process that samples and trains in turn (the local engine)."""
+    """Bytes on the GPU of a process that samples and trains in turn (the local engine)."""
 
     weights: float
     optimiser: float
@@ -85,7 +89,7 @@ class InTurns:
 
     @property
     def total(self) -> float:
-        """What stays, and the larger of the two phases."""
+        """The permanent parts, and the larger of the two phases."""
         return self.weights + self.optimiser + self.gradients + max(self.training, self.caches)
 
 
@@ -99,13 +103,14 @@ def in_turns(
     lora: LoraConfig = ALL_WEIGHTS,
     checkpointing: bool = True,
 ) -> InTurns:
-    """Micro-batches of ``tokens`` in rows of ``row``; ``cached`` tokens of dialogs hold keys and values at most.
+    """Memory of micro-batches of ``tokens`` in rows of ``row``; the caches hold at most ``cached`` tokens.
 
-    ``weights``: those in ``dtype``, float32 master weights of what trains, and the reference's, which with an adapter
-    is the model itself; ``optimiser``: both moments; ``gradients``: their float32 sum, which stays until the next
-    update; ``training``: the most of what a micro-batch and the update take besides (:func:`_training`). Loading takes
-    less: frozen weights come to the GPU in ``dtype``, and those that train as two float32 copies at most. What a pass
-    of sampling computes is not counted, only the caches.
+    ``weights``: a copy in ``dtype``, float32 master weights of the trained ones, and the reference model;
+    with an adapter the reference is the model itself. ``optimiser``: both moments. ``gradients``: their
+    float32 sum, which is kept until the next update. ``training``: the peak of a micro-batch and the update
+    beyond these (:func:`_training`). Loading needs less: frozen weights reach the GPU in ``dtype``, trained
+    ones as at most two float32 copies. Of sampling only the caches are counted, not the activations of a
+    pass.
     """
     size, lower, added = BYTES[dtype], BYTES[dtype] < 4, adapter_parameters(a, lora)
     trained = added or a.parameters
@@ -119,14 +124,15 @@ def in_turns(
 
 
 def _training(a: ArchitectureConfig, tokens: int, row: int, dtype: str, lora: LoraConfig, checkpointing: bool) -> float:
-    """The largest of three moments of a step, in bytes beyond what stays.
+    """The largest of three moments of a step, in bytes beyond the permanent parts.
 
-    1. The backward pass begins: what the forward pass has kept of each layer (with checkpointing its input, h a token);
-       the last norm's input and output, the gradient of that output and one chunk's share of it (4 h); and the logits
-       or, where it takes more, the backward pass of the last layer, which checkpointing computes again.
-    2. It ends: the gradients in ``dtype``, and the first layer's backward pass or the float32 copy of the largest
-       gradient, the embeddings', on its way to the sum.
-    3. AdamW: the root of the second moments, of all weights at once, in float32.
+    1. The backward pass begins: what the forward pass kept of each layer (with checkpointing its input, h a
+       token); the last norm's input and output, the gradient of that output and one chunk's share of it (4
+       h); and the larger of the logits and the backward pass of the last layer, which checkpointing
+       recomputes.
+    2. The backward pass ends: the gradients in ``dtype``, and the larger of the first layer's backward pass
+       and the float32 copy of the largest gradient (of the embeddings) while it is added to the sum.
+    3. AdamW: the square root of the second moments of all weights at once, in float32.
     """
     size, trained = BYTES[dtype], adapter_parameters(a, lora) or a.parameters
     lower, trains = size < 4, trained == a.parameters
@@ -143,36 +149,36 @@ def _training(a: ArchitectureConfig, tokens: int, row: int, dtype: str, lora: Lo
 def kept_by_layer(
     a: ArchitectureConfig, tokens: int, row: int, dtype: str = "bfloat16", lora: LoraConfig = ALL_WEIGHTS
 ) -> float:
-    """Bytes that autograd keeps of one layer of the packed pass (r3l.local.model.forward) of ``tokens`` on a GPU.
+    """Bytes that autograd keeps for one layer of the packed pass (r3l.local.model.forward) on a GPU.
 
-    Numbers a token, with h = hidden, q = heads * head_dim, i = intermediate, and f = :func:`keys_read`:
+    Values per token, with h = hidden, q = heads * head_dim, i = intermediate, and f = :func:`keys_read`:
 
-    ==========  ====================================================================================================
-    h           the layer's input, kept by the first norm, which is one operation on a GPU
-    h           its output, which the projections of queries, keys and values read for their weights' gradients
-    q           queries as attention reads them (rotation, cat, stack and gathering keep indices and cosines alone)
+    ==========  ===========================================================================================
+    h           the layer's input, kept by the first norm, which is one kernel on a GPU
+    h           its output, which the projections of queries, keys and values read for their gradients
+    q           queries as attention reads them (rotation and gathering keep only indices and cosines)
     2 f q       keys and values, gathered for each row and block and repeated for each query head
-    2 q         attention's output, and the same in the order of the tokens, which o_proj reads
+    2 q         attention's output, and a copy in the order of the tokens, which o_proj reads
     h           the sum with the layer's input, kept by the second norm
     h           its output, which gate_proj and up_proj read
     4 i         gate (kept by silu), silu's output and up (by their product), the product (read by down_proj)
-    rank        with an adapter, of each projection: what B reads; A reads what is listed already
-    ==========  ====================================================================================================
+    rank        with an adapter, for each projection: the input of B; the input of A is listed already
+    ==========  ===========================================================================================
 
-    Besides, in float32, attention's log-sum-exp of every head and the scale of either norm; and the bias of every block
-    of queries, which all rows share.
+    In addition: attention's log-sum-exp of every head and the scale of both norms in float32, and the bias
+    of every block of queries, which all rows share.
     """
     queries, keys = a.heads * a.head_dim, keys_read(row)
     numbers = 4 * a.hidden + (3 + 2 * keys) * queries + 4 * a.intermediate + lora.rank * len(lora.targets)
-    bias = sum(asking * read for asking, read in _blocks(row))
+    bias = sum(queries_in_block * read for queries_in_block, read in _blocks(row))
     return BYTES[dtype] * (tokens * numbers + bias) + 4 * tokens * (a.heads + 2)
 
 
 def in_flight(a: ArchitectureConfig, row: int) -> float:
-    """Gradients that a layer's backward pass holds at once beyond what the layer kept, numbers a token.
+    """Values per token that a layer's backward pass needs at once beyond :func:`kept_by_layer`.
 
-    Of the product's two factors and the hidden state (2 i + h); or, when the MLP's 4 i + h are gone, of repeated keys,
-    values, queries and the hidden state.
+    The gradients of the product's two factors and the hidden state (2 i + h); or, after the MLP's 4 i + h
+    are freed, those of repeated keys, values, queries and the hidden state.
     """
     queries = a.heads * a.head_dim
     in_attention = (2 * keys_read(row) + 1) * queries + a.hidden
@@ -180,30 +186,33 @@ def in_flight(a: ArchitectureConfig, row: int) -> float:
 
 
 def keys_read(row: int) -> float:
-    """Keys that are gathered for each token of a row: the queries of a block share all keys up to its end.
+    """Keys that are gathered per token of a row: the queries of a block share all keys up to its end.
 
-    Rows that share a beginning gather its keys each, so a micro-batch of short answers to a long prompt takes more.
+    Rows with a shared prefix gather its keys separately, so short answers to a long prompt take more memory.
     """
     return sum(read for _, read in _blocks(row)) / row
 
 
 def _blocks(row: int) -> list[tuple[int, int]]:
-    """Of each block of a row's queries how many ask, and how many keys they read."""
+    """The number of queries in each block of a row, and the number of keys that they read."""
     ends = [*range(GPU_BLOCK, row, GPU_BLOCK), row]
     return [(end - first, end) for first, end in zip([0, *ends], ends, strict=False)]
 
 
 def adapter_parameters(a: ArchitectureConfig, lora: LoraConfig) -> int:
-    """Numbers in both factors of all projections that train; 0 where all weights do."""
+    """Parameters of both factors of all adapters; 0 if all weights train."""
     queries, states = a.heads * a.head_dim, a.kv_heads * a.head_dim
     width = {"q_proj": queries, "o_proj": queries, "k_proj": states, "v_proj": states}
     return sum(a.layers * lora.rank * (a.hidden + width.get(name, a.intermediate)) for name in lora.targets)
 
 
 def _logits(a: ArchitectureConfig, tokens: int, lower: bool, trains: bool) -> float:
-    """Bytes of logits at once, with the float32 copy of a ``lower`` vocabulary projection and, if that ``trains``, its
-    gradient's sum over chunks, where that is another tensor than the weights' gradient; or, when half of the logits'
-    bytes are gone, the chunk's own share of it too."""
+    """Peak bytes of computing the logits of one chunk.
+
+    With weights in a ``lower`` precision the vocabulary projection has a float32 copy, and if it ``trains``,
+    a float32 sum of its gradient over chunks. The peak is at the logits, or, when half of their bytes are
+    freed, at the chunk's gradient of the projection.
+    """
     projection = 4 * a.vocabulary * a.hidden
     logits = min(LOGITS * tokens * a.vocabulary, CHUNK)
     copies = projection * (lower + trains * lower)
@@ -212,7 +221,7 @@ def _logits(a: ArchitectureConfig, tokens: int, lower: bool, trains: bool) -> fl
 
 @dataclass(frozen=True)
 class Sampling:
-    """Bytes on each GPU of one inference engine; ``dialogs`` of full length fit into the engine's cache at once."""
+    """Bytes on each GPU of one inference engine; its cache holds so many full-length ``dialogs``."""
 
     weights: float
     cache: float
@@ -222,7 +231,7 @@ class Sampling:
 def sampling(
     a: ArchitectureConfig, card: float, share: float, context: int, tensor_parallel: int = 1, dtype: str = "bfloat16"
 ) -> Sampling:
-    """An engine that takes ``share`` of cards of ``card`` bytes: the weights, and the rest as cache."""
+    """An engine that takes a ``share`` of GPUs with ``card`` bytes: the weights, and the rest as cache."""
     weights = a.parameters * BYTES[dtype] / tensor_parallel
     cache = card * share - weights
     return Sampling(weights, cache, cache * tensor_parallel / (context * cache_per_token(a, dtype)))

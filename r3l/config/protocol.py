@@ -1,12 +1,12 @@
-"""A file of configs/protocols/ENV: how an environment is played for a score that can be compared with a published one.
+"""A file of configs/protocols/ENV: the rules of a published evaluation, to compare scores with it.
 
-``question_sets`` has those of every environment that is a published set of questions (gsm8k), ``puzzles`` those of the
-puzzles that they name.
+The folder ``question_sets`` serves every environment that is a published set of questions (gsm8k),
+``puzzles`` the puzzles that its files name.
 
-It is a layer of settings (r3l.config.resolution), so everything that decides a score stands in the run and in its
-fingerprint; their digest is part of the run's ``protocol``. What is not a setting, such as the engine's own rule of
-success, and what even a run without deviations does otherwise than the original, it says in words, which may be
-corrected without making earlier scores another protocol's.
+A protocol is a layer of settings (r3l.config.resolution), so everything that decides a score is in the run
+and its fingerprint; a digest of these settings is part of the run's ``protocol``. Words describe the rest:
+the engine's rule of success, and how even a run without deviations differs from the original. They may be
+corrected without making earlier scores those of another protocol.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from r3l.core.errors import ConfigError, unknown
 from r3l.files import paths
 from r3l.files.yaml_files import read_yaml
 
-STATED = (  # what every protocol says, so that nothing of it is left to a tier
+REQUIRED = (  # keys that decide a score: every protocol sets them, and leaves none to a tier
     *("prompts", "env_settings.test_task_set", "env_settings.max_turns"),
     *("evaluation.tasks", "evaluation.draw", "evaluation.episodes_per_task", "evaluation.temperature"),
     *("sampling.max_tokens", "sampling.max_context"),
@@ -34,7 +34,7 @@ STATED = (  # what every protocol says, so that nothing of it is left to a tier
 EXAMPLES = "env_settings.options.examples"
 TEST_TASK_SET = "env_settings.test_task_set"
 PAPER = "r3l"  # the protocol of the paper's release
-QUESTION_SETS = "question_sets"  # whose protocols serve every environment that is a published set
+QUESTION_SETS = "question_sets"  # folder of the protocols of published sets of questions
 DIGITS = 12
 
 
@@ -42,24 +42,24 @@ class ProtocolConfig(Strict):
     """configs/protocols/<env>/<name>.yaml."""
 
     protocol: str
-    env: str = Field(description="its folder: an environment, or several that are played alike")
-    envs: list[str] = Field([], description="which of those it is about; default: all")
+    env: str = Field(description="its folder: an environment, or several with the same rules")
+    envs: list[str] = Field([], description="the environments of the folder to which it applies; default: all")
     label: Label
-    tier: str = Field("smol", description="whose engine, workers and batch are used; they change no score")
-    success: str = Field(description="when an episode counts as solved")
-    measure: Literal["success", "reward"] = Field("success", description="what the original reports first: a mean of")
-    differs: list[str] = Field(description="what a run without deviations still does otherwise than the original")
-    set: dict[str, Any] = Field(description="dotted keys of a run, each with a source")
+    tier: str = Field("smol", description="tier with the engine, workers and batch; they change no score")
+    success: str = Field(description="rule by which an episode counts as solved")
+    measure: Literal["success", "reward"] = Field("success", description="the mean that the original reports first")
+    differs: list[str] = Field(description="differences of a run without deviations from the original")
+    set: dict[str, Any] = Field(description="values of dotted keys of a run, each with a source")
     examples: str = Field(
-        "", description="a file beside this one with few-shot examples, each under `=== TYPE, origin`"
+        "", description="a file in the same folder with few-shot examples, each under `=== TYPE, origin`"
     )
     sources: dict[str, str]
 
     @field_validator("set")
     @classmethod
     def _complete(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if missing := [key for key in STATED if key not in value]:
-            raise ValueError(f"a protocol says all that decides a score; add {', '.join(missing)}")
+        if missing := [key for key in REQUIRED if key not in value]:
+            raise ValueError(f"the protocol lacks required keys; add {', '.join(missing)}")
         return value
 
     @model_validator(mode="after")
@@ -74,7 +74,7 @@ class ProtocolConfig(Strict):
 
 
 class NamedProtocol(NamedTuple):
-    """A protocol with the file that states it, all that it sets (few-shot examples too), and a sha256 of that."""
+    """A protocol with its file, the values that it sets (few-shot examples too), and their sha256."""
 
     config: ProtocolConfig
     path: Path
@@ -83,17 +83,18 @@ class NamedProtocol(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What a run calls it: ``react-1a2b3c4d5e6f``."""
+        """Its name in a run: ``react-1a2b3c4d5e6f``."""
         return f"{self.config.protocol}-{self.sha256[:DIGITS]}"
 
 
 def is_question_set(env: str) -> bool:
-    """Whether an environment is named after a published set of questions (gsm8k), which tier smol plays."""
+    """Whether an environment is named after a published set of questions (gsm8k) that tier smol plays."""
     config = load("envs", env, EnvConfig)
     return "smol" in config.tiers and config.tiers["smol"].test_task_set == f"{env}/test"
 
 
 def _folder(env: str) -> Path:
+    """The folder of an environment's protocols."""
     folder = QUESTION_SETS if is_question_set(env) else load("envs", env, EnvConfig).environment or env
     return paths.CONFIGS / "protocols" / folder
 
@@ -105,15 +106,19 @@ def protocols(env: str) -> list[str]:
 
 
 def _read(path: Path) -> ProtocolConfig:
+    """Read and validate a file. Raises ConfigError."""
     config = validate(ProtocolConfig, read_yaml(path), str(path))
     if (config.protocol, config.env) != (path.stem, path.parent.name):
-        raise ConfigError(f"{path}: it is called {config.env}/{config.protocol}; make that and its place one")
+        raise ConfigError(f"{path}: keys env and protocol are {config.env}/{config.protocol}; they must be as its path")
     return config
 
 
-@lru_cache(maxsize=32)  # an evaluation asks often: every answer is of one reading
+@lru_cache(maxsize=32)  # a run evaluates by one reading of the file, however often it needs the protocol
 def load_protocol(env: str, name: str) -> NamedProtocol:
-    """Raises ConfigError where there is no such file, or where it is not whole."""
+    """The protocol ``name`` of an environment.
+
+    Raises ConfigError if there is no such file, or if it is incomplete.
+    """
     if name not in (known := protocols(env)):
         raise ConfigError(unknown("protocol", name, known) if known else f"environment {env!r} has no protocols")
     path = _folder(env) / f"{name}.yaml"
@@ -126,7 +131,7 @@ def load_protocol(env: str, name: str) -> NamedProtocol:
 
 
 def _examples(text: str) -> dict[str, list[str]]:
-    """The examples of each task type."""
+    """The few-shot examples of each task type."""
     found: dict[str, list[str]] = {}
     for part in text.split("=== ")[1:]:
         heading, _, example = part.partition("\n")
@@ -135,11 +140,11 @@ def _examples(text: str) -> dict[str, list[str]]:
 
 
 def protocol_of(env: str, identity: str) -> NamedProtocol:
-    """The protocol that a run names. Raises ConfigError where its file is another one now."""
+    """The protocol that a run names. Raises ConfigError if its file has changed since."""
     found = load_protocol(env, identity.rpartition("-")[0])
     if found.identity != identity:
         raise ConfigError(
-            f"{found.path} changed after the run with {identity} was begun: now it is {found.identity}; restore the "
+            f"{found.path} changed after the run with {identity} started: now it is {found.identity}; restore the "
             "file, or evaluate in another folder with --out"
         )
     return found

@@ -1,20 +1,24 @@
 """From names to a Run: four layers, each merged over the one before.
 
-1. **Tier**, ``configs/tiers/TIER.yaml``: engine, base checkpoint and every number of training, sampling and evaluation.
-2. **Environment**, ``configs/envs/ENV.yaml`` under ``tiers.TIER``: task sets, turns, base checkpoint, the engine's
-   options, and under ``set`` its changes to the tier. ``profiles`` add options. A base checkpoint of
-   ``configs/models`` that needs other values in the tier (a thinking model trains turns) has them under ``set`` too.
-3. **Method**, ``configs/methods/METHOD.yaml``: its ``settings``, then those of the ``profile``, of each ``where`` entry
-   that holds, of the tier, and the tuned learning rate. A method that ``extends`` another is a layer over all of it. A
-   key without a dot is the method's own, one with a dot is the run's (``train.sync_interval``).
-   Below the method, if the run has one: the **protocol**, ``configs/protocols/ENV/NAME.yaml``, which sets everything
-   that decides an evaluation's score.
-4. **--set KEY=VALUE**: the changes of the row (``r3l@alpha=5``), then those of the command line. In both a key without
-   a dot is the method's setting if the method declares it (``alpha``), else a key of the run (``threads``).
+1. **Tier**, ``configs/tiers/TIER.yaml``: engine, base checkpoint and every number of training, sampling and
+evaluation.
+2. **Environment**, ``configs/envs/ENV.yaml`` under ``tiers.TIER``: task sets, turns, base checkpoint, the
+   engine's options, and under ``set`` its changes to the tier. ``profiles`` add options. A base checkpoint
+   of ``configs/models`` that needs other values in the tier (a thinking model trains turns) has them under
+   ``set`` too.
+3. **Method**, ``configs/methods/METHOD.yaml``: its ``settings``, then those of the ``profile``, of each
+   ``where`` entry that holds, of the tier, and the tuned learning rate. A method that ``extends`` another is
+   a layer over all of it. A key without a dot is the method's own, one with a dot is the run's
+   (``train.sync_interval``). Below the method, if the run has one: the **protocol**,
+   ``configs/protocols/ENV/NAME.yaml``, which sets everything that decides an evaluation's score.
+4. **--set KEY=VALUE**: the changes of the row (``r3l@alpha=5``), then those of the command line. In both a
+   key without a dot is the method's setting if the method declares it (``alpha``), else a key of the run
+   (``threads``).
 
-The lowest layer is the defaults that the code declares (r3l.core.option), so that files hold only what differs. A
-tuned learning rate holds for the profile ``paper`` and the environment's usual base checkpoint, for which it was
-chosen; with another one the tier's rate does. ``explained`` lists every value of a run with the layer that sets it.
+The lowest layer is the defaults that the code declares (r3l.core.option), so that files hold only what
+differs. A tuned learning rate holds for the profile ``paper`` and the environment's usual base checkpoint,
+for which it was chosen; with another one the tier's rate does. ``explained`` lists every value of a run with
+the layer that sets it.
 """
 
 from __future__ import annotations
@@ -60,15 +64,15 @@ if TYPE_CHECKING:
 CHOSEN_BY = "the tier, environment, model, method and seed (--tier, --env, --model, --method, --seed)"
 CHOSEN = {"tier", "label", "env", "model", "served", "seed", "profile"}
 CHOSEN |= {"method", "method_label", "method_code", "own_code"}
-METHOD, ENV = "method_settings.", "env_settings."  # prefixes of a Run's keys for the method and the environment
+METHOD, ENV = "method_settings.", "env_settings."  # prefixes of keys of a Run
 OPTIONS = f"{ENV}options."
 
 
 class Layer(NamedTuple):
-    """``values`` by dotted keys of Run that a file or the command line (``place``) sets, and where reasons are stated.
+    """Values of a Run, by dotted keys, that a file or the command line (``place``) sets.
 
-    ``sources`` is one reason for all values, or the ``sources`` of a file; there the key without ``prefix`` is looked
-    up in ``section``.
+    ``sources`` is one reason for all values, or the ``sources`` of a file; there the key without ``prefix``
+    is looked up in ``section``.
     """
 
     place: str
@@ -85,7 +89,7 @@ class Layer(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """One value of a run, the file or command line (``place``) that sets it, and the ``source`` stated there."""
+    """One value of a run, the file or command line that sets it (``place``), and the stated ``source``."""
 
     key: str
     value: Any
@@ -102,9 +106,10 @@ def resolve(
     overrides: Sequence[str] | None = None,
     tuned: bool = True,
 ) -> Run:
-    """The run that the layers make. ``overrides`` are the ``key=value`` of ``--set``: ``train.steps=3``, ``alpha=5``.
+    """The run that the layers make.
 
-    ``tuned``: whether tuned learning rates are used. Raises ConfigError naming file, key, value and fix.
+    ``overrides`` are the ``key=value`` of ``--set``: ``train.steps=3``, ``alpha=5``. ``tuned``: whether
+    tuned learning rates are used. Raises ConfigError naming file, key, value and fix.
     """
     row, layers = _layers(tier, env, method, model, overrides, tuned)
     place = f"{tier}/{env}/{row.name}"
@@ -121,7 +126,8 @@ def resolve(
                 inside = inside[section]
             inside[name] = value
 
-    # Complete the method's settings with its defaults. An error of theirs is found now, before the model is loaded.
+    # Complete the method's settings with its defaults. An error of theirs is found now, before the model is
+    # loaded.
     settings = values.get("method_settings", {})
     if not isinstance(settings, dict):
         raise ConfigError(f"{place}: key 'method_settings' has value {settings!r}; change its keys one by one")
@@ -194,7 +200,7 @@ def _layers(
     """The row of a run, and its layers, lowest first; some layers are several files."""
     row, changes = variant(method) if isinstance(method, str) else method, []
     for change in overrides or ():
-        if change.startswith("profile="):  # --set profile=fair is --method r3l@profile=fair, which has one profile
+        if change.startswith("profile="):  # the same as --method r3l@profile=fair; a second profile is an error
             row = variant(row.changed(profile=change.partition("=")[2]).name)
         else:
             changes.append(change)
@@ -236,7 +242,8 @@ def _layers(
         path = f"configs/protocols/{found.config.env}/{found.path.name}"
         below.append(Layer(path, flat(found.values), found.config.sources))
 
-    # 3. The method. Some settings hold for one base checkpoint, or only where single turns are training samples.
+    # 3. The method. Some settings hold for one base checkpoint, or only where single turns are training
+    # samples.
     samples = next((layer.values["samples"] for layer in reversed([*below, *above]) if "samples" in layer.values), None)
     scope = Scope(tier, profile, in_env.environment or env, base, samples or "trajectory")
     for file in method_files(row.method):
@@ -326,7 +333,10 @@ def build_method(run: Run) -> Method:
 
 
 def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
-    """The Method object of ``code``; ``name`` is for errors. Raises ConfigError if ``settings`` are wrong."""
+    """The Method object of ``code``; ``name`` is for errors.
+
+    Raises ConfigError if ``settings`` are wrong.
+    """
     factory = find_class("methods", code)
     if not hasattr(factory, "Settings"):
         raise ConfigError(

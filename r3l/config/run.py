@@ -1,11 +1,12 @@
 """A Run: one cell with its seed, fully resolved, and its fingerprint.
 
-The fingerprint names a result: two runs with one fingerprint give the same numbers on the same kind of machine. So it
-covers whatever decides a result and nothing else. It hashes the settings below less ``NOT_HASHED`` (labels, worker
-counts, where checkpoints are written), and the inputs: digests of what the settings only name
-(r3l.config.fingerprint_inputs). A manifest keeps both, so that a stored run's fingerprint is computed again without
-its model or data. A change of code after which results differ raises a version instead: of a method or an environment
-(their ``version``, part of the inputs) where it concerns these alone, else ``SCHEMA_VERSION``.
+Two runs with one fingerprint give the same numbers on the same kind of machine. So the fingerprint covers
+everything that decides a result and nothing else. It hashes the settings below without ``NOT_HASHED``
+(labels, worker counts, how often checkpoints are saved), and the inputs: digests of the models and data that
+the settings only name (r3l.config.fingerprint_inputs). A manifest keeps both, so that the fingerprint of a
+stored run can be recomputed without its model or data. A change of code that changes results raises a
+version instead: the ``version`` of the method or environment if it concerns only these (it is part of the
+inputs), else ``SCHEMA_VERSION``.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ class Run(TierSettings):
     method_label: str
     profile: ProfileName
     model: str
-    served: str = Field("", description="digits of the address of the server that has the model; none: it lies here")
+    served: str = Field("", description="digits of the address of the server that has the model; empty: a local model")
     seed: int = Field(ge=0, lt=2**63)
     env_settings: EnvSettings
     method_code: str
     method_settings: dict[str, Any]  # all of them, defaults included
-    protocol: str | None = Field(None, description="name and digest of a file of configs/protocols/ENV; none: no such")
+    protocol: str | None = Field(
+        None, description="name and digest of a file of configs/protocols/ENV; none: the settings of training"
+    )
     own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's files (r3l.config.user_code)")
 
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
@@ -62,9 +65,10 @@ class Run(TierSettings):
         return model_name(self.model, inputs["model"] if inputs else None)
 
     def cell_of(self, inputs: Mapping[str, Any] | None = None) -> str:
-        """``tier/env/model/method``, the run's place under results/; a variant may name a task set.
+        """``tier/env/model/method``, the folder of its seeds under results/.
 
-        ``inputs``: those of a manifest; by default :meth:`inputs`. Raises ConfigError where a part cannot be a folder.
+        A slash in a variant's name becomes a dash. ``inputs``: those of a manifest; by default
+        :meth:`inputs`. Raises ConfigError if a part cannot be a folder.
         """
         parts = {"tier": self.tier, "environment": self.env, "model": self.model_name(inputs)}
         parts["method"] = self.method.replace("/", "-")
@@ -72,6 +76,7 @@ class Run(TierSettings):
 
     @property
     def cell(self) -> str:
+        """:meth:`cell_of` with the inputs of this machine."""
         return self.cell_of()
 
     @property
@@ -80,7 +85,7 @@ class Run(TierSettings):
         return f"{self.cell}/seed{self.seed}"
 
     def inputs(self) -> dict[str, Any]:
-        """What the run reads, as it is on this machine now (r3l.config.fingerprint_inputs)."""
+        """Digests of what the run reads, as it is on this machine now (r3l.config.fingerprint_inputs)."""
         return fingerprint_inputs(self.env, self.model, self.env_settings, self.method_code, self.prompts)
 
     def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
@@ -90,7 +95,7 @@ class Run(TierSettings):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def differences(self, manifest: Mapping[str, Any]) -> list[str]:
-        """``KEY is VALUE there and VALUE here`` of each value that gives the run of a manifest another fingerprint."""
+        """``KEY is VALUE there and VALUE here`` for each difference from the fingerprint of a manifest."""
         there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
         here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
         keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
@@ -98,19 +103,20 @@ class Run(TierSettings):
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A dumped run, of a manifest say, less the keys that change no result, those of what is not used too."""
+    """The values of a dumped run, of a manifest say, that enter its fingerprint."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
+    # A section that the run does not use decides nothing.
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
         values.pop("judge", None)
-    # Settings that came after runs were stored: at their default they leave those runs' fingerprints as they were.
+    if not values.get("lora", {}).get("rank"):
+        values.pop("lora", None)
+    if values.get("evaluation", {}).get("tasks") is None:  # all tasks are played, so none are drawn
+        for key in ("tasks", "draw"):
+            values.get("evaluation", {}).pop(key, None)
+    # Settings added after runs were stored: at their defaults they must not change those runs' fingerprints.
     for key, default in {"min_logprob": None, "retries_until": 1.0, "amplify_until": 1.0}.items():
         if key in values.get("method_settings", {}) and values["method_settings"][key] == default:
             values["method_settings"].pop(key)
-    if not values.get("lora", {}).get("rank"):
-        values.pop("lora", None)
-    if values.get("evaluation", {}).get("tasks") is None:
-        for key in ("tasks", "draw"):
-            values.get("evaluation", {}).pop(key, None)
     for section, keys in NOT_HASHED.items():
         for key in keys:
             (values.get(section, {}) if section else values).pop(key, None)
@@ -118,5 +124,5 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
-    """Who is to write the feedback that a method with these settings learns from; None where it reads none."""
+    """Who writes the feedback that a method with these settings learns from; None if it reads none."""
     return None if settings.get("retries") == 0 or "feedback" not in settings else FeedbackSource(settings["feedback"])

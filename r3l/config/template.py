@@ -1,4 +1,4 @@
-"""A method or an environment to begin with: the example of this project, under a name of the user's own."""
+"""Scaffolding of a method or an environment: the example of this project, under the user's name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ EXAMPLE = {"methods": "shortest", "envs": "guess"}  # of examples/
 
 
 def write_template(kind: str, name: str, folder: Path | None = None) -> list[Path]:
-    """Write code, config and test of a new method or environment (``kind``: methods, envs); the three files.
+    """Write code, config and test of a new method or environment; returns the three files.
 
-    ``folder`` is the first one of R3L_METHODS or R3L_ENVS by default, else ``mine``. Raises ConfigError for a name that
-    cannot be used and for a file that is there already.
+    ``kind`` is methods or envs. The default ``folder`` is the first one of R3L_METHODS or R3L_ENVS, else
+    ``mine``. Raises ConfigError for a name that cannot be used, and for a file that exists.
     """
     _check_name(name)
     folder = folder or next(iter(own_folders(kind)), Path("mine"))
@@ -28,7 +28,7 @@ def write_template(kind: str, name: str, folder: Path | None = None) -> list[Pat
         for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py")
     }
     if present := [str(path) for path in texts if path.exists()]:
-        raise ConfigError(f"{', '.join(present)} is there already and is not overwritten; choose another name")
+        raise ConfigError(f"{', '.join(present)} exists and is not overwritten; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
@@ -36,10 +36,11 @@ def write_template(kind: str, name: str, folder: Path | None = None) -> list[Pat
 
 
 def _check_name(name: str) -> None:
+    """Raise ConfigError for a name that cannot be a file, a class and a config, or that is taken."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:
         raise ConfigError(
             f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits and '_', "
-            "not begin with a digit, and be no word of Python"
+            "not begin with a digit, and not be a keyword of Python"
         )
     folders = [folder for kind in OWN for folder in (paths.CONFIGS / kind, *own_folders(kind))]
     taken = any((folder / f"{name}.yaml").is_file() for folder in folders)
@@ -50,7 +51,7 @@ def _check_name(name: str) -> None:
 
 
 def _renamed(text: str, example: str, name: str) -> str:
-    """``text`` with the example's name replaced where it is a name: of a file, a class, a config, in quotes."""
+    """``text`` with the example's name replaced where it names a file, a class, a config or is quoted."""
     text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
     class_name = name.title().replace("_", "")
     text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{class_name}", text)

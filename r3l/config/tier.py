@@ -12,25 +12,27 @@ from r3l.core.option import REQUIRED, option
 from r3l.core.policy import JudgePrompts, Samples
 
 Compute = Literal["packed", "transformers", "vllm"]
-Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU where torch finds one
+Device = Literal["auto", "cpu", "cuda"]  # auto: a GPU if torch finds one
 ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.local.model.precision
 
 
 class OptimizerConfig(Strict):
-    """The optimiser step, of RL and of SFT."""
+    """The optimiser step of RL and SFT."""
 
-    lr: float = option(REQUIRED, "learning rate of AdamW, about what a step moves a weight by", gt=0, le=1)
+    lr: float = option(REQUIRED, "learning rate of AdamW: about the change of a weight in one step", gt=0, le=1)
     lr_warmup_steps: int = option(
         0, "steps over which the learning rate grows to lr", "released code: none but for DAPO (audit 0.4, 4.4)", ge=0
     )
-    betas: tuple[float, float] = option((0.9, 0.999), "AdamW's moments", "released code (audit 0.4)")
-    weight_decay: float = option(0.01, "of AdamW", "released code (audit 0.4)", ge=0, le=10)
+    betas: tuple[float, float] = option((0.9, 0.999), "decay rates of AdamW's moments", "released code (audit 0.4)")
+    weight_decay: float = option(0.01, "weight decay of AdamW", "released code (audit 0.4)", ge=0, le=10)
     grad_clip: float = option(1.0, "largest norm of a step's gradient", "released code (audit 4.1)", gt=0)
     tokens_per_microbatch: int = option(
         8192, "padded tokens of one forward and backward pass", "our choice: fits 2 GB with a nano model", ge=1
     )
     gradient_checkpointing: bool = option(
-        False, "compute activations again instead of keeping them", "our choice: a nano model needs no such thing"
+        False,
+        "recompute activations in the backward pass instead of keeping them",
+        "our choice: a nano model fits without",
     )
 
     @field_validator("betas")
@@ -46,17 +48,18 @@ class TrainConfig(OptimizerConfig):
 
     steps: int = option(REQUIRED, "optimiser steps", ge=0, le=10_000_000)
     tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1, le=100_000)
-    save_every: int = option(5, "steps from checkpoint to checkpoint", "our choice: little is played again", ge=1)
-    save_minutes: float = option(
-        30, "minutes after which a step saves one all the same; of the local engine", "our choice: as above", gt=0
-    )
+    save_every: int = option(5, "steps between checkpoints", "our choice: resuming repeats little", ge=1)
+    save_minutes: float = option(30, "minutes between checkpoints at most; local engine", "our choice: as above", gt=0)
     sync_interval: int = option(
-        1, "S: the sampling weights are renewed every S updates", "paper and released code: 1 (audit 0.3, 4.1)", ge=1
+        1,
+        "S: the sampling weights are synchronized every S updates",
+        "paper and released code: 1 (audit 0.3, 4.1)",
+        ge=1,
     )
     kl_metric_every: int = option(
         0,
         "measure the KL to the base checkpoint every so many steps; 0: never",
-        "our choice: no reference model where the objective has none (paper)",
+        "our choice: no reference model if the objective has none (paper)",
         ge=0,
     )
 
@@ -66,18 +69,18 @@ class SamplingConfig(Strict):
 
     temperature: float = option(
         1.0,
-        "of sampling, and of the policy that training optimises",
+        "temperature of sampling, and of the policy that training optimises",
         "paper and released code: 1.0 (audit 4.1)",
         ge=0.01,
         le=100,
     )
-    max_tokens: int = option(REQUIRED, "tokens of one response", ge=1, le=10_000_000)
-    feedback_max_tokens: int = option(REQUIRED, "tokens of one reflection or critique", ge=1, le=10_000_000)
-    max_context: int = option(REQUIRED, "tokens of one dialog, prompt and responses together", ge=1, le=10_000_000)
+    max_tokens: int = option(REQUIRED, "most tokens of one response", ge=1, le=10_000_000)
+    feedback_max_tokens: int = option(REQUIRED, "most tokens of one reflection or critique", ge=1, le=10_000_000)
+    max_context: int = option(REQUIRED, "most tokens of one dialog, prompt and responses together", ge=1, le=10_000_000)
     tokens_per_batch: int | None = option(
         None,
-        "tokens of the dialogs that are sampled together, padding counted; none: all together. vLLM: tokens that it "
-        "caches; none: 64 dialogs of max_context",
+        "most tokens of the dialogs that are sampled together, with padding; none: all together. vLLM: tokens of its "
+        "cache; none: 64 dialogs of max_context",
         "our choice: nano dialogs are short",
         ge=1,
     )
@@ -87,26 +90,28 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 
 
 class LoraConfig(Strict):
-    """An adapter of low rank that trains in place of the weights (r3l.local.model.lora), without dropout."""
+    """A low-rank adapter that trains instead of the weights (r3l.local.model.lora), without dropout."""
 
-    rank: int = option(0, "of what is added to a projection; 0: all weights train", "our choice", ge=0)
+    rank: int = option(0, "rank of the adapter; 0: all weights train", "our choice", ge=0)
     alpha: int = option(
-        32, "alpha / rank times the product of both factors is added", "LoRA Without Regret (2025), and TRL", ge=1
+        32, "alpha / rank scales the product of both factors", "LoRA Without Regret (2025), and TRL", ge=1
     )
     targets: tuple[Projection, ...] = option(
-        get_args(Projection), "projections that it is added to", "LoRA Without Regret (2025): all", min_length=1
+        get_args(Projection), "projections with an adapter", "LoRA Without Regret (2025): all", min_length=1
     )
 
 
 class EvaluationConfig(Strict):
-    """The test task set, without reflection or guidance, from the last checkpoint (never a peak)."""
+    """Evaluation of the last checkpoint, never of a peak, without reflection or guidance."""
 
-    temperature: float = option(0.4, "of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0, le=100)
-    episodes_per_task: int = option(1, "rollouts of each test task", "released code: one (audit 3.1)", ge=1, le=10_000)
-    batch: int = option(REQUIRED, "episodes that advance together", ge=1, le=100_000)
-    tasks: int | None = option(None, "of the test task set; none: all", "released code: all (audit 3.1)", ge=1)
+    temperature: float = option(
+        0.4, "temperature of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0, le=100
+    )
+    episodes_per_task: int = option(1, "episodes of each test task", "released code: one (audit 3.1)", ge=1, le=10_000)
+    batch: int = option(REQUIRED, "episodes that are played at once", ge=1, le=100_000)
+    tasks: int | None = option(None, "number of test tasks; none: all", "released code: all (audit 3.1)", ge=1)
     draw: Literal["first", "drawn"] = option(
-        "first", "which of them, where not all: the first by id, or drawn by the run's seed", "our choice"
+        "first", "which tasks, if not all: the first by id, or drawn by the run's seed", "our choice"
     )
     curve: tuple[int, ...] = option(
         (),
@@ -124,30 +129,30 @@ class EvaluationConfig(Strict):
 
 
 class JudgeConfig(Strict):
-    """The model that writes feedback where a method's `feedback` is judge; R3L_JUDGE has its address."""
+    """The model that writes feedback if a method's `feedback` is judge; R3L_JUDGE is its address."""
 
-    model: str = option("", "what its server calls it", "our choice: whoever uses a judge names it")
+    model: str = option("", "its name at the server", "our choice: whoever uses a judge names it")
     prompts: JudgePrompts = option(
         JudgePrompts.INSTRUCTIONS,
-        "instructions: whole ones and a log; as_policy: what the policy would read",
-        "our choice: a judge was not taught compact prompts",
+        "instructions: full instructions and a log; as_policy: the prompt of the policy",
+        "our choice: a judge was not trained on compact prompts",
     )
-    temperature: float = option(1.0, "of its sampling", "RLTF released code: 1.0", ge=0)
-    concurrency: int = option(16, "requests at once", "our choice: as r3l evaluate --server", ge=1)
-    deadline: float = option(600.0, "seconds of one request", "our choice: as r3l evaluate --server", gt=0)
+    temperature: float = option(1.0, "temperature of its sampling", "RLTF released code: 1.0", ge=0)
+    concurrency: int = option(16, "requests at the same time", "our choice: as r3l evaluate --server", ge=1)
+    deadline: float = option(600.0, "most seconds of one request", "our choice: as r3l evaluate --server", gt=0)
 
 
-Engine = Literal["local", "trinity", "server"]  # server: r3l evaluate --server; it plays and trains nothing
+Engine = Literal["local", "trinity", "server"]  # server: for r3l evaluate, it trains nothing
 
 
 class TierSettings(Strict):
-    """What a tier and a run both have."""
+    """The settings that both a tier and a run have."""
 
     engine: Engine
-    prompts: Style = Field(description="full, compact (both in our words) or released: docs/environments.md")
+    prompts: Style = Field(description="full, compact (both by this project) or released: docs/environments.md")
     samples: Samples = option(
         "trajectory",
-        "one training sample: a dialog, or one response in its context",
+        "training sample: a complete dialog, or one response in its context",
         "released code: a whole dialog (turns for thinking models, audit 1.11)",
     )
     train: TrainConfig
@@ -156,29 +161,31 @@ class TierSettings(Strict):
     judge: JudgeConfig = JudgeConfig()
     lora: LoraConfig = LoraConfig()
     workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0, le=1024)
-    threads: int = option(REQUIRED, "torch threads; part of the fingerprint, since sums depend on it", ge=1, le=1024)
-    device: Device = option("auto", "where torch computes; auto: a GPU where it finds one", "our choice")
+    threads: int = option(
+        REQUIRED, "torch threads; part of the fingerprint, since sums depend on their number", ge=1, le=1024
+    )
+    device: Device = option("auto", "device of torch; auto: a GPU if torch finds one", "our choice")
     compute: Compute = option(
         "packed",
-        "packed: rows side by side, common beginnings once, on a CPU with attention in machine code where that pays "
-        "(r3l.local.model.forward); transformers: padded rows, for others; vllm: vLLM samples, packed trains. They "
-        "differ by rounding; local engine",
-        "our choice: the fastest, and what the stored runs are compared with",
+        "packed: rows side by side, shared prefixes once, on a CPU with compiled attention where it is faster "
+        "(r3l.local.model.forward); transformers: padded rows, for other architectures; vllm: vLLM samples, packed "
+        "trains. They differ by rounding; local engine",
+        "our choice: the fastest, and that of the stored runs",
     )
     compute_dtype: ComputeDtype = option(
         "float32",
-        "of forward and backward passes; bfloat16: on a GPU and on a CPU with AMX or AVX512-BF16, while others compute "
-        "in float32; bfloat16_anywhere: there too (r3l.local.model.precision)",
+        "type of forward and backward passes; bfloat16: on a GPU and on a CPU with AMX or AVX512-BF16, float32 on "
+        "others; bfloat16_anywhere: bfloat16 on others too (r3l.local.model.precision)",
         "our choice: exact on any machine",
     )
 
 
 class TuningConfig(Strict):
-    """What every method of a tier is tuned with: `r3l tune`."""
+    """The tuning of every method of a tier: `r3l tune`."""
 
-    span: float = Field(gt=1, description="the learning rates are the usual one, it divided by this, and times this")
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=2, description="apart from those of experiments")
-    steps: int | None = Field(None, ge=1, description="updates of a run; none: as many as the tier's runs")
+    span: float = Field(gt=1, description="the learning rates are the usual one, and it divided and multiplied by this")
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=2, description="seeds; not those of experiments")
+    steps: int | None = Field(None, ge=1, description="updates of a run; none: as in the tier")
 
 
 class TierConfig(TierSettings):
@@ -186,6 +193,8 @@ class TierConfig(TierSettings):
 
     tier: str
     label: Label
-    model: str = Field(description="default model: a name of configs/models or results/stored/models, path or hub id")
-    tuning: TuningConfig | None = Field(None, description="how learning rates are tuned; none: they are not")
+    model: str = Field(
+        description="default model: a name of configs/models or results/stored/models, a path or a hub id"
+    )
+    tuning: TuningConfig | None = Field(None, description="tuning of learning rates; none: not tuned")
     sources: dict[str, str]

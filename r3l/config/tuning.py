@@ -1,4 +1,7 @@
-"""The runs of `r3l tune`, and its file. Runs use the rate that it chooses once it is in configs/methods, `rates`."""
+"""The runs of `r3l tune`, and its file.
+
+Runs use the rate that it chooses once it is in configs/methods, `rates`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ STEPS = "train.steps"
 
 
 def tuning_file(tier: str, env: str, row: Variant) -> Path:
-    """The file of a tuning, below results or results/stored. Raises ConfigError for a name that cannot be a folder."""
+    """The file of a tuning, below results or results/stored.
+
+    Raises ConfigError for a name that cannot be a folder.
+    """
     parts = {"tier": tier, "environment": env, "method": row.name.replace("/", "-")}
     *folders, name = (folder_name(kind, part) for kind, part in parts.items())
     return Path(FOLDER, *folders, f"{name}.json")
@@ -39,7 +45,10 @@ def yaml_line(tier: str, env: str, row: Variant, rate: float) -> str:
 
 
 def validation_task_set(run: Run) -> str:
-    """The task set on which rates are chosen. Raises ConfigError if the environment has none in the run's tier."""
+    """The task set on which rates are chosen.
+
+    Raises ConfigError if the environment has none in the run's tier.
+    """
     if run.env_settings.validation_task_set is None:
         raise ConfigError(
             f"{run.env} has no validation task set in tier {run.tier}, and a rate is never chosen on the test task "

@@ -1,4 +1,4 @@
-"""The files of a user's own (R3L_METHODS, R3L_ENVS) that decide what a run does: they belong to its configuration."""
+"""The user's files (R3L_METHODS, R3L_ENVS) that decide what a run does: part of its configuration."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Files = dict[str, Path]
 
 
 def user_code(env: str, method: str | None = None) -> UserCode:
-    """Digests of the YAML files of an environment and a method, where they are a user's own, and of their code.
+    """Digests of the YAML files of an environment and a method in the user's folders, and of their code.
 
-    Code is the modules that a file names and what that imports from the same folders; of a package all its files.
-    {} where both are this project's.
+    Code means the modules that a file names, and what these import from the same folders; of a package, all
+    its files. {} if both are this project's.
     """
     of_env = load("envs", env, EnvConfig)
     found: dict[str, Files] = {"envs": _files("envs", env, of_env.code), "methods": {}}
-    for module in _modules(of_env.arguments):  # what an adapter takes may lie there too
+    for module in _modules(of_env.arguments):  # the wrapped environment may be in these folders too
         _follow(module, found["envs"])
     while method is not None:
         config = load("methods", method, MethodConfig)
@@ -35,12 +35,13 @@ def user_code(env: str, method: str | None = None) -> UserCode:
 
 
 def changed_files(recorded: UserCode, present: UserCode) -> list[str]:
-    """The names of files that differ, or that only one of the two has."""
+    """The names of files that differ, or that are in only one of the two."""
     a, b = ({(kind, *item) for kind, files in code.items() for item in files.items()} for code in (recorded, present))
     return sorted({name for _, name, _ in a ^ b})
 
 
 def _files(kind: str, name: str, code: str) -> Files:
+    """The YAML file ``name`` of the user's folders, and the files of its code."""
     yamls = (folder / f"{name}.yaml" for folder in own_folders(kind))
     files = {path.name: path for path in yamls if path.is_file()}
     _follow(code.partition(":")[0], files)
@@ -48,7 +49,7 @@ def _files(kind: str, name: str, code: str) -> Files:
 
 
 def _follow(module: str, files: Files) -> None:
-    """Add what ``module`` is made of, and what it imports."""
+    """Add the files of ``module``, and of what it imports."""
     for name, path in _of_module(module.partition(".")[0]).items():
         if name not in files:
             files[name] = path
@@ -57,7 +58,7 @@ def _follow(module: str, files: Files) -> None:
 
 
 def _of_module(top: str) -> Files:
-    """Its file, or all files of a package, in the first folder that has it."""
+    """The file of a module, or all files of a package, in the first of the user's folders that has it."""
     for folder in (folder for kind in OWN for folder in own_folders(kind) if top):
         if (folder / top / "__init__.py").is_file():
             paths = (path for path in (folder / top).rglob("*") if path.is_file() and path.suffix != ".pyc")
@@ -68,7 +69,7 @@ def _of_module(top: str) -> Files:
 
 
 def _modules(value: Any) -> Iterator[str]:
-    """Texts in a value of a YAML file that may be the name of a module, as verifiers and gymnasium write them."""
+    """Texts in a value of a YAML file that may name a module, in the notation of verifiers and gymnasium."""
     if isinstance(value, str):
         name = re.split("[.:]", value)[0].replace("-", "_").lower()
         yield from [name] if name.isidentifier() else []
@@ -77,6 +78,7 @@ def _modules(value: Any) -> Iterator[str]:
 
 
 def _imports(path: Path) -> Iterator[str]:
+    """The absolute imports of a Python file, those inside functions too."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

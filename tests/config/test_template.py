@@ -32,7 +32,7 @@ def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):
     (elsewhere / "mine").mkdir()
     (elsewhere / "mine" / "test_maze.py").write_text("mine")
     code, _, stderr = run(monkeypatch, capsys, "new", "env", "maze")
-    assert code == 2 and "mine/test_maze.py is there already" in stderr
+    assert code == 2 and "mine/test_maze.py exists and is not overwritten" in stderr
     assert [path.read_text() for path in (elsewhere / "mine").iterdir()] == ["mine"]
 
 

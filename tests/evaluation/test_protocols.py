@@ -160,7 +160,7 @@ def test_a_run_of_another_version_of_the_protocol_is_not_mixed_with_this_one(mon
         manifest["run"]["protocol"] = "react-000000000000"
         Path("here/manifest.json").write_text(json.dumps(manifest))
         code, _, err = run(monkeypatch, capsys, "evaluate", "./here", "--server", url)
-    assert code == 2 and "changed after the run with react-000000000000 was begun" in err
+    assert code == 2 and "changed after the run with react-000000000000 started" in err
 
 
 @pytest.mark.parametrize(
