@@ -121,7 +121,7 @@ class ServedSession(PlaySession):
         return counts
 
     def conditions(self) -> dict[str, Any]:
-        """What a reader of the scores must know about the server; API keys are not in it."""
+        """Facts about the server that a reader of the scores must know, without API keys."""
         options, run = self.agent.endpoint, self.run
         return {
             "endpoint": options.shown,

@@ -145,7 +145,7 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
             "them elsewhere (--out)"
         )
     # Imported here: verification needs all of playing, and many modules only ask where stored runs are.
-    from r3l.evaluation.verification import LINES, WHOLE, sign, verify_all
+    from r3l.evaluation.verification import JSON_FILES, JSONL_FILES, sign, verify_all
     from r3l.runs import trajectory_log
 
     verify_all(run_dirs)
@@ -159,9 +159,9 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        for name in WHOLE:
+        for name in JSON_FILES:
             shutil.copyfile(source / name, temporary / name)
-        for name in (*LINES, trajectory_log.FILE) if source.name == WITH_TRAJECTORIES else LINES:
+        for name in (*JSONL_FILES, trajectory_log.FILE) if source.name == WITH_TRAJECTORIES else JSONL_FILES:
             if (source / name).is_file():  # zero-shot has no metrics
                 write_columns(columns_path(temporary / name), read_jsonl(source / name))
         sign(temporary)
@@ -226,7 +226,7 @@ class Origins:
         return {"dirty": [str(path) for path in self.dirty], "preregistration": plans}
 
     def lines(self) -> list[str]:
-        """The same in words, dirty seeds by cell."""
+        """Lines in words: dirty seeds by cell, then runs by plan."""
         lines = []
         if self.dirty:
             lines.append(f"{len(self.dirty)} were made from a tree with uncommitted changes:")

@@ -32,8 +32,8 @@ from r3l.runs.run_paths import find_further
 
 log = logging.getLogger(__name__)
 EPISODES = "episodes.jsonl"
-WHOLE = (MANIFEST, RESULT, EVALUATION)
-LINES = (METRICS, EPISODES, CURVE)  # columns where runs are stored
+JSON_FILES = (MANIFEST, RESULT, EVALUATION)
+JSONL_FILES = (METRICS, EPISODES, CURVE)  # columns where runs are stored
 
 
 def sign(run_dir: Path) -> None:
@@ -55,9 +55,9 @@ def check_signed(run_dir: Path) -> None:
 
 def _files(run_dir: Path) -> list[str]:
     """Names of the files that are signed, as they are kept: plain lines, or compressed columns in a store."""
-    whole = [name for name in WHOLE if (run_dir / name).is_file()]
-    lines = [path.name for name in (*LINES, trajectory_log.FILE) for path in kept_as(run_dir / name)]
-    return [*whole, *lines]
+    documents = [name for name in JSON_FILES if (run_dir / name).is_file()]
+    lines = [path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in kept_as(run_dir / name)]
+    return [*documents, *lines]
 
 
 def verify_all(run_dirs: Sequence[Path]) -> None:
@@ -144,7 +144,7 @@ def verify_further(folder: Path, run_dir: Path) -> None:
     run, evaluation = run_of(run_dir), read_json(folder / EVALUATION)
     _verify_task_set(run, folder / EVALUATION, evaluation["task_set"])
     weights = read_json(run_dir / RESULT)["checkpoint_sha256"]
-    _same(folder / EVALUATION, "checkpoint", evaluation["checkpoint"]["sha256"], weights, f"{RESULT} has")
+    _check_equal(folder / EVALUATION, "checkpoint", evaluation["checkpoint"]["sha256"], weights, f"{RESULT} has")
     _verify_scores(folder)
     _verify_episodes(run, folder)
     if not (folder / SUMS).is_file():
@@ -162,8 +162,8 @@ def _verify_checkpoints(run_dir: Path) -> None:
             )
     result = read_json(run_dir / RESULT)
     if result["checkpoint"] and (run_dir / result["checkpoint"]).is_dir():
-        stated, own = result["checkpoint_sha256"], sha256_of(run_dir / result["checkpoint"])
-        _same(run_dir / RESULT, "checkpoint_sha256", stated, own, f"{result['checkpoint']} has")
+        digest, own = result["checkpoint_sha256"], sha256_of(run_dir / result["checkpoint"])
+        _check_equal(run_dir / RESULT, "checkpoint_sha256", digest, own, f"{result['checkpoint']} has")
 
 
 def _verify_names(run: Run, run_dir: Path) -> None:
@@ -171,16 +171,16 @@ def _verify_names(run: Run, run_dir: Path) -> None:
     manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
     result = read_json(run_dir / RESULT)
     own = run.fingerprint(manifest["inputs"])
-    _same(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
+    _check_equal(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
     names = {"cell": run.cell_of(manifest["inputs"]), "model": run.model_name(manifest["inputs"])}
-    stated = {**names, "fingerprint": own}
-    stated |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
+    expected = {**names, "fingerprint": own}
+    expected |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
     for path, content in ((run_dir / EVALUATION, evaluation), (run_dir / RESULT, result)):
-        for key, value in stated.items():
-            _same(path, key, content[key], value, f"{MANIFEST} has")
-    _same(run_dir / RESULT, "profile", result["profile"], run.profile, f"{MANIFEST} has")
+        for key, value in expected.items():
+            _check_equal(path, key, content[key], value, f"{MANIFEST} has")
+    _check_equal(run_dir / RESULT, "profile", result["profile"], run.profile, f"{MANIFEST} has")
     weights = {"step": result["steps"], "sha256": result["checkpoint_sha256"]}
-    _same(run_dir / EVALUATION, "checkpoint", evaluation["checkpoint"], weights, f"{RESULT} has")
+    _check_equal(run_dir / EVALUATION, "checkpoint", evaluation["checkpoint"], weights, f"{RESULT} has")
     for described in (*manifest["task_set"].values(), evaluation["task_set"]):
         _verify_task_set(run, run_dir / EVALUATION, described)
 
@@ -188,34 +188,34 @@ def _verify_names(run: Run, run_dir: Path) -> None:
 def _verify_task_set(run: Run, path: Path, described: dict[str, Any]) -> None:
     """Check that the task set in configs/ is still the one that the run used."""
     committed = environment_of(run.env).task_set_hash(described["name"])
-    _same(path, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
+    _check_equal(path, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
 
 
 def _verify_scores(folder: Path) -> None:
     """Compute the scores of evaluation.json again from episodes.jsonl."""
     evaluation, episodes = read_json(folder / EVALUATION), read_jsonl(folder / EPISODES)
     stops = Counter(e["stop_reason"] for e in episodes)
-    _same(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
-    _same(folder / EVALUATION, "groups", evaluation["groups"], scores(episodes))
-    _same(folder / EVALUATION, "stops", evaluation["stops"], dict(stops))
+    _check_equal(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
+    _check_equal(folder / EVALUATION, "groups", evaluation["groups"], scores(episodes))
+    _check_equal(folder / EVALUATION, "stops", evaluation["stops"], dict(stops))
 
 
 def _verify_training(run_dir: Path) -> None:
     """Compute result.json again from metrics.jsonl."""
     result, metrics = read_json(run_dir / RESULT), read_jsonl(run_dir / METRICS)
-    _same(run_dir / RESULT, "steps", result["steps"], len(metrics))
-    _same(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
-    _same(run_dir / RESULT, "final", result["final"], final_scores(metrics))
+    _check_equal(run_dir / RESULT, "steps", result["steps"], len(metrics))
+    _check_equal(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
+    _check_equal(run_dir / RESULT, "final", result["final"], final_scores(metrics))
 
 
 def _verify_curve(run: Run, run_dir: Path) -> None:
-    """The curve has the updates that the run names; where one is the last, its score is the evaluation's."""
+    """Check that the curve has the updates that the run names, and ends with the evaluation's score."""
     points = {point["step"]: point for point in read_jsonl(run_dir / CURVE)}
-    _same(run_dir / CURVE, "updates", sorted(points), list(run.evaluation.curve), f"{MANIFEST} has")
+    _check_equal(run_dir / CURVE, "updates", sorted(points), list(run.evaluation.curve), f"{MANIFEST} has")
     if last := points.get(run.train.steps):
         evaluation = read_json(run_dir / EVALUATION)
         if evaluation["task_set"]["name"] == last["task_set"]:
-            _same(run_dir / CURVE, "groups", last["groups"], evaluation["groups"], f"{EVALUATION} has")
+            _check_equal(run_dir / CURVE, "groups", last["groups"], evaluation["groups"], f"{EVALUATION} has")
 
 
 def _verify_episodes(run: Run, run_dir: Path) -> None:
@@ -226,9 +226,9 @@ def _verify_episodes(run: Run, run_dir: Path) -> None:
     tasks = select_tasks(run, known, [task for task, _ in known])
     wanted = [(task, k, group) for task, group in tasks for k in range(run.evaluation.episodes_per_task)]
     played = [(e["task"], e["member"], e["group"]) for e in read_jsonl(run_dir / EPISODES)]
-    _same(run_dir / EPISODES, "number of lines", len(played), len(wanted), f"task set {name} has")
+    _check_equal(run_dir / EPISODES, "number of lines", len(played), len(wanted), f"task set {name} has")
     for ours, theirs in zip(played, wanted, strict=True):
-        _same(run_dir / EPISODES, "task, member, group", ours, theirs, f"task set {name} has")
+        _check_equal(run_dir / EPISODES, "task, member, group", ours, theirs, f"task set {name} has")
 
 
 def _verify_trajectories(run: Run, run_dir: Path) -> None:
@@ -239,7 +239,7 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
     known = None if tasks is None else {task for task, _ in tasks}
     steps = range(1, run.train.steps + 1)
     for line in lines:
-        _same(path, "method", line["method"], run.method, f"{MANIFEST} has")
+        _check_equal(path, "method", line["method"], run.method, f"{MANIFEST} has")
         if (known is not None and line["task"] not in known) or line["step"] not in steps:
             raise DataError(f"{path}: task {line['task']!r} or step {line['step']} is not in this run")
 
@@ -257,25 +257,25 @@ def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...] | None:
         return None
 
 
-def _same(path: Path, key: str, stated: Any, other: Any, what: str = "the run's raw lines give") -> None:
+def _check_equal(path: Path, key: str, value: Any, other: Any, what: str = "the run's raw lines give") -> None:
     """Raise DataError if two values differ; ``what`` names the source of the second."""
 
     def short(value: Any) -> str:
         text = repr(value)
         return text if len(text) < 200 else text[:200] + "..."
 
-    if not _equal(stated, other):
+    if not _equal(value, other):
         raise DataError(
-            f"{path}: {key!r} is {short(stated)}, but {what} {short(other)}; one of the files was changed: "
+            f"{path}: {key!r} is {short(value)}, but {what} {short(other)}; one of the files was changed: "
             "restore it (git checkout), or evaluate the run again"
         )
 
 
-def _equal(stated: Any, other: Any) -> bool:
+def _equal(one: Any, other: Any) -> bool:
     """Equality up to the last digits of fractions: Python's sum() rounds differently since 3.12."""
-    if isinstance(stated, Mapping) and isinstance(other, Mapping):
-        return stated.keys() == other.keys() and all(_equal(stated[key], other[key]) for key in stated)
-    if isinstance(stated, float) and isinstance(other, float):
-        both_nan = math.isnan(stated) and math.isnan(other)
-        return both_nan or math.isclose(stated, other, rel_tol=1e-12, abs_tol=1e-12)
-    return bool(stated == other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, float) and isinstance(other, float):
+        both_nan = math.isnan(one) and math.isnan(other)
+        return both_nan or math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-12)
+    return bool(one == other)

@@ -57,18 +57,19 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         "Claims of the paper",
         columns,
         lines,
-        "ahead, behind: the effect is shown to be above or below 0 (two-sided; at most 5 % of the effects "
-        f"so called are false on average: Benjamini-Hochberg over the {tested} with an interval); "
-        f"equivalent: within {of.margin:g} on either side of 0 (two one-sided tests at 5 % each, so the 90 "
-        "% interval lies inside), whatever else is shown; inconclusive: neither; too few: fewer than "
-        f"{MIN_SEEDS} seeds, whose values stand in place of an effect; not tested: nothing is stored. "
-        "Bold: as claimed. Intervals are not corrected.",
-        "over seeds: t-interval over training seeds, on the same test tasks; over tasks: one fixed model, bootstrap.",
-        "MDE: minimum detectable effect (power 80 %); power: of showing the paper's effect, with the "
-        "spread measured here; both at the level that the correction ends at.",
-        f"paper: {of.backbone}; its effects on WebShop and ScienceWorld are of rewards, ours of success; "
-        "beside Mathematics stands GSM8K. Lines of results/stored/published, and commands with their "
-        "environment: the csv.",
+        "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg over "
+        f"the {tested} effects with an interval, so that on average at most 5 % of these findings are false); "
+        f"equivalent: shown to lie within {of.margin:g} of 0 on either side (two one-sided tests at 5 % each: "
+        "the 90 % interval lies inside), even if it is also shown to differ from 0; inconclusive: neither; "
+        f"too few: fewer than {MIN_SEEDS} seeds, shown as their values; not tested: nothing is stored. Bold: "
+        "as claimed. Intervals are not corrected.",
+        "over seeds: t-interval over training seeds, on the same test tasks; over tasks: bootstrap over the "
+        "tasks of one fixed model.",
+        "MDE: minimum detectable effect (power 80 %); power: probability of showing the paper's effect with "
+        "the spread measured here; both at the level at which the correction ends.",
+        f"paper: published effect for {of.backbone}, of rewards on WebShop and ScienceWorld, where ours is of "
+        "success; Mathematics is compared with GSM8K. The csv has the lines of results/stored/published, and "
+        "the commands.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes),
         by=lambda line: f"{sentence(line[0].claim)} [{line[0].claim.run}]",
     )

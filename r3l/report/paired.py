@@ -41,7 +41,7 @@ def p_cell(p: float | None) -> Cell | None:
 
 
 def mde_text(comparison: Comparison | None) -> str:
-    """``0.058 (0.112)``: alone, and with the correction over the table; empty where there is no test."""
+    """``0.058 (0.112)``: alone, and with the correction over the table; empty without a test."""
     if comparison is None or comparison.p_adjusted is None:
         return ""
     if comparison.mde is None:

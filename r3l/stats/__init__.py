@@ -11,4 +11,10 @@ the Statistical Precipice"). Seeds are the unit of replication; tasks are nested
 - :mod:`r3l.stats.corrections`: Holm and Benjamini-Hochberg
 - :mod:`r3l.stats.power`: minimum detectable effect, seeds needed, the stopping rule
 - :mod:`r3l.stats.profiles`: performance profiles
+
+For example, two comparisons of one table, corrected together::
+
+    effects = [Effect.paired(r3l_S_T, grpo_S_T), Effect.paired(r3l_S_T, raft_S_T)]
+    for one in compare(effects, correction="holm", alpha=0.05, margin=0.02):
+        print(one.verdict, one.effect.interval, one.p_adjusted, one.mde)
 """

@@ -173,7 +173,7 @@ def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
 class Comparison:
     """One effect, judged within its family.
 
-    ``p_adjusted``: after the correction; None where there is no test. ``alpha``: level of the family's test;
+    ``p_adjusted``: after the correction; None without a test. ``alpha``: level of the family's test;
     ``level``: bound for one p-value, see :func:`r3l.stats.corrections.level_of_one_test`.
     """
 
@@ -185,7 +185,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether the effect is shown to differ from 0."""
+        """True if the effect is shown to differ from 0."""
         return self.p_adjusted is not None and self.p_adjusted < self.alpha
 
     @cached_property
