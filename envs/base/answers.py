@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from r3l.envs.base.action_parsers import between
 from r3l.envs.base.package import Options
+from r3l.envs.base.said_answers import announced, last_number, said
 from r3l.envs.base.tagged import OUR_STYLES, check_style
 
 from r3l.core.environment import Critique, Observation, Outcome, Parsed, Stop, StopReason, Style, Transcript
@@ -29,13 +30,6 @@ from r3l.original.prompts import ReleasedPrompts
 Rule = Literal["strict", "flexible"]
 WRONG = "That answer is not correct. Try again."  # with attempts left
 
-# A heading (#### Result) announces nothing, unless it is the last line.
-_ANNOUNCED = (
-    re.compile(r"(?<!#)####(?!#)\s*+(?!\d+[.)]\s+[A-Za-z])(?=[-+−~$*({\[.]*\d|\\|.+\Z)(.+)"),
-    re.compile(r"(?:final\s+)?answer\s*(?:is|:|=)+\s*(.+)", re.IGNORECASE),
-)
-_NEXT_SENTENCE = re.compile(r"(?<=\S)[.!?]\s+(?=\S)|,\s+(?=(?:because|since|so|which|as|where|if|but|not)\b)")
-_NUMBER = re.compile(r"[-−]?\$?(?:\d+\s+\d+\s*/\s*\d+|(?:\d+(?:,\d{3})*(?:\.\d+)?|(?<![\w)])\.\d+)(?:\s*/\s*\d+)?%?)")
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BOXED_ALONE = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+(?=\S?\s|\S?\$|\S?\Z|\\|[^\s\d$]{0,2}\d)([^\s${}][^\s$]*)")
 _BRACE = re.compile(r"\\.|([{}])", re.DOTALL)  # a backslash before it makes it a character, a line break does not
@@ -59,23 +53,23 @@ def extract(response: str, rule: Rule) -> str | None:
     A response that was cut off inside its thought gives none. Words about the tags of a thought are no thought.
     """
     found = split_thought(response)
-    answer = _written_out(found.after or "")
-    if answer is None:
-        answer = _written_out(found.before)
-    if answer is None and THOUGHT not in response and _MENTIONED.search(response):
-        answer = _written_out(response)
-    if answer is None and rule == "flexible":
-        answer = _announced(found.after or "")
+    texts = [found.after or "", found.before]
+    if THOUGHT not in response and _MENTIONED.search(response):
+        texts.append(response)
+    for text in texts:
+        text = _THOUGHTS.sub(" ", text)
+        answer = boxed(text)
+        if answer is None and (tagged := list(between(text, "answer", any_case=True))):
+            inside = text[tagged[-1]]
+            answer = boxed(inside)
+            if not answer:
+                answer = inside if rule == "strict" else announced(inside) or said(inside)
+        if answer is not None:
+            return answer.strip() or None
+    if rule == "strict":
+        return None
+    answer = announced(found.after or "") or last_number(found.after or "")
     return (answer or "").strip() or None
-
-
-def _written_out(text: str) -> str | None:
-    """What stands in the last box, else in the last answer tags, of a text without further thoughts."""
-    text = _THOUGHTS.sub(" ", text)
-    answer = boxed(text)
-    if answer is None and (tagged := list(between(text, "answer", any_case=True))):
-        answer = boxed(text[tagged[-1]]) or text[tagged[-1]]
-    return answer
 
 
 def boxed(text: str) -> str | None:
@@ -99,17 +93,6 @@ def _pairs(text: str) -> dict[int, int]:
         elif brace[1] and opened:
             closed_at[opened.pop()] = brace.start()
     return closed_at
-
-
-def _announced(text: str) -> str | None:
-    text = text.rstrip()
-    for pattern in _ANNOUNCED:
-        if answers := pattern.findall(text):
-            with_number = [answer for answer in answers if any(c.isdigit() or c == "\\" for c in answer)]
-            first, *_ = _NEXT_SENTENCE.split((with_number or answers)[-1].replace("**", "").strip())
-            return first.rstrip(".").strip("*$ ")
-    numbers = _NUMBER.findall(text)
-    return numbers[-1] if numbers else None
 
 
 @dataclass(frozen=True)

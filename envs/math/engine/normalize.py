@@ -1,171 +1,358 @@
-"""What a reader knows of an answer and math-verify does not: layout, mixed numbers, number bases, plain units, case.
+"""Spellings that math-verify does not read, rewritten in those that it does; and the text and number comparisons.
 
-math-verify 0.9.0 deletes blanks between digits, the base below a number and the difference between x and X, compares
-numbers after rounding to six decimals, and takes ``18 eggs`` for 18 e g^2 s.
+math-verify 0.9.0 reads LaTeX. It does not read unicode mathematics (``√3``, ``½``, ``60°``), repeating decimals,
+``1.5e3``, ordinals, compound units, or a number base in words. ``normalize`` rewrites these and changes no value.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
+from functools import lru_cache
 
-_SPACE = r"(?:\\[,;:! ]|~|\s|\\quad\b)"
-_SIGNS = str.maketrans({"−": "-", "﹣": "-", "－": "-", "∪": "\\cup ", "×": "\\times ", "·": "\\cdot ", "π": "\\pi "})
-_THOUSANDS = re.compile(rf"(?<![\w.,/])([1-9]\d{{0,2}})((?:{_SPACE}+\d{{3}})+)(?![\d/]|{_SPACE}*/|{_SPACE}+\d)")
-_MIXED = re.compile(rf"(?<![\w.,/])(\d+){_SPACE}+(\d+){_SPACE}*/{_SPACE}*(\d+)(?!\w)")
+# --- Characters: unicode mathematics as LaTeX.
+
+_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱˣ", "0123456789+-=()nix", strict=True))
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₙₐₓₖᵢ", "0123456789+-=()naxki", strict=True))
+_SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_GREEK = {letter: unicodedata.name(letter).split()[-1] for letter in "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"}
+_COMMANDS = {
+    letter: "lambda" if name == "LAMDA" else name.capitalize() if letter.isupper() else name.lower()
+    for letter, name in _GREEK.items()
+} | {
+    "Λ": "Lambda",
+    "∪": "cup",
+    "∩": "cap",
+    "×": "times",
+    "✕": "times",
+    "·": "cdot",
+    "⋅": "cdot",
+    "∙": "cdot",
+    "÷": "div",
+    "∞": "infty",
+    "≤": "le",
+    "≥": "ge",
+    "≠": "ne",
+    "±": "pm",
+    "∓": "mp",
+    "∈": "in",
+    "∅": "emptyset",
+    "⌊": "lfloor",
+    "⌋": "rfloor",
+    "⌈": "lceil",
+    "⌉": "rceil",
+    "⟨": "langle",
+    "⟩": "rangle",
+    "≈": "approx",
+}
+_CHARACTERS = str.maketrans(
+    {character: f"\\{command} " for character, command in _COMMANDS.items()}
+    | dict.fromkeys("−﹣－‐‑‒", "-")
+    | dict.fromkeys("°º˚", "^{\\circ}")
+    | {"⁄": "/", "∕": "/", "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℚ": "\\mathbb{Q}", "ℕ": "\\mathbb{N}"}
+    | {"“": '"', "”": '"', "’": "'", "–": "-", "\u200b": "", "\ufeff": ""}
+)
+# A radical sign without a bar covers the number, the letter or the bracket after it.
+_ROOT_OF = r"(\d+(?:\.\d+)?|[A-Za-z]|\([^()]*\)|\{[^{}]*\})"
+_RADICAL = re.compile(rf"(?:\^\{{(\d)\}}(?=\s*√))?\s*([√∛∜])\s*{_ROOT_OF}")
+_RADICAL_INDEX = {"√": "", "∛": "3", "∜": "4"}
+
+
+def _as_latex(text: str) -> str:
+    """Unicode mathematics as LaTeX commands; full-width characters as plain ones."""
+    text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + "".join(_SUBSCRIPTS[c] for c in run[0]) + "}", text)
+    characters = []
+    for character in text:
+        plain = unicodedata.normalize("NFKC", character)
+        if "⁄" in plain:  # ½ is one character, 1⁄2 for NFKC
+            over, under = plain.split("⁄")
+            characters.append(f"\\frac{{{over}}}{{{under}}}" if under else plain)
+        else:
+            characters.append(character if character in "…º˚" else plain)
+    text = _RADICAL.sub(_root, "".join(characters))
+    return text.translate(_CHARACTERS)
+
+
+def _root(radical: re.Match[str]) -> str:
+    index = radical[1] or _RADICAL_INDEX[radical[2]]
+    return f"\\sqrt{f'[{index}]' if index else ''}{{{radical[3].strip('(){}')}}}"
+
+
+# --- Layout: what shows a formula differently and means nothing.
+
+_SPACE = re.compile(
+    r"(?<!\\)\\[,:;> ]|~|\s|\\(?:q?quad|enspace|enskip|(?:thin|med|thick)space|hfill?|allowbreak)(?![A-Za-z])"
+    r"|\\(?:hspace|hskip|vspace|phantom|hphantom|vphantom)\*?\s*\{[^{}]*\}"
+)
+_NOTHING = re.compile(
+    r"(?<!\\)\\!|\\(?:left|right|middle|[bB]igg?[lrm]?)(?![A-Za-z])\.?|\\?\$|(?<!\\)\\[()\[\]]"
+    r"|\\(?:display|text|script)style(?![A-Za-z])|\\(?:no)?limits(?![A-Za-z])|\\(?:math)?strut(?![A-Za-z])"
+    r"|\\(?:negthinspace|nobreak|relax|noindent|centering)(?![A-Za-z])|\\color\s*\{\w*\}"
+)
+_COMMA_OF_THOUSANDS = re.compile(r"\{,\}|,\s*\\!\s*")
+_STYLED = re.compile(
+    r"\\(?:mathbf|boldsymbol|bm|mathsf|mathit|underline|ensuremath|textcolor\s*\{\w*\})\s*\{([^{}]*)\}"
+)
+_WRAPPED = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mbox|hbox)\s*\{([^{}]*)\}|\{([^{},]*)\}")
+_ROWS = re.compile(r"(?:\\\\)+\s*$")
+_FRACTION_COMMAND = re.compile(r"\\(?:[dtc]frac|nicefrac|sfrac)(?![A-Za-z])")
+_BINOMIAL_COMMAND = re.compile(r"\\[dt]binom(?![A-Za-z])")
+TEXT = re.compile(r"\\(?:text|textrm|textbf|textit|textnormal|mathrm|mbox|hbox|operatorname)\s*\{([^{}]*)\}")
+# TeX takes one character as an argument: \frac 3 4, \frac34, \frac{3} 4, \sqrt 2.
+_TWO_ARGUMENTS = re.compile(r"\\(frac|binom)\s*(?:(\w)|\{([^{}]*)\})\s*(?:(\w)|\{([^{}]*)\})")
+_ONE_ARGUMENT = re.compile(r"\\sqrt\s*(\w)")
+_FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|log|ln|exp"  # sec may be seconds
+_BARE_FUNCTION = re.compile(rf"(?<![A-Za-z\\])(?:(?:np|numpy|math)\.)?({_FUNCTIONS})(?=[\s_(\^{{\d])")
+_LOG_BASE = re.compile(r"\\log(\d+)(?=\s*\()")
+_BARE_ROOT = re.compile(r"(?<![A-Za-z\\])(?:(?:np|numpy|math)\.)?(sqrt|cbrt)\(([^()]*)\)")
+_POWER = re.compile(r"\^\s*(-\s*\d+)")
+
+
+def _without_layout(text: str) -> str:
+    text = _COMMA_OF_THOUSANDS.sub(",", text)
+    text = _NOTHING.sub("", _SPACE.sub(" ", text))
+    text = _BINOMIAL_COMMAND.sub(r"\\binom", _FRACTION_COMMAND.sub(r"\\frac", text))
+    text = _TWO_ARGUMENTS.sub(_braced, text)
+    text = _ONE_ARGUMENT.sub(r"\\sqrt{\1}", text)
+    text = _STYLED.sub(r"\1", text)
+    text = _ROWS.sub("", re.sub(r" +", " ", text)).strip()
+    while whole := _WRAPPED.fullmatch(text.strip("*` ")):  # \text{5}, {5}, **5**
+        text = next(part for part in whole.groups() if part is not None).strip()
+    text = text.strip("*` ").replace("**", "^")
+    text = _BARE_ROOT.sub(lambda m: f"\\sqrt{'[3]' if m[1] == 'cbrt' else ''}{{{m[2]}}}", text)
+    text = _LOG_BASE.sub(r"\\log_{\1}", _BARE_FUNCTION.sub(r"\\\1", text))
+    return _POWER.sub(lambda power: "^{" + power[1].replace(" ", "") + "}", text)
+
+
+def _braced(command: re.Match[str]) -> str:
+    first, second = command[2] or command[3] or "", command[4] or command[5] or ""
+    return f"\\{command[1]}{{{first.strip()}}}{{{second.strip()}}}"
+
+
+# --- Numbers.
+
+_THOUSANDS = re.compile(r"(?<![\w.,/])([1-9]\d{0,2})((?: +\d{3})+)(?![\d/]| */| +\d)")
+_MIXED = re.compile(r"(?<![\w.,/}^])(\d+)(?:(?: +| and )(\d+) */ *(\d+)(?!\w)| *\\frac\{(\d+)\}\{(\d+)\}(?!\^))")
+_SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?|\.\d+)[eE]([-+]?\d+)(?![\w.])")
+_TIMES_TEN = re.compile(r"(?<=\d) ?(?:[xX*]|\\times|\\cdot) ?10 ?\^ ?(?:\{([-+]? ?\d+)\}|([-+]?\d+))")
+_LEADING = re.compile(r"(?:=|\\approx|\\simeq|\\sim)(?![A-Za-z]) ?|the +(?=\d)")
+_POINT_AT_END = re.compile(r"(?<=\d)\.(?=\s*(?:[/*)\]},]|\Z))")
+_REPEATING = re.compile(
+    r"(?<![\w.])(\d*)\.(\d*)"
+    r"(?:\\(?:overline|bar|overbar)\s*(?:\{(\d+)\}|(\d))|\((\d+)\)|((?:\d[\u0304\u0305])+)"
+    r"|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?)(?:\s*(?:\.{2,}|…|\\[lcd]?dots))?"
+)
+_CONTINUED = re.compile(r"(?<![\w.])(\d*)\.(\d{2,}?)(?:\.{2,}|\s*(?:…|\\[lcd]?dots(?![A-Za-z])))")
+_DEGREE_SIGN = r"\\circ|\\degrees?|\\(?:text|mathrm|textrm) ?\{ ?(?:o|\\circ) ?\}|o(?![A-Za-z])"
+_DEGREES = re.compile(
+    rf"(?<=[\d)}}.]) ?\{{?\}}? ?(?:\^ ?\{{? ?(?:{_DEGREE_SIGN}) ?\}}?|\\degrees?(?![A-Za-z])|\\textdegree)"
+)
+_ANGLE = re.compile(r"\\ang\s*\{([^{}]*)\}")
+_ORDINAL = re.compile(
+    r"(?<=\d)(?: ?[\^-])? ?\{? ?(?:\\(?:text|textrm|mathrm|mbox|textsuperscript) ?\{ ?)?"
+    r"(?:st|nd|rd|th)(?![A-Za-z])[ }]*"
+)
+
 _BASES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen")
-_ONE_BASE = rf"(1?\d|20|{'|'.join(_BASES)})"
+_BASE = rf"(1?\d|20|{'|'.join(_BASES)})"
 _DIGITS = r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*"
-_ANY_BASE = "|".join(
-    form.replace("BASE", rf"\s*(?:in )?(?:base[ -]*)?{_ONE_BASE}\s*")
-    for form in (
-        r"_BASE\b",
-        r"_\s*\{BASE\}",
-        r"_\s*\{\s*\\(?:text|mathrm|mbox)\s*\{BASE\}\s*\}",
-        r"_\s*\\text\s*\{BASE\}",
-    )
+_WORDS_BASE = rf"(?:in )?base[ -]*{_BASE}\b"
+_BASE_FORMS = (
+    rf"_ ?{_BASE}\b",
+    rf"_ ?\{{ ?\(? ?(?:(?:in )?base[ -]*)?{_BASE} ?\)? ?\}}",
+    rf"_ ?\( ?{_BASE} ?\)",
+    _WORDS_BASE,
+    rf"\( ?{_WORDS_BASE} ?\)",
 )
-_WORDED = "|".join(
-    form.replace("BASE", rf"\s*(?:in )?base[ -]*{_ONE_BASE}\s*")
-    for form in (r"BASE\b", r"\(BASE\)", r"\\text\s*\{BASE\}")
-)
-_BASED = re.compile(rf"(?<![\w.])(?:\(({_DIGITS})\)|({_DIGITS}))\s*(?:{_ANY_BASE}|{_WORDED})")
-_DROPPED = re.compile(rf"\\left\b|\\right\b|\\displaystyle\b|(?<!\\){_SPACE}")
-_APART = re.compile(rf"(?<=\d){_SPACE}+(?=[\d.])")
-_IN_BRACES = re.compile(r"(?:(?<=\\\\)|(?<=[&=,(]))\{([-+]?[\w.]+)\}")  # where they hold nothing together
-_TEXT = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox)\s*\{([^{}]*)\}")
+_IN_BASE = re.compile(rf"(?<![\w.])(?:\( ?({_DIGITS}) ?\)|({_DIGITS})) ?(?:{'|'.join(_BASE_FORMS)})")
+_HEXADECIMAL_LETTERS = re.compile(r"([A-Fa-f]{2,}) ?(?:_ ?\{16\}|_ ?16|\(? ?(?:in )?base[ -]*16 ?\)?)")
+_IN_TEXT = r"\\(?:text|textrm|mathrm|mbox) ?\{([^{}]*)\}"
+_SUBSCRIPT_TEXT = re.compile(rf"_ ?(?:\{{ ?{_IN_TEXT} ?\}}|{_IN_TEXT})")
+_PREFIXED = re.compile(r"0(?:b([01]+)|o([0-7]+)|x([0-9A-Fa-f]+))")
 
 
-def legible(text: str) -> str:
-    """``text`` in the spelling that math-verify reads rightly; what it stands for stays the same."""
-    text = text.translate(_SIGNS).replace("{,}", ",").replace("\\!", "").strip().rstrip(".,;").strip()
-    text = _THOUSANDS.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), text)
+@lru_cache(maxsize=20_000)
+def normalize(text: str) -> str:
+    """``text`` in the spelling that math-verify reads rightly. The value stays the same."""
+    text = _without_layout(_as_latex(text))
+    text = _CONTINUED.sub(_continued, _REPEATING.sub(_repeating, text))
+    text = text.rstrip(".,;: ").strip()
+    text = _LEADING.sub("", text, count=1).strip() if _LEADING.match(text) else text
+    text = _THOUSANDS.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
+    text = _POINT_AT_END.sub("", text)
     text = _MIXED.sub(_improper, text)
-    return _BASED.sub(_with_base, text)
-
-
-def _with_base(number: re.Match[str]) -> str:
-    digits, base = filter(None, number.groups())
-    return f"{digits.upper()}_{{{_base(base)}}}"
+    text = _SCIENTIFIC.sub(lambda m: f"{m[1]}\\times 10^{{{int(m[2])}}}", text)
+    text = _TIMES_TEN.sub(lambda m: f"\\times 10^{{{int((m[1] or m[2]).replace(' ', ''))}}}", text)
+    text = _DEGREES.sub(r"^{\\circ}", _ANGLE.sub(r"\1^{\\circ}", text))
+    text = _ORDINAL.sub(" ", text).strip()
+    return _only_member(_with_base(text))
 
 
 def _improper(mixed: re.Match[str]) -> str:
-    whole, over, under = (int(digits) for digits in mixed.groups())
+    whole, over, under = (int(digits) for digits in mixed.groups() if digits is not None)
     return f"\\frac{{{whole * under + over}}}{{{under}}}"
 
 
-def _base(written: str) -> int:
-    return int(written) if written.isdigit() else 16 if written == "sixteen" else _BASES.index(written) + 2
+def _repeating(decimal: re.Match[str]) -> str:
+    r"""0.1\overline{6}, 0.1(6), 0.1\dot6 or 0.16 with a bar over the 6 as a fraction."""
+    whole, fixed, *periods, first, inner, last = decimal.groups()
+    period = next((period for period in periods if period), None)
+    if period is None:  # dots over the first and the last digit of the period
+        period = f"{first}{inner or ''}{last or ''}"
+    return _fraction(whole, fixed, re.sub(r"\D", "", period))
 
 
-def plain(text: str) -> str:
-    """The text without layout: spaces, dollar signs, sizes of brackets and fractions. Numbers apart stay apart."""
-    text = legible(text).strip("$").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").rstrip(".")
-    text = _DROPPED.sub("", _APART.sub("\0", text)).replace("\0", " ")
+def _continued(decimal: re.Match[str]) -> str:
+    """0.1666... as a fraction where its last digits repeat; the text itself where they do not."""
+    whole, digits = decimal.groups()
+    for length in range(1, len(digits) // 2 + 1):
+        period = digits[-length:]
+        if digits.endswith(period * 2):
+            while len(digits) >= length and digits.endswith(period):
+                digits = digits.removesuffix(period)
+            return _fraction(whole, digits, period)
+    return decimal[0]
+
+
+def _fraction(whole: str, fixed: str, period: str) -> str:
+    under = 10 ** len(fixed) * (10 ** len(period) - 1)
+    value = Fraction(int(f"{whole}{fixed}{period}") - int(f"{whole}{fixed}" or "0"), under)
+    return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _with_base(text: str) -> str:
+    """Numbers with a base as ``1010_{2}``."""
+    text = _SUBSCRIPT_TEXT.sub(lambda m: "_{" + (m[1] or m[2] or "").strip() + "}", text)
+    bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).replace(" _", "_").strip()
+    if prefixed := _PREFIXED.fullmatch(bare):
+        bases = zip(prefixed.groups(), (2, 8, 16), strict=True)
+        return next(f"{digits.upper()}_{{{base}}}" for digits, base in bases if digits)
+    if re.match(r"\(?\d{1,3}(?:,\d{3})+\)?[_ ]", bare):
+        bare = bare.replace(",", "")
+    if letters := _HEXADECIMAL_LETTERS.fullmatch(bare):
+        return f"{letters[1].upper()}_{{16}}"
+    if whole := _IN_BASE.fullmatch(bare):
+        return _in_base(whole)
+    return _IN_BASE.sub(_in_base, text)
+
+
+def _in_base(number: re.Match[str]) -> str:
+    digits, base = (part for part in number.groups() if part is not None)
+    value = int(base) if base.isdigit() else 16 if base == "sixteen" else _BASES.index(base) + 2
+    return f"{digits.upper()}_{{{value}}}"
+
+
+def _only_member(text: str) -> str:
+    r"""``(6,3)`` of ``\{(6,3)\}``: math-verify takes a pair and a set with that pair for different things."""
+    if enclosing(text) in SETS:
+        inner = re.sub(r"^\\?\{|\\?\}$", "", text).strip()
+        if (enclosing(inner) or ("", ""))[0] in ("(", "["):
+            return inner
+    return text
+
+
+# --- Brackets.
+
+SETS = (("\\{", "\\}"), ("{", "}"))
+_BRACKET = re.compile(r"\\\{|\\\}|[()\[\]{}]")
+
+
+def enclosing(text: str) -> tuple[str, str] | None:
+    r"""The brackets around all of ``text``, such as ``(`` and ``]``; None where the first one closes earlier.
+
+    Braces without a backslash count where they hold a list, as in ``{1,2}``.
+    """
+    depth = 0
+    first = last = None
+    for bracket in _BRACKET.finditer(text):
+        opens = bracket[0] in ("(", "[", "{", "\\{")
+        if opens and depth == 0:
+            if first is not None:
+                return None
+            first = bracket
+        depth += 1 if opens else -1
+        if depth < 0:
+            return None
+        last = bracket
+    if first is None or last is None or depth or first.start() or last.end() != len(text):
+        return None
+    return None if first[0] == "{" and "," not in text else (first[0], last[0])
+
+
+def members(text: str) -> list[str]:
+    """The parts of ``text`` between commas that stand in no bracket."""
+    parts, depth, start = [], 0, 0
+    for token in re.finditer(r"\\\{|\\\}|[()\[\]{},;]", text):
+        if token[0] in ",;":
+            if depth == 0:
+                parts.append(text[start : token.start()].strip())
+                start = token.end()
+        else:
+            depth += 1 if token[0] in ("(", "[", "{", "\\{") else -1
+    return [*parts, text[start:].strip()]
+
+
+# --- Comparisons of text and of numbers.
+
+APART = re.compile(r"(?<=\d) +(?=[\d.])")
+_IN_BRACES = re.compile(r"(?:(?<=\\\\)|(?<=[&=,(]))\{([-+]?[\w.]+)\}")  # braces that hold nothing together
+
+
+@lru_cache(maxsize=20_000)
+def canonical(text: str) -> str:
+    """``text`` without blanks, to be compared as text. A blank between two digits stays."""
+    text = APART.sub("\0", normalize(text)).replace(" ", "").replace("\0", " ")
     return _IN_BRACES.sub(r"\1", text)
 
 
-def apart(text: str) -> bool:
-    """Whether two numbers stand side by side with nothing but a space between them."""
-    return bool(_APART.search(legible(text)))
+_DECIMAL = re.compile(r"[-+]? ?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)")
+_POWER_OF_TEN = re.compile(r"(.*?)\\times 10\^\{(-?\d{1,3})\}")
+_RATIO = re.compile(r"([-+]?) ?(?:\\frac\{([-+]?\d+)\}\{(\d+)\}|(\d+) ?/ ?(\d+))")
 
 
-_NUMERIC = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|[-+]?\.\d+")
-_FRACTION = re.compile(r"([-+]?)\\frac\{(\d+)\}\{(\d+)\}")
-
-
-def number(text: str) -> Fraction | None:
-    """The value of a plain decimal, integer or mixed number, thousands separated or not; None for anything else."""
-    bare = legible(text).strip("$").strip()
-    if _NUMERIC.fullmatch(bare):
-        return Fraction(bare.replace(",", ""))
-    if _MIXED.search(text) and (parts := _FRACTION.fullmatch(bare)) and int(parts[3]):
-        return Fraction(int(parts[1] + parts[2]), int(parts[3]))
+def number(text: str) -> tuple[Fraction, bool] | None:
+    """The value of a normalized decimal or fraction, and whether it is a fraction; None for anything else."""
+    ten = Fraction(1)
+    if power := _POWER_OF_TEN.fullmatch(text):
+        text, exponent = power[1].strip(), int(power[2])
+        ten = Fraction(10) ** exponent
+    if _DECIMAL.fullmatch(text):
+        return Fraction(text.replace(",", "").replace(" ", "")) * ten, False
+    if ratio := _RATIO.fullmatch(text):
+        over, under = (int(part) for part in ratio.groups()[1:] if part is not None)
+        return (Fraction(over, under) * (-1 if ratio[1] == "-" else 1), True) if under and ten == 1 else None
     return None
 
 
-# A number and the words after it. No unit: what changes the number, or offers another one.
-_QUANTITY = re.compile(
-    r"(\\?\$?[-+]?\\?\$?(?:\\[dt]?frac\{\d+\}\{\d+\}|[\d,.]*\d(?:\s+\d+)?(?:\s*/\s*\d+)?))\$?(\s*[A-Za-z][^\d\\]*)"
-)
-_SHORT_UNIT = re.compile("cm|mm|km|kg|mg|m[lL]|ft|in|lbs?|oz|hrs?|mins?|secs?|mph|kph|rpm|yds?|[ap]m|sq|USD")
-_NO_UNIT = re.compile(
-    r"""\b(?: and | n?or | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose | base
-    | root | sqrt | sin | cos | tan | cot | sec | csc | log | exp | max | gcd | lcm | infinity | percent(?:age)?
-    | pi | tau | alpha | beta | gamma | delta | theta | lambda | sigma | omega | phi | rho | epsilon
-    | zero | one | two | three | four(?:teen)? | five | six(?:teen)? | seven(?:teen)? | eight(?:een)? | nine(?:teen)?
-    | ten | eleven | twelve | thirteen | fifteen | (?: twen | thir | for | fif | six | seven | eigh | nine )ty
-    | (?: dozen | hundred | thousand | million | billion | trillion )s? | half | halves
-    | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth )s?
-    | (?<!/)[b-z] )\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
+def numbers_equal(gold: str, answer: str) -> bool | None:
+    """Whether two normalized numbers are equal; None where either is no number.
 
-
-def without_units(gold: str, answer: str) -> tuple[str, str]:
-    """Both without the words after their number, where only one of them has such words, or both the same."""
-    (bare_gold, of_gold), (bare_answer, of_answer) = _split(gold), _split(answer)
-    return (gold, answer) if of_gold and of_answer and of_gold != of_answer else (bare_gold, bare_answer)
-
-
-def _split(text: str) -> tuple[str, str]:
-    """A number and its unit in plain words; all of ``text`` and no unit where it is not of that form."""
-    words = re.sub(_SPACE, " ", _TEXT.sub(r" \1", text.translate(_SIGNS)))
-    match = _QUANTITY.fullmatch(words.strip().rstrip(".,;!* "))
-    if match is None:
-        return text, ""
-    unit = match[2].strip()
-    wordy = re.fullmatch(r"([A-Za-z]+)(?:[ /'()^²³-][A-Za-z]*)*", unit)
-    if wordy is None or _NO_UNIT.search(unit) or not _names_things(wordy[1], match[2][0]):
-        return text, ""
-    return match[1].replace("\\$", "").replace("$", ""), unit.casefold()
-
-
-def _names_things(word: str, before: str) -> bool:
-    """Whether ``word`` after a number is a word, and no product of symbols such as abc or mgh."""
-    if _SHORT_UNIT.fullmatch(word):
-        return True
-    long_enough = len(word) >= (3 if before.isspace() else 4)
-    run = all(ord(b) - ord(a) == 1 for a, b in zip(word, word[1:], strict=False))
-    return long_enough and not run and bool(re.search("[aeiouy]", word.lower())) and word[1:].islower()
-
-
-def bases_agree(gold: str, answer: str) -> bool | None:
-    """Whether two numbers with a base are the same digits in the same base; None where math-verify is to decide.
-
-    An answer without a base is in the base that was asked for; a gold without one is decimal.
+    A decimal that differs from a fraction may be its rounded value: math-verify decides (None).
     """
-    expected, given = _based(gold), _based(answer)
-    if sorted(base for _, base in expected) != sorted(base for _, base in given) and given:
-        return False if expected or any(base != "10" for _, base in given) else None
-    whole = [re.fullmatch(r"([0-9A-F]+)_\{(\d+)\}", legible(text).strip("$ ")) for text in (gold, answer)]
-    return whole[0][0] == whole[1][0] if whole[0] and whole[1] else None
-
-
-def _based(text: str) -> list[tuple[str, str]]:
-    return re.findall(r"(?<![\w.])([0-9A-F]*\d[0-9A-F]*)_\{(\d+)\}", legible(text))
-
-
-def case_agrees(gold: str, answer: str) -> bool:
-    """Whether no symbol of one is a symbol of the other in the other case. Words may be written in any."""
-    one, other = _symbols(gold), _symbols(answer)
-    upper_or_lower = [{symbol.casefold() for symbol in symbols} for symbols in (one - other, other - one)]
-    return same_word(gold, answer) or not (
-        upper_or_lower[0] & {symbol.casefold() for symbol in other}
-        or upper_or_lower[1] & {symbol.casefold() for symbol in one}
-    )
+    one, other = number(gold), number(answer)
+    if one is None or other is None:
+        return None
+    if one[0] == other[0]:
+        return True
+    return None if one[1] != other[1] and {one[0].denominator, other[0].denominator} != {1} else False
 
 
 def same_word(gold: str, answer: str) -> bool:
-    """Whether both are one word, such as no, written small or with a capital."""
-    words = [_TEXT.sub(r"\1", text).strip(" $.()") for text in (gold, answer)]
+    """Whether both are one word, such as no, in small letters or with a capital."""
+    words = [TEXT.sub(r"\1", text).strip(" $.()*") for text in (gold, answer)]
     small = all(word.isalpha() and len(word) > 1 and (word.islower() or word.istitle()) for word in words)
     return small and words[0].casefold() == words[1].casefold()
 
 
-def _symbols(text: str) -> set[str]:
-    """What stands for something: letters, Greek ones too, but not those of words or before an equals sign."""
-    text = re.sub(r"^\s*\$?[A-Za-z]\s*=", "", _TEXT.sub(" ", text))
-    commands = set(re.findall(r"\\[A-Za-z]+", text))
-    runs = re.findall(r"[A-Za-z]+", re.sub(r"\\[A-Za-z]+", " ", text))
-    return commands | set("".join(run for run in runs if len(run) < 4))
+def base_suffixes(text: str) -> list[str]:
+    """The bases of the numbers in a normalized ``text``, sorted."""
+    return sorted(re.findall(r"(?<![\w.])[0-9A-F]*\d[0-9A-F]*_\{(\d+)\}", text))
+
+
+def digits_in_base(text: str) -> str | None:
+    """The digits of a normalized ``text`` that is one number with a base; None for anything else."""
+    whole = re.fullmatch(r"([0-9A-F]+)_\{\d+\}", text)
+    return whole[1] if whole else None

@@ -27,6 +27,8 @@ _CONFUSED = {"and": "or", "or": "and", "->": "and", "<=>": "or"}
 _LAYOUT = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf)\b|[*_`(){}$~]|(?<!\\)\\ |^[ \t]*(?:[-+•–]|\d+[.)])[ \t]+", re.MULTILINE
 )
+# The mark of a list's item before a person's name, on a new line or not: (1), 2., [3], (b), (iv).
+_MARK = r"(?<!\w)[*_]*(?:\(\s*(?:\d+|[a-z]|[ivx]+)\s*\)[.:]?|\[\d+\]|#?\d+[.):]*|[a-z][.)]|[①-⑳])[*_]*\s*"
 # Words that lead up to an answer and say nothing of it; reasoning-gym's reader skips them too.
 _LEAD = re.compile(r"\s*(?:(?:(?:the )?(?:final )?answer(?: is)?|therefore|thus|hence|so|finally)\b[\s,:]*)*")
 _BETWEEN = re.compile(r"[.,;|\n]|\\\\|\\?&|\band\b")
@@ -178,8 +180,10 @@ def read(data: Data, answer: str) -> Roles | None:
     if len(answer) > MAX_ANSWER:
         return None
     names, (honest, liar) = [[word.casefold() for word in data[key]] for key in ("names", "roles")]
+    a_name = "|".join(map(re.escape, names))
+    items = re.sub(rf"{_MARK}(?=[*_]*(?:{a_name})\b)", "\n", answer.casefold())
     roles: dict[str, bool] = {}
-    for part in _BETWEEN.split(_LEAD.sub("", _LAYOUT.sub(" ", answer.casefold()), count=1)):
+    for part in _BETWEEN.split(_LEAD.sub("", _LAYOUT.sub(" ", items), count=1)):
         if not part.strip():
             continue
         match = _PART.fullmatch(" ".join(part.split()))

@@ -24,7 +24,8 @@ def test_extraction(response, strict, flexible):
         ("1234", "1,234.0", True, "number"),
         ("18", "19", False, "number"),
         (r"\frac{1}{2}", r"\dfrac{1}{2}", True, "text"),
-        (r"\frac{1}{2}", "0.5", True, "symbols"),
+        (r"\frac{1}{2}", "0.5", True, "number"),
+        (r"\frac{1}{3}", "0.333333", True, "symbols"),
         (r"\left( 3, \frac{\pi}{2} \right)", r"(3,\frac{\pi}{2})", True, "text"),
         ("(1,2)", r"\{1,2\}", False, "symbols"),  # math-verify alone takes an interval for a set
         ("[1,2)", "(1,2)", False, "symbols"),

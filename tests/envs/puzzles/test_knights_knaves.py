@@ -49,6 +49,12 @@ def test_the_writer_chooses_case_layout_and_what_stands_between_people():
         "Zoey is a saint & Riley is a sinner",
         "**Zoey** is a **saint**, and **Riley** is a **sinner**.",
         "1. ZOEY IS A SAINT\n2. RILEY IS A SINNER",
+        "(1) Zoey is a saint, (2) Riley is a sinner",
+        "(1) Zoey: saint (2) Riley: sinner",
+        "The answer is: 1. Zoey is a saint. 2. Riley is a sinner.",
+        "**(1)** Zoey is a saint\n**(2)** Riley is a sinner",
+        "[1] Zoey is a saint; [2] Riley is a sinner",
+        "(b) Riley is a sinner and (a) Zoey is a saint",
         "(Riley = sinner; Zoey = the saint)",
         "Zoey (saint) \\& Riley (sinner)",
         "\\text{Zoey is a saint, and Riley is a sinner.}",
@@ -62,6 +68,9 @@ def test_the_writer_chooses_case_layout_and_what_stands_between_people():
         "- Zoey is not a saint\n- Riley is a sinner",
         "Zoey is a saint. Zoey is a saint. Riley is a sinner.",
         "**Zoey** and **Riley** are **saints**",
+        "(1) Zoey is a saint",
+        "(1) Zoey is a saint (2) Zoey is a saint (3) Riley is a sinner",
+        "(1) Zoey is a saint or (2) Riley is a sinner",
         "Zoey is a saint (or a sinner), Riley is a sinner",
     ):
         assert not KIND.verify(BY_HAND, wrong), wrong

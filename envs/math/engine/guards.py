@@ -1,0 +1,192 @@
+"""Guards: what math-verify 0.9.0 accepts and a reader does not, one function and one reason each.
+
+A guard sees the two texts that math-verify sees and returns True to refuse the pair. Whatever math-verify accepts and
+no guard refuses is right (``tests/envs/math/test_guards.py``), so that a guard must be certain: where it cannot tell,
+it returns False.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from r3l.envs.math.engine.normalize import (
+    base_suffixes,
+    digits_in_base,
+    enclosing,
+    members,
+    normalize,
+    same_word,
+)
+from r3l.envs.math.engine.units import equal_numbers
+
+ROUNDING = 1e-5  # relative: 0.333333 is a third, as math-verify has it
+
+
+@lru_cache(maxsize=20_000)
+def parsed(text: str) -> tuple[Any, ...]:
+    """math-verify's reading of ``text`` in a box; empty where it has none.
+
+    Without a box LaTeX is lost: 51 of MATH-500's gold answers are then read as nothing.
+    """
+    from math_verify import parse
+
+    return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None))
+
+
+def numbers_differ(gold: str, answer: str) -> bool:
+    """Two numbers written out. math-verify rounds decimals to six digits; here 1.5 is not 1.5000001."""
+    return equal_numbers(gold, answer) is False
+
+
+def bases_differ(gold: str, answer: str) -> bool:
+    """Another number base. math-verify drops the base, so that 4210_6 is 4210_5.
+
+    An answer without a base is in the base that the problem asks for; a gold answer without one is decimal.
+    """
+    return bases_agree(gold, answer) is False
+
+
+def bases_agree(gold: str, answer: str) -> bool | None:
+    """Whether two numbers with a base have the same digits and base; None where that does not decide."""
+    gold, answer = normalize(gold), normalize(answer)
+    expected, given = base_suffixes(gold), base_suffixes(answer)
+    if given and expected != given:
+        return False if expected or any(base != "10" for base in given) else None
+    digits = digits_in_base(gold), digits_in_base(answer)
+    return None if None in digits else digits[0] == digits[1]
+
+
+# A digit that TeX takes as the argument of a command, index or exponent belongs to that and not to the next number.
+_SIDE_BY_SIDE = re.compile(
+    r"(?P<argument>\\[a-z]*(?:frac|binom|sqrt) ?\d?|[_^] ?)?\d+(?:\s|~|\\[,:;> ]|\\q?quad(?![a-z]))+(?=[\d.])"
+)
+
+
+def numbers_side_by_side(gold: str, answer: str) -> bool:
+    """A blank between two numbers on one side alone. math-verify adds or joins them: ``3 4`` is no 7 and no 34.
+
+    ``\\frac 3 4``, ``\\log_2 3`` and ``2^3 5`` are no such pairs: the first digit is an argument there.
+    """
+    return _side_by_side(gold) != _side_by_side(answer)
+
+
+def _side_by_side(text: str) -> bool:
+    return any(not found["argument"] for found in _SIDE_BY_SIDE.finditer(text))
+
+
+def brackets_differ(gold: str, answer: str) -> bool:
+    r"""A tuple, interval or set against another of these. math-verify takes (1,2) for \{1,2\} and for [1,2).
+
+    A list in brackets of any kind is its members: \{(6,3),(9,3)\} is (6,3),(9,3). A list without any, such as 1,2,
+    may be a tuple or a set.
+    """
+    expected, given = _bracketed(normalize(gold)), _bracketed(normalize(answer))
+    known = len(expected) == len(given) and None not in expected and None not in given
+    return known and sorted(map(str, expected)) != sorted(map(str, given))
+
+
+def _bracketed(text: str) -> list[tuple[str, str] | None]:
+    """The brackets of each member of a list, or of the only one; None for a member without any."""
+    parts = members(text)
+    if len(parts) == 1 and (around := enclosing(text)):
+        width = len(around[0])
+        inner = [enclosing(part) for part in members(text[width : -len(around[1])])]
+        parts = [] if None not in inner else parts
+        if not parts:
+            return inner
+    braces = {("{", "}"): ("\\{", "\\}")}
+    return [braces.get(found, found) if (found := enclosing(part)) else None for part in parts]
+
+
+_SCALES = re.compile(
+    r"\b(?:half|halves|(?:quarter|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth)s"
+    r"|(?:dozen|hundred|thousand|million|billion|trillion)s?)\b"
+)
+
+
+def scales_differ(gold: str, answer: str) -> bool:
+    r"""A word that multiplies the number, on one side alone. math-verify leaves out words: 2\text{ dozen} is no 2."""
+    return _SCALES.findall(gold.casefold()) != _SCALES.findall(answer.casefold())
+
+
+_WORDS = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname)\s*\{[^{}]*\}")
+# The name of what is computed: x =, f(x) =, a_n =, P(x, y) =, f^{-1}(x) =.
+_NAMED = re.compile(r"^\s*\$?\\?[A-Za-z]+(?:_(?:\{[^{}]*\}|\w))?(?:\^\{?-1\}?)?\s*(?:\([^()=]*\))?\s*(?:=|\\in\b)(?!=)")
+
+
+def case_differs(gold: str, answer: str) -> bool:
+    """A symbol in the other case. math-verify reads 2X as 2x.
+
+    Words, and the name before an equals sign, may be written in either: N(n)=2n is 2n.
+    """
+    if same_word(gold, answer):
+        return False
+    one, other = _symbols(gold), _symbols(answer)
+    folded = [{symbol.casefold() for symbol in symbols} for symbols in (one, other, one - other, other - one)]
+    return bool(folded[2] & folded[1] or folded[3] & folded[0])
+
+
+def _symbols(text: str) -> set[str]:
+    """Letters and commands that stand for something, without those of words."""
+    text = _NAMED.sub("", _WORDS.sub(" ", text))
+    commands = set(re.findall(r"\\[A-Za-z]+", text))
+    runs = re.findall(r"[A-Za-z]+", re.sub(r"\\[A-Za-z]+", " ", text))
+    return commands | set("".join(run for run in runs if len(run) < 4))
+
+
+def beyond_rounding(gold: str, answer: str) -> bool:
+    """Numbers whose difference is no rounding. math-verify takes all numbers below its sixth decimal for equal."""
+    expected, given = parsed(gold), parsed(answer)
+    return bool(expected and given) and _far_apart(expected[0], given[0])
+
+
+def _far_apart(one: Any, other: Any) -> bool:
+    """Whether two numbers differ by more than a rounding, or two collections of them somewhere."""
+    from sympy import Expr, FiniteSet, Interval, N, Tuple
+
+    one, other = _value(one), _value(other)
+    if isinstance(one, Expr) and isinstance(other, Expr):
+        if not (one.is_number and other.is_number and one.is_finite and other.is_finite):
+            return False
+        difference, *sizes = (abs(N(value, 30)) for value in (one - other, one, other))
+        return bool(difference > ROUNDING * max(sizes))
+    if isinstance(one, Interval) and isinstance(other, Interval):
+        return _far_apart(one.start, other.start) or _far_apart(one.end, other.end)
+    if isinstance(one, Tuple) and isinstance(other, Tuple) and len(one) == len(other):
+        return any(map(_far_apart, one, other))
+    if isinstance(one, FiniteSet) and isinstance(other, FiniteSet) and len(one) == len(other):
+        # Sets have no order: a member is far when it is far from every member of the other.
+        return any(all(_far_apart(left, right) for right in other) for left in one)
+    return False
+
+
+def _value(parsed: Any) -> Any:
+    """The side of an equation such as x = 5 that holds the value; other equations, whose sides say nothing, as None."""
+    from sympy import Eq, Symbol, Tuple
+    from sympy.core.function import AppliedUndef
+
+    if not isinstance(parsed, Eq):
+        return parsed
+    for name, value in ((parsed.lhs, parsed.rhs), (parsed.rhs, parsed.lhs)):
+        if isinstance(name, (Symbol, Tuple, AppliedUndef)):
+            return value
+    return None
+
+
+GUARDS: dict[str, Callable[[str, str], bool]] = {
+    "numbers": numbers_differ,
+    "bases": bases_differ,
+    "side by side": numbers_side_by_side,
+    "brackets": brackets_differ,
+    "scales": scales_differ,
+    "case": case_differs,
+    "rounding": beyond_rounding,
+}
+
+
+def refused_by(gold: str, answer: str) -> str | None:
+    """The name of the first guard that refuses a pair; None where none does."""
+    return next((name for name, refuses in GUARDS.items() if refuses(gold, answer)), None)

@@ -1,0 +1,164 @@
+"""Units and percentages: whether they count depends on the other answer.
+
+``18 dollars`` is right for 18 and 18 for ``18 dollars``, but no answer in another unit. ``12.5%`` is right for 12.5 and
+for 0.125.
+"""
+
+from __future__ import annotations
+
+import re
+
+from r3l.envs.math.engine.normalize import TEXT, normalize, number, numbers_equal
+
+_CURRENCY = "€£¥₹¢"
+_NUMBER_PART = re.compile(r"(?:[-+*/().,\d\s{}^\[\]]|\\(?:frac|sqrt|pi|times|cdot|circ)(?![A-Za-z]))*")
+_UNIT_FRACTION = re.compile(r"\\frac\{ ?([A-Za-z][A-Za-z \d^{}]*)\}\{ ?([A-Za-z][A-Za-z \d^]*)\}")
+_EXPONENT = re.compile(r"\^ ?(?:\{ ?-?\d ?\}|-?\d)|(?<=m)[23](?![\w])")
+_RAISED_WORD = re.compile(r"(?<=[A-Za-z]{2}) (?:squared|cubed)\b")
+_SYMBOLS = re.compile(
+    r"""[cmknd]m | [km]?g | m[lL] | dL | ft | in | yds? | mi | lbs? | oz | hrs? | mins? | secs? | ms | mph | kph | rpm
+    | sq | cu | [kMG]?Hz | [kM]?Pa | atm | mol | [kMG]?eV | [kM]J | [kM]Wh? | [mk]A | [kmM]V | dB | rad | deg | AU
+    | [kM]?pc | ly | yrs? | [ap]m | USD | EUR | GBP | k?cal | erg | dyn | gal | units? | per | square | cubic""",
+    re.VERBOSE,
+)
+_LETTERS = re.compile("[msghNJWVAKCFLT]")
+# Words that change the number before them, or offer another one, are no unit.
+_NO_UNIT = re.compile(
+    r"""\b(?: and | n?or | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose | base
+    | root | sqrt | sin | cos | tan | cot | sec | csc | log | exp | max | gcd | lcm | infinity | percent(?:age)?
+    | pi | tau | alpha | beta | gamma | delta | theta | lambda | sigma | omega | phi | rho | epsilon
+    | zero | one | two | three | four(?:teen)? | five | six(?:teen)? | seven(?:teen)? | eight(?:een)? | nine(?:teen)?
+    | ten | eleven | twelve | thirteen | fifteen | (?: twen | thir | for | fif | six | seven | eigh | nine )ty
+    | (?: dozen | hundred | thousand | million | billion | trillion )s? | half | halves | (?: less | more )[ ]than
+    | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth )s?
+    | (?<!/)[b-z] )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_ABBREVIATIONS = {
+    "millimeter": "mm",
+    "millimetre": "mm",
+    "centimeter": "cm",
+    "centimetre": "cm",
+    "meter": "m",
+    "metre": "m",
+    "kilometer": "km",
+    "kilometre": "km",
+    "inch": "in",
+    "inche": "in",
+    "foot": "ft",
+    "feet": "ft",
+    "yard": "yd",
+    "mile": "mi",
+    "gram": "g",
+    "kilogram": "kg",
+    "pound": "lb",
+    "liter": "l",
+    "litre": "l",
+    "second": "s",
+    "sec": "s",
+    "minute": "min",
+    "hour": "h",
+    "hr": "h",
+    "degree": "deg",
+    "usd": "dollar",
+}
+_PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
+
+
+def readings(gold: str, answer: str) -> list[tuple[str, str]]:
+    """What ``gold`` and ``answer`` may say, as normalized pairs. The answer is right if either side's pair is equal.
+
+    A unit goes where only one side has it or both have the same. A percentage against a plain number is read both
+    as its number and as its hundredth: data sets print 12.5 for 12.5 %, and 0.125.
+    """
+    gold, answer = normalize(gold), normalize(answer)
+    bare_gold, gold_percent = _without_percent(gold)
+    bare_answer, answer_percent = _without_percent(answer)
+    if gold_percent and answer_percent:
+        return [(bare_gold, bare_answer)]
+    if gold_percent:
+        return [(bare_gold, answer), (_hundredth(bare_gold), answer)]
+    if answer_percent:
+        return [(gold, bare_answer), (gold, _hundredth(bare_answer))]
+    return [without_units(gold, answer)]
+
+
+def _without_percent(text: str) -> tuple[str, bool]:
+    bare = re.sub(r" +", " ", TEXT.sub(r" \1", text)).strip().rstrip(".")
+    number = _PERCENT.sub("", bare)
+    return (number.strip(), True) if number != bare and number.strip() else (text, False)
+
+
+def _hundredth(text: str) -> str:
+    value = number(text)
+    if value is None:
+        return f"({text})/100"
+    hundredth = value[0] / 100
+    return f"\\frac{{{hundredth.numerator}}}{{{hundredth.denominator}}}"
+
+
+def without_units(gold: str, answer: str) -> tuple[str, str]:
+    """Both normalized texts without their units, where only one of them has a unit or both have the same."""
+    bare_gold, of_gold = _split_unit(gold, letters_are_units=False)
+    numeric_gold = not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", bare_gold))
+    bare_answer, of_answer = _split_unit(answer, letters_are_units=numeric_gold)
+    return (gold, answer) if of_gold and of_answer and of_gold != of_answer else (bare_gold, bare_answer)
+
+
+def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
+    """A number and its unit; all of ``text`` and no unit where it is not of that form.
+
+    ``letters_are_units``: whether single letters such as m and s are units. In a gold answer they are variables.
+    """
+    stripped = text.strip(_CURRENCY + " ")
+    words = re.sub(r"\{ +|(?<=\S) +(?=\})", lambda blank: blank[0].strip(), TEXT.sub(r" \1 ", stripped))
+    words = _RAISED_WORD.sub("^2", _UNIT_FRACTION.sub(r" \1/\2", words))
+    words = re.sub(r"(?<=[A-Za-z])\.(?= |\Z)", "", re.sub(r" +", " ", words)).strip("!* ")
+    end = _NUMBER_PART.match(words).end()  # type: ignore[union-attr]
+    before = words[:end].rstrip()
+    value = before.rstrip("(/*-{ ").removesuffix("\\cdot").rstrip()
+    unit = words[len(value) :].strip().removesuffix("(").strip()
+    temperature = value.endswith("^{\\circ}")
+    value = value.removesuffix("^{\\circ}").rstrip()
+    if not re.search(r"\d|\\pi", value) or value.count("{") != value.count("}") or value.count("(") != value.count(")"):
+        return text, ""
+    if not unit:
+        return (value, "") if temperature or stripped != text else (text, "")
+    separated = words[len(value) : len(value) + 1] in " /*-^\\("
+    if (temperature and unit.upper() in ("C", "F")) or _is_unit(unit, separated, letters_are_units):
+        return value, _unit_name(unit)
+    return text, ""
+
+
+def _is_unit(unit: str, separated: bool, letters_are_units: bool) -> bool:
+    """Whether ``unit`` after a number is a unit, and no product of symbols such as abc or mgh."""
+    plain = _EXPONENT.sub("", unit).replace("\\cdot", " ")
+    names = re.findall(r"[A-Za-z]+", plain)
+    if not names or re.search(r"[^A-Za-z /*()'.-]", plain.replace("\\mu", "").replace("\\Omega", "")):
+        return False
+    if all(map(_LETTERS.fullmatch, names)):
+        return letters_are_units and separated
+    if all(_SYMBOLS.fullmatch(name) or (letters_are_units and _LETTERS.fullmatch(name)) for name in names):
+        return True
+    if _NO_UNIT.search(plain):
+        return False
+    word = names[0]
+    run = all(ord(b) - ord(a) == 1 for a, b in zip(word, word[1:], strict=False))
+    pronounceable = bool(re.search("[aeiouy]", word.lower())) and word[1:].islower()
+    long_enough = len(word) >= (3 if separated else 4)
+    return bool(_SYMBOLS.fullmatch(word)) or (long_enough and not run and pronounceable)
+
+
+def _unit_name(unit: str) -> str:
+    """The unit in small letters and the singular, abbreviated where that is usual."""
+    words = re.findall(r"[a-z]+|\^\{?-?\d\}?|/", unit.casefold())
+    singular = (word.removesuffix("s") if len(word) > 3 else word for word in words)
+    return " ".join(_ABBREVIATIONS.get(word, word) for word in singular)
+
+
+def equal_numbers(gold: str, answer: str) -> bool | None:
+    """Whether a reading of both sides is the same number; None where a reading is no number or math-verify decides."""
+    decided = [numbers_equal(*reading) for reading in readings(gold, answer)]
+    if any(decided):
+        return True
+    return None if None in decided else False
