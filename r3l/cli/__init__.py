@@ -106,7 +106,17 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Get started": {
         "demo": demo.demo,
         "doctor": _verb(doctor.doctor, "| step | memory", step=doctor.step, memory=doctor.memory),
-        "list": lists.list_,
+        "list": _group(
+            "List methods, environments, models, tables, figures and options.",
+            methods=lists.methods,
+            envs=lists.envs,
+            models=lists.models,
+            tiers=lists.tiers,
+            tables=lists.tables,
+            figures=lists.figures,
+            options=lists.options,
+            differences=lists.differences,
+        ),
         "new": _group("Scaffold a method or an environment.", method=new.method, env=new.env),
     },
     "Train and evaluate": {
@@ -118,8 +128,8 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     },
     "Compare and report": {
         "compare": _verb(compare.compare, "| power | registered", power=compare.power, registered=compare.registered),
-        "table": table.table,
-        "figure": table.figure,
+        "table": _verb(table.table, "| budget | published | probe | claims", **table.SUBCOMMANDS_OF_TABLE),
+        "figure": _verb(table.figure, "| probe | claims", **table.SUBCOMMANDS_OF_FIGURE),
         "report": table.report,
     },
     "Verify and archive": {

@@ -88,15 +88,6 @@ StoredRuns = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
-def refuse_unused(ctx: typer.Context, form: str, used: set[str]) -> None:
-    """Raise ConfigError for an option that is given, but that this ``form`` of the command does not use."""
-    for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
-        given = parameter.param_type_name == "option" and source is not None and source.name == "COMMANDLINE"
-        if given and parameter.name not in {*used, "as_json"}:
-            raise ConfigError(f"{parameter.opts[0]} cannot be combined with {form}; leave it out")
-
-
 def named_runs(runs: list[Path] | None) -> list[Path]:
     """The evaluation.json files of the runs that a command names. Raises DataError."""
     from r3l.runs.run_paths import named_evaluation

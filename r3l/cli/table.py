@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,6 @@ from r3l.cli.arguments import (
     methods_named,
     named_runs,
     output,
-    refuse_unused,
 )
 from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
@@ -32,62 +32,109 @@ if TYPE_CHECKING:
     from r3l.report.tables import Selection
     from r3l.workflow.plan import TableConfig
 
-PROBE = "probe"  # table and figure of files that r3l probe wrote
-CLAIMS = "claims"  # table and figure of configs/claims.yaml
-OTHERS = ("budget", "published", PROBE, CLAIMS)  # besides configs/tables
 Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")]
+TableFile = Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md next to it.")]
+FigureFiles = Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)]
+ProbeFiles = Annotated[list[Path], typer.Argument(help="Files that `r3l probe` wrote.", show_default=False)]
+FIGURES_FOLDER = RESULTS / "figures"
 
 
 def table(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A file of configs/tables/; budget; published; probe; claims.")],
+    name: Annotated[str, typer.Argument(help="A file of configs/tables/: table1, ... (`r3l list tables`).")],
     runs: Runs = None,
     results: SeveralResults = None,
-    out: Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md beside it.")] = None,
+    out: TableFile = None,
     env: Envs = None,
     method: Methods = None,
     tier: SomeTier = None,
     seeds_planned: Planned = None,
-    empty: Annotated[bool, typer.Option("--empty", help="Print rows and columns without runs, too.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Also print rows and columns without runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a table from result files, offline; missing methods and seeds are shown as missing.
 
-    `published` checks the paper's numbers: their sources, conflicting values, and whether a score is a multiple of 1/n.
-    `probe` compares models by the files that `r3l probe` wrote. `claims` gives the paper's claims, each with
-    the verdict of the stored runs and probes (or of those under --results).
-
-    Example: `r3l table claims`
-
     Example: `r3l table table1 --out results/table1.csv`
-
-    Example: `r3l table probe results/probe/gsm8k_qwen2.5-coder-0.5b.json results/probe/gsm8k_qwen2.5-coder-1.5b.json`
-
-    Example: `r3l table published`
     """
     from r3l.workflow import plan
 
     specs = plan.tables()
-    check_known("table", name, {*specs, *OTHERS})
-    if name == "published":
-        refuse_unused(ctx, "table published", {"out"})
-        _print_published(out, as_json)
-        return
-    if name == PROBE:
-        refuse_unused(ctx, "table probe", {"out"})
-        _print_probes(_probe_files(runs), out, as_json)
-        return
-    if name == CLAIMS:
-        refuse_unused(ctx, "table claims", {"results", "out"})
-        _print_claims(results, out, as_json)
-        return
-    named = named_runs(runs)
-    selection = _selection(env, method, named)
-    if name == "budget":
-        refuse_unused(ctx, "table budget", {"results", "out", "env", "method"})
-        _print_budget(selection, found(named, results), out, as_json)
-        return
+    check_known("table", name, {*specs, *SUBCOMMANDS_OF_TABLE})
+    selection = _selection(env, method, named_runs(runs))
     print_table(specs[name], selection, results, out, tier, seeds_planned, empty, as_json)
+
+
+def budget(
+    runs: Runs = None,
+    results: SeveralResults = None,
+    out: TableFile = None,
+    env: Envs = None,
+    method: Methods = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the costs of finished runs: rollouts, environment steps, tokens, seconds.
+
+    Example: `r3l table budget --results results/stored --env alfworld`
+    """
+    from r3l.report.budget import budget_rows, budget_table
+    from r3l.report.frame import read_runs
+    from r3l.report.render import to_terminal, write
+
+    selection = _selection(env, method, named_runs(runs))
+    paths = found([*selection.runs], results)
+    rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
+    flat, printed = rows.to_dict("records"), budget_table(rows)
+    if out:
+        write(flat, printed, out)
+    print_shown({"rows": flat}, as_json, to_terminal(printed))
+
+
+def published(out: TableFile = None, as_json: AsJson = False) -> None:
+    """Check the paper's numbers: sources, conflicting values, and scores that are not a multiple of 1/n.
+
+    Example: `r3l table published`
+    """
+    from r3l.report.published import load
+    from r3l.report.published_checks import check, summary, summary_table
+    from r3l.report.render import to_csv, to_terminal, write_text
+
+    rows = check(load())
+    flat = [row.flat() for row in rows]
+    if out:
+        write_text(to_csv(flat), out)
+    print_shown({"rows": flat, "summary": summary(rows)}, as_json, to_terminal(summary_table(rows)))
+
+
+def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> None:
+    """Compare models by the files that `r3l probe` wrote.
+
+    Example: `r3l table probe results/probe/gsm8k_qwen2.5-coder-0.5b.json results/probe/gsm8k_qwen2.5-coder-1.5b.json`
+    """
+    from r3l.report import probes
+    from r3l.report.render import to_terminal, write
+
+    read = probes.read(files)
+    flat, printed = probes.flat(read), probes.probe_table(read)
+    if out:
+        write(flat, printed, out)
+    print_shown({"rows": flat}, as_json, to_terminal(printed))
+
+
+def claims(results: SeveralResults = None, out: TableFile = None, as_json: AsJson = False) -> None:
+    """Test the paper's claims on finished runs and probes: the stored ones, or those under --results.
+
+    Example: `r3l table claims`
+    """
+    from r3l.report.claims_table import claims_table
+    from r3l.report.render import to_terminal, write
+
+    rows, tested = _claims(results)
+    flat, printed = [row.flat(tested.margin) for row in rows], claims_table(rows, tested)
+    if out:
+        write(flat, printed, out)
+    print_shown({"rows": flat}, as_json, to_terminal(printed))
+
+
+SUBCOMMANDS_OF_TABLE = {"budget": budget, "published": published, "probe": probe, "claims": claims}
 
 
 def print_table(
@@ -133,113 +180,79 @@ def print_table(
 
 
 def _selection(env: str | None, method: str | None, runs: list[Path]) -> Selection:
+    """The runs that the options select. Raises ConfigError for an unknown environment or method."""
     from r3l.report.tables import Selection
 
     return Selection(environments_named(env), methods_named(method), runs)
 
 
-def _print_budget(selection: Selection, paths: list[Path], out: Path | None, as_json: bool) -> None:
-    from r3l.report.budget import budget_rows, budget_table
-    from r3l.report.frame import read_runs
-    from r3l.report.render import to_terminal, write
-
-    rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
-    flat, printed = rows.to_dict("records"), budget_table(rows)
-    if out:
-        write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, to_terminal(printed))
-
-
-def _print_published(out: Path | None, as_json: bool) -> None:
-    from r3l.report.published import load
-    from r3l.report.published_checks import check, summary, summary_table
-    from r3l.report.render import to_csv, to_terminal, write_text
-
-    rows = check(load())
-    flat = [row.flat() for row in rows]
-    if out:
-        write_text(to_csv(flat), out)
-    print_shown({"rows": flat, "summary": summary(rows)}, as_json, to_terminal(summary_table(rows)))
-
-
-def _probe_files(runs: list[Path] | None) -> list[Path]:
-    if not runs:
-        raise DataError("name the files to compare, which r3l probe wrote: r3l table probe results/probe/*.json")
-    return runs
-
-
-def _print_probes(paths: list[Path], out: Path | None, as_json: bool) -> None:
-    from r3l.report import probes
-    from r3l.report.render import to_terminal, write
-
-    read = probes.read(paths)
-    flat, printed = probes.flat(read), probes.probe_table(read)
-    if out:
-        write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, to_terminal(printed))
-
-
 def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
-    """Of the runs and probes under ``results``, by default the stored ones."""
+    """The paper's claims, tested on the runs and probes under ``results``, by default the stored ones."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import claims, probes, records
     from r3l.report.claim_verdicts import claim_verdicts
 
     folders = results or [stored_runs()]
-    of = claims.load_claims()
+    tested = claims.load_claims()
     runs = records.load(found([], folders, may_be_none=True))
-    return claim_verdicts(runs, probes.read_folders(folders), of), of
-
-
-def _print_claims(results: list[Path] | None, out: Path | None, as_json: bool) -> None:
-    from r3l.report.claims_table import claims_table
-    from r3l.report.render import to_terminal, write
-
-    rows, of = _claims(results)
-    flat, printed = [row.flat(of.margin) for row in rows], claims_table(rows, of)
-    if out:
-        write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, to_terminal(printed))
+    return claim_verdicts(runs, probes.read_folders(folders), tested), tested
 
 
 def figure(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="learning_curves, ... (`r3l list figures`); probe; claims.")],
+    name: Annotated[str, typer.Argument(help="learning_curves, ... (`r3l list figures`).")],
     runs: Runs = None,
     results: SeveralResults = None,
-    out: Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)] = RESULTS / "figures",
+    out: FigureFiles = FIGURES_FOLDER,
     table: Annotated[str | None, typer.Option(help="Show the runs of this table. Default: the figure's own.")] = None,
     env: Envs = None,
     method: Methods = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a figure from result files, offline, as PDF and PNG; `probe` from those that `r3l probe` wrote, `claims` as
-    the table of this name.
+    """Draw a figure from result files, offline, as PDF and PNG.
 
     Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
     """
-    from r3l.report import figures, probes
-    from r3l.report.figures import forest
+    from r3l.report import figures
     from r3l.report.frame import read_runs
     from r3l.report.tables import selected
     from r3l.workflow import plan
 
     specs = plan.tables()
-    check_known("figure", name, {*figures.FIGURES, PROBE, CLAIMS})
-    if name == PROBE:
-        refuse_unused(ctx, "figure probe", {"out"})
-        written = [str(path) for path in probes.draw(probes.read(_probe_files(runs)), out)]
-        print_result({"figure": name, "files": written}, as_json, "\n".join(written))
-        return
-    if name == CLAIMS:
-        refuse_unused(ctx, "figure claims", {"results", "out"})
-        written = [str(path) for path in forest.draw(*_claims(results), out)]
-        print_result({"figure": name, "files": written}, as_json, "\n".join(written))
-        return
+    check_known("figure", name, {*figures.FIGURES, *SUBCOMMANDS_OF_FIGURE})
     check_known("table", table or figures.FIGURES[name].table, specs)
     spec, named = specs[table or figures.FIGURES[name].table], named_runs(runs)
     shown = selected(read_runs(found(named, results), named), spec, plan.load(), _selection(env, method, named))
-    written = [str(path) for path in figures.draw(name, shown, out, spec)]
+    _print_drawn(name, figures.draw(name, shown, out, spec), as_json)
+
+
+def figure_of_probes(files: ProbeFiles, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False) -> None:
+    """Draw the comparison of models by the files that `r3l probe` wrote.
+
+    Example: `r3l figure probe results/probe/gsm8k_qwen2.5-coder-0.5b.json --out results/figures`
+    """
+    from r3l.report import probes
+
+    _print_drawn("probe", probes.draw(probes.read(files), out), as_json)
+
+
+def figure_of_claims(
+    results: SeveralResults = None, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False
+) -> None:
+    """Draw the paper's claims with their effects and intervals: of the stored runs, or those under --results.
+
+    Example: `r3l figure claims --out results/figures`
+    """
+    from r3l.report.figures import forest
+
+    _print_drawn("claims", forest.draw(*_claims(results), out), as_json)
+
+
+SUBCOMMANDS_OF_FIGURE = {"probe": figure_of_probes, "claims": figure_of_claims}
+
+
+def _print_drawn(name: str, files: Iterable[Path], as_json: bool) -> None:
+    """Print the files of a figure."""
+    written = [str(path) for path in files]
     print_result({"figure": name, "files": written}, as_json, "\n".join(written))
 
 

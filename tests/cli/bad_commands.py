@@ -54,7 +54,7 @@ OF_NAMES = (  # each refuses every name of NO_NAME that follows
         *(f"tune grpo --env alfworld {option}" for option in ("--tier", "--cores")),
         "tune grpo --env",
     ),
-    *(f"table --results {STORED}", f"figure --results {STORED}", f"figure table1 --results {STORED} --method"),
+    *("table", f"table --results {STORED}", f"figure --results {STORED}", f"figure table1 --results {STORED} --method"),
     *(f"table table1 --results {STORED} {option}" for option in ("--method", "--tier")),
     *("report --results", "stored add --results", "verify", "sft", "model fetch", "data check --tier", "data build"),
     *("bench step --env", "doctor --tier", "doctor step --env", "list", "list options --env"),
