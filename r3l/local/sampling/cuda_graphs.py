@@ -1,8 +1,10 @@
-"""Decoding on a GPU by CUDA graphs: one more token of every row is launched at once, not as hundreds of operations.
+"""Decoding on a GPU by CUDA graphs: one more token of every row is one launch instead of hundreds of
+operations.
 
-Launching those took 15 ms a token for Qwen2.5-0.5B on an H100; the graph of 64 rows takes 5.4 (results/notebook).
-Capturing one takes as long as several tokens, and an episode has many short turns: so graphs, and the memory that they
-read, serve one batch after another. For that the rows of a batch are rounded up, by a quarter at most.
+Launching the operations took 15 ms a token for Qwen2.5-0.5B on an H100; the graph of 64 rows takes 5.4 ms
+(results/notebook). Capturing a graph takes as long as several tokens, and an episode has many short turns.
+So graphs, and the memory that they read, are reused by one batch after another. Batches match more often
+since their number of rows is rounded up, by a quarter at most.
 """
 
 from __future__ import annotations
@@ -15,14 +17,22 @@ import torch
 
 from r3l.local.model import forward
 from r3l.local.model.precision import sampled_logits
-from r3l.local.sampling.packed_decoding import GROWTH, AppendedColumn, PackedDecoder, RowCache, Storage, rounded_up
+from r3l.local.sampling.packed_decoding import (
+    GROWTH,
+    AppendedColumn,
+    PackedDecoder,
+    RowCache,
+    Storage,
+    rounded_up,
+)
 
-ROWS = 8  # and multiples of it: fewer take as long. Our choice
-PLENTY = 0.5  # of a GPU's memory: what training may need where caches and graphs stay beside it. Our choice
+# Our choices:
+ROWS = 8  # batches have a multiple of so many rows; fewer take as long
+PLENTY = 0.5  # share of the GPU's memory below which caches and graphs stay while the model is trained
 
 
 class GraphStorage(Storage):
-    """The caches' memory and the graphs that read it; both stay until a batch needs more, or training does."""
+    """Memory of the caches and the graphs that read it, kept until a batch or training needs more memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,30 +41,33 @@ class GraphStorage(Storage):
         self._pool: Any = None
 
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
-        """As Storage's."""
+        """A tensor of ``shape`` for caches. A larger one than before takes new memory, which no captured
+        graph reads."""
         if self._flat is not None and len(self._flat) < math.prod(shape):
             self.clear()
         return super().take(shape, like)
 
     def graph(self, model: Any, cache: RowCache, end: int) -> Graph:
-        """That of one more token of every row of ``cache``, whose attention reads ``end`` columns."""
+        """CUDA graph that decodes one token per row of ``cache``; its attention reads ``end`` columns."""
         key = (*cache.layers.shape, end)
         if key not in self._graphs:
-            logits_B_V = self._logits_of(cache.layers.shape[2], model)
-            self._graphs[key] = Graph(model, cache, end, logits_B_V, self._pool)
+            # All graphs write float64 logits to the same memory and share one pool for what they compute in
+            # between: only one of them runs at a time. A graph for more rows needs larger logits, so earlier
+            # graphs are dropped.
+            rows = cache.layers.shape[2]
+            if self._logits is None or len(self._logits) < rows:
+                self._graphs.clear()
+                shape = (rows, model.config.vocab_size)
+                self._logits = torch.zeros(shape, dtype=torch.float64, device=model.device)
+                self._pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
+            self._graphs[key] = Graph(model, cache, end, self._logits[:rows], self._pool)
         return self._graphs[key]
 
-    def _logits_of(self, rows: int, model: Any) -> torch.Tensor:
-        """Memory for the logits of so many rows, which all graphs write to, float64."""
-        if self._logits is None or len(self._logits) < rows:
-            self._graphs.clear()
-            self._logits = torch.zeros(rows, model.config.vocab_size, dtype=torch.float64, device=model.device)
-            self._pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
-        return self._logits[:rows]
-
     def release(self) -> None:
-        """Before training: give the memory back, unless there is plenty beside the most that was needed so far, which
-        includes that of the largest micro-batch (r3l.local.training.trainer:Trainer.probe_memory)."""
+        """Give the memory to training, unless the GPU has plenty for both.
+
+        Training's need is known: the peak so far includes the largest micro-batch (Trainer.probe_memory).
+        """
         if self._flat is None or self._flat.device.type != "cuda":
             return
         _, whole = torch.cuda.mem_get_info(self._flat.device)
@@ -62,47 +75,51 @@ class GraphStorage(Storage):
             self.clear()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all graphs and memory."""
         self._graphs.clear()
         self._flat = self._logits = self._pool = None  # torch gives up a pool with its last graph
 
 
 class GraphCache(RowCache):
-    """A RowCache with further rows that belong to nobody: empty dialogs."""
+    """RowCache with extra rows, empty dialogs, up to a number of rows that graphs exist for."""
 
     def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
         super().__init__(_rounded(rows), columns, like, storage)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """As RowCache's."""
-        nobody = [0] * (_rounded(len(rows)) - len(rows))
-        super().keep_rows([*rows, *nobody])
-        self.lengths[len(rows) :] = nobody
+        """Keep ``rows`` alone, and extra rows, which are copies of row 0 with length 0."""
+        extra = [0] * (_rounded(len(rows)) - len(rows))
+        super().keep_rows([*rows, *extra])
+        self.lengths[len(rows) :] = extra
 
 
 class GraphColumn(AppendedColumn):
-    """One new token of every row, read from memory that stays where it is. Attention reads ``end`` columns."""
+    """One new token of every row, in memory with a fixed address, as a graph needs it."""
 
     def __init__(self, cache: RowCache, end: int) -> None:
-        rows, device = len(cache.lengths), cache.layers.device
-        self._layers, self._end = cache.layers, end
+        rows = len(cache.lengths)
+        device = cache.layers.device
+        self._layers = cache.layers
+        self._end = end
         self._new_2_N = torch.zeros(2, rows, dtype=torch.long, device=device)
         self.ids_N, self.positions_N = self._new_2_N
         self._rows_N = torch.arange(rows, device=device)
 
     def put(self, tokens: Sequence[int], positions: Sequence[int]) -> None:
-        """What the next replay reads."""
+        """Write the tokens and positions that the next replay reads."""
         self._new_2_N.copy_(torch.tensor([tokens, positions]))
 
 
 class Graph:
-    """The forward pass of one more token of every row of ``cache``, captured; replayed while that memory stays.
+    """Captured forward pass of one more token of every row of ``cache``; valid while that memory stays.
 
-    On a CPU, where tests run it, a replay computes it again.
+    On a CPU, for tests, a replay computes the pass again.
     """
 
     def __init__(self, model: Any, cache: RowCache, end: int, logits_B_V: torch.Tensor, pool: Any) -> None:
-        self._model, self._column, self._logits_B_V = model, GraphColumn(cache, end), logits_B_V
+        self._model = model
+        self._column = GraphColumn(cache, end)
+        self._logits_B_V = logits_B_V
         self._graph = None
         if model.device.type == "cuda":
             self._graph = torch.cuda.CUDAGraph()
@@ -110,7 +127,7 @@ class Graph:
                 self._compute()
 
     def logits(self, tokens: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
-        """After those tokens, float64, shape (B, V); overwritten by the next call."""
+        """Logits after ``tokens``, float64, shape (B, V); the next call overwrites them."""
         self._column.put(tokens, positions)
         if self._graph is None:
             self._compute()
@@ -126,11 +143,11 @@ class Graph:
 
 
 class GraphDecoder(PackedDecoder):
-    """PackedDecoder whose steps are graphs: one for each number of rows and each ``GROWTH`` columns of a dialog."""
+    """PackedDecoder that decodes by graphs: one for each number of rows and each ``GROWTH`` columns."""
 
     caches = GraphCache
-    grows = False  # a graph reads memory that stays where it is
-    rows_left = 0.5
+    grows = False  # a graph reads memory with a fixed address
+    rows_left = 0.5  # lower than on a CPU, since each number of rows needs graphs of its own
     storage: GraphStorage
 
     def _column_logits(self, tokens: Sequence[int]) -> torch.Tensor:

@@ -1,4 +1,5 @@
-"""Decoding: one batch of responses, token by token; and the reference decoder, by the forward pass of transformers."""
+"""Decoding: one batch of responses, token by token; and the reference decoder, by transformers' forward
+pass."""
 
 from __future__ import annotations
 
@@ -20,16 +21,18 @@ from r3l.local.model.precision import Projection, vocabulary_logits, vocabulary_
 
 
 def tokens_in(state: DialogCache | None) -> int:
-    """How many tokens a dialog's caches hold."""
+    """Number of tokens in a dialog's caches."""
     return 0 if state is None else state.shape[3]
 
 
 @dataclass
 class GenerationRequest:
-    """One response to sample: ``state`` caches what is encoded, ``pending`` is not yet, any of ``stops`` is the last.
+    """One response to sample, and its result.
 
-    ``seed``: of the draws of its tokens; ``turn``: its place in its dialog, from 1. The decoder fills ``ids`` and
-    ``logprobs`` and puts a new ``state``, which holds all tokens but the last sampled one.
+    ``state``: caches of the dialog's encoded tokens; ``pending``: tokens to encode first; ``stops``: tokens
+    that end the response; ``seed``: seed of its draws; ``turn``: number of the response in its dialog, from
+    1. The decoder fills ``ids`` and ``logprobs`` and replaces ``state``, which then holds all tokens but the
+    last sampled one.
     """
 
     state: DialogCache | None
@@ -43,43 +46,45 @@ class GenerationRequest:
 
     @cached_property
     def draws(self) -> np.ndarray:
-        """A uniform draw for each token."""
+        """Uniform draws, one for each token."""
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Tokens of the dialog when the response is as long as it may be, or before its second token."""
+        """Tokens of the dialog with the longest possible response; or, if not ``at_most``, with one of one
+        token."""
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
-        """Whether the last token has been sampled."""
+        """True after the last token."""
         return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 
-class Waiting:
-    """Responses that no batch has yet, shortest dialog first.
+class RequestQueue:
+    """Pending requests, shortest dialog first once a batch has been taken.
 
-    ``budget``: rows times the longest dialog that a batch may have in tokens; a longer dialog goes alone.
+    ``budget``: rows times the longest dialog of a batch, in tokens; a longer dialog is decoded alone.
     """
 
     def __init__(self, requests: Sequence[GenerationRequest] = (), budget: int = 0) -> None:
-        self._requests, self._budget = list(requests), budget
+        self._requests = list(requests)
+        self._budget = budget
 
     def __bool__(self) -> bool:
         return bool(self._requests)
 
-    def batch(self) -> list[GenerationRequest]:
-        """Take those that a batch begins with, in the order in which they came."""
+    def take_batch(self) -> list[GenerationRequest]:
+        """Take the requests of a new batch, in the order in which they came."""
         first, *rest = packed([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]
         self._requests = [self._requests[k] for part in rest for k in part]
         return taken
 
     def most_rows(self) -> int:
-        """Of a batch in which the next one takes part; 0 where none is left."""
+        """Rows of the largest batch that may include the next request; 0 if the queue is empty."""
         return self._budget // self._requests[0].columns() if self._requests else 0
 
-    def fitting(self, free: int, rows: int) -> list[GenerationRequest]:
-        """Take those that go on in ``free`` of a batch's ``rows``."""
+    def take_fitting(self, free: int, rows: int) -> list[GenerationRequest]:
+        """Take at most ``free`` requests that fit into a batch of ``rows`` rows."""
         taken: list[GenerationRequest] = []
         while self._requests and len(taken) < free and rows * self._requests[0].columns() <= self._budget:
             taken.append(self._requests.pop(0))
@@ -87,50 +92,68 @@ class Waiting:
 
 
 class Decoder(ABC):
-    """Samples one batch of responses: one forward pass over the pending tokens, then token by token.
+    """Samples one batch of responses: one forward pass over the pending tokens, then one for each token.
 
-    A token is drawn by inverting its cumulative distribution at a uniform number that is addressed by the response
-    alone, in float64. So what a row samples does not depend on who shares its batch, but for rounding; and the same
-    draws serve every way to compute, which is how these are compared.
+    A token is drawn by inverting its cumulative distribution, in float64, at a uniform number that is seeded
+    by the response alone. So apart from rounding, a row's tokens do not depend on the rest of its batch. All
+    decoders use the same draws, so that they can be compared with each other.
     """
 
     def __init__(
-        self, model: Any, requests: list[GenerationRequest], end_id: int, counts: defaultdict[str, float]
+        self,
+        model: Any,
+        requests: list[GenerationRequest],
+        end_id: int,
+        counts: defaultdict[str, float],
     ) -> None:
-        self.model, self.end_id, self.counts = model, end_id, counts
-        self.live = list(requests)  # those that have finished leave
-        self.waiting = Waiting()
+        self.model = model
+        self.end_id = end_id
+        self.counts = counts
+        self.live = list(requests)  # requests that are not finished
+        self.queue = RequestQueue()
         self._projection: Projection | None = None
 
-    def run(self, watch: Callable[[int], None] = lambda live: None, waiting: Waiting | None = None) -> None:
+    def run(
+        self,
+        watch: Callable[[int], None] = lambda live: None,
+        queue: RequestQueue | None = None,
+    ) -> None:
         """Fill every request's ids and log-probs and give it its new caches.
 
-        ``watch`` is called after every token with the number of responses that were sampled. ``waiting``: requests of
-        which some may be served where others have finished; what is left there was not.
+        ``watch`` is called after every token with the number of responses that got one. ``queue``: requests
+        that may take the rows of finished ones; those that it holds at the end were not served.
         """
-        self.waiting = waiting or self.waiting
+        self.queue = queue or self.queue
         logits_B_V = self._begin(self.live)
         while True:
+            # Sample one token for every live request, then let finished ones keep their caches. Their last
+            # token is not encoded: a next turn encodes it together with its prompt.
             tokens = self._sample(logits_B_V)
             watch(len(self.live))
-            finished = {place for place, request in enumerate(self.live) if request.finished()}
-            for place in finished:  # their last token is not encoded yet
-                self.live[place].state = self._state(place)
+            finished = {index for index, request in enumerate(self.live) if request.finished()}
+            for index in finished:
+                self.live[index].state = self._state(index)
             if len(finished) == len(self.live):
                 return
+
+            # Drop finished requests; queued ones may begin in their rows.
             newcomers: list[GenerationRequest] = []
             if finished:
-                left = [place for place in range(len(self.live)) if place not in finished]
-                self.live = [self.live[place] for place in left]
+                left = [index for index in range(len(self.live)) if index not in finished]
+                self.live = [self.live[index] for index in left]
                 tokens = tokens[left]
                 newcomers = self._keep(left)
+
+            # Encode the sampled tokens, and the prompts of newcomers, which from then on are part of the
+            # batch.
             logits_B_V = self._next(tokens)
             if newcomers:
                 logits_B_V = torch.cat([logits_B_V, self._begin(newcomers)])
                 self.live += newcomers
 
     def projection(self) -> Projection:
-        """The vocabulary projection: on a CPU widened once a batch, which takes as long as all layers of a token."""
+        """Vocabulary projection; on a CPU cast once a batch, which takes as long as all layers of a
+        token."""
         if self.model.device.type != "cpu":
             return vocabulary_projection(self.model)
         self._projection = self._projection or vocabulary_projection(self.model)
@@ -145,24 +168,34 @@ class Decoder(ABC):
         """Logits after one more token of each live request, float64, shape (B, V)."""
 
     @abstractmethod
-    def _state(self, place: int) -> DialogCache:
-        """The caches of a live request, copied out."""
+    def _state(self, index: int) -> DialogCache:
+        """Copy of a live request's caches."""
 
     @abstractmethod
-    def _keep(self, places: list[int]) -> list[GenerationRequest]:
-        """Go on with these of the live requests alone; those of ``waiting`` that begin in the place of others."""
+    def _keep(self, indices: list[int]) -> list[GenerationRequest]:
+        """Keep the live requests ``indices`` and drop the others; returns queued requests that begin in
+        their rows."""
 
     def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
-        """One token a request by inverting the cumulative distribution at the request's own uniform draw."""
-        temperature = torch.tensor([request.sampling.temperature for request in self.live], device=logits_B_V.device)
+        """Sample one token for each live request and append it, with its log-prob; the tokens, shape (B,).
+
+        Works in the memory of ``logits_B_V``: with 150,000 words each copy takes as long as a layer.
+        """
+        # Temperature 0 is greedy: the best token, with its log-prob at temperature 1.
+        device = logits_B_V.device
+        temperature = torch.tensor([request.sampling.temperature for request in self.live], device=device)
         greedy_B = temperature == 0
         scale = torch.where(greedy_B, torch.ones_like(temperature), temperature)[:, None]
         best_B = logits_B_V.argmax(-1) if greedy_B.any() else None
         logp_B_V = torch.log_softmax(logits_B_V.div_(scale), dim=-1)
-        draws = torch.tensor([request.draws[len(request.ids)] for request in self.live], device=logits_B_V.device)
+
+        # Invert the cumulative distribution at each request's own draw. Its last entry may be 1 only up to
+        # rounding, so the draw is scaled by it.
+        draws = torch.tensor([request.draws[len(request.ids)] for request in self.live], device=device)
         cumulative_B_V = logp_B_V.exp()
-        torch.cumsum(cumulative_B_V, -1, out=cumulative_B_V)  # of 150,000 words each copy takes as long as a layer
-        picks = torch.searchsorted(cumulative_B_V, draws[:, None] * cumulative_B_V[:, -1:], right=True).squeeze(1)
+        torch.cumsum(cumulative_B_V, -1, out=cumulative_B_V)
+        scaled_B_1 = draws[:, None] * cumulative_B_V[:, -1:]
+        picks = torch.searchsorted(cumulative_B_V, scaled_B_1, right=True).squeeze(1)
         tokens_B = picks.clamp(max=logits_B_V.shape[1] - 1)
         if best_B is not None:
             tokens_B = torch.where(greedy_B, best_B, tokens_B)
@@ -174,11 +207,17 @@ class Decoder(ABC):
 
 
 class ReferenceDecoder(Decoder):
-    """By the forward pass of transformers, for all architectures that ``check_architecture`` accepts: rows padded
-    on the left, one cache for the batch."""
+    """Decoder by transformers' forward pass, for all architectures that ``check_architecture`` accepts.
+
+    Rows are padded on the left and share one cache.
+    """
 
     def __init__(
-        self, model: Any, requests: list[GenerationRequest], end_id: int, counts: defaultdict[str, float]
+        self,
+        model: Any,
+        requests: list[GenerationRequest],
+        end_id: int,
+        counts: defaultdict[str, float],
     ) -> None:
         super().__init__(model, requests, end_id, counts)
         pending = max(len(request.pending) for request in requests)
@@ -202,6 +241,7 @@ class ReferenceDecoder(Decoder):
     def _forward(self, ids_B_C: torch.Tensor, valid_B_C: torch.Tensor) -> torch.Tensor:
         """Logits after the last column, float64, shape (B, V)."""
         self.cache.begin(valid_B_C)
+        # A row's positions count its own tokens: padding takes none.
         steps_B_C = valid_B_C.long().cumsum(1)
         positions = (self.positions[:, None] + steps_B_C - 1).clamp(min=0)
         self.positions = self.positions + steps_B_C[:, -1]
@@ -216,37 +256,44 @@ class ReferenceDecoder(Decoder):
         return vocabulary_logits(hidden_B_C_H[:, -1:], self.projection())[:, 0].double()
 
     def _masks(self) -> torch.Tensor | dict[str, torch.Tensor]:
-        """What the new columns see, shape (B, 1, C, T), as the layers want it: transformers makes no mask where it is
-        given one, so that a layer that sees a window alone needs its own."""
+        """Masks of the new columns, shape (B, 1, C, T), in the form in which the layers expect them.
+
+        transformers makes no mask itself where it is given one, so a layer with a sliding window needs its
+        own.
+        """
         config = self.model.config
+
+        def mask(window: int | None) -> torch.Tensor:
+            seen = self.cache.seen(window)
+            if config._attn_implementation != "eager":
+                return seen
+            unseen = torch.finfo(self.model.dtype).min  # eager attention adds the mask to its scores
+            zeros = torch.zeros(seen.shape, dtype=self.model.dtype, device=seen.device)
+            return zeros.masked_fill_(~seen, unseen)
+
         window = getattr(config, "sliding_window", None)
-        kinds = {"full_attention": None, "sliding_attention": window}
+        windows = {"full_attention": None, "sliding_attention": window}
         if layers := getattr(config, "layer_types", None):
-            return {kind: self._mask(kinds[kind]) for kind in {*layers}}
-        return self._mask(window)
+            return {kind: mask(windows[kind]) for kind in {*layers}}
+        return mask(window)
 
-    def _mask(self, window: int | None) -> torch.Tensor:
-        seen = self.cache.seen(window)
-        if self.model.config._attn_implementation != "eager":
-            return seen
-        unseen = torch.finfo(self.model.dtype).min  # which is added to the scores
-        return torch.zeros(seen.shape, dtype=self.model.dtype, device=seen.device).masked_fill_(~seen, unseen)
+    def _state(self, index: int) -> DialogCache:
+        return self.cache.row(index)
 
-    def _state(self, place: int) -> DialogCache:
-        return self.cache.row(place)
-
-    def _keep(self, places: list[int]) -> list[GenerationRequest]:
-        rows = torch.tensor(places, device=self.positions.device)
+    def _keep(self, indices: list[int]) -> list[GenerationRequest]:
+        rows = torch.tensor(indices, device=self.positions.device)
         self.cache.keep_rows(rows)
         self.positions = self.positions.index_select(0, rows)
-        return []  # its rows are aligned by their ends: nobody can begin later
+        return []  # rows are aligned by their ends, so no request can begin later than the others
 
 
 class PaddedCache:
-    """The cache that a batch decodes with. Rows are right-aligned; ``valid_B_T`` says which columns are real.
+    """Cache of a batch for transformers' forward pass. Rows are right-aligned; ``valid_B_T`` marks the real
+    columns.
 
-    Columns: [padding | encoded prefix] then, appended by the model's forward passes, new columns. It speaks
-    the part of transformers' Cache interface that attention layers call (``update``, ``get_seq_length``).
+    Its columns are [padding | encoded prefix], followed by the columns that forward passes append. It has
+    the part of the interface of transformers' Cache that attention layers call: ``update`` and
+    ``get_seq_length``.
     """
 
     def __init__(self, prefixes: Sequence[DialogCache | None], new_columns: int, like: Any) -> None:
@@ -267,16 +314,19 @@ class PaddedCache:
         self.valid_B_T[:, self._start : self.filled] = valid_B_C
 
     def seen(self, window: int | None = None) -> torch.Tensor:
-        """What the new columns attend to, bool, shape (B, 1, C, filled): themselves and tokens before, of which only
-        the last ``window - 1`` where there is one."""
+        """Mask of the columns that new ones attend to, bool, shape (B, 1, C, filled).
+
+        These are a column itself and the tokens before it; with a ``window`` only the last ``window - 1`` of
+        them.
+        """
         valid_B_T = self.valid_B_T[:, : self.filled]
         columns = self.filled - self._start
         seen = valid_B_T[:, None, None].expand(-1, 1, columns, -1).clone()
         causal = torch.ones(columns, columns, dtype=torch.bool, device=seen.device).tril()
         seen[..., self._start :] &= causal
-        if window is not None:  # of tokens, not of columns, between which there is padding
-            places_B_T = valid_B_T.long().cumsum(1)
-            seen &= (places_B_T[:, self._start :, None] - places_B_T[:, None] < window)[:, None]
+        if window is not None:  # it counts tokens, not columns, some of which are padding
+            count_B_T = valid_B_T.long().cumsum(1)
+            seen &= (count_B_T[:, self._start :, None] - count_B_T[:, None] < window)[:, None]
         # A padding query must attend to something, or softmax yields NaN; its output is never read.
         seen[..., self._start :] |= torch.eye(columns, dtype=torch.bool, device=seen.device)
         return seen
@@ -284,7 +334,7 @@ class PaddedCache:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Called by each attention layer: store the new columns, return all filled ones."""
+        """Store a layer's new columns; returns all filled ones. Called by each attention layer."""
         layer = self.layers[layer_idx][:, : len(keys)]
         layer[0, :, :, self._start : self.filled] = keys
         layer[1, :, :, self._start : self.filled] = values
@@ -295,11 +345,11 @@ class PaddedCache:
         return self._start
 
     def row(self, row: int) -> DialogCache:
-        """The valid columns of one row, copied out: the dialog's new state."""
+        """Copy of one row's valid columns: the dialog's new state."""
         keep = self.valid_B_T[row, : self.filled].nonzero().squeeze(1)
         return self.layers[:, :, row].index_select(3, keep)
 
     def keep_rows(self, rows: torch.Tensor) -> None:
-        """Drop all rows but ``rows`` (when others have finished)."""
+        """Drop all rows but ``rows``."""
         self.layers = self.layers.index_select(2, rows)
         self.valid_B_T = self.valid_B_T.index_select(0, rows)

@@ -1,9 +1,10 @@
 """vLLM as the sampler of the local engine (``compute: vllm``), in the same process.
 
-vLLM starts with random weights and gets those of the model at once and after every update. It computes with a copy of
-its own, some of it packed for its kernels, so each sync is checked: the log-probs of a probe must be the model's. Its
-prefix cache is what dialogs share: the next turn of one, and a retry, find the tokens before them there. On a GPU it
-sleeps while the model is trained, so that both use the same memory.
+vLLM starts with random weights and gets those of the model at once, and again after every update. It
+computes with its own copy, parts of which are packed for its kernels. So every sync is checked: its
+log-probs of a probe must be those of the model. Dialogs share its prefix cache: the next turn of a dialog,
+and a retry, find the tokens before them there. On a GPU vLLM sleeps while the model is trained, so that both
+use the same memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.sampling.policy import LocalPolicy
 from r3l.local.training.logprobs import token_logprobs
 
-# Read by vLLM when it is imported. In one process, so that weights are given by reference; threads are ours.
+# Read by vLLM when it is imported. One process, so that weights are passed by reference; we set the threads.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -36,17 +37,18 @@ ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
 }
-DIALOGS = 64  # of max_context tokens that its cache holds where tokens_per_batch says nothing; our choice
-CPU_BLOCK = 32  # tokens that its prefix cache shares at once; the least of vLLM's fast kernels on a CPU (default: 128)
-NUMBAS = "llvmlite.binding.ffi"  # the module with numba's library
-PROBE = 256  # tokens whose log-probs a sync compares; our choice
+DIALOGS = 64  # dialogs of max_context tokens in its cache, unless tokens_per_batch is set; our choice
+CPU_BLOCK = 32  # tokens in a block of its prefix cache: the smallest for its fast CPU kernels (default: 128)
+NUMBAS = "llvmlite.binding.ffi"  # the module that holds numba's library
+PROBE = 256  # tokens whose log-probs are compared at a sync; our choice
 
 
 class VllmPolicy(LocalPolicy):
-    """Opens dialogs that vLLM samples, with the weights that ``model`` had at the last sync.
+    """Policy that samples by vLLM, with the weights that ``model`` had at the last sync.
 
-    A request's draws are vLLM's own, seeded by its address: the same from run to run, others than the local sampler's.
-    Raises ConfigError and EngineError where vLLM cannot start, EngineError where a sync leaves a stale copy.
+    Draws are vLLM's own, seeded by a request's address: the same in every run, but not those of the local
+    sampler. Raises ConfigError or EngineError if vLLM cannot start, EngineError if a sync leaves a stale
+    copy of the weights.
     """
 
     def __init__(self, model: Any, tokenizer: Any, sampling: SamplingConfig, samples: Samples) -> None:
@@ -60,8 +62,8 @@ class VllmPolicy(LocalPolicy):
             raise ConfigError(f"compute is vllm, which cannot be imported: {error}") from error
         if current_platform.device_type != model.device.type:
             raise ConfigError(
-                f"this vllm computes on {current_platform.device_type!r}, the run on {model.device.type!r}: set "
-                "device, or install the other build of vllm"
+                f"this vllm computes on {current_platform.device_type!r}, the run on {model.device.type!r}: "
+                "set device, or install the other build of vllm"
             )
         self._vllm: Any = vllm
         self._shares_memory, self._awake = model.device.type == "cuda", True
@@ -70,7 +72,7 @@ class VllmPolicy(LocalPolicy):
         self.sync_weights()
 
     def begin(self) -> None:
-        """Wake up, with an empty prefix cache."""
+        """Wake vLLM up, with an empty prefix cache."""
         if not self._awake:
             self._llm.wake_up()
             self._awake = True
@@ -78,18 +80,22 @@ class VllmPolicy(LocalPolicy):
             raise RuntimeError("vLLM keeps its prefix cache: a request is still being sampled")
 
     def release(self) -> None:
-        """Sleep on a GPU: the weights go to the memory of the machine, the caches are dropped."""
+        """Let vLLM sleep on a GPU: its weights move to the machine's memory, its caches are dropped."""
         if self._shares_memory and self._awake:
             self._llm.sleep(level=1)
             self._awake = False
 
     def sync_weights(self) -> dict[str, float]:
-        """Copy the weights of ``model``, all by name: without the second name of a tied one its packed form stays old.
+        """Copy the weights of ``model`` to vLLM and check the copy.
 
-        Metrics: |log-prob of vLLM - of the model| over the probe, ``handover/mean`` and ``/max`` (nats).
+        Metrics: |log-prob of vLLM - log-prob of the model| over a probe, ``handover/mean`` and ``/max``
+        (nats).
         """
         self.begin()
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(self._weights().items())})
+        # Weights go by name, a tied one by both of its names: otherwise its packed form would stay old. An
+        # adapter is merged, since vLLM has the architecture of the base checkpoint.
+        weights = lora.merged(self.model, self.model.state_dict())
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights.items())})
         gap_T = self._gap()
         self.release()
         mean, most = gap_T.mean().item(), gap_T.max().item()
@@ -105,7 +111,7 @@ class VllmPolicy(LocalPolicy):
 
     @torch.inference_mode()
     def sample(self, requests: list[GenerationRequest]) -> None:
-        """Fill the ids and log-probs of ``requests``, in batches as vLLM schedules them."""
+        """Fill the ids and log-probs of ``requests``; vLLM schedules the batches."""
         with out_of_memory_explained(f"in sampling {len(requests)} responses", SAMPLING_REMEDY):
             outputs = self._llm.generate(
                 [{"prompt_token_ids": request.pending} for request in requests],
@@ -130,28 +136,29 @@ class VllmPolicy(LocalPolicy):
             max_tokens=sampling.max_tokens,
             seed=request.seed,
             stop_token_ids=sorted(request.stops),
-            ignore_eos=True,  # the model's files name further ones: our stops alone end a response
-            logprobs=0,  # of the sampled token
+            ignore_eos=True,  # the model's files name other end tokens: only our stops end a response
+            logprobs=0,  # only of the sampled token
             detokenize=False,
         )
 
     def _started(self, sampling: SamplingConfig) -> Any:
+        """vLLM's engine, with random weights. Raises EngineError."""
         model = self.model
         tokens = max(sampling.tokens_per_batch or DIALOGS * self.max_context, self.max_context)
         of_token = math.prod(cache_shape(model.config, 1, 1)) * model.dtype.itemsize
         on_device = {"enable_sleep_mode": True} if self._shares_memory else {"block_size": CPU_BLOCK}
-        set_num_threads = torch.set_num_threads  # vLLM for CPUs puts one in its place that sets nothing
+        set_num_threads = torch.set_num_threads  # vLLM for CPUs replaces it by a function that does nothing
         try:
             return self._vllm.LLM(
                 model.name_or_path,
                 load_format="dummy",
                 dtype=str(model.dtype).removeprefix("torch."),
                 hf_overrides={"head_dtype": "float32"},  # as r3l.local.model.precision has it
-                logprobs_mode="processed_logprobs",  # of the policy that acts, at its temperature
+                logprobs_mode="processed_logprobs",  # at the temperature of sampling
                 max_model_len=self.max_context,
                 kv_cache_memory_bytes=tokens * of_token,
                 enable_prefix_caching=True,
-                enable_chunked_prefill=False,  # 0.32 on a CPU ends where a seeded prompt is read in parts
+                enable_chunked_prefill=False,  # 0.32 on a CPU crashes if a seeded prompt is read in parts
                 enforce_eager=True,
                 skip_tokenizer_init=True,
                 generation_config="vllm",
@@ -161,34 +168,33 @@ class VllmPolicy(LocalPolicy):
         except (ValueError, NotImplementedError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise EngineError(
-                f"vLLM cannot start with the model {model.name_or_path}: {reason[:500]}. Where it lacks memory, lower "
+                f"vLLM cannot start with the model {model.name_or_path}: {reason[:500]}. If it lacks memory, lower "
                 "sampling.tokens_per_batch"
             ) from error
         finally:
             torch.set_num_threads = set_num_threads
 
-    def _weights(self) -> dict[str, torch.Tensor]:
-        return lora.merged(self.model, self.model.state_dict())
-
     @torch.inference_mode()
     def _gap(self) -> torch.Tensor:
-        """|log-prob of vLLM - of the model| of tokens spread over the vocabulary, each given those before it."""
+        """|log-prob of vLLM - log-prob of the model| of a row of tokens spread over the vocabulary, shape
+        (T,)."""
         count = min(PROBE, self.max_context - 1)
         ids = [k * self.model.config.vocab_size // count for k in range(count)]
-        scored = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
-        (output,) = self._llm.generate([{"prompt_token_ids": ids}], scored, use_tqdm=False)
-        theirs = [of_token[token].logprob for of_token, token in zip(output.prompt_logprobs[1:], ids[1:], strict=True)]
+        of_prompt = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
+        (output,) = self._llm.generate([{"prompt_token_ids": ids}], of_prompt, use_tqdm=False)
+        pairs = zip(output.prompt_logprobs[1:], ids[1:], strict=True)
+        of_vllm = [of_token[token].logprob for of_token, token in pairs]
         ids_1_T = torch.tensor([ids], device=self.model.device)
-        ours_T = token_logprobs(self.model.eval(), ids_1_T, torch.ones_like(ids_1_T))[0, 1:]
-        return (torch.tensor(theirs, device=ours_T.device) - ours_T).abs()
+        of_model_T = token_logprobs(self.model.eval(), ids_1_T, torch.ones_like(ids_1_T))[0, 1:]
+        return (torch.tensor(of_vllm, device=of_model_T.device) - of_model_T).abs()
 
 
 @contextmanager
 def unseen(name: str) -> Iterator[None]:
-    """Take a module out of ``sys.modules`` for a while.
+    """Inside, the module ``name`` is not in ``sys.modules``.
 
-    While it starts, vLLM asks every object of every module for its ``__dict__``, and numba's library answers to any
-    name with a function, on which vLLM 0.32 ends with an AttributeError.
+    When vLLM starts it reads the ``__dict__`` of every object in every module. numba's library answers to
+    any name with a function, on which vLLM 0.32 fails with an AttributeError.
     """
     module = sys.modules.pop(name, None)
     try:

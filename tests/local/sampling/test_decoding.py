@@ -11,7 +11,7 @@ from r3l.local.checkpoint import load_model
 from r3l.local.kernels.cpu_kernel_decoder import KernelCache, KernelDecoder
 from r3l.local.sampling import packed_decoding
 from r3l.local.sampling.cuda_graphs import GraphDecoder, GraphStorage
-from r3l.local.sampling.decoding import GenerationRequest, Waiting
+from r3l.local.sampling.decoding import GenerationRequest, RequestQueue
 from r3l.local.sampling.packed_decoding import PackedDecoder, RowCache, Storage
 from r3l.local.sampling.policy import SamplingProgress
 
@@ -46,9 +46,9 @@ def test_waiting_responses_begin_where_others_have_ended(model, decoder, later, 
     apart, together, counts = dialogs(later), dialogs(later), defaultdict(float)
     for request in apart:
         PackedDecoder(Storage(), model, [request], 0, defaultdict(float)).run()
-    waiting = Waiting(together, budget=8 * 130)
-    while waiting:
-        decoder(storage, model, waiting.batch(), 0, counts).run(waiting=waiting)
+    queue = RequestQueue(together, budget=8 * 130)
+    while queue:
+        decoder(storage, model, queue.take_batch(), 0, counts).run(queue=queue)
     assert counts["forwards"] == passes
     for one, other in zip(together, apart, strict=True):
         assert len(one.ids) == one.sampling.max_tokens
@@ -61,12 +61,12 @@ def test_what_waits_never_makes_a_batch_too_large():
     """100 tokens are two rows of 50, or one of up to 100 or more."""
     lengths = [50, 200, 30, 50, 60]
     requests = [GenerationRequest(None, [1] * (length - 1), Sampling(max_tokens=1), set(), 0) for length in lengths]
-    waiting = Waiting(requests, budget=100)
-    assert [request.columns() for request in waiting.batch()] == [50, 30]
-    assert [request.columns() for request in waiting.fitting(free=2, rows=2)] == [50]
-    assert waiting.fitting(free=1, rows=2) == waiting.fitting(free=0, rows=1) == []
-    assert [[request.columns() for request in waiting.batch()] for _ in range(2)] == [[60], [200]]
-    assert not waiting
+    queue = RequestQueue(requests, budget=100)
+    assert [request.columns() for request in queue.take_batch()] == [50, 30]
+    assert [request.columns() for request in queue.take_fitting(free=2, rows=2)] == [50]
+    assert queue.take_fitting(free=1, rows=2) == queue.take_fitting(free=0, rows=1) == []
+    assert [[request.columns() for request in queue.take_batch()] for _ in range(2)] == [[60], [200]]
+    assert not queue
 
 
 def test_the_time_left_counts_what_waits():

@@ -20,7 +20,7 @@ PYTHON = Path(os.environ.get("R3L_VLLM", ROOT / ".venv-vllm")) / "bin" / "python
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("engine=trinity", "Trinity-RFT brings a vLLM of its own"),
+        ("engine=trinity", "Trinity-RFT has its own vLLM"),
         ("sampling.temperature=2.5", "temperatures up to 2"),
         ("evaluation.temperature=2.5", "temperatures up to 2"),
     ],
