@@ -1,7 +1,8 @@
-"""A program of its own: renders a chat template under limits of time, memory and text (r3l.chat.chat_template).
+"""A separate program that renders a chat template under limits of time, memory and text length.
 
-A template is a program that comes with a model: two nested loops need a day, and ``'x' * 10**9`` fits in a line. No
-limit inside a process stops both. It needs jinja2 alone, so it starts in a tenth of a second.
+A template is a program that comes with a model: two nested loops can run for a day, and ``'x' * 10**9`` fits
+in one line. No limit inside our process stops both, so r3l.chat.chat_template runs this one. It needs only
+jinja2 and starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-CPU_SECONDS, MEMORY, CHARACTERS = 2, 512 << 20, 1_000_000  # of one short dialog; our choice
-TOO_LONG, TOO_LARGE = 3, 4  # exit codes
-# What a template takes for today, so that prompts do not depend on the day: Llama 3.1's default.
+# Limits for rendering all dialogs together (bytes of memory) and the text of each; our choice.
+CPU_SECONDS = 2
+MEMORY = 512 << 20
+CHARACTERS = 1_000_000
+# Exit codes for text above CHARACTERS and for exhausted memory.
+TOO_LONG = 3
+TOO_LARGE = 4
+# The date that templates get for today, so that prompts do not change from day to day (Llama 3.1's default).
 DAY = datetime(2024, 7, 26)
 
 
 class Generation(Extension):
-    """``{% generation %}`` of transformers' templates: its content."""
+    """The block ``{% generation %}`` of transformers' templates, rendered as its content."""
 
     tags = {"generation"}
 
@@ -35,8 +41,12 @@ class Generation(Extension):
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """With what transformers gives a chat template."""
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
+    """A jinja2 sandbox with the extensions, filters and functions that transformers gives chat templates."""
+    made = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[loopcontrols, Generation],
+    )
 
     def raise_exception(message: str) -> None:
         raise TemplateError(message)
@@ -50,8 +60,10 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 def main() -> int:
-    """Standard input: JSON with ``template`` and the variables of every ``dialog``. An error ends a rendering in good
-    time too: whoever asks meets it again."""
+    """Render ``dialogs`` (variables of each) with ``template``, from JSON on standard input; the exit code.
+
+    A template's own error counts as success: it ends in time, and the caller's rendering raises it again.
+    """
     given = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))

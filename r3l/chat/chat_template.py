@@ -1,4 +1,4 @@
-"""A model's chat template, which is a program of somebody else's: rendered, and tried before any work."""
+"""Rendering of a model's chat template, a program by a third party, and its check before any work starts."""
 
 from __future__ import annotations
 
@@ -16,31 +16,40 @@ from r3l.chat import bounded_template
 from r3l.chat.bounded_template import CHARACTERS, CPU_SECONDS, DAY, MEMORY
 from r3l.core.errors import ConfigError
 
-RESPONSE = "\ud800"  # in the place of an earlier response: no well-formed text holds a lone surrogate
-SECONDS = 10.0  # of processor time, for one rendering later on; our choice
-LONG = "word " * 1000  # an observation, and how many messages an episode may have; our choice
+RESPONSE = "\ud800"  # placeholder of an earlier response: no well-formed text holds a lone surrogate
+SECONDS = 10.0  # processor time of one rendering during a run; our choice
+# A long dialog for the check: words of one message, and number of messages; our choice.
+LONG = "word " * 1000
 MESSAGES = 21
-PATIENCE = 120.0  # seconds for CPU_SECONDS of a busy machine; our choice
-# In the place of transformers' function of this name, which no argument can replace: the date of DAY in any form.
+PATIENCE = 120.0  # wall-clock seconds in which a busy machine gives the check CPU_SECONDS; our choice
+# A macro that shadows transformers' function ``strftime_now``, which no argument can replace: DAY in any
+# format.
 _TODAY = "{%- macro strftime_now(form) -%}{{ form" + "".join(
     f"|replace('%{c}', '{DAY:%{c}}')" for c in "AaBbdHIjMmpSyY"
 )
 _TODAY += " }}{%- endmacro %}"
-_ASKED, _ANSWERED, _FOLLOWED = "What does r3l ask first?", "It answers so.", "What does r3l ask then?"
+# A short dialog for the check: question, answer, second question.
+_QUESTION = "What does r3l ask first?"
+_ANSWER = "It answers so."
+_QUESTION_2 = "What does r3l ask then?"
 
 Chat = Sequence[Mapping[str, str]]
 
 
 class AfterResponse(NamedTuple):
-    """What a template writes after the last response of a dialog, and between one and the next user's message."""
+    """The text that a template writes after a response: the ``last`` of a dialog, or one ``followed`` by a
+    user's.
+    """
 
     last: str
     followed: str
 
 
 def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
-    """The dialog as text; ``prompt``: up to where the model's next message begins. Raises ConfigError where the
-    template does not take it."""
+    """Render a dialog as text; ``prompt``: up to the start of the model's next message.
+
+    Raises ConfigError if the template rejects the dialog.
+    """
     try:
         with _time_limit():
             template = tokenizer.get_chat_template()
@@ -56,19 +65,19 @@ def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
         advice = " or choose prompts without a system message (prompts=compact)," if system else ""
         raise ConfigError(
             f"the chat template of {name_of(tokenizer)} cannot render a dialog of the roles {roles}: "
-            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}. Correct its chat_template,{advice} or use "
-            "another model"
+            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}. Correct its "
+            f"chat_template,{advice} or use another model"
         ) from error
 
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
-    """Raises TimeoutError after SECONDS of processor time. For what is quick at first: it asks for no process of its
-    own, but sees loops alone, and in the main thread alone.
+    """Raise TimeoutError after SECONDS of processor time, in the main thread.
 
-    Memory is bounded at the start alone, in every role and with long messages: what a template
-    multiplies it multiplies there. A limit inside this process would count the model's memory too, and one that a
-    template exceeds at some word only ends the run as any lack of memory does; it resumes without loss.
+    Against templates that pass the check at the start and hang at a later dialog. It costs no process but
+    stops only loops. Memory is limited by the check alone, which renders every role and long messages: a
+    limit here would count the model's memory too. A template that exhausts memory later ends the run, which
+    then resumes without loss.
     """
 
     def stop(*_: Any) -> None:
@@ -87,31 +96,39 @@ def _time_limit() -> Iterator[None]:
 
 
 def try_template(tokenizer: Any) -> AfterResponse:
-    """Render a dialog of three messages, under limits. Raises ConfigError where there is no template, where it fails,
-    does not come to an end, or leaves out what was said."""
+    """Check a chat template on a dialog of three messages, first under limits.
+
+    Raises ConfigError if there is no template, or if it fails, does not end in time, or drops a message.
+    """
     if tokenizer.chat_template is None:
         raise ConfigError(
             f"the tokenizer of {tokenizer.name_or_path!r} has no chat template; use an instruct model "
             "or set `chat_template` in its tokenizer_config.json"
         )
-    chat = _chat(_ASKED, _ANSWERED, _FOLLOWED)
-    _bounded(tokenizer, chat)
+    chat = _chat(_QUESTION, _ANSWER, _QUESTION_2)
+    _check_limits(tokenizer, chat)
+
+    # Every message must appear in the text.
     text = render(tokenizer, chat)
     if missing := [message for message in chat if message["content"] not in text]:
         raise ConfigError(
-            f"the chat template of {name_of(tokenizer)} leaves out what was said: of a dialog of three messages its "
-            f"rendering holds {3 - len(missing)} (missing: {missing[0]['role']}'s {missing[0]['content']!r}). Correct "
-            "its chat_template: it must write {{ message.content }} of every message"
+            f"the chat template of {name_of(tokenizer)} drops messages: its text of a dialog of three "
+            f"messages contains {3 - len(missing)} (missing: {missing[0]['role']}'s "
+            f"{missing[0]['content']!r}). Correct its chat_template: it must write {{{{ message.content }}}} "
+            "of every message"
         )
-    marked = _chat(_ASKED, RESPONSE, _FOLLOWED)
+
+    # The text after a response, found by a placeholder: later messages are appended to it
+    # (ChatRenderer.following).
+    marked = _chat(_QUESTION, RESPONSE, _QUESTION_2)
     ends = [render(tokenizer, marked[:2], prompt=False), render(tokenizer, marked)]
     if any(end.count(RESPONSE) != 1 for end in ends):
         raise ConfigError(
-            f"the chat template of {name_of(tokenizer)} does not write an assistant's message once and as it is, so a "
-            "dialog cannot go on from it; correct its chat_template"
+            f"the chat template of {name_of(tokenizer)} does not write an assistant's message once and "
+            "unchanged, so a dialog cannot continue after it; correct its chat_template"
         )
     last, followed = (end.split(RESPONSE)[1] for end in ends)
-    return AfterResponse(last, followed.split(_FOLLOWED)[0])
+    return AfterResponse(last, followed.split(_QUESTION_2)[0])
 
 
 def _chat(*contents: str) -> list[dict[str, str]]:
@@ -119,18 +136,27 @@ def _chat(*contents: str) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
 
 
-def _bounded(tokenizer: Any, chat: list[dict[str, str]]) -> None:
+def _check_limits(tokenizer: Any, chat: list[dict[str, str]]) -> None:
+    """Raise ConfigError if rendering exceeds a limit of time, memory or text, in any role or with long
+    messages.
+    """
     try:
         template = tokenizer.get_chat_template()
-    except Exception:  # noqa: BLE001 - rendering says what is wrong
+    except Exception:  # noqa: BLE001 - rendering reports the error
         return
     common = dict(tokenizer.special_tokens_map) | {"tools": None, "documents": None}
-    long = [*_chat(LONG, LONG, LONG)[:2] * (MESSAGES // 2), *_chat(LONG, LONG, LONG)[2:]]
-    system = {"role": "system", "content": _ASKED}
-    parts = ((chat, True), (chat[:2], False), (chat[:1], True), (long, True))
+    user, assistant, _ = _chat(LONG, LONG, LONG)
+    system = {"role": "system", "content": _QUESTION}
     dialogs = [
-        common | {"messages": part, "add_generation_prompt": prompt}
-        for part, prompt in (*parts, ([system, *chat], True), ([*chat[:2], system, *chat[2:]], True))
+        common | {"messages": messages, "add_generation_prompt": prompt}
+        for messages, prompt in (
+            (chat, True),
+            (chat[:2], False),
+            (chat[:1], True),
+            ([*[user, assistant] * (MESSAGES // 2), user], True),
+            ([system, *chat], True),
+            ([*chat[:2], system, *chat[2:]], True),
+        )
     ]
     try:
         content = json.dumps({"template": template, "dialogs": dialogs}, default=str)
@@ -138,15 +164,15 @@ def _bounded(tokenizer: Any, chat: list[dict[str, str]]) -> None:
         return
     if beyond := _limit_exceeded(content):
         raise ConfigError(
-            f"the chat template of {name_of(tokenizer)} does not come to an end: a dialog of three messages, or of "
-            f"{MESSAGES} with {len(LONG):,} characters each, takes more than {beyond}. Correct its chat_template, or "
-            "use another model"
+            f"the chat template of {name_of(tokenizer)} does not come to an end: a dialog of three messages, "
+            f"or of {MESSAGES} with {len(LONG):,} characters each, takes more than {beyond}. Correct its "
+            "chat_template, or use another model"
         )
 
 
 @cache
 def _limit_exceeded(content: str) -> str | None:
-    """The limit that rendering exceeds, which is found out in a process of its own, once for a template."""
+    """The limit that rendering in a separate process exceeds, as text; cached, so once per template."""
     command = [sys.executable, "-P", bounded_template.__file__]
     try:
         done = subprocess.run(command, input=content.encode(), capture_output=True, timeout=PATIENCE)
@@ -162,5 +188,5 @@ def _limit_exceeded(content: str) -> str | None:
 
 
 def name_of(tokenizer: Any) -> str:
-    """The model that a tokenizer was loaded with."""
+    """Name or folder of the model to which a tokenizer belongs."""
     return str(tokenizer.name_or_path or "the tokenizer")

@@ -1,4 +1,4 @@
-"""Messages to tokens, append-only: what has been encoded once is never rendered again."""
+"""Messages to tokens, append-only: text that has been encoded once is never rendered again."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from r3l.chat.turn_ends import turn_ends
 from r3l.core.environment import Stop
 from r3l.core.text import Message, well_formed
 
-# Within the words of a control token, which are then encoded in two parts; no well-formed text holds it.
+# Splits the spelling of a control token, so that it is encoded as text, in two parts. No well-formed text
+# holds it.
 _BREAK = "\udfff"
 
-
+# The dialog before a later piece: its rendering after RESPONSE is what follows a response.
 _BEFORE = ({"role": "user", "content": "."}, {"role": "assistant", "content": RESPONSE})
 
 
 class ChatRenderer:
     """Encodes a dialog piece by piece with the tokenizer's own chat template.
 
-    The first piece is the template's rendering of the opening messages. Every later piece is what the template
-    puts between the end of a response and the start of the next one. Only the template yields control tokens (those
-    that the tokenizer calls special): where a message or a response spells one, it is encoded as the words that it is.
+    The first piece is the template's rendering of the opening messages. Every later piece is the template's
+    text between the end of a response and the start of the next one. Only the template yields control tokens
+    (those that the tokenizer calls special): the spelling of one in a message or response is encoded as
+    ordinary text.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        # The first is what the template writes after a response and SFT teaches; any of the others ends one too.
+        # end_id: written by the template after a response, and taught by SFT. Each of end_ids ends a sampled
+        # one.
         self.end_id, self.end_ids = turn_ends(tokenizer, *try_template(tokenizer))
         self._end_text: str = tokenizer.decode([self.end_id])
         added = tokenizer.added_tokens_decoder.values()
         control = {str(token) for token in added if token.special} | set(tokenizer.all_special_tokens)
         control |= {tokenizer.decode([end]) for end in self.end_ids}
-        # Each place where one begins, also within another, and its first character.
+        # Matches the first character of every control token, also of one inside another (lookahead).
         self._control = re.compile(f"(?={'|'.join(map(re.escape, sorted(control)))})(.)", re.DOTALL)
 
     def opening(self, messages: list[Message]) -> list[int]:
@@ -43,10 +46,10 @@ class ChatRenderer:
         return self._encode(self._render(messages))
 
     def following(self, messages: list[Message], ended: bool) -> list[int]:
-        """Token ids between a response and the next; ``ended`` when ``end_id`` is the last token of the response, so
-        that what the template writes after one has begun.
+        """Token ids between a response and the next one; empty without messages, as the response then
+        continues.
 
-        None without messages: the next response continues this one.
+        ``ended``: the response already ends with ``end_id``, which the template writes too.
         """
         if not messages:
             return []
@@ -56,12 +59,12 @@ class ChatRenderer:
         return self._encode(tail)
 
     def response(self, text: str, stop: Stop = "end") -> list[int]:
-        """Token ids of a response given as text, its end token included unless it is a line that another follows."""
+        """Token ids of a given response, with its end token unless another line follows (``stop: line``)."""
         goes_on = stop == "line" and text.endswith("\n")
         return [*self._encode(self._plain(text)), *([] if goes_on else [self.end_id])]
 
     def stops(self, stop: Stop) -> frozenset[int]:
-        """The tokens after which sampling pauses."""
+        """The tokens at which sampling stops."""
         return self.end_ids if stop == "end" else self._line_ends
 
     @cached_property
@@ -70,6 +73,7 @@ class ChatRenderer:
         return frozenset({*self.end_ids, *breaks})
 
     def text(self, ids: list[int]) -> str:
+        """The text of a sampled response, without its end token."""
         text = str(self.tokenizer.decode(ids, skip_special_tokens=False))
         return text.removesuffix(self.tokenizer.decode(ids[-1:])) if ids and ids[-1] in self.end_ids else text
 
@@ -78,9 +82,13 @@ class ChatRenderer:
         return render(self.tokenizer, chat)
 
     def _plain(self, text: str) -> str:
-        """``text``, well formed, with a break after the first character of every control token in it."""
+        """The text, well formed, with _BREAK after the first character of every control token that it
+        spells.
+        """
         return self._control.sub(rf"\1{_BREAK}", well_formed(text)[0])
 
     def _encode(self, text: str) -> list[int]:
-        parts = text.split(_BREAK)
-        return [token for part in parts for token in self.tokenizer.encode(part, add_special_tokens=False)]
+        ids: list[int] = []
+        for part in text.split(_BREAK):
+            ids += self.tokenizer.encode(part, add_special_tokens=False)
+        return ids

@@ -1,4 +1,4 @@
-"""TokenDialog: a dialog as the tokens that a model reads and writes, whoever samples them."""
+"""TokenDialog: a dialog as the tokens that a model reads and writes, for every sampler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from r3l.core.text import Message
 
 
 class DialogPolicy(Protocol):
-    """What a dialog needs of its policy. ``max_context`` counts tokens of a dialog."""
+    """The part of a policy that its dialogs use. ``max_context``: tokens of a dialog."""
 
     renderer: ChatRenderer
     max_context: int
@@ -19,25 +19,25 @@ class DialogPolicy(Protocol):
 
 
 class TokenDialog:
-    """An append-only dialog (see r3l.core.policy.Conversation); subclasses add ``respond``.
+    """An append-only dialog (r3l.core.policy.Conversation); subclasses add ``respond``.
 
-    With ``samples: turn`` the chat template renders the whole dialog again at every turn.
+    Under ``samples: turn`` the chat template renders the complete dialog again at every turn.
     """
 
     def __init__(self, policy: DialogPolicy) -> None:
         self._policy = policy
-        self._ids: list[int] = []  # every token so far
-        self._tokens_at: list[int] = [0]  # tokens after each response
-        self._messages: list[Message] = []  # every message so far, responses included
-        self._messages_at: list[int] = [0]  # messages after each response
-        self._ended = True  # the last token is what the template writes after a response
+        self._ids: list[int] = []  # all tokens so far
+        self._tokens_at: list[int] = [0]  # their number after each response, for fork
+        self._messages: list[Message] = []  # all messages so far, responses included
+        self._messages_at: list[int] = [0]  # their number after each response
+        self._ended = True  # the last token is the end token that the template writes after a response
 
     def add(self, message: Message) -> None:
         """Append a message; it is encoded with the next response."""
         self._messages.append(message)
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
-        """Append a response of another dialog; its prompt ids here."""
+        """Append a response of another dialog. Returns the prompt ids that it has in this one."""
         prompt = self._advance()
         self._accept(prompt, list(completion.response_ids), list(completion.logprobs))
         return tuple(prompt)
@@ -48,32 +48,40 @@ class TokenDialog:
         return self._accept(prompt, ids, [0.0] * len(ids))
 
     def fork(self, turns: int) -> Self:
-        twin = type(self)(self._policy)
-        twin._messages, twin._messages_at = self._messages[: self._messages_at[turns]], self._messages_at[: turns + 1]
-        twin._tokens_at = self._tokens_at[: turns + 1]
+        """A copy of the dialog after its first ``turns`` responses."""
+        fork = type(self)(self._policy)
+        fork._messages = self._messages[: self._messages_at[turns]]
+        fork._messages_at = self._messages_at[: turns + 1]
+        fork._tokens_at = self._tokens_at[: turns + 1]
+        # Under ``samples: turn`` the next rendering replaces all tokens; sharing them lets its beginning be
+        # reused.
         length = self._tokens_at[turns] if self._policy.samples == "trajectory" else len(self._ids)
-        twin._ids = self._ids[:length]
-        twin._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
-        return twin
+        fork._ids = self._ids[:length]
+        fork._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
+        return fork
 
     def afresh(self) -> Self:
-        twin = type(self)(self._policy)
-        twin._ids = self._ids
-        return twin
+        """An empty dialog that replaces this one; it keeps the tokens so that a common beginning is
+        reused.
+        """
+        fresh = type(self)(self._policy)
+        fresh._ids = self._ids
+        return fresh
 
     def close(self) -> None:
-        """Nothing is kept for a dialog but its tokens."""
+        """Nothing to release; subclasses with a KV cache override this."""
 
     @property
     def _rendered(self) -> bool:
-        """Whether the next prompt is all messages, rendered; else its tokens are appended to those so far."""
+        """Whether the next prompt renders all messages; else its tokens are appended to those so far."""
         return self._policy.samples == "turn" or len(self._tokens_at) == 1
 
     def _fits(self, sampling: Sampling) -> bool:
+        """Whether a response of ``max_tokens`` still fits the context."""
         return len(self._ids) + sampling.max_tokens <= self._policy.max_context
 
     def _advance(self) -> list[int]:
-        """Encode the messages since the last response as tokens; those that a sample of this turn starts with."""
+        """Encode the messages since the last response; the prompt ids of the next turn."""
         if self._rendered:
             prompt = self._policy.renderer.opening(self._messages)
             self._before_rendering(prompt)
@@ -84,11 +92,12 @@ class TokenDialog:
         return prompt
 
     def _before_rendering(self, ids: list[int]) -> None:
-        """Called before ``ids`` take the place of the dialog's tokens, or of those of the one before it."""
+        """Hook: ``ids`` are about to replace the tokens of this dialog, or of the one that it replaces."""
 
     def _accept(
         self, prompt: list[int], ids: list[int], logprobs: list[float], stops: Set[int] = frozenset()
     ) -> Completion:
+        """Append a response and return it. ``stops``: the tokens that end a line (``stop: line``)."""
         self._ids += ids
         self._tokens_at.append(len(self._ids))
         self._ended = ids[-1] == self._policy.renderer.end_id

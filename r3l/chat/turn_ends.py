@@ -1,4 +1,4 @@
-"""Which tokens end a turn of a model: in sampling, by whatever engine, and as the last target of SFT."""
+"""The tokens that end a turn of a model, for every sampler and as the last target of SFT."""
 
 from __future__ import annotations
 
@@ -17,41 +17,67 @@ _MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")  # how control tokens are spell
 
 
 class TurnEnds(NamedTuple):
-    """``written``: the token that the template writes after a response, and that a response given as text ends with;
-    ``ids``: every token that ends a sampled one."""
+    """Tokens that end a turn.
+
+    ``written``: written by the template after a response, and appended to a response given as text. ``ids``:
+    every token that ends a sampled response.
+    """
 
     written: int
     ids: frozenset[int]
 
 
 def turn_ends(tokenizer: Any, last: str, followed: str) -> TurnEnds:
-    """The ends of the model whose tokenizer this is: its ``eos_token``, those that ``generation_config.json`` (or
-    else ``config.json``) declares, and the one of its chat template.
+    """Find the tokens that end a turn of the model to which this tokenizer belongs.
 
-    ``last`` is what the template writes after the last response of a dialog, ``followed`` what it writes between one
-    and the next user's message. Raises ConfigError where that is no token, or none that the model can sample.
+    They are its ``eos_token``, those declared in ``generation_config.json`` (or else ``config.json``), and
+    the one that its chat template writes. ``last``: the template's text after the last response of a dialog.
+    ``followed``: its text between a response and the next user's message. Raises ConfigError if the template
+    writes no end token, or one that the model cannot sample.
     """
     eos = tokenizer.eos_token_id
     declared = _declared(tokenizer) | ({eos} if eos is not None else set())
+
+    # The end token of the template. One that writes nothing after a last response (GLM's) ends a turn with
+    # the token that begins the next message, if the model declares it.
     written = _first(tokenizer, last, declared | set(tokenizer.all_special_ids))
     if written is None and not last.strip():
-        # Nothing after a last response: then the model ends with what begins the next message, if it says so (GLM).
         written = _first(tokenizer, followed, declared, marks=False)
+
+    # Without an end token no response would end: say what the template writes instead, and how to correct it.
     if written is None:
-        raise ConfigError(_endless(tokenizer, last.strip() or followed.strip()))
+        after = last.strip() or followed.strip()
+        mark = _MARK.match(after)
+        written_text = f"writes {(mark[0] if mark else after[:30])!r}" if after else "writes nothing"
+        add = why = ""
+        if mark is not None and len(tokenizer.encode(mark[0], add_special_tokens=False)) != 1:
+            why = ", which is no token of its tokenizer"
+            add = f"add {mark[0]!r} to its tokenizer and resize its embeddings, or "
+        elif after:
+            why = ", which is no end token"
+        raise ConfigError(
+            f"the chat template of {name_of(tokenizer)} {written_text} after an assistant's message{why}: "
+            f"no response would ever end. To use this model, {add}let chat_template write eos_token "
+            f"({tokenizer.eos_token!r}) after the content of an assistant's message; train it to do so with "
+            "`r3l sft` unless it already does"
+        )
+
     size = _config(tokenizer, "config.json").get("vocab_size")
     if isinstance(size, int) and written >= size:
         raise ConfigError(
             f"the chat template of {name_of(tokenizer)} ends an assistant's message with the token {written} "
-            f"({tokenizer.decode([written])!r}), but vocab_size in its config.json is {size}: the model can never "
-            "sample it. Resize its embeddings (resize_token_embeddings), or let chat_template write eos_token there"
+            f"({tokenizer.decode([written])!r}), but vocab_size in its config.json is {size}: the model can "
+            "never sample it. Resize its embeddings (resize_token_embeddings), or let chat_template write "
+            "eos_token there"
         )
     return TurnEnds(written, frozenset(declared | {written}))
 
 
 def _first(tokenizer: Any, text: str, ends: set[int], marks: bool = True) -> int | None:
-    """The token that ``text`` begins with, if it can end a turn: one of ``ends`` or, with ``marks``, one that is
-    spelled like a control token though the tokenizer does not call it special."""
+    """The first token of ``text`` if it can end a turn, else None.
+
+    It can if it is in ``ends`` or, with ``marks``, if it is spelled like a control token.
+    """
     text = text.lstrip()
     ids = tokenizer.encode(text, add_special_tokens=False)
     if ids and ids[0] in ends:
@@ -62,45 +88,35 @@ def _first(tokenizer: Any, text: str, ends: set[int], marks: bool = True) -> int
     return None
 
 
-def _endless(tokenizer: Any, after: str) -> str:
-    mark = _MARK.match(after)
-    shown = f"writes {(mark[0] if mark else after[:30])!r}" if after else "writes nothing"
-    spelled = mark is not None and len(tokenizer.encode(mark[0], add_special_tokens=False)) != 1
-    why = "which is no token of its tokenizer" if spelled else "which is no end token"
-    add = f"add {mark[0]!r} to its tokenizer and resize its embeddings, or " if spelled and mark else ""
-    return (
-        f"the chat template of {name_of(tokenizer)} {shown} after an assistant's message{', ' + why if after else ''}: "
-        f"no response would ever end. To use this model, {add}let chat_template write eos_token "
-        f"({tokenizer.eos_token!r}) after the content of an assistant's message; teach it that by `r3l sft` unless it "
-        "was trained so"
-    )
-
-
 def _declared(tokenizer: Any) -> set[int]:
+    """``eos_token_id`` of generation_config.json, or of config.json if there is none. Raises ConfigError."""
     name = "generation_config.json"
     config = _config(tokenizer, name)
     if not config:
         name = "config.json"
         config = _config(tokenizer, name)
     ends = config.get("eos_token_id")
-    ids = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if ends is None:
+        return set()
+    ids = ends if isinstance(ends, list) else [ends]
     for end in ids:
         if not isinstance(end, int) or isinstance(end, bool) or not 0 <= end < len(tokenizer):
             raise ConfigError(
-                f"{name_of(tokenizer)}/{name}: eos_token_id is {str(ends)[:80]}; expected one or a list of the ids of "
-                f"its tokenizer, 0 to {len(tokenizer) - 1}"
+                f"{name_of(tokenizer)}/{name}: eos_token_id is {str(ends)[:80]}; expected one or a list of "
+                f"the ids of its tokenizer, 0 to {len(tokenizer) - 1}"
             )
     return set(ids)
 
 
 def _config(tokenizer: Any, name: str) -> Mapping[str, Any]:
-    """A JSON file of the model that the tokenizer was loaded with; empty where there is none."""
+    """A JSON file of the model to which the tokenizer belongs; empty if there is none. Raises ConfigError."""
     where = tokenizer.name_or_path
     if not where:  # made in memory
         return {}
     if Path(where).is_dir():
         found = Path(where) / name
     else:
+        # A file that the hub does not have or does not give counts as missing.
         missing = ("entries", "gated_repo", "connection_errors")
         options = {f"_raise_exceptions_for_{kind}": False for kind in missing}
         found = Path(cached_file(where, name, **options) or name)

@@ -20,7 +20,10 @@ BROKEN = {
     "divides by zero": ("{{ 1 // 0 }}" + LOOP, "ZeroDivisionError"),
     "calls itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}" + LOOP, "RecursionError"),
     "leaves the sandbox": ("{{ messages.__class__.__mro__[1].__subclasses__() }}" + LOOP, "Error"),
-    "parts of messages": ("{% for m in messages %}{{ m.content[0].text }}{{ eos_token }}{% endfor %}", "leaves out"),
+    "parts of messages": (
+        "{% for m in messages %}{{ m.content[0].text }}{{ eos_token }}{% endfor %}",
+        "drops messages",
+    ),
     "users alone": ("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "assistant"),
     "twice": ("{% for m in messages %}{{ m.content }}{{ m.content }}{{ eos_token }}{% endfor %}", "once"),
 }
