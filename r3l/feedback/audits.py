@@ -1,12 +1,13 @@
 """Two audits of feedback: leaked answers, and agreement with the environment's own critic.
 
-*Leaks.* A text that states the gold answer of a task is counted by how it does so. One that *tells* it (the answer
-stands neither in the problem nor in the attempt) is dropped where its writer may have known the answer: an
-environment's critic, a judge, or a model that was shown it. A model that found the answer by itself has leaked nothing.
+*Leaks.* Feedback that contains the gold answer of a task is counted. If the answer appears neither in the
+problem nor in the attempt (``told``), and the writer may have known it (an environment's critic, a judge, or
+a model that was shown it), the feedback is dropped. A model that finds the answer by itself leaks nothing.
 
-*The environment's own critic as an oracle*: how good reflections and pivots are (paper, appendix: pivot accuracy). The
-paper lets somebody judge reflections. Here a rule does: one that names the critic's pivot (within one turn) and the
-critic's cause is ``accurate``, one of the two ``partial``, neither ``wrong``.
+*The environment's own critic as an oracle* for the quality of reflections and pivots (paper, appendix: pivot
+accuracy). The paper has reflections judged by annotators. Here a rule does: a reflection that names the
+critic's pivot (within one turn) and the critic's cause is ``accurate``, one of the two ``partial``, neither
+``wrong``.
 """
 
 from __future__ import annotations
@@ -21,28 +22,34 @@ from r3l.core.rollout import Episode, RolloutContext
 from r3l.feedback.feedback import InvalidFeedback, ParsedReflection
 
 LEAKED = InvalidFeedback("leak")
-TOLERANCE = 1  # turns between a pivot and the oracle's; paper, appendix: "within one step"
-GRADES = ("wrong", "partial", "accurate")  # by how much of pivot and cause is right
+TOLERANCE = 1  # most turns between a right pivot and the oracle's (paper, appendix: "within one step")
+GRADES = ("wrong", "partial", "accurate")  # by the number of right ones among pivot and cause
 
 
 class Leak(StrEnum):
-    """How a text states the answer."""
+    """How feedback contains the gold answer."""
 
-    TOLD = "told"  # it stands nowhere else
-    QUOTED = "quoted"  # it stands in the problem or the attempt too: a number of the problem, say
+    TOLD = "told"  # it appears nowhere else
+    QUOTED = "quoted"  # it also appears in the problem or the attempt, such as a number of the problem
 
 
 def leak_of(text: str, answer: object, known: Iterable[str]) -> Leak | None:
-    """How ``text`` states ``answer``: as whole words, whatever their case and spacing. ``known``: problem, attempt."""
+    """How ``text`` contains ``answer`` as whole words, ignoring case and spacing; None if it does not.
+
+    ``known``: the texts of the problem and the attempt.
+    """
     words = r"\s+".join(map(re.escape, str(answer).split()))
-    stated = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
-    if not words or not stated.search(text):
+    pattern = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+    if not words or not pattern.search(text):
         return None
-    return Leak.QUOTED if any(map(stated.search, known)) else Leak.TOLD
+    return Leak.QUOTED if any(map(pattern.search, known)) else Leak.TOLD
 
 
 def audit(ctx: RolloutContext, episode: Episode, text: str) -> Leak | None:
-    """Count how ``text``, written on ``episode``, states the task's answer; None where there is none to state."""
+    """Find and count leaks of the task's gold answer in ``text``, written on ``episode``.
+
+    None for no leak, or a task without an answer in its payload.
+    """
     answer = episode.trajectory.task.payload.get("answer")
     if answer is None:
         return None
@@ -58,7 +65,7 @@ def audit(ctx: RolloutContext, episode: Episode, text: str) -> Leak | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a reflection's pivot and cause compare with those of the critic."""
+    """Whether a reflection names the critic's pivot (``exact``, or ``near``: within one turn) and cause."""
 
     exact: bool
     near: bool
@@ -66,11 +73,12 @@ class Agreement:
 
     @property
     def grade(self) -> str:
+        """One of GRADES."""
         return GRADES[self.near + self.same_cause]
 
 
 def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreement | None:
-    """None where one of the two names no pivot."""
+    """Compare a reflection with the critic's critique; None if one of them names no pivot."""
     if critique is None or critique.turn is None or reflection.pivot is None:
         return None
     return Agreement(
@@ -81,12 +89,12 @@ def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreem
 
 
 def is_right(pivot: int, oracle: int) -> bool:
-    """Whether a pivot is the oracle's, within one turn."""
+    """Whether a pivot is the oracle's or at most one turn away."""
     return abs(oracle - pivot) <= TOLERANCE
 
 
 def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedReflection) -> int | None:
-    """Count how ``reflection`` compares with the oracle's critique; the oracle's pivot, None where it names none."""
+    """Count how a reflection agrees with the critic. Returns the critic's pivot, None if there is none."""
     critique = ctx.dialogue.critique(base.transcript())
     agrees = agreement(critique, reflection)
     if critique is None or agrees is None:
@@ -99,7 +107,7 @@ def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedRefle
 
 
 def count_retry(ctx: RolloutContext, pivot: int, oracle: int | None, success: bool) -> None:
-    """Count a retry from ``pivot`` as from a right or a wrong one; without an oracle as neither."""
+    """Count a retry as from a right or a wrong pivot; without an oracle's pivot, as neither."""
     if oracle is None:
         return
     side = "right" if is_right(pivot, oracle) else "wrong"

@@ -1,9 +1,9 @@
-"""Feedback: what was written about a finished episode, and the reading of a reflection.
+"""Feedback on a finished episode: its types, and the parser of reflections.
 
-A reflection is a JSON object in the model's words, or lines of ``Key: text`` where a model is too small for JSON. It is
-valid when the required keys are there, the outcome is one of three words and, unless the outcome is ``success``, there
-is a suggestion and a pivot that names a played turn.
-(Critiques are read in r3l.baselines.critique.)
+A reflection is a JSON object written by the model, or lines of ``Key: text`` for a model too small to write
+JSON. It is valid if it has the required keys, its outcome is one of three words and, unless the outcome is
+``success``, it has a suggestion and a pivot that names a turn of the episode. Critiques are parsed in
+r3l.baselines.critique.
 """
 
 from __future__ import annotations
@@ -22,27 +22,32 @@ from r3l.core.trajectory import Feedback
 
 ReflectionSchema = Literal["strict", "released", "lines"]
 REQUIRED = ("trajectory_summary", "root_cause_analysis", "trajectory_outcome")
-LINES = {  # keys of the schema of that name, each at the beginning of a line, by what they are in JSON
+# Keys of the schema ``lines``, each at the beginning of a line, by their JSON keys.
+LINES = {
     "trajectory_outcome": "Outcome",
     "root_cause_analysis": "Cause",
     "improvement_suggestion": "Suggestion",
     "retry_from_step": "Step",
 }
 _NAMES = {key.lower(): name for name, key in LINES.items()}
-_LINE = re.compile(rf"^[\W\d]*({'|'.join(LINES.values())})\W*?:[ *]*(.*?)[ *]*$", re.IGNORECASE | re.MULTILINE)
-NOTHING = ("", "-", "none", "null", "n/a")  # as values of a line
+# One line, also as a list item or in bold: (key, value).
+_LINE = re.compile(
+    rf"^[\W\d]*({'|'.join(LINES.values())})\W*?:[ *]*(.*?)[ *]*$",
+    flags=re.IGNORECASE | re.MULTILINE,
+)
+NOTHING = ("", "-", "none", "null", "n/a")  # values of a line that mean null
 
 
 class FeedbackSource(StrEnum):
     """Who writes the feedback between two attempts."""
 
     SELF = "self"  # the policy
-    ENVIRONMENT = "environment"  # the environment's own critic; the policy where that has nothing to say
-    JUDGE = "judge"  # a model behind a server (docs/methods.md)
+    ENVIRONMENT = "environment"  # the environment's own critic, or the policy if the critic has no comment
+    JUDGE = "judge"  # another model, behind a server (docs/methods.md)
 
 
 class FeedbackSettings(OptionModel):
-    """What every method that reads feedback can be set to."""
+    """Options of every method that uses feedback."""
 
     feedback: FeedbackSource = option(
         FeedbackSource.SELF,
@@ -53,10 +58,13 @@ class FeedbackSettings(OptionModel):
 
 @dataclass(frozen=True)
 class ParsedReflection:
-    """A valid reflection. ``pivot`` (0-based turn) is None iff ``perfect``; ``suggestion`` may be missing elsewhere.
+    """A valid reflection.
 
-    ``document`` is the JSON object as it was written, which guidance may print; its pivot is one that ``int`` takes.
-    ``replaced``: characters of it that were no Unicode.
+    - ``pivot``: the turn (0-based) to retry from; None if and only if the reflection is ``perfect``.
+    - ``suggestion``: None if perfect, or if the released schema allows it to be missing.
+    - ``document``: the JSON object as written, which guidance may show.
+    - ``coerced``: the pivot was not written as an integer.
+    - ``replaced``: number of characters that were not valid Unicode.
     """
 
     summary: str
@@ -70,7 +78,7 @@ class ParsedReflection:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], coerced: bool = False) -> ParsedReflection:
-        """That of a document which is known to be valid."""
+        """The reflection in a document that is known to be valid."""
         perfect = document["trajectory_outcome"] == Outcome.SUCCESS
         suggestion = None if perfect else document.get("improvement_suggestion")
         return cls(
@@ -85,7 +93,7 @@ class ParsedReflection:
 
     @property
     def perfect(self) -> bool:
-        """The reflection says that nothing needs improving."""
+        """Whether the reflection finds nothing to improve."""
         return self.outcome is Outcome.SUCCESS
 
     def as_json(self) -> Mapping[str, Any]:
@@ -94,7 +102,7 @@ class ParsedReflection:
 
 @dataclass(frozen=True)
 class ParsedCritique:
-    """A critique as the guidance that is made from it."""
+    """A critique, as the guidance made from it."""
 
     guidance: str
 
@@ -104,7 +112,7 @@ class ParsedCritique:
 
 @dataclass(frozen=True)
 class InvalidFeedback:
-    """A reflection or critique that cannot be used, and the countable reason."""
+    """A reflection or critique that cannot be used; ``reason`` is a word that metrics count."""
 
     reason: str
 
@@ -113,7 +121,7 @@ class InvalidFeedback:
 
 
 def feedback_of(content: Mapping[str, Any]) -> Feedback:
-    """What gave ``content`` by ``as_json``."""
+    """The inverse of ``as_json``."""
     if "invalid" in content:
         return InvalidFeedback(content["invalid"])
     return ParsedCritique(content["guidance"]) if "guidance" in content else ParsedReflection.of(content)
@@ -121,13 +129,15 @@ def feedback_of(content: Mapping[str, Any]) -> Feedback:
 
 @dataclass(frozen=True)
 class ReflectionRules:
-    """When a reflection is valid.
+    """Rules by which a reflection is valid.
 
-    ``strict``: values are there, and of the kind that the prompt asks for. ``lines``: the same of LINES.
-    ``released``: keys are there, whatever their values, and a pivot is anything that Python's ``int`` takes (audit
-    B-41). ``coerce_pivot``: one that the released code cannot use is read as that integer; without it, it is invalid,
-    as the released retry then fails (audit B-16). ``suggestion``: whether a retry needs one. ``one_step``: episodes
-    have one, so with ``coerce_pivot`` it is the pivot whatever is named (not in ``released``).
+    - ``schema``: ``strict`` asks for values of the types that the prompt names, ``lines`` for the same as
+      LINES; ``released`` asks only for keys, and for a pivot that Python's ``int`` accepts (audit B-41).
+    - ``coerce_pivot``: read a pivot that the released code cannot use ("3", 3.0) as that integer. Without it
+      the reflection is invalid, since the released retry fails (audit B-16).
+    - ``suggestion``: whether a suggestion is required.
+    - ``one_step``: episodes have one turn, so under ``coerce_pivot`` that turn is the pivot (not in
+      ``released``).
     """
 
     schema: ReflectionSchema = "strict"
@@ -139,43 +149,58 @@ class ReflectionRules:
 STRICT = ReflectionRules()
 NO_JSON = InvalidFeedback("no_json")
 BAD_JSON = InvalidFeedback("bad_json")
-MOST_BRACES = 1_000  # places where an object is looked for; ours: no reflection has as many
+MOST_BRACES = 1_000  # most places where a JSON object is searched; our choice, more than any reflection has
 
 
-def parse_reflection(text: str, turns: int, rules: ReflectionRules = STRICT) -> ParsedReflection | InvalidFeedback:
-    """Read a reflection of a trajectory of ``turns`` responses. Never raises on any string.
-
-    The JSON is what stands between the first "{" and the last "}" (released code). Under our schema a thought before it
-    does not count, and where braces of prose stand beside the object, the last one that is a valid reflection does.
+def parse_reflection(
+    text: str,
+    turns: int,
+    rules: ReflectionRules = STRICT,
+) -> ParsedReflection | InvalidFeedback:
+    """Parse a reflection on an episode of ``turns`` turns. Accepts any string; a bad one gives
+    InvalidFeedback.
     """
     if rules.schema == "lines":
-        return _judged(_in_lines(after_thought(text)), turns, rules)
-    ours = rules.schema == "strict"
-    response = after_thought(text) if ours and not text.lstrip().startswith("{") else text
-    start, end = response.find("{"), response.rfind("}")
-    whole = _read_document(response[start : end + 1], turns, rules) if 0 <= start < end else NO_JSON
-    if ours and whole in (NO_JSON, BAD_JSON):
-        quoting = (found for found in _objects(text) if THOUGHT in found or END_OF_THOUGHT in found)
-        read = [_read_document(found, turns, rules) for found in (*quoting, *_objects(response))]
-        return next((parsed for parsed in reversed(read) if isinstance(parsed, ParsedReflection)), whole)
-    return whole
+        return _validated(_document_of_lines(after_thought(text)), turns, rules)
+
+    # The JSON object is the text from the first "{" to the last "}" (released code). Our schema ignores a
+    # thought.
+    strict = rules.schema == "strict"
+    response = after_thought(text) if strict and not text.lstrip().startswith("{") else text
+    start = response.find("{")
+    end = response.rfind("}")
+    parsed = _parse_json(response[start : end + 1], turns, rules) if 0 <= start < end else NO_JSON
+    if not strict or parsed not in (NO_JSON, BAD_JSON):
+        return parsed
+
+    # Prose with braces around the object: take the last object that is a valid reflection. An object that
+    # quotes thought tags was cut by after_thought, so it is searched for in the complete text.
+    quoting = (found for found in _json_objects(text) if THOUGHT in found or END_OF_THOUGHT in found)
+    candidates = [_parse_json(found, turns, rules) for found in (*quoting, *_json_objects(response))]
+    valid = [candidate for candidate in candidates if isinstance(candidate, ParsedReflection)]
+    return valid[-1] if valid else parsed
 
 
 def reflection_lines(document: Mapping[str, Any]) -> str:
-    return "\n".join(f"{key}: {document[name]}" for name, key in LINES.items() if document.get(name) is not None)
+    """A reflection in the schema ``lines``, without its null values."""
+    values = {key: document.get(name) for name, key in LINES.items()}
+    return "\n".join(f"{key}: {value}" for key, value in values.items() if value is not None)
 
 
-def _in_lines(text: str) -> dict[str, Any]:
-    """The document that lines hold; the last of a kind counts. They have no summary."""
+def _document_of_lines(text: str) -> dict[str, Any]:
+    """Lines of ``Key: text`` as a JSON document; of a repeated key the last line counts. There is no
+    summary.
+    """
     found = {_NAMES[key.lower()]: value for key, value in _LINE.findall(text) if value.lower() not in NOTHING}
     if outcome := found.get("trajectory_outcome"):
         found["trajectory_outcome"] = "_".join(re.findall(r"[a-z]+", outcome.lower()))
     return {"trajectory_summary": "", **found}
 
 
-def _objects(text: str) -> Iterator[str]:
+def _json_objects(text: str) -> Iterator[str]:
     """The outermost JSON objects in a text, from left to right."""
-    decoder, at = json.JSONDecoder(), 0
+    decoder = json.JSONDecoder()
+    at = 0
     for _ in range(MOST_BRACES):
         at = text.find("{", at)
         if at < 0:
@@ -189,20 +214,24 @@ def _objects(text: str) -> Iterator[str]:
         at = end
 
 
-def _read_document(text: str, turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+def _parse_json(text: str, turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
     try:
         document, replaced = well_formed_json(json.loads(text))
     except (ValueError, RecursionError):
         return BAD_JSON
-    parsed = _judged(document, turns, rules)
+    parsed = _validated(document, turns, rules)
     if not replaced or isinstance(parsed, InvalidFeedback):
         return parsed
-    if rules.schema == "released" and not parsed.perfect:  # a prompt that prints it cannot be sent
+    if rules.schema == "released" and not parsed.perfect:  # its guidance prints the document
         return InvalidFeedback("not_unicode")
     return replace(parsed, replaced=replaced)
 
 
-def _judged(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+def _validated(
+    document: Mapping[str, Any],
+    turns: int,
+    rules: ReflectionRules,
+) -> ParsedReflection | InvalidFeedback:
     released = rules.schema == "released"
     missing = [key for key in REQUIRED if key not in document or (document[key] is None and not released)]
     if missing:
@@ -212,10 +241,16 @@ def _judged(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> 
         return InvalidFeedback("bad_outcome")
     if outcome == Outcome.SUCCESS:
         return ParsedReflection.of(document)
-    return _released(document, turns, rules) if released else _strict(document, turns, rules)
+    if released:
+        return _validated_released(document, turns, rules)
+    return _validated_strict(document, turns, rules)
 
 
-def _strict(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+def _validated_strict(
+    document: Mapping[str, Any],
+    turns: int,
+    rules: ReflectionRules,
+) -> ParsedReflection | InvalidFeedback:
     suggestion = document.get("improvement_suggestion")
     if not isinstance(suggestion, str) or not suggestion.strip():
         return InvalidFeedback("missing_improvement_suggestion")
@@ -231,7 +266,11 @@ def _strict(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> 
     return ParsedReflection.of({**document, "retry_from_step": pivot}, coerced)
 
 
-def _released(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+def _validated_released(
+    document: Mapping[str, Any],
+    turns: int,
+    rules: ReflectionRules,
+) -> ParsedReflection | InvalidFeedback:
     if rules.suggestion and document.get("improvement_suggestion") is None:
         return InvalidFeedback("missing_improvement_suggestion")
     raw = document.get("retry_from_step")
@@ -243,7 +282,8 @@ def _released(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -
         return InvalidFeedback("bad_retry_from_step")
     if not 0 <= pivot < turns:
         return InvalidFeedback("pivot_out_of_range")
-    # Its retry asks whether the value as written is above 0, and counts responses up to it if so.
+    # The released retry compares the value as written with 0 and counts responses up to it, so a string or a
+    # positive float makes it fail.
     usable = isinstance(raw, int) or (isinstance(raw, float) and raw <= 0)
     if not usable and not rules.coerce_pivot:
         return InvalidFeedback("retry_from_step_not_an_integer")
@@ -251,6 +291,7 @@ def _released(document: Mapping[str, Any], turns: int, rules: ReflectionRules) -
 
 
 def _integer(value: Any) -> int | None:
+    """The integer that a JSON number or string means, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, int):

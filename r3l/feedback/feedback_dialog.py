@@ -1,4 +1,4 @@
-"""The dialog in which feedback on a finished episode is written, whoever writes it: policy, environment or judge."""
+"""The dialog in which the policy, the environment's critic or a judge writes feedback on an episode."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from r3l.core.text import Message
 from r3l.core.trajectory import Feedback, Trajectory, TrajectoryKind, Turn
 from r3l.feedback.feedback import FeedbackSource
 
-# In the names of metrics.
-WRITERS = {FeedbackSource.SELF: "model", FeedbackSource.ENVIRONMENT: "environment", FeedbackSource.JUDGE: "judge"}
+# Writers in the names of metrics.
+WRITERS = {
+    FeedbackSource.SELF: "model",
+    FeedbackSource.ENVIRONMENT: "environment",
+    FeedbackSource.JUDGE: "judge",
+}
 
 
 @dataclass(frozen=True)
 class FeedbackRequest:
-    """What is asked of a writer. ``messages``: in the style of the run's prompts, to go on with the policy's dialog.
+    """A request for feedback, in the form that each writer needs.
 
-    ``instructions``: whole, around a log of the episode. ``by_environment``: what the environment's own critic writes,
-    None where it has nothing to say.
+    - ``messages``: for the policy, in the style of the run's prompts; they continue its dialog.
+    - ``instructions``: complete instructions around a log of the episode, for a judge.
+    - ``by_environment``: the feedback of the environment's own critic; None if it has no comment.
     """
 
     messages: list[Message]
@@ -32,7 +37,7 @@ class FeedbackRequest:
 
 @dataclass(frozen=True)
 class Written:
-    """A text as it stands in the policy's dialog, and who wrote it."""
+    """Feedback as a response in the policy's dialog, and its author."""
 
     completion: Completion
     author: FeedbackSource
@@ -40,11 +45,11 @@ class Written:
 
 @dataclass(frozen=True)
 class FeedbackDialog:
-    """The dialog of one reflection or critique, and the ``turns`` that already stand in it.
+    """The dialog of one reflection or critique; ``turns`` are those of the episode that it continues.
 
-    ``compact`` prompts continue the episode's own dialog (nothing is encoded twice); others open a
-    new dialog around a numbered log, as the original does. ``attempt`` tells several reflections on one
-    episode apart.
+    Under ``compact`` prompts it continues the episode's own dialog, so nothing is encoded twice. Other styles
+    open a new dialog around a numbered log, as the released code does. ``attempt`` tells several reflections
+    on one episode apart.
     """
 
     episode: Episode
@@ -57,17 +62,17 @@ class FeedbackDialog:
     def on(
         cls, ctx: RolloutContext, episode: Episode, kind: TrajectoryKind, attempt: tuple[int, ...] = ()
     ) -> FeedbackDialog:
-        """That on a finished episode, before anything is asked."""
+        """Open a feedback dialog on a finished episode."""
         turns = episode.trajectory.turns
         if ctx.dialogue.style == "compact":
             return cls(episode, kind, episode.conversation.fork(len(turns)), list(turns), attempt)
         return cls(episode, kind, ctx.policy.open(), [], attempt)
 
     async def write(self, ctx: RolloutContext, source: FeedbackSource, request: FeedbackRequest) -> Written:
-        """What ``source`` writes after ``request``; counted by who wrote.
+        """Have ``source`` write the feedback; counts its author under ``<kind>/by_<author>``.
 
-        Where the environment's critic has nothing to say, the policy writes. A teacher's text is appended to the
-        policy's dialog, so that it can be imitated.
+        The policy writes it if the environment's critic has no comment. Text of another author is appended to
+        the policy's dialog as its response, so that the policy can imitate it.
         """
         for message in request.messages:
             self.conversation.add(message)
@@ -77,16 +82,19 @@ class FeedbackDialog:
         elif source is FeedbackSource.JUDGE:
             written = Written(await self._ask_judge(ctx, request), source)
         else:
-            where, sampling = self._where(), ctx.feedback_sampling
-            completion = await ctx.complete(self.conversation, sampling, self.kind.value, *where)
+            sampling = ctx.feedback_sampling
+            completion = await ctx.complete(self.conversation, sampling, self.kind.value, *self._where())
             written = Written(completion, FeedbackSource.SELF)
         ctx.counters[f"{self.kind}/by_{WRITERS[written.author]}"] += 1
         return written
 
     def close(self, ctx: RolloutContext, completion: Completion, parsed: Feedback) -> Trajectory:
-        """The trajectory that teaches to write ``completion`` (only that turn is trained), noted in ``ctx``."""
+        """The trajectory that trains to write ``completion``; only that turn carries gradient. Logged in
+        ``ctx``.
+        """
         self.conversation.close()
-        base, start = self.episode.trajectory, len(self.turns)
+        base = self.episode.trajectory
+        start = len(self.turns)
         sample = Trajectory(
             base.task,
             base.member,
@@ -101,15 +109,21 @@ class FeedbackDialog:
         return sample
 
     def _where(self) -> Address:
+        """Task, member and attempt, as the end of an address."""
         base = self.episode.trajectory
         return (base.task.address, base.member, *self.attempt)
 
     async def _ask_judge(self, ctx: RolloutContext, request: FeedbackRequest) -> Completion:
-        """The judge's text in the policy's dialog; one longer than the policy may write is cut off (``length``)."""
+        """Have the judge write, as a response in the policy's dialog.
+
+        Text longer than the policy's ``feedback_max_tokens`` counts as cut off (``length``).
+        """
         if ctx.judge is None:
-            raise ConfigError("feedback is 'judge', but nobody has connected to one (docs/methods.md)")
-        compact = ctx.judge.prompts is JudgePrompts.AS_POLICY
-        messages = self._shown(ctx, request) if compact else request.instructions()
+            raise ConfigError("feedback is 'judge', but no judge is connected (docs/methods.md)")
+        if ctx.judge.prompts is JudgePrompts.AS_POLICY:
+            messages = self._policy_prompt(ctx, request)
+        else:
+            messages = request.instructions()
         answer = await ctx.judge.write(messages, (*ctx.address, self.kind.value, "judge", *self._where()))
         ctx.counters["tokens/judge"] += answer.tokens.response
         ctx.counters["prompt/judge"] += answer.tokens.prompt
@@ -118,10 +132,14 @@ class FeedbackDialog:
             return replace(completion, finish_reason=FinishReason.LENGTH)
         return replace(completion, finish_reason=answer.finish_reason)
 
-    def _shown(self, ctx: RolloutContext, request: FeedbackRequest) -> list[Message]:
-        """What the policy would read: in the compact style the episode's own messages and responses first."""
+    def _policy_prompt(self, ctx: RolloutContext, request: FeedbackRequest) -> list[Message]:
+        """All messages that the policy would read; in the compact style these begin with the episode's
+        dialog.
+        """
         if ctx.dialogue.style != "compact":
             return request.messages
-        turns = zip(self.episode.prompts, self.turns, strict=False)  # a prompt that found no room has no response
-        played = [message for prompt, turn in turns for message in (*prompt, Message("assistant", turn.response))]
-        return [*played, *request.messages]
+        messages: list[Message] = []
+        # Not strict: a last prompt that did not fit the context has no response.
+        for prompt, turn in zip(self.episode.prompts, self.turns, strict=False):
+            messages += [*prompt, Message("assistant", turn.response)]
+        return [*messages, *request.messages]

@@ -1,4 +1,4 @@
-"""The method's own prompt templates; environments keep theirs beside their code."""
+"""Prompt templates of methods; those of environments are in the environments' own folders."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""The released code that the project is compared with, read from the user's clone; no text of it is kept here."""
+"""The released code that the project is compared with, read from the user's clone; no text of it is kept
+here.
+"""

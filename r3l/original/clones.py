@@ -1,6 +1,6 @@
-"""The release that the project is compared with, and where the user has a clone of it.
+"""The R3L release that the project is compared with, read from the user's clone of it.
 
-Nothing of it is part of the project: what needs it reads the clone that an environment variable names.
+No part of the release is copied into the project; an environment variable names the folder of the clone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from r3l.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Release:
-    """A public repository. ``commits``: those that the audit read, or their beginnings; the first is cloned."""
+class Repository:
+    """A public git repository.
+
+    ``variable``: the environment variable that names a clone. ``commits``: those that the audit read,
+    possibly abbreviated; the first one is to be cloned.
+    """
 
     name: str
     variable: str
@@ -23,16 +27,22 @@ class Release:
     commits: tuple[str, ...]
 
     def how(self) -> str:
+        """The shell commands that clone it and set the variable."""
         folder = Path(self.url).stem
         checkout = f"git clone {self.url} && git -C {folder} checkout {self.commits[0]}"
         return f"{checkout} && export {self.variable}=$PWD/{folder}"
 
 
-R3L = Release("R3L", "R3L_RELEASE", "https://github.com/shiweijiezero/R3L", ("d503f6c", "633c9ae87c92c3d3acc4"))
+R3L = Repository(
+    name="R3L",
+    variable="R3L_RELEASE",
+    url="https://github.com/shiweijiezero/R3L",
+    commits=("d503f6c", "633c9ae87c92c3d3acc4"),
+)
 
 
-def folder_of(release: Release) -> Path:
-    """The folder that the variable names. Raises ConfigError saying how to clone where there is none."""
+def folder_of(release: Repository) -> Path:
+    """The folder of the user's clone. Raises ConfigError with the commands to clone it if there is none."""
     value = os.environ.get(release.variable)
     if not value:
         raise ConfigError(f"this needs a clone of the {release.name} release: {release.how()}")
@@ -43,8 +53,8 @@ def folder_of(release: Release) -> Path:
     return Path(value).absolute()
 
 
-def blobs_of(release: Release, folder: Path, path: str) -> set[str]:
-    """The ids that git has of a file in the commits of the release, as far as the folder is a clone with them."""
+def blobs_of(release: Repository, folder: Path, path: str) -> set[str]:
+    """git blob ids of a file in the commits of the release; empty if the folder is not a clone with them."""
     names = [f"{commit}:{path}" for commit in release.commits]
     git = ("git", "-C", str(folder), "rev-parse", "--verify", "--quiet")
     found = [subprocess.run([*git, name], capture_output=True, text=True, check=False) for name in names]

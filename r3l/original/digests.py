@@ -1,7 +1,7 @@
 """sha256 of prompt templates of the R3L release.
 
-Computed from a public index's copy of the text, not from a clone, and for templates alone, so the commit of a clone is
-the better proof; r3l.original.texts takes either. The release has the same reflection and guidance templates in all
+Computed from a public index's copy of the texts, and only for templates. The commit of a clone is the better
+proof; r3l.original.texts accepts either. The reflection and guidance templates are the same in all
 environments.
 """
 

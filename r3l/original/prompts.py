@@ -1,4 +1,4 @@
-"""The release's own words for what methods say: reflection, guidance, critique (its environments share their form)."""
+"""Prompts of the R3L release for methods: reflection, guidance, critique."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from r3l.original.texts import Text, render, texts
 
 
 class ReleasedPrompts:
-    """Those of one of its environments. All methods raise ConfigError without a clone of the release."""
+    """Released prompts of one environment. Every method raises ConfigError without a clone of the release."""
 
     def __init__(self, environment: str) -> None:
         self._folder = f"{FOLDER}/{environment}"
         self._utils = f"{self._folder}/utils.py"
 
     def template(self, name: str, **values: object) -> str:
-        """``prompts/NAME.j2`` with ``values``."""
+        """The template ``prompts/NAME.j2``, rendered with ``values``."""
         return render(f"{self._folder}/prompts/{name}.j2", **values)
 
     def texts(self, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
-        """The strings of a function of ``utils.py``: see ``r3l.original.texts.texts``."""
+        """Strings in a function of ``utils.py`` (see ``r3l.original.texts.texts``)."""
         return texts(self._utils, function, *fields, used=used)
 
     def reflection(self, log: str) -> list[Message]:
@@ -34,7 +34,7 @@ class ReleasedPrompts:
         return [Message("system", self.template("reflection")), Message("user", content)]
 
     def guidance(self, report: Mapping[str, Any]) -> str:
-        """The guidance of a retry: the whole report under a heading."""
+        """The guidance of a retry: the complete report under a heading."""
         words = self.template("self_correction", report=json.dumps(report, indent=2, ensure_ascii=False))
         heading, *_ = self.texts("second_rollout", "original_system_prompt", "guidance_prompt")
         return heading.fill({"original_system_prompt": "", "guidance_prompt": words}).lstrip("\n")
@@ -49,17 +49,21 @@ class ReleasedPrompts:
         return words.fill({"critique_text": critique})
 
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
-        """An episode as numbered text. The closing feedback is shown as one more step (audit B-23)."""
-        turns = [[*prompt, Message("assistant", said)] for prompt, said in zip(prompts, responses, strict=True)]
-        messages = [message for turn in turns for message in turn]
+        """An episode as a numbered log, in which the closing feedback is one more step (audit B-23)."""
+        messages: list[Message] = []
+        for prompt, response in zip(prompts, responses, strict=True):
+            messages += [*prompt, Message("assistant", response)]
         if feedback:
             messages.append(Message("user", self.closed(feedback)))
-        step, lines = 0, []
+        step = 0
+        lines: list[str] = []
         for message in messages:
+            # The release names the same values differently from one environment to the next.
             values = {"content": message.content, "content.strip()": message.content.strip()}
             values |= dict.fromkeys(("turn_counter", "step_counter"), str(step))
             lines += [line.fill(values) for line in self._log_lines(message.role)]
-            step += message.role == "assistant"
+            if message.role == "assistant":
+                step += 1
         return "\n".join(lines)
 
     def closed(self, feedback: str) -> str:
@@ -68,9 +72,11 @@ class ReleasedPrompts:
         return closing.fill({"feedback": feedback})
 
     def _log_lines(self, role: str) -> tuple[Text, ...]:
-        """The lines of a message in a log: an observation has a heading too."""
+        """Templates of the lines that show one message in a log; an observation has a heading."""
         function = "format_trajectory_for_reflection"
-        observed, said = self.texts(function, "content.strip()")
+        observation, response = self.texts(function, "content.strip()")
         if role == "system":
             return self.texts(function, "content")
-        return (said,) if role == "assistant" else (*self.texts(function, "turn_counter"), observed)
+        if role == "assistant":
+            return (response,)
+        return (*self.texts(function, "turn_counter"), observation)

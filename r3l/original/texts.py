@@ -1,7 +1,7 @@
-"""Texts of the R3L release, read where the user has it: each file checked, its strings taken as data.
+"""Texts of the R3L release, read from the user's clone; every file is checked against the released one.
 
-Nothing of the release is imported or executed: strings come from the syntax tree of its Python files, and templates are
-rendered in jinja2's sandbox.
+No code of the release is imported or executed: strings come from the syntax trees of its Python files, and
+templates are rendered in jinja2's sandbox.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from r3l.core.errors import ConfigError
 from r3l.original.clones import R3L, blobs_of, folder_of
 from r3l.original.digests import DIGESTS
 
-Part = tuple[bool, str]  # whether it is an expression, and its text
+Part = tuple[bool, str]  # whether the part is an expression, and its source text
 
 
 @dataclass(frozen=True)
 class Text:
-    """A string of a Python file: literal parts, and expressions as Python writes them.
+    """A string in a Python file, as literal parts and expressions (of an f-string).
 
-    ``used``: the variable that it is assigned to, ``return`` where it is returned, else nothing.
+    ``used``: the variable to which it is assigned, "return" if it is returned, else empty.
     """
 
     parts: tuple[Part, ...]
@@ -35,35 +35,40 @@ class Text:
 
     @property
     def fields(self) -> frozenset[str]:
+        """The expressions in the string."""
         return frozenset(part for is_field, part in self.parts if is_field)
 
     def fill(self, values: Mapping[str, object]) -> str:
+        """The string with the value of each expression."""
         return "".join(str(values[part]) if is_field else part for is_field, part in self.parts)
 
 
 def render(path: str, **values: object) -> str:
-    """A template with ``values``, set as the release renders it. Raises ConfigError as ``read`` does."""
+    """Render a template of the release with the jinja2 options of the release. Raises ConfigError as
+    ``read``.
+    """
     environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(read(path)).render(values)
 
 
 def texts(path: str, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
-    """The strings of a function that have exactly these expressions, in order, of one use or of any.
+    """The strings in ``function`` of a file whose expressions are exactly ``fields``, in order of appearance.
 
-    Raises ConfigError where there is none.
+    ``used``: only those of this use (see Text). Raises ConfigError if there is none.
     """
-    strings = _strings(path, function)
-    found = tuple(text for text in strings if text.fields == frozenset(fields) and used in (None, text.used))
+    strings = [text for text in _strings(path, function) if used in (None, text.used)]
+    found = tuple(text for text in strings if text.fields == frozenset(fields))
     if not found:
-        raise ConfigError(f"{path} of the release: {function} has no text with {', '.join(fields) or 'no expression'}")
+        wanted = ", ".join(fields) or "no expression"
+        raise ConfigError(f"{path} of the release: {function} has no text with {wanted}")
     return found
 
 
 @cache
 def read(path: str) -> str:
-    """A file of the clone that $R3L_RELEASE names.
+    """The text of a file in the clone that $R3L_RELEASE names.
 
-    Raises ConfigError where there is no clone, no such file, or another text than the release's.
+    Raises ConfigError if there is no clone or no such file, or if the text is not the released one.
     """
     return _read(folder_of(R3L), path)
 
@@ -74,22 +79,23 @@ def _read(folder: Path, path: str) -> str:
     if not file.is_file():
         raise ConfigError(f"{R3L.variable} is {folder}, which has no {path}; clone the release: {R3L.how()}")
     content = file.read_bytes()
+    # Released: a template whose sha256 is known, or a file that git has in one of the audited commits.
+    sha256 = hashlib.sha256(content).hexdigest()
     pinned = DIGESTS.get(path)
-    if hashlib.sha256(content).hexdigest() != pinned and _blob(content) not in blobs_of(R3L, folder, path):
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    if sha256 != pinned and blob not in blobs_of(R3L, folder, path):
+        expected = f"pinned is {pinned[:12]}" if pinned else "none is pinned"
+        commits = " or ".join(commit[:7] for commit in R3L.commits)
         raise ConfigError(
-            f"{file} is not the release's: its sha256 is {hashlib.sha256(content).hexdigest()[:12]}, "
-            f"{'pinned is ' + pinned[:12] if pinned else 'none is pinned'}, and it is not the file of commit "
-            f"{' or '.join(commit[:7] for commit in R3L.commits)} in a git clone; clone it again: {R3L.how()}"
+            f"{file} is not the release's: its sha256 is {sha256[:12]}, {expected}, and it is not the file "
+            f"of commit {commits} in a git clone; clone it again: {R3L.how()}"
         )
     return content.decode("utf-8")
 
 
-def _blob(content: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
 @cache
 def _strings(path: str, function: str) -> tuple[Text, ...]:
+    """All strings in a function of a file of the release."""
     for node in ast.walk(ast.parse(read(path), path)):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return tuple(_within(node))
@@ -97,7 +103,7 @@ def _strings(path: str, function: str) -> tuple[Text, ...]:
 
 
 def _within(node: ast.AST, used: str = "") -> Iterator[Text]:
-    """The longest strings below a node, in order; those of calls of print are no texts."""
+    """The longest strings below a node, in order; arguments of ``print`` are skipped."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
         return
     parts = _parts(node) if isinstance(node, ast.expr) else None
@@ -113,7 +119,7 @@ def _within(node: ast.AST, used: str = "") -> Iterator[Text]:
 
 
 def _parts(node: ast.expr) -> list[Part] | None:
-    """The parts of a literal, an f-string, or a sum or a repetition of such; None for any other expression."""
+    """The parts of a literal, an f-string, or a sum or repetition of these; None for any other expression."""
     match node:
         case ast.Constant(value=str(text)):
             return [(False, text)]
@@ -121,9 +127,9 @@ def _parts(node: ast.expr) -> list[Part] | None:
             return [part for value in values for part in _parts(value) or []]
         case ast.FormattedValue(value=value):
             return [(True, ast.unparse(value))]
-        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mult(), right=ast.Constant(value=int(times))):
+        case ast.BinOp(ast.Constant(str(text)), ast.Mult(), ast.Constant(int(times))):  # a repetition
             return [(False, text * times)]
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
+        case ast.BinOp(left, ast.Add(), right):
             sides = [_parts(side) or [(True, ast.unparse(side))] for side in (left, right)]
             return [part for side in sides for part in side]
     return None
