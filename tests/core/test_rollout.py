@@ -193,7 +193,7 @@ def test_a_worker_that_dies_at_every_start_is_started_three_times_in_all(monkeyp
     fork = multiprocessing.get_context("fork")  # which takes the patched function along
     monkeypatch.setattr("r3l.processes.pool.multiprocessing.get_context", lambda _: fork)
     pool = EnvironmentPool(find_environment("alfworld"), 1)
-    died = r"worker 0 of 'alfworld' ended 3 times in a row before it answered anything \(exit code 7\); .* --step"
+    died = r"worker 0 of 'alfworld' ended 3 times in a row before it answered anything \(exit code 7\); .* doctor step"
     with pytest.raises(EngineError, match=died):
         asyncio.run(die())
     assert (tmp_path / "starts").read_text() == "xxx"
