@@ -1,8 +1,8 @@
-"""Which environments there are: the packages beside this file.
+"""Registry of environments: every package in this folder is one.
 
-An environment is registered by its folder, which defines ``ENVIRONMENT``, and by a file of configs/envs. It is imported
-when first asked for, so that knowing the names imports none. Environments that differ by their data alone (gsm8k,
-knights_knaves, ...) are files of configs/envs that name one of these.
+An environment consists of its package, which defines ``ENVIRONMENT``, and a file in configs/envs. A package
+is imported on first use, so listing the names imports none. Environments that differ only in their data
+(gsm8k, knights_knaves, ...) are files in configs/envs that name one of these packages.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from r3l.envs.base.package import EnvironmentPackage
 
 from r3l.core.errors import ConfigError, unknown
 
-SHARED = {"adapters", "base"}  # folders that are no environments
-ENVIRONMENTS = tuple(
-    sorted(module.name for module in iter_modules(r3l.envs.__path__) if module.ispkg and module.name not in SHARED)
-)
+SHARED = {"adapters", "base"}  # packages that are not environments
+_PACKAGES = [module.name for module in iter_modules(r3l.envs.__path__) if module.ispkg]
+ENVIRONMENTS = tuple(sorted(name for name in _PACKAGES if name not in SHARED))
 
 
 @cache
 def find_environment(name: str) -> EnvironmentPackage[Any]:
-    """The environment in the folder ``name``. Raises ConfigError where there is none."""
+    """The environment of package ``name``. Raises ConfigError for an unknown name."""
     if name not in ENVIRONMENTS:
         raise ConfigError(unknown("environment", name, ENVIRONMENTS))
     environment: EnvironmentPackage[Any] = import_module(f"r3l.envs.{name}").ENVIRONMENT

@@ -1,4 +1,4 @@
-"""ALFWorld household tasks on the real TextWorld PDDL engine."""
+"""ALFWorld: household tasks on the real TextWorld PDDL engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Alfworld(EnvironmentPackage[AlfworldOptions]):
-    """Houses of our own, made without end, and the published games where a user has them."""
+    """Procedurally generated houses, and the published games if a user has downloaded them."""
 
     name, options, extra = "alfworld", AlfworldOptions, "alfworld"
     decisive = ("textworld", "fast-downward-textworld")
@@ -31,29 +31,40 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
 
     def make_dialogue(self, style: Style, max_turns: int, options: AlfworldOptions) -> Dialogue:
         from r3l.envs.alfworld.text.dialogue import AlfworldDialogue, ReleasedAlfworldDialogue
-        from r3l.envs.alfworld.text.format_agentbench import LabelledDialogue
+        from r3l.envs.alfworld.text.format_agentbench import AgentBenchDialogue
         from r3l.envs.alfworld.text.format_agentgym import AgentGymDialogue
-        from r3l.envs.alfworld.text.format_react import LineDialogue
-        from r3l.envs.alfworld.text.format_trinity import OpenedDialogue
-        from r3l.envs.alfworld.text.format_verl_agent import WindowDialogue
+        from r3l.envs.alfworld.text.format_react import ReactDialogue
+        from r3l.envs.alfworld.text.format_trinity import TrinityDialogue
+        from r3l.envs.alfworld.text.format_verl_agent import VerlAgentDialogue
 
         if style == "released":
-            return ReleasedAlfworldDialogue(style, max_turns, check_released("alfworld", options, {"list_places"}))
-        kinds = {"labelled": LabelledDialogue, "last_label": AgentGymDialogue, "opened": OpenedDialogue}
-        by_format = kinds.get(options.response_format)
-        if options.history is not None and (by_format or options.turn == "line"):
-            raise ConfigError(
-                "alfworld: history is for turns in tags; leave it out, or set turn and response_format so"
+            return ReleasedAlfworldDialogue(
+                style,
+                max_turns,
+                check_released("alfworld", options, {"list_places"}),
             )
-        whole = AlfworldDialogue if options.history is None else WindowDialogue
-        kind = LineDialogue if options.turn == "line" else by_format or whole
+
+        # Protocols differ in their settings: each form of dialogue is chosen by the one that is typical of
+        # it.
+        by_format = {
+            "labelled": AgentBenchDialogue,
+            "last_label": AgentGymDialogue,
+            "opened": TrinityDialogue,
+        }
+        kind: type[AlfworldDialogue] | None = by_format.get(options.response_format)
+        if options.history is not None and (kind or options.turn == "line"):
+            raise ConfigError("alfworld: history needs turns in tags; remove it, or change turn")
+        if options.turn == "line":
+            kind = ReactDialogue
+        elif kind is None:
+            kind = AlfworldDialogue if options.history is None else VerlAgentDialogue
         return kind(style, max_turns, options)
 
     def refused(self, action: str, answer: str) -> bool:
         return answer == "Nothing happens." and not action.startswith("think:")
 
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
-        """Beside the versions of its engine, the texts that make an observation of a state."""
+        """Versions of the engine, and digests of the texts that turn a state into an observation."""
         from r3l.envs.alfworld.engine.games import text_digests
 
         return super().inputs(task_sets) | text_digests(task_sets)

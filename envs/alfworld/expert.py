@@ -1,8 +1,8 @@
-"""The scripted expert of ALFWorld, whose demonstrations teach the nano model. It reads only what the policy reads.
+"""Scripted expert of ALFWorld; its demonstrations train the nano model. It reads only what the policy reads.
 
-It keeps track of what the texts have shown, knows which next actions are right by that, errs at a given rate, and
-criticises a finished episode by what the text up to the wrong action shows (seen but not taken, visited before, not
-yet visited). It never looks at the engine's facts, so that no model is taught to guess hidden positions.
+It tracks what the texts have shown, derives the correct next actions, errs at a given rate, and criticises
+a finished episode by what the texts showed before the wrong action (seen but not taken, visited before, not
+yet visited). It never uses the engine's facts, so that no model is trained to guess hidden positions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from r3l.envs.alfworld.goals import Goal, parse_goal
+from r3l.envs.alfworld.goals import HouseGoal, parse_goal
 from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
 
 from r3l.core.environment import Observation
@@ -26,60 +26,58 @@ _ITEM = re.compile(r"\ba (\w+ \d+)")
 
 
 def kind_of(name: str) -> str:
-    """``"mug 2"`` -> ``"mug"``."""
+    """The class of a thing: ``"mug 2"`` -> ``"mug"``."""
     return name.rsplit(" ", 1)[0]
 
 
 @dataclass
 class AlfworldExpert(ScriptedExpert):
-    """What the texts so far say about the house. Names are as displayed, e.g. ``"drawer 2"``."""
+    """Knowledge about the house from the texts so far. Names are as displayed, e.g. ``"drawer 2"``."""
 
-    goal: Goal
+    goal: HouseGoal
     receptacles: list[str]
-    contents: dict[str, list[str]] = field(default_factory=dict)
+    contents: dict[str, list[str]] = field(default_factory=dict)  # receptacle -> items, once seen
     closed: set[str] = field(default_factory=set)
     here: str | None = None
     holding: str | None = None
-    treated: set[str] = field(default_factory=set)
-    placed: dict[str, str] = field(default_factory=dict)
+    treated: set[str] = field(default_factory=set)  # items that were cleaned, heated or cooled
+    placed: dict[str, str] = field(default_factory=dict)  # delivered item -> receptacle
 
     @classmethod
-    def at_start(cls, goal: Goal, first: str) -> AlfworldExpert:
-        """From the first observation, which lists the receptacles."""
+    def at_start(cls, goal: HouseGoal, first: str) -> AlfworldExpert:
+        """Start from the first observation, which lists the receptacles."""
         return cls(goal, _ITEM.findall(first.split("Your task is to:")[0]))
 
     def observe(self, action: str, text: str) -> None:
         words = action.split() or [""]
+        item = " ".join(words[1:3])  # take mug 1 from desk 2
+        place = " ".join(words[4:6])
         if action.startswith("go to ") and text.startswith("You arrive"):
             self.here = action.removeprefix("go to ")
         elif words[0] == "take" and text.startswith("You pick up"):
-            self._take(" ".join(words[1:3]), " ".join(words[4:6]))
+            self.holding = item
+            self.contents[place] = [other for other in self.contents.get(place, []) if other != item]
+            self.placed.pop(item, None)
         elif words[0] == "move" and text.startswith("You move"):
-            self._put(" ".join(words[1:3]), " ".join(words[4:6]))
+            self.holding = None
+            self.contents.setdefault(place, []).append(item)
+            delivered = kind_of(item) == self.goal.object and kind_of(place) == self.goal.destination
+            if delivered and self.ready(item):
+                self.placed[item] = place
         elif words[0] in VERBS.values() and text.startswith("You "):
-            self.treated.add(" ".join(words[1:3]))
+            self.treated.add(item)
         elif words[0] == "close" and text:
-            self.closed.add(" ".join(words[1:3]))
+            self.closed.add(item)
+
+        # Observations also say which receptacles are closed and what the open ones contain.
         for name in _CLOSED.findall(text):
             self.closed.add(name)
         for name, items in _SEEN.findall(text):
             self.contents[name] = _ITEM.findall(items)
             self.closed.discard(name)
 
-    def _take(self, item: str, place: str) -> None:
-        self.holding = item
-        self.contents[place] = [i for i in self.contents.get(place, []) if i != item]
-        self.placed.pop(item, None)
-
-    def _put(self, item: str, place: str) -> None:
-        self.holding = None
-        self.contents.setdefault(place, []).append(item)
-        right_place = kind_of(place) == self.goal.destination
-        if kind_of(item) == self.goal.object and right_place and self.ready(item):
-            self.placed[item] = place
-
     def ready(self, item: str) -> bool:
-        """``item`` has the state the goal asks for."""
+        """Whether ``item`` is in the state that the goal requires."""
         return self.goal.state is None or item in self.treated
 
     def unexplored(self) -> list[str]:
@@ -87,63 +85,76 @@ class AlfworldExpert(ScriptedExpert):
         return [r for r in self.receptacles if r not in self.contents]
 
     def where(self, kind: str) -> tuple[str, str] | None:
-        """(item, receptacle) of a seen, not yet delivered item of ``kind``; the present place first."""
+        """(item, receptacle) of a seen, undelivered item of ``kind``; the current place comes first."""
         places = sorted(self.contents, key=lambda r: r != self.here)
         for place in places:
+            at_destination = kind_of(place) == self.goal.destination
             for item in self.contents[place]:
-                if kind_of(item) == kind and item not in self.placed and not self._already_there(item, place):
+                # Of two objects, one may be at the destination from the start.
+                already_there = at_destination and self.ready(item) and self.goal.count == 2
+                if kind_of(item) == kind and item not in self.placed and not already_there:
                     return item, place
         return None
 
-    def _already_there(self, item: str, place: str) -> bool:
-        return kind_of(place) == self.goal.destination and self.ready(item) and self.goal.count == 2
-
     def suggested(self) -> list[str]:
-        """The plan: it never names what has not been seen."""
+        """The plan; it never names anything that has not been seen."""
         return plan(self)
 
     def thought(self) -> str:
-        """Where the agent is and a short subgoal, e.g. ``at desk 1, find mug``, ``at desk 1, mug 2 here``.
+        """The current place and a short subgoal, e.g. ``at desk 1, find mug``, ``at desk 1, mug 2 here``.
 
-        A small model that writes down what it has just read seldom walks to where it is, or takes what is not there.
+        A small model that repeats what it has just read seldom walks to its own place or takes what is not
+        there.
         """
-        return self._subgoal() if self.here is None else f"at {self.here}, {self._subgoal()}"
+        held = self.holding
+        if held is None:
+            seen = self.where(self.goal.object)
+            subgoal = f"{seen[0]} here" if seen and seen[1] == self.here else f"find {self.goal.object}"
+        elif kind_of(held) != self.goal.object:
+            subgoal = f"drop {held}"
+        elif self.goal.lamp is not None:
+            subgoal = f"find {self.goal.lamp}"
+        elif not self.ready(held) and self.goal.state is not None:
+            subgoal = f"{VERBS[self.goal.state]} {held}"
+        else:
+            subgoal = f"put {held}"
+        return subgoal if self.here is None else f"at {self.here}, {subgoal}"
 
     def planned(self, action: str) -> str:
-        """In the form of other thoughts: ``at desk 1, go to bed 2``."""
+        """The action in the form of a thought: ``at desk 1, go to bed 2``."""
         return action if self.here is None else f"at {self.here}, {action}"
-
-    def _subgoal(self) -> str:
-        goal, held = self.goal, self.holding
-        if held is None:
-            seen = self.where(goal.object)
-            return f"{seen[0]} here" if seen and seen[1] == self.here else f"find {goal.object}"
-        if kind_of(held) != goal.object:
-            return f"drop {held}"
-        if goal.lamp is not None:
-            return f"find {goal.lamp}"
-        if not self.ready(held) and goal.state is not None:
-            return f"{VERBS[goal.state]} {held}"
-        return f"put {held}"
 
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """A right action, or with the error rate a needless admissible one. The treatment may be overlooked."""
+        """A correct action, or at the error rate a superfluous admissible one.
+
+        An agent that overlooks the treatment acts as if the goal did not require it.
+        """
         expert = self
         if error_model.overlooks and self.holding and kind_of(self.holding) == self.goal.object:
             expert = replace(self, goal=replace(self.goal, state=None))
-        right = [a for a in _in_house_order(expert, right_actions(expert)) if a in now.admissible]
+
+        # A correct action: mostly the first in the order in which the house lists its receptacles.
+        every_right = right_actions(expert)
+        order = {f"go to {r}": k for k, r in enumerate(expert.receptacles)}
+        right = [a for a in sorted(every_right, key=lambda a: (order.get(a, -1), a)) if a in now.admissible]
         if right and rng.random() >= error_model.rate:
             return right[0] if rng.random() < error_model.systematic else str(rng.choice(right))
+
+        # An error: the systematic one of this situation, else a needless walk, most likely to a place seen
+        # before. Taking a wrong object is not among them: a small model that has seen it takes objects that
+        # are not there.
         systematic = _systematic_error(expert, actions)
         if systematic in now.admissible and rng.random() < error_model.systematic:
             return systematic
-        errors = [a for a in _errors(expert, now.admissible) if [*actions[-2:], a] != [a, a, a]]
+        walks = [a for a in now.admissible if a.startswith("go to ") and a not in every_right]
+        seen = [a for a in walks if a.removeprefix("go to ") in expert.contents]
+        errors = [a for a in sorted(seen * 3 + walks) if [*actions[-2:], a] != [a, a, a]]
         return str(rng.choice(errors or sorted(now.admissible)))
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """A needless action, or one that was impossible and so ended the episode."""
+        """Judge an action: superfluous, or impossible, which ended the episode; None if it was correct."""
         steps = tuple(plan(self))
         if not text:
             return WrongAction(turn, "not possible there", steps, fatal=True)
@@ -157,12 +168,12 @@ class AlfworldExpert(ScriptedExpert):
         return f"{len(answers)} steps, {visited} places"
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
-        """A treatment that is suggested is not overlooked."""
+        """The error model after reading; a treatment that the suggestion names is not overlooked."""
         treats = any(action.startswith(tuple(f"{verb} " for verb in VERBS.values())) for action in suggested)
         return replace(error_model, overlooks=error_model.overlooks and not treats)
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
-        """An action that the engine does not admit here."""
+        """A well-formed action that the engine does not admit here."""
         actions = [f"take {self.goal.object} {n} from {r}" for n in (1, 2) for r in self.receptacles]
         actions += [f"open {r}" for r in self.receptacles]
         return str(rng.choice([action for action in actions if action not in now.admissible]))
@@ -173,12 +184,15 @@ def expert_of(task: Task, first: str) -> AlfworldExpert:
 
 
 def plan(expert: AlfworldExpert) -> list[str]:
-    """The right actions from here on as far as they are known; ends early where something must be found first."""
-    goal, held = expert.goal, expert.holding
+    """The correct actions from here on; the plan ends early if something must be found first."""
+    goal = expert.goal
+    held = expert.holding
+    at = expert.here
     steps: list[str] = []
+
+    # Fetch the object.
     if held is not None and kind_of(held) != goal.object:
         return [f"move {held} to {expert.here}"]
-    at = expert.here
     if held is None:
         item = expert.where(goal.object)
         if item is None:
@@ -186,6 +200,8 @@ def plan(expert: AlfworldExpert) -> list[str]:
         held, place = item
         steps += _approach(expert, at, place) + [f"take {held} from {place}"]
         at = place
+
+    # Look at it under the lamp, or treat it.
     if goal.lamp is not None:
         lamp = expert.where(goal.lamp)
         if lamp is None:
@@ -194,36 +210,46 @@ def plan(expert: AlfworldExpert) -> list[str]:
     if not expert.ready(held) and goal.state is not None:
         device = next((r for r in expert.receptacles if kind_of(r) == DEVICES[goal.state]), None)
         if device is not None:
-            steps += ([] if at == device else [f"go to {device}"]) + [f"{VERBS[goal.state]} {held} with {device}"]
+            if at != device:
+                steps.append(f"go to {device}")
+            steps.append(f"{VERBS[goal.state]} {held} with {device}")
             at = device
+
+    # Deliver it.
     target = next((r for r in expert.receptacles if kind_of(r) == goal.destination), None)
     if target is None:
         return steps
-    if expert.placed:  # two objects belong into the same kind of place; keep to the one already used
+    if expert.placed:  # the first of two objects was placed here, so the second goes there too
         target = next(iter(expert.placed.values()))
     return steps + _approach(expert, at, target) + [f"move {held} to {target}"]
 
 
 def _approach(expert: AlfworldExpert, at: str | None, place: str) -> list[str]:
+    """Go from ``at`` to ``place`` and open it."""
     steps = [] if at == place else [f"go to {place}"]
     return steps + ([f"open {place}"] if place in expert.closed else [])
 
 
 def _search(expert: AlfworldExpert) -> list[str]:
+    """Open the current receptacle, or go to the next unexplored one."""
     if expert.here in expert.closed:
         return [f"open {expert.here}"]
     return [f"go to {r}" for r in expert.unexplored()[:1]]
 
 
 def right_actions(expert: AlfworldExpert) -> set[str]:
-    """Every next action that an error-free agent could take: the plan's first, or any unexplored place."""
+    """Every next action of an error-free agent: the plan's first one, or its equivalents."""
     steps = plan(expert)
     if not steps:
         return set()
+
+    # While it searches, any unexplored place is as good as another.
     needs = expert.goal.lamp if expert.holding is not None else expert.goal.object
     searching = steps[0].startswith("go to ") and (needs is None or expert.where(needs) is None)
     if searching and expert.unexplored() and steps == _search(expert):
         return {f"go to {r}" for r in expert.unexplored()}
+
+    # An object may be delivered to any receptacle of the destination's class.
     if steps[0].startswith("go to "):
         place = steps[0].removeprefix("go to ")
         if kind_of(place) == expert.goal.destination and expert.holding and expert.ready(expert.holding):
@@ -231,13 +257,11 @@ def right_actions(expert: AlfworldExpert) -> set[str]:
     return {steps[0]}
 
 
-def _in_house_order(expert: AlfworldExpert, actions: set[str]) -> list[str]:
-    order = {f"go to {r}": k for k, r in enumerate(expert.receptacles)}
-    return sorted(actions, key=lambda a: (order.get(a, -1), a))
-
-
 def _systematic_error(expert: AlfworldExpert, actions: Sequence[str]) -> str:
-    """Walk past to the next unexplored place where something should be done; else back to the last place."""
+    """The error that recurs: walk on to the next unexplored place when something is to be done here.
+
+    If every place is explored, walk back to the last one. "" if there is none.
+    """
     right = right_actions(expert)
     if right and not any(a.startswith("go to ") for a in right):
         for place in expert.unexplored():
@@ -247,18 +271,8 @@ def _systematic_error(expert: AlfworldExpert, actions: Sequence[str]) -> str:
     return went[-1] if went else ""
 
 
-def _errors(expert: AlfworldExpert, admissible: Sequence[str]) -> list[str]:
-    """Needless walks, to places seen before most of all.
-
-    Not: taking the wrong thing. A small model that has seen it takes the wanted thing where it is not.
-    """
-    right = right_actions(expert)
-    go = [a for a in admissible if a.startswith("go to ") and a not in right]
-    seen = [a for a in go if a.removeprefix("go to ") in expert.contents]
-    return sorted(seen * 3 + go)
-
-
 def _cause(expert: AlfworldExpert, action: str) -> str:
+    """The reason why ``action`` was wrong, in the words of a critique."""
     steps = plan(expert)
     place = action.removeprefix("go to ")
     if steps and steps[0].startswith("take "):

@@ -1,4 +1,4 @@
-"""What a task asks for, read from its sentence alone: the twelve sentences of alfworld's goal library."""
+"""Goals parsed from task sentences: the twelve sentences of alfworld's goal library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAMILIES = (
 SIMPLE, LOOK, CLEAN, HEAT, COOL, TWO = FAMILIES
 STATES = {CLEAN: "clean", HEAT: "hot", COOL: "cool"}
 
-# Our wording of both templates of each family; a test holds them against alfworld.gen.goal_library.
+# Both templates of each family as one pattern; a test compares them with alfworld.gen.goal_library.
 _SENTENCES = {
     SIMPLE: r"put (?:a|some) (?P<object>\w+) (?:in|on) (?P<destination>\w+)",
     LOOK: r"(?:look at|examine the) (?P<object>\w+) (?:under|with) the (?P<lamp>\w+)",
@@ -31,10 +31,10 @@ _PATTERNS = {family: re.compile(sentence) for family, sentence in _SENTENCES.ite
 
 
 @dataclass(frozen=True)
-class Goal:
-    """A task's needs. Classes are as displayed (``mug``, ``sinkbasin``).
+class HouseGoal:
+    """Requirements of a task. Object classes are as displayed (``mug``, ``sinkbasin``).
 
-    ``state`` is None, ``clean``, ``hot`` or ``cool``. ``destination`` is None exactly where ``lamp`` is not.
+    ``state`` is None, ``clean``, ``hot`` or ``cool``. Exactly one of ``destination`` and ``lamp`` is set.
     """
 
     family: str
@@ -45,13 +45,13 @@ class Goal:
     lamp: str | None = None
 
 
-def parse_goal(goal_text: str) -> Goal:
-    """Read a task sentence (a final full stop is ignored). Raises DataError for any other sentence."""
+def parse_goal(goal_text: str) -> HouseGoal:
+    """Parse a task sentence (a final full stop is ignored). Raises DataError for any other sentence."""
     sentence = goal_text.strip().rstrip(".").strip()
     for family, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(sentence):
             words = match.groupdict()
-            return Goal(
+            return HouseGoal(
                 family,
                 words["object"],
                 2 if family == TWO else 1,
@@ -60,6 +60,6 @@ def parse_goal(goal_text: str) -> Goal:
                 words.get("lamp"),
             )
     raise DataError(
-        f"{goal_text!r} is none of ALFWorld's task sentences (alfworld.gen.goal_library); "
-        "crowd-sourced wordings are not read."
+        f"{goal_text!r} is not one of ALFWorld's task sentences (alfworld.gen.goal_library); "
+        "crowd-sourced wordings are not supported."
     )

@@ -1,1 +1,1 @@
-"""What environments share: the package contract, task sets, scripted experts and their demonstrations, dialogues."""
+"""Shared parts of environments: package interface, task sets, scripted experts, demonstrations, dialogues."""

@@ -1,8 +1,9 @@
-"""Readers of responses with one thought and one action in tags: each gives the action, or None where there is none.
+"""Parsers of responses with one thought and one action in tags; each returns the action, or None.
 
-Blanks around an action do not count. The released code has two readers (``one_pair`` on ALFWorld, ``first_pair``
-elsewhere), to which an empty action is an action (audit B-42). What a thought names is not read, and a chat template
-may have opened the thought: then its end stands alone.
+Blanks around an action are ignored. The released code has two parsers (``one_pair`` for ALFWorld,
+``first_pair`` for the others), and both accept an empty action (audit B-42). Tags inside a thought are
+never parsed. A chat template may have written ``<think>`` already, so a response may begin inside its
+thought.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from r3l.core.text import split_thought, with_opening
 
 _TAGS = ("<think>", "</think>", "<action>", "</action>")
 
-Reader = Callable[[str], str | None]
+ActionParser = Callable[[str], str | None]
 
 
 def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
-    """Where the texts between ``<name>`` and the next ``</name>`` stand, from left to right; in linear time.
+    """Positions of the texts between ``<name>`` and the next ``</name>``, left to right, in linear time.
 
-    A further ``<name>`` in such a text is part of it, and one that is never closed is none.
+    A second ``<name>`` before the end tag belongs to the text. A tag that is never closed is ignored.
     """
     start: int | None = None
     for tag in _tag(name, any_case).finditer(text):
@@ -33,9 +34,9 @@ def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
 
 
 def first_between(text: str, name: str, any_case: bool = False) -> str | None:
-    """The first text between such tags; None where there is none."""
-    where = next(between(text, name, any_case), None)
-    return None if where is None else text[where]
+    """The first text between ``<name>`` and ``</name>``; None if there is no such pair."""
+    position = next(between(text, name, any_case), None)
+    return None if position is None else text[position]
 
 
 @cache
@@ -44,30 +45,35 @@ def _tag(name: str, any_case: bool) -> re.Pattern[str]:
 
 
 def each_tag_once(response: str) -> str | None:
-    """Of a response with exactly one thought and one action, in any order, and no tag beside theirs."""
+    """Parse a response with exactly one thought, one action and no further tag, in any order."""
     found = split_thought(response)
-    beside = f"{found.before}\n{found.after}"
-    alone = [beside.count(tag) for tag in _TAGS] == [0, 0, 1, 1]
-    return one_pair(response) if found.after is not None and found.thought is not None and alone else None
+    outside = f"{found.before}\n{found.after}"
+    one_of_each = [outside.count(tag) for tag in _TAGS] == [0, 0, 1, 1]
+    if found.after is None or found.thought is None or not one_of_each:
+        return None
+    return one_pair(response)
 
 
 def one_pair(response: str) -> str | None:
-    """Of a response with exactly one thought and one action, in any order; a lone tag beside them does not count."""
+    """Parse a response with exactly one thought and one action, in any order; unpaired tags are ignored."""
     thoughts, actions = pairs(response)
     return actions[0].strip() if thoughts == len(actions) == 1 else None
 
 
 def pairs(response: str) -> tuple[int, list[str]]:
-    """How many thoughts a response has, and the actions outside the first: what a thought names is not done."""
+    """(number of thoughts, actions outside the first thought).
+
+    An action that a thought mentions is not taken.
+    """
     response = with_opening(response)
     thoughts = list(between(response, "think"))
     thought = thoughts[0] if thoughts else slice(0, 0)
     outside = response[: thought.start], response[thought.stop :]
-    return len(thoughts), [text[where] for text in outside for where in between(text, "action")]
+    return len(thoughts), [text[position] for text in outside for position in between(text, "action")]
 
 
 def first_pair(response: str) -> str | None:
-    """The first action after the end of a thought, whatever else there is."""
+    """Parse the first action after the end of a thought; anything else may stand around them."""
     response = with_opening(response)
     thought = next(between(response, "think"), None)
     action = None if thought is None else first_between(response[thought.stop :], "action")
@@ -75,60 +81,65 @@ def first_pair(response: str) -> str | None:
 
 
 def one_action(response: str) -> str | None:
-    """Of a response with exactly one action beside its thought; there need not be one."""
+    """Parse a response with exactly one action outside its thought, with or without a thought."""
     found = split_thought(response)
-    actions = [text[where].strip() for text in (found.before, found.after or "") for where in between(text, "action")]
+    outside = (found.before, found.after or "")
+    actions = [text[position].strip() for text in outside for position in between(text, "action")]
     return actions[0] or None if len(actions) == 1 else None
 
 
-def first_action(response: str, rest: int = 30) -> str:
-    """As verl-agent reads: in lower case, what stands before the first end tag; without tags the last characters."""
+def verl_agent_action(response: str, rest: int = 30) -> str:
+    """Parse as verl-agent does: lower-cased text up to the first end tag, else the last ``rest`` letters."""
     text = response.lower()
     start, end = text.find("<action>"), text.find("</action>")
     return text[-rest:] if start == -1 or end == -1 else text[start + len("<action>") : end].strip()
 
 
-def opened_action(response: str) -> str:
-    """As Trinity-RFT reads: what follows the first tag, closed or not; without one an empty action."""
+def trinity_action(response: str) -> str:
+    """Parse as Trinity-RFT does: text after the first ``<action>``, closed or not; "" without a tag."""
     _, _, after = response.partition("<action>")
     return after.partition("<action>")[0].partition("</action>")[0].strip()
 
 
-def labelled_action(label: re.Pattern[str]) -> Reader:
-    """As AgentBench reads: what the first group of ``label`` finds first."""
+def agentbench_action(label: re.Pattern[str]) -> ActionParser:
+    """Parser of the action after a label, as AgentBench's: group 1 of the first match of ``label``."""
 
-    def read(response: str) -> str | None:
+    def parse(response: str) -> str | None:
         found = label.search(response)
         return found[1].strip() if found else None
 
-    return read
+    return parse
 
 
-def last_labelled_action(response: str) -> str:
-    """As AgentGym reads: all that follows the last ``Action:``; without one an empty action."""
+def agentgym_action(response: str) -> str:
+    """Parse as AgentGym does: everything after the last ``Action:``; without a label an empty action."""
     return response.rpartition("Action:")[2].strip() if "Action:" in response else ""
 
 
-def not_empty(read: Reader) -> Reader:
-    """``read``, but an empty action is none."""
-    return lambda response: read(response) or None
+def not_empty(parser: ActionParser) -> ActionParser:
+    """``parser``, but an empty action counts as no action."""
+    return lambda response: parser(response) or None
 
 
 _EXAMPLE = re.compile(r"^(?:> think: (.*)\nOK\.\n)?> (.*)\n", re.MULTILINE)
 
 
 def example_turns(transcript: str) -> list[tuple[str, str, str]]:
-    """(observation, thought, action) of a few-shot transcript of lines: ``> think: WHY``, ``OK.``, ``> ACTION``, ..."""
+    """Split a few-shot transcript into turns (observation, thought, action).
+
+    Its lines are observations, ``> think: WHY``, ``OK.`` and ``> ACTION``.
+    """
     parts = _EXAMPLE.split(transcript)
-    turns = zip(parts[0::3], parts[1::3], parts[2::3], strict=False)  # what the last action leads to is left out
+    # Not strict: the observation after the last action belongs to no turn.
+    turns = zip(parts[0::3], parts[1::3], parts[2::3], strict=False)
     return [(seen.strip(), thought or "", action) for seen, thought, action in turns]
 
 
 def write_response(thought: str, action: str) -> str:
-    """A response in the format."""
+    """A response in the tagged format."""
     return f"<think>{thought}</think><action>{action}</action>"
 
 
 def action_in(response: str) -> str:
-    """The first action of a response, as the release names it in its feedback."""
+    """The first action of a response, which the release quotes in its feedback; "" if there is none."""
     return (first_between(response, "action") or "").strip()

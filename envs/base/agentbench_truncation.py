@@ -1,4 +1,4 @@
-"""How AgentBench shortens a dialog (src/server/task.py of v0.2)."""
+"""Truncation of a long dialog as in AgentBench (src/server/task.py of v0.2)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ LIMIT = 3500  # segments of a prompt
 _SEGMENT = re.compile(r"[^\W\d_]{1,7}|[^ \n]")
 
 
-def latest(messages: Sequence[Message], limit: int = LIMIT) -> list[Message]:
-    """The first message and the latest ones, from a response on, that have fewer than ``limit`` segments with it; the
-    first says how many are left out.
+def truncate(messages: Sequence[Message], limit: int = LIMIT) -> list[Message]:
+    """Keep the first message and as many of the latest as stay below ``limit`` segments together.
+
+    The kept tail begins with a response. A note in the first message says how many messages are left out.
     """
     kept: list[Message] = []
     total = segments(messages[0].content)
@@ -23,6 +24,7 @@ def latest(messages: Sequence[Message], limit: int = LIMIT) -> list[Message]:
         if total >= limit:
             break
         kept.append(message)
+    # An observation without the response before it would follow the first user message directly.
     if kept and kept[-1].role == "user":
         kept.pop()
     omitted = len(messages) - 1 - len(kept)
@@ -31,6 +33,5 @@ def latest(messages: Sequence[Message], limit: int = LIMIT) -> list[Message]:
 
 
 def segments(text: str) -> int:
-    """Its measure of length: up to 7 letters in a row, or one other character that is no
-    space and no line break."""
+    """AgentBench's length of a text: runs of up to 7 letters, and single other characters except blanks."""
     return len(_SEGMENT.findall(text))

@@ -1,7 +1,7 @@
 """Scripted demonstrations: an episode with errors, its critique, and a retry that follows the critique.
 
-The same for every environment: ``ScriptedDemonstrator`` for actions, ``AnswerDemonstrator`` for problems whose
-response ends with one answer, line by line.
+``ScriptedDemonstrator`` plays environments with actions, ``AnswerDemonstrator`` writes the lines of
+problems with one final answer.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from r3l.core.seeds import generator
 from r3l.core.task import Task
 from r3l.processes.worker import RecordedEnvironment
 
-# A whole response that begins with the lines given, by an agent that errs so.
+# (task, first lines, error model, generator) -> all lines of a response that begins with the first lines.
 Write = Callable[[Task, Sequence[str], ErrorModel, np.random.Generator], list[str]]
 
 
 @dataclass(frozen=True)
 class ErrorRates:
-    """How often scripted agents err (``error_rates`` of configs/sft).
+    """Error rates of scripted agents (``error_rates`` of configs/sft).
 
-    An agent's error rate per action is uniform in [``low``, ``high``]; ``systematic`` is the share of errors that are
-    the same one in the same situation. Per episode: ``overlook`` is the probability of overlooking one kind of thing,
-    ``invalid`` that of one invalid action.
+    The error rate per action is uniform in [``low``, ``high``]; ``systematic`` is the share of errors that
+    recur in the same situation. Per episode, an agent overlooks one kind of thing with probability
+    ``overlook`` and takes one invalid action with probability ``invalid``.
     """
 
     low: float
@@ -51,10 +51,10 @@ CAREFUL = ErrorRates(low=0, high=0, systematic=1, overlook=0)
 
 @dataclass(frozen=True)
 class Demonstrator(ABC):
-    """Demonstrations on an environment's own engine and compact dialogue.
+    """Makes demonstrations on an environment's engine and compact dialogue.
 
-    ``task``: task k for SFT, without end. ``tasks_repeat``: different k may give the same task; each k then has agents
-    of its own.
+    ``task(k)`` is SFT task k, for any k >= 0. ``tasks_repeat``: two numbers may give the same task; then
+    each number draws its own agents.
     """
 
     package: EnvironmentPackage[Any]
@@ -65,7 +65,7 @@ class Demonstrator(ABC):
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
     ) -> Demonstration:
-        """Play ``task``, criticise the episode, and play again from the critique's turn.
+        """Play ``task``, criticise the episode and retry from the critique's turn.
 
         Deterministic in (task, variant).
         """
@@ -75,22 +75,27 @@ class Demonstrator(ABC):
     ) -> Iterator[Demonstration]:
         """``variants`` demonstrations of each task of ``indices``."""
 
-        def plays() -> Iterator[tuple[Task, int]]:
+        def tasks_and_variants() -> Iterator[tuple[Task, int]]:
             for index in indices:
-                task, offset = self.task(index), index * variants if self.tasks_repeat else 0
-                yield from ((task, offset + variant) for variant in range(variants))
+                task = self.task(index)
+                offset = index * variants if self.tasks_repeat else 0
+                for variant in range(variants):
+                    yield task, offset + variant
 
-        return self._all(plays(), error_rates, max_turns)
+        return self._all(tasks_and_variants(), error_rates, max_turns)
 
     def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        """What an error-free expert does in each task."""
+        """One demonstration of an error-free expert for each task."""
         return self._all(((task, 0) for task in tasks), CAREFUL, max_turns)
 
-    def _all(self, plays: Iterator[tuple[Task, int]], rates: ErrorRates, max_turns: int) -> Iterator[Demonstration]:
+    def _all(
+        self, tasks_and_variants: Iterator[tuple[Task, int]], rates: ErrorRates, max_turns: int
+    ) -> Iterator[Demonstration]:
+        """Play all on one engine, and close it at the end."""
         engine = self.package.create({})
         recorded = RecordedEnvironment(engine, self.package.name)
         try:
-            for task, variant in plays:
+            for task, variant in tasks_and_variants:
                 yield self.demonstrate(recorded, task, variant, rates, max_turns)
         finally:
             engine.close()
@@ -101,7 +106,7 @@ class Demonstrator(ABC):
 
 @dataclass
 class ScriptedEpisode:
-    """An agent at play: what it knows, how it errs, what it did, and the suggested actions that it takes first."""
+    """State of a scripted agent in an episode: knowledge, errors, actions so far, current suggestion."""
 
     engine: RecordedEnvironment
     dialogue: Dialogue
@@ -109,64 +114,81 @@ class ScriptedEpisode:
     now: Observation
     error_model: ErrorModel
     rng: np.random.Generator
-    invalid_at: int | None = None  # the turn of an invalid action
+    invalid_at: int | None = None  # turn of the invalid action
     actions: list[str] = field(default_factory=list)
-    suggested: list[str] = field(default_factory=list)
+    suggested: list[str] = field(default_factory=list)  # actions of the suggestion that are still to be taken
     error: StopReason | None = None  # the rule of the dialogue that ended the episode
 
     def play(self) -> list[Step]:
         """Act until the engine or a rule of the dialogue ends the episode."""
         steps: list[Step] = []
         while not self.now.done and self.error is None and len(self.actions) < self.dialogue.max_turns:
-            steps.append(self._step())
+            # Take the planned invalid action, else the next suggested one if possible, else the expert's.
+            invalid = len(self.actions) == self.invalid_at
+            suggested = False
+            if invalid:
+                action = self.expert.invalid_action(self.now, self.rng)
+            elif self.suggested and self.expert.possible(self.suggested[0], self.now):
+                action = self.suggested.pop(0)
+                suggested = True
+            else:
+                self.suggested = []
+                action = self.expert.choose(self.now, self.actions, self.error_model, self.rng)
+
+            # The dialogue judges the response as it judges a policy's; an error is shown but never imitated.
+            response = write_response(self.expert.thought(), action)
+            self.error = self.dialogue.parse(response, self.now, self.actions).error
+            imitate = not invalid and self.error is None
+            planned = write_response(self.expert.planned(action), action)
+            steps.append(Step(self.now, response, action, imitate, suggested, planned))
+            if self.error is None:
+                self.actions.append(action)
+                self.now = self.engine.step(action)
+                self.expert.observe(action, self.now.text)
         return steps
-
-    def _step(self) -> Step:
-        invalid = len(self.actions) == self.invalid_at
-        suggested = not invalid and self._follows()
-        if suggested:
-            action = self.suggested.pop(0)
-        elif invalid:
-            action = self.expert.invalid_action(self.now, self.rng)
-        else:
-            action = self.expert.choose(self.now, self.actions, self.error_model, self.rng)
-        response = write_response(self.expert.thought(), action)
-        self.error = self.dialogue.parse(response, self.now, self.actions).error
-        imitate, planned = not invalid and self.error is None, write_response(self.expert.planned(action), action)
-        step = Step(self.now, response, action, imitate, suggested, planned)
-        if self.error is None:
-            self.actions.append(action)
-            self.now = self.engine.step(action)
-            self.expert.observe(action, self.now.text)
-        return step
-
-    def _follows(self) -> bool:
-        """Whether the next suggested action is taken; one that is impossible ends the suggestion."""
-        if not self.suggested or not self.expert.possible(self.suggested[0], self.now):
-            self.suggested = []
-        return bool(self.suggested)
 
 
 @dataclass(frozen=True)
 class ScriptedDemonstrator(Demonstrator):
-    """Of actions. ``expert``: that of a task and its first observation."""
+    """Demonstrator for environments with actions; ``expert(task, first observation)`` makes its expert."""
 
     expert: Callable[[Task, str], ScriptedExpert]
 
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
     ) -> Demonstration:
+        # Play the episode with errors. The order of the draws decides what base checkpoints are trained on.
         rng = generator("demonstration", task.id, variant)
         first = engine.reset(task)
-        expert, dialogue = self.expert(task, first.text), self.dialogue(max_turns)
+        expert = self.expert(task, first.text)
+        dialogue = self.dialogue(max_turns)
         invalid = error_rates.invalid and rng.random() < error_rates.invalid
         invalid_at = int(rng.integers(expert.likely_turns(max_turns))) if invalid else None
         base = ScriptedEpisode(engine, dialogue, expert, first, error_rates.draw(rng), rng, invalid_at)
         steps = base.play()
-        transcript = _transcript(task, first, steps, base)
-        critique = dialogue.critique(transcript)
+
+        # Criticise it.
+        texts = [*(step.now.text for step in steps[1:]), "" if base.error else base.now.text]
+        answers = tuple((step.action, text) for step, text in zip(steps, texts, strict=True))
+        critique = dialogue.critique(Transcript(task, first.text, answers, base.now.success, base.error))
         assert critique is not None, task.id
-        retry = None if critique.turn is None else self._guided(base, transcript, critique.turn)
+
+        # Retry: the same agent back at the critique's turn follows the suggestion, then errs as before.
+        retry: ScriptedEpisode | None = None
+        if critique.turn is not None:
+            before = answers[: critique.turn]
+            retrying = having_read(self.expert(task, first.text), before)
+            suggested = retrying.suggested()
+            retry = replace(
+                base,
+                expert=retrying,
+                now=engine.rewind(critique.turn),
+                error_model=retrying.guided(base.error_model, suggested),
+                invalid_at=None,
+                actions=[action for action, _ in before],
+                suggested=suggested,
+                error=None,
+            )
         retry_steps = retry.play() if retry else []
         return Demonstration(
             task=task,
@@ -180,35 +202,13 @@ class ScriptedDemonstrator(Demonstrator):
             retry_success=retry is not None and retry.now.success,
         )
 
-    def _guided(self, base: ScriptedEpisode, transcript: Transcript, turn: int) -> ScriptedEpisode:
-        """The same agent back at ``turn``. It follows the suggestion, then errs as before."""
-        before = transcript.answers[:turn]
-        expert = having_read(self.expert(transcript.task, transcript.first), before)
-        suggested = expert.suggested()
-        return replace(
-            base,
-            expert=expert,
-            now=base.engine.rewind(turn),
-            error_model=expert.guided(base.error_model, suggested),
-            invalid_at=None,
-            actions=[action for action, _ in before],
-            suggested=suggested,
-            error=None,
-        )
-
-
-def _transcript(task: Task, first: Observation, steps: Sequence[Step], episode: ScriptedEpisode) -> Transcript:
-    texts = [*(step.now.text for step in steps[1:]), "" if episode.error else episode.now.text]
-    answers = tuple((step.action, text) for step, text in zip(steps, texts, strict=True))
-    return Transcript(task, first.text, answers, episode.now.success, episode.error)
-
 
 @dataclass(frozen=True)
 class AnswerDemonstrator(Demonstrator):
-    """Of problems that end with one answer. ``solution``: the right lines of a task.
+    """Demonstrator for problems with one final answer; ``solution(task)`` gives the correct lines.
 
-    ``imitates_errors``: wrong lines are taught too, so that a base checkpoint has something to unlearn; otherwise they
-    serve to be criticised, and a retry has none.
+    ``imitates_errors``: wrong lines are training targets too, so that a base checkpoint has something to
+    unlearn; otherwise they only serve the critique, and a retry has none.
     """
 
     solution: Callable[[Task], list[str]]
@@ -224,14 +224,18 @@ class AnswerDemonstrator(Demonstrator):
         lines = tuple((step.action, "") for step in steps)
         critique = self.dialogue(max_turns).critique(Transcript(task, first.text, lines, last.success, None))
         assert critique is not None, (task.id, lines)
-        retry, retry_success = list[Step](), False
+
+        # Retry: correct lines up to the one that the critique corrects, then the agent's own.
+        retry: list[Step] = []
+        retry_success = False
         if critique.turn is not None:
             if not self.imitates_errors:
                 steps = [replace(step, imitate=k < critique.turn) for k, step in enumerate(steps)]
                 error_model = CAREFUL.draw(rng)
-            prefix = self.solution(task)[: critique.turn + 1]  # up to the line that the critique asks for
+            prefix = self.solution(task)[: critique.turn + 1]
             _, retried, end = _play(engine, task, self.write(task, prefix, error_model, rng)[:max_turns])
-            retry, retry_success = retried[critique.turn :], end.success
+            retry = retried[critique.turn :]
+            retry_success = end.success
         return Demonstration(
             task=task,
             first=first,
@@ -245,8 +249,12 @@ class AnswerDemonstrator(Demonstrator):
         )
 
 
-def _play(engine: RecordedEnvironment, task: Task, lines: Sequence[str]) -> tuple[Observation, list[Step], Observation]:
-    """First observation, steps, last observation."""
+def _play(
+    engine: RecordedEnvironment,
+    task: Task,
+    lines: Sequence[str],
+) -> tuple[Observation, list[Step], Observation]:
+    """Step through ``lines``: (first observation, steps, last observation)."""
     first = now = engine.reset(task)
     steps: list[Step] = []
     for line in lines:

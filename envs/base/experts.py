@@ -1,7 +1,7 @@
-"""What scripted experts share: knowing what is right from the texts, erring, and the critique of a finished episode.
+"""Base of scripted experts: correct actions from the texts alone, deliberate errors, and critiques.
 
-An expert reads only what the policy reads. Each environment brings a ``ScriptedExpert``; the rules of criticising
-stand here once.
+An expert reads only what the policy reads. Each environment has its own ``ScriptedExpert``; the rules of a
+critique are shared.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from r3l.core.environment import Critique, Observation, Outcome, Transcript
 from r3l.core.errors import ConfigError
 
-NO_CAUSE = "no steps left"  # where no action was wrong, and time ran out
+NO_CAUSE = "no steps left"  # cause of a failure without a wrong action: the turns ran out
 _THEN = ", then "  # between the actions of a suggestion
-Answers = Sequence[tuple[str, str]]  # (action, observation after it) of every step; "" where none followed
+Answers = Sequence[tuple[str, str]]  # (action, observation after it) of each step; "" if none followed
 
 
 @dataclass(frozen=True)
 class ErrorModel:
-    """How one agent errs.
+    """Error behaviour of one agent.
 
-    ``rate``: share of its actions that are errors. ``systematic``: share of the errors that are the same one in the
-    same situation; cooler sampling hides the others, these must be unlearnt. ``overlooks``: it overlooks one kind of
-    thing.
+    ``rate``: share of its actions that are errors. ``systematic``: share of errors that recur in the same
+    situation; low-temperature sampling hides the others, but these must be unlearned. ``overlooks``: it
+    overlooks one kind of thing.
     """
 
     rate: float
@@ -36,9 +36,9 @@ class ErrorModel:
 
 @dataclass(frozen=True)
 class WrongAction:
-    """A turn whose action was not right, and the right actions from there on.
+    """A turn with a wrong action, and the correct actions from there on.
 
-    ``complete``: they go on to the end of the task. ``fatal``: the action ended the episode.
+    ``complete``: the correction reaches the end of the task. ``fatal``: the action ended the episode.
     """
 
     turn: int
@@ -48,12 +48,12 @@ class WrongAction:
     fatal: bool = False
 
     def decides(self, max_turns: int) -> bool:
-        """Whether the correction would have saved the episode: nothing of it is unknown, and it fits the limit."""
+        """Whether the correction would have saved the episode: it is complete and within the turn limit."""
         return self.fatal or (self.complete and self.turn + len(self.correction) <= max_turns)
 
 
 class ScriptedExpert(ABC):
-    """What the texts so far say, and what follows from it."""
+    """Knowledge from the texts so far, and the correct actions that follow from it."""
 
     @abstractmethod
     def observe(self, action: str, text: str) -> None:
@@ -61,16 +61,16 @@ class ScriptedExpert(ABC):
 
     @abstractmethod
     def suggested(self) -> list[str]:
-        """The right actions from here on, as far as a reader of the texts knows them."""
+        """The correct actions from here on, as far as the texts reveal them."""
 
     @abstractmethod
     def thought(self) -> str:
         """A short subgoal."""
 
     def planned(self, action: str) -> str:
-        """The thought before a suggested ``action``, where it is to say the action (``plan_thoughts`` of configs/sft).
+        """A thought that names the suggested ``action`` (used with ``plan_thoughts`` of configs/sft).
 
-        A retry is trained on without its hint, so it must be a thought that could stand there without one.
+        A retry is trained on without its hint, so the thought must make sense without one.
         """
         return f"plan: {action}"
 
@@ -78,11 +78,11 @@ class ScriptedExpert(ABC):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The next action of an agent that errs so, after ``actions``."""
+        """The next action, after ``actions``, of an agent with these errors."""
 
     @abstractmethod
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """What was wrong with ``action``, which ``text`` followed; None where it was right."""
+        """Judge ``action``, which ``text`` followed; None if it was correct."""
 
     @abstractmethod
     def summary(self, answers: Answers) -> str:
@@ -93,36 +93,40 @@ class ScriptedExpert(ABC):
         return not now.admissible or action in now.admissible
 
     def suggested_at_limit(self) -> list[str]:
-        """What a critique suggests at the last turn of an episode that had no wrong action, but too few turns."""
+        """Suggestion for the last turn of an episode that ran out of turns without a wrong action."""
         return []
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
-        """``error_model`` of an agent that has read the suggestion."""
+        """The error model after the agent has read the suggestion."""
         return error_model
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
-        """An action in the right words that is impossible here."""
-        raise ConfigError(f"{type(self).__module__} has no invalid actions: set error_rates.invalid to 0 (configs/sft)")
+        """A well-formed action that is impossible in the current state."""
+        module = type(self).__module__
+        raise ConfigError(f"{module} has no invalid actions: set error_rates.invalid to 0 (configs/sft)")
 
     def likely_turns(self, max_turns: int) -> int:
-        """Turns that an episode is likely to last, at most ``max_turns``."""
+        """Likely length of an episode in turns, at most ``max_turns``."""
         return max_turns
 
 
 def having_read(expert: ScriptedExpert, answers: Answers) -> ScriptedExpert:
-    """``expert`` itself, after the observations of ``answers``."""
+    """Feed ``answers`` to ``expert`` and return it."""
     for action, text in answers:
         expert.observe(action, text)
     return expert
 
 
 def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) -> Critique:
-    """The critique of an episode; ``expert`` is that of its start, and is used up.
+    """Criticise an episode. ``expert`` must be in its initial state; it is modified.
 
-    It names the last wrong action that decided the episode, else the first wrong one; a failure without any (time ran
-    out) is tried again from its last turn.
+    The critique names the last wrong action that decided the episode, else the first wrong one. A failure
+    without a wrong action (turns ran out) is retried from its last turn.
     """
-    answers, suggested, wrong = transcript.answers, list[str](), list[WrongAction]()
+    # Replay the episode through the expert and collect its wrong actions.
+    answers = transcript.answers
+    suggested: list[str] = []
+    wrong: list[WrongAction] = []
     summary = expert.summary(answers)
     for turn, (action, text) in enumerate(answers):
         suggested = expert.suggested_at_limit()
@@ -133,14 +137,17 @@ def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) ->
         return Critique(Outcome.SUCCESS, summary, "no needless step")
     if not wrong:
         wrong = [WrongAction(len(answers) - 1, NO_CAUSE, tuple(suggested))]
+
+    # Prefer the latest error whose correction saves the episode: its retry keeps the longest prefix.
     decisive = [error for error in wrong if error.decides(max_turns)]
     error = decisive[-1] if decisive else wrong[0]
     outcome = Outcome.INEFFICIENT if transcript.success else Outcome.FAILURE
-    return Critique(outcome, summary, error.cause, suggestion_of(error.correction) or "look elsewhere", error.turn)
+    suggestion = suggestion_of(error.correction) or "look elsewhere"
+    return Critique(outcome, summary, error.cause, suggestion, error.turn)
 
 
 def suggestion_of(actions: Sequence[str]) -> str:
-    """A suggestion of these actions, one after the other."""
+    """The suggestion text for a sequence of actions."""
     return _THEN.join(actions)
 
 

@@ -1,4 +1,4 @@
-"""A fresh prompt each turn, as verl-agent plays: the last observations and actions, in our words."""
+"""verl-agent's dialogue form in our words: a fresh prompt each turn with the last few turns."""
 
 from __future__ import annotations
 
@@ -11,50 +11,55 @@ from r3l.core.task import Task
 from r3l.core.text import Message
 
 
-class Windowed(TaggedDialogue):
-    """Mixed into a ``TaggedDialogue`` where ``history`` is set; its prompts are ``window_opening`` and ``window``.
+class VerlAgentFormat(TaggedDialogue):
+    """Mixin for a ``TaggedDialogue`` with ``history``; its prompts are ``window_opening`` and ``window``.
 
-    A prompt of more than ``longest`` characters is written as the first one is, with nothing of the turns before.
+    A prompt of more than ``max_characters`` is replaced by one without earlier turns.
     """
 
-    longest: int | None = None
+    max_characters: int | None = None
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         return [Message("user", self._without_history(first, first))]
 
     def fresh(
-        self, task: Task, first: Observation, answers: Sequence[tuple[Observation, str, str]], now: Observation
+        self,
+        task: Task,
+        first: Observation,
+        answers: Sequence[tuple[Observation, str, str]],
+        now: Observation,
     ) -> list[Message]:
         start = max(0, len(answers) - (self.history or 0))
         shown = [
-            f"[Observation {k}: '{self.window_text(first, seen)}', Action {k}: '{action}']"
+            f"[Observation {k}: '{self.observation_text(first, seen)}', Action {k}: '{action}']"
             for k, (seen, _, action) in enumerate(answers[start:], start + 1)
         ]
         content = self.prompt(
             "window",
-            **self.window_task(first),
+            **self.task_values(first),
             taken=len(answers),
             recent=f"The last {len(shown)}:\n" + "\n".join(shown) if shown else "",
             step=len(answers) + 1,
-            observation=self.window_text(first, now),
-            **self.asked(now),
+            observation=self.observation_text(first, now),
+            **self.action_values(now),
         )
-        if self.longest is not None and len(content) > self.longest:
+        if self.max_characters is not None and len(content) > self.max_characters:
             content = self._without_history(first, now)
         return [Message("user", content)]
 
     def _without_history(self, first: Observation, now: Observation) -> str:
-        shown = self.window_text(first, now)
-        return self.prompt("window_opening", **self.window_task(first), observation=shown, **self.asked(now))
+        shown = self.observation_text(first, now)
+        values = self.task_values(first) | self.action_values(now)
+        return self.prompt("window_opening", observation=shown, **values)
 
-    def window_task(self, first: Observation) -> dict[str, str]:
-        """What the prompts say of the task."""
+    def task_values(self, first: Observation) -> dict[str, str]:
+        """Placeholder values about the task."""
         raise NotImplementedError
 
-    def window_text(self, first: Observation, now: Observation) -> str:
-        """What is shown of an observation."""
+    def observation_text(self, first: Observation, now: Observation) -> str:
+        """The text shown for an observation."""
         return now.text.strip()
 
-    def asked(self, now: Observation) -> dict[str, str]:
-        """The last part of a prompt: what can be done, and how to answer."""
+    def action_values(self, now: Observation) -> dict[str, str]:
+        """Placeholder values of a prompt's last part: the possible actions and how to answer."""
         raise NotImplementedError

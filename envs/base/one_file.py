@@ -1,6 +1,6 @@
-"""An environment in one file, in the package or outside it: the engine and the rules are its own, the rest is here.
+"""Base of an environment in one file: the file has the engine and the rules, this module the rest.
 
-Its tasks are drawn by number, its text side and its demonstrations are made. `examples/guess.py` is one.
+Tasks are drawn by number; dialogue, task sets and demonstrations are generated. Example: `examples/guess.py`.
 """
 
 from __future__ import annotations
@@ -28,32 +28,36 @@ Player = Callable[[str, Answers], list[str]]  # see OneFileEnvironment.good_acti
 
 
 class OneFileEngine(ABC):
-    """An ``Environment`` that is restarted at a pivot by playing its actions again, so it must be deterministic."""
+    """An ``Environment`` without snapshots.
+
+    It must be deterministic: a pivot is reached by replaying its actions.
+    """
 
     @abstractmethod
     def reset(self, task: Task) -> Observation:
-        """Start ``task``, whose payload is what ``OneFileEnvironment.problem`` drew."""
+        """Start ``task``; its payload was drawn by ``OneFileEnvironment.problem``."""
 
     @abstractmethod
     def step(self, action: str) -> Observation:
-        """Apply one action, of those that the last observation admits where it lists any."""
+        """Apply one action; an admissible one if the last observation lists any."""
 
     def snapshot(self) -> object | None:
-        """None: actions are played again."""
+        """None: the worker pool replays the actions instead."""
         return None
 
     def restore(self, snapshot: object) -> Observation:
-        """Never called: there are no snapshots."""
+        """Never called: without a snapshot, the worker pool resets the task and replays its actions."""
         raise NotImplementedError
 
-    def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Release what is held."""
+    def close(self) -> None:  # noqa: B027 - most engines hold no resources
+        """Release resources."""
 
 
 class OneFileEnvironment(EnvironmentPackage[Options]):
-    """Subclasses bring ``name`` (that of the file), ``domain`` and ``rules`` for prompts, the engine, and problems.
+    """Base class; a subclass defines ``name`` (the file's), ``domain`` and ``rules``, engine and problems.
 
-    ``sizes``: how many tasks the splits have. With ``good_actions`` it has a critic and scripted demonstrations too.
+    ``sizes``: number of tasks per split. A subclass with ``good_actions`` also has a critic and
+    demonstrations.
     """
 
     options = Options
@@ -63,17 +67,18 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
 
     @abstractmethod
     def problem(self, rng: np.random.Generator) -> dict[str, Any]:
-        """A problem: the payload of a task, as JSON has it."""
+        """Draw a problem: the payload of a task, in types that JSON can hold."""
 
     def good_actions(self, first: str, answers: Answers) -> list[str]:
-        """The actions that a good player takes now, the best one first; none: nobody knows.
+        """The actions that a good player would take next, best first; [] if unknown.
 
-        The player reads what the policy reads: the first observation, and (action, observation after it) of every turn.
+        The player reads what the policy reads: the first observation and, for each turn, (action,
+        observation after it).
         """
         return []
 
     def task(self, split: str, number: int) -> Task:
-        """The problem of this number, the same on every machine."""
+        """Task ``number`` of a split, the same on every machine."""
         payload = checked_payload(self.name, self.problem(generator(self.name, split, number)))
         return Task(f"{self.name}-{split}-{number:05d}", self.name, split, payload=payload)
 
@@ -84,26 +89,29 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
         return OneFileDialogue(self.domain, self.rules, self._player(), style, max_turns)
 
     def make_demonstrator(self, task_set: str) -> Any:
-        """Of the scripted player, on tasks of the split ``sft``. Raises ConfigError where there is no player."""
+        """Demonstrator of the scripted player on split ``sft``. Raises ConfigError if there is no player."""
         player = self._player()
         if player is None:
             return super().make_demonstrator(task_set)
-        return self.scripted_demonstrator(partial(self.task, "sft"), lambda task, first: ErringPlayer(player, first))
+        return self.scripted_demonstrator(
+            partial(self.task, "sft"),
+            lambda task, first: ErringPlayer(player, first),
+        )
 
     def _player(self) -> Player | None:
-        has_one = type(self).good_actions is not OneFileEnvironment.good_actions
-        return self._good_actions if has_one else None
+        """The scripted player; None if the subclass does not define ``good_actions``."""
+        defined = type(self).good_actions is not OneFileEnvironment.good_actions
+        return self._checked_good_actions if defined else None
 
-    def _good_actions(self, first: str, answers: Answers) -> list[str]:
-        return list(
-            TEXTS.check(f"environment {self.name!r}", "good_actions returned", self.good_actions(first, answers))
-        )
+    def _checked_good_actions(self, first: str, answers: Answers) -> list[str]:
+        actions = self.good_actions(first, answers)
+        return list(TEXTS.check(f"environment {self.name!r}", "good_actions returned", actions))
 
 
 class OneFileDialogue(TaggedDialogue):
-    """The text side: observations as they are, one action in tags.
+    """A ``Dialogue`` that shows observations unchanged and expects one action in tags.
 
-    ``rules``: what a large model is told first; a small one learns them.
+    ``rules``: instructions of the full style; in the compact style a model learns them from demonstrations.
     """
 
     def __init__(self, domain: str, rules: str, player: Player | None, style: Style, max_turns: int) -> None:
@@ -112,7 +120,7 @@ class OneFileDialogue(TaggedDialogue):
         super().__init__(style, max_turns)
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
-        """The rules and the first observation; in the compact style that alone."""
+        """The rules and the first observation; in the compact style only the observation."""
         if self.style == "compact":
             return [Message("user", f"0: {first.text}")]
         return [Message("system", f"{self._rules}\n{FORMAT}"), Message("user", first.text)]
@@ -130,17 +138,18 @@ class OneFileDialogue(TaggedDialogue):
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """What the scripted player says; None where there is none."""
+        """The scripted player's critique; None without a player."""
         if self._player is None:
             return None
         return criticise(ErringPlayer(self._player, transcript.first), transcript, self.max_turns)
 
 
 class ErringPlayer(ScriptedExpert):
-    """``player`` at its first observation; its errors are admissible actions that it would not take."""
+    """Expert that follows a ``player``; its errors are admissible actions that the player would not take."""
 
     def __init__(self, player: Player, first: str) -> None:
-        self._player, self._first = player, first
+        self._player = player
+        self._first = first
         self._answers: list[tuple[str, str]] = []
 
     def observe(self, action: str, text: str) -> None:
@@ -158,17 +167,22 @@ class ErringPlayer(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The best action, or with the error rate another one: a systematic error is the first of them."""
+        """The best action, or at the error rate another admissible one (the first: a systematic error)."""
         good = self._player(self._first, self._answers)
         if not good:
-            raise wrong("a demonstration", "good_actions returned", good, "name an action while an episode goes on")
+            raise wrong(
+                "a demonstration",
+                "good_actions returned",
+                good,
+                "name an action while an episode goes on",
+            )
         others = [action for action in now.admissible if action not in good]
         if not others or rng.random() >= error_model.rate:
             return good[0]
         return others[0] if rng.random() < error_model.systematic else others[int(rng.integers(len(others)))]
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Wrong is what the player would not have done."""
+        """An action is wrong if the player would not have taken it."""
         good = self._player(self._first, self._answers)
         return None if action in good else WrongAction(turn, f"{action} does not help", tuple(good[:1]))
 

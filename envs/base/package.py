@@ -1,7 +1,7 @@
-"""The one template that every environment fills in: what r3l sees of a package of ``envs/``.
+"""The interface of an environment package: the only thing that the rest of r3l uses of ``envs/<name>``.
 
-A package imports its engine, prompts and task sets inside the methods that need them, so that listing environments
-imports none, and training on one imports nothing of another.
+A package imports its engine, prompts and task sets inside the methods that need them, so that listing
+environments imports none of them, and training on one imports nothing of another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Options(OptionModel):
-    """Base of an engine's settings (``options`` of configs/envs/<name>.yaml); as it stands, of one that has none."""
+    """Base of an engine's settings (``options`` of configs/envs/<name>.yaml); used directly: no settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -41,20 +41,21 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def read_options(kind: type[OptionsT], env: str, options: Mapping[str, Any]) -> OptionsT:
-    """``options`` checked. Raises ConfigError naming the key, its value and what is allowed."""
+    """Validate ``options``. Raises ConfigError naming the key, its value and the allowed ones."""
     try:
         return kind.model_validate(dict(options))
     except ValidationError as error:
-        wrong = "; ".join(
-            f"{env}.{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg'].lower()}" for e in error.errors()
-        )
+        mistakes = []
+        for mistake in error.errors():
+            key = ".".join(map(str, mistake["loc"]))
+            mistakes.append(f"{env}.{key} is {mistake['input']!r}: {mistake['msg'].lower()}")
         known = ", ".join(kind.model_fields) or f"none, {env} has no options"
-        raise ConfigError(f"{wrong}; known keys: {known}") from error
+        raise ConfigError(f"{'; '.join(mistakes)}; known keys: {known}") from error
 
 
 @cache
 def installed_version(distribution: str) -> str:
-    """The version of a distribution; ``none`` where it is not installed."""
+    """The version of an installed distribution; ``none`` if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -63,19 +64,25 @@ def installed_version(distribution: str) -> str:
 
 @dataclass(frozen=True)
 class ConstantAnswer:
-    """The best answer that looks at no problem. ``success``: its rate in each task group, and in ``all`` tasks."""
+    """The best answer that ignores the problem.
+
+    ``success``: its success rate per task group, and for ``all``.
+    """
 
     answer: str
     success: Mapping[str, float]
 
 
 class EnvironmentPackage(ABC, Generic[OptionsT]):
-    """An environment: engine, text side, task sets, and what else it has. Stateless; pickles into worker processes.
+    """An environment: engine, dialogue and task sets. Stateless; it is pickled into worker processes.
 
-    ``name`` is the name of its folder, by which ``r3l.envs.registry`` finds it; ``options`` declares the settings of
-    its engine; ``extra`` is the extra of pyproject.toml that brings the packages of its engine, if there is one.
-    ``version`` is raised when its code changes what an episode shows or scores; with the versions of ``decisive``, the
-    distributions that decide so too, it stands in the fingerprints of runs.
+    - ``name``: the name of its folder, by which ``r3l.envs.registry`` finds it
+    - ``options``: the settings of its engine
+    - ``extra``: the extra of pyproject.toml that installs the packages of its engine, if it has one
+    - ``version``: raised when a change of its code changes what an episode shows or scores
+    - ``decisive``: distributions whose version can change that too
+
+    ``version`` and the versions of ``decisive`` are part of a run's fingerprint.
     """
 
     name: str
@@ -86,43 +93,43 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def make_engine(self, options: OptionsT) -> Environment:
-        """A new engine. Raises EngineError where its packages are missing or unsuitable."""
+        """Create an engine. Raises EngineError if its packages are missing or have an unsuitable version."""
 
     @abstractmethod
     def make_dialogue(self, style: Style, max_turns: int, options: OptionsT) -> Dialogue:
-        """The text side. Raises ConfigError for an unknown style or turn limit."""
+        """Create the dialogue. Raises ConfigError for an unknown style or turn limit."""
 
     @abstractmethod
     def task_sets(self) -> TaskSets:
-        """Its task sets."""
+        """The task sets of this environment."""
 
     def make_demonstrator(self, task_set: str) -> Demonstrator:
-        """What base checkpoints are taught from: tasks as those of ``task_set``, but in none of its splits."""
+        """Source of SFT demonstrations: tasks like those of ``task_set``, but in none of its splits."""
         raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
 
     def constant_answer(self, task_set: str) -> ConstantAnswer | None:
-        """What the best constant answer scores on a task set; None where answers are actions."""
+        """The best constant answer on a task set and its success; None for environments with actions."""
         return None
 
     def warning(self, task_set: str) -> str:
-        """What a reader of scores on a task set must know, e.g. that its tasks are in another split; mostly ''."""
+        """Caveat for scores on a task set, e.g. that its tasks are in another split too; or ""."""
         return ""
 
     def refused(self, action: str, answer: str) -> bool:
-        """Whether the engine's answer says that it did not carry out an action, where its observation does not."""
+        """Whether ``answer``, an observation's text, says that the engine did not carry out ``action``."""
         return False
 
     def checks(self) -> list[Finding]:
-        """What `r3l doctor` checks beside the packages and the start of the engine."""
+        """Further checks of `r3l doctor`, besides the packages and the start of the engine."""
         return []
 
-    # What follows is the same for every environment.
+    # The methods below are the same for every environment.
 
     def tasks(self, task_set: str) -> list[Task]:
         """The tasks of a task set, e.g. ``nano/test``, sorted by id.
 
-        Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed, or
-        where two have one id.
+        Raises ConfigError for an unknown task set; DataError if the tasks differ from the committed ones or
+        two share an id.
         """
         self.check_installed()
         tasks = self.task_sets().tasks(task_set)
@@ -134,36 +141,41 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return self.task_sets().committed_hash(task_set)
 
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
-        """What decides an episode of ``task_sets`` beside task ids and options, by name: a version or a digest.
+        """Versions and digests by name: all that decides an episode besides task ids and options.
 
-        A part of every fingerprint, so it loads no engine; what is not on this machine is ``none``.
+        They are part of every run's fingerprint, so no engine is loaded. Inputs missing on this machine are
+        ``none``.
         """
         return {name: installed_version(name) for name in self.decisive}
 
     def prompt_texts(self) -> dict[str, Path]:
-        """The files that its full prompts are made of, by name: those of its folder ``prompts``, where it has one."""
+        """Prompt files by name: the contents of the package's folder ``prompts``, if it has one."""
         folder = Path(inspect.getfile(type(self))).parent / "prompts"
         return {path.name: path for path in folder.glob("*.txt")}
 
     def check_installed(self) -> None:
-        """Raise ConfigError, with the command that installs them, where packages of its extra are missing."""
+        """Raise ConfigError with the install command if packages of ``extra`` are missing."""
         if self.extra:
             requirements.require(self.extra, f"environment {self.name!r}")
 
     def create(self, options: Mapping[str, Any]) -> Environment:
-        """A new engine under ``options``; raises what ``read_options``, ``check_installed`` and ``make_engine`` do."""
-        checked = self._read(options)
+        """Create an engine with ``options``.
+
+        Raises like ``read_options``, ``check_installed`` and ``make_engine``.
+        """
+        checked = read_options(self.options, self.name, options)
         self.check_installed()
         return self.make_engine(checked)
 
     def dialogue(self, style: Style, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
-        """The text side under ``options``; raises what ``read_options`` and ``make_dialogue`` do."""
-        return self.make_dialogue(style, max_turns, self._read(options or {}))
+        """Create the dialogue with ``options``. Raises like ``read_options`` and ``make_dialogue``."""
+        return self.make_dialogue(style, max_turns, read_options(self.options, self.name, options or {}))
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> Demonstrator:
-        """What an SFT recipe that names ``task_sets`` teaches; without any, tasks as those of ``nano``.
+        """The demonstrator of an SFT recipe that names ``task_sets`` (default: ``nano``).
 
-        Raises ConfigError where nothing is scripted, or for several task sets unless the environment mixes them.
+        Raises ConfigError if the environment has none, or for several task sets unless the environment
+        mixes them.
         """
         if len(task_sets) > 1:
             raise ConfigError(
@@ -178,7 +190,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         expert: Callable[[Task, str], ScriptedExpert],
         tasks_repeat: bool = False,
     ) -> ScriptedDemonstrator:
-        """A demonstrator on this environment's engine and compact dialogue, both with default options."""
+        """A demonstrator that plays ``expert`` with the compact dialogue and default options."""
         from r3l.envs.base.demonstrations import ScriptedDemonstrator
 
         return ScriptedDemonstrator(self, task, tasks_repeat, expert)
@@ -191,15 +203,20 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         error_rates: Mapping[str, float],
         task_sets: Sequence[str] = (),
     ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each task of ``indices``; ``error_rates``: see ``base.demonstrations``."""
+        """``variants`` demonstrations of each task of ``indices``.
+
+        ``error_rates``: the fields of ``base.demonstrations.ErrorRates``.
+        """
         from r3l.envs.base.demonstrations import ErrorRates
 
         self.check_installed()
-        return self.demonstrator(task_sets).demonstrations(indices, variants, ErrorRates(**error_rates), max_turns)
+        return self.demonstrator(task_sets).demonstrations(
+            indices,
+            variants,
+            ErrorRates(**error_rates),
+            max_turns,
+        )
 
     def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        """What an error-free expert does in each task. Raises ConfigError where nothing is scripted."""
+        """One demonstration of an error-free expert per task. Raises ConfigError if there is no expert."""
         return self.demonstrator().careful(tasks, max_turns)
-
-    def _read(self, options: Mapping[str, Any]) -> OptionsT:
-        return read_options(self.options, self.name, options)

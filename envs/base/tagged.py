@@ -1,4 +1,4 @@
-"""Dialogues whose responses hold one thought and one action in tags: what agentic environments share."""
+"""Base of dialogues with one thought and one action in tags, shared by environments with actions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 from typing import Literal, TypeVar
 
-from r3l.envs.base.action_parsers import Reader, action_in, each_tag_once
+from r3l.envs.base.action_parsers import ActionParser, action_in, each_tag_once
 from r3l.envs.base.package import Options
 
 from r3l.core.environment import Observation, Parsed, Stop, StopReason, Style
@@ -19,40 +19,43 @@ from r3l.core.text import THOUGHT, Message
 from r3l.original.prompts import ReleasedPrompts
 
 REPEATS = 3  # identical actions in a row that end an episode (audit 3.1)
-OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # which every environment has
+OUR_STYLES: tuple[Style, ...] = ("full", "compact")  # every environment has both
 
 ResponseFormat = Literal["strict", "flexible", "released", "first", "opened", "labelled", "last_label"]
 
 
 def repeats(actions: Sequence[str], action: str, times: int) -> bool:
-    """Whether ``action`` would be the same for the ``times``-th time in a row; with 0, never."""
+    """Whether ``action`` would be the ``times``-th identical one in a row; never with 0."""
     return times > 1 and len(actions) >= times - 1 and set(actions[-(times - 1) :]) == {action}
 
 
 class TaggedOptions(Options):
-    """Settings that environments with tagged responses share. ``response_format``: which reader of the dialogue.
+    """Settings shared by environments with tagged responses; ``response_format`` selects the action parser.
 
-    Protocols (configs/protocols) are made of them; the defaults are the release's rules.
+    Protocols (configs/protocols) set them; the defaults are the release's rules.
     """
 
     response_format: ResponseFormat = option(
         "strict",
-        "which responses hold an action (B-42); flexible: without a thought too; first: as verl-agent; opened: as "
+        "how a response is parsed (B-42); flexible: also without a thought; first: as verl-agent; opened: as "
         "Trinity-RFT; labelled: as AgentBench; last_label: as AgentGym",
-        "our choice: one reading in training and evaluation",
+        "our choice: one parser in training and evaluation",
     )
     unreadable: Literal["ends", "turn"] = option(
         "ends",
-        "what a response without an action does: it ends the episode, or it is a turn, in which the environment is "
-        "given the response as it is",
+        "effect of a response without an action: it ends the episode, or counts as a turn in which the "
+        "environment receives the response unchanged",
         "released code: it ends a first attempt (audit 3.1)",
     )
     repetitions: int = option(
-        REPEATS, "identical actions in a row that end an episode; 0: none do", "released code (audit 3.1)", ge=0
+        REPEATS,
+        "identical actions in a row that end an episode; 0: none do",
+        "released code (audit 3.1)",
+        ge=0,
     )
     history: int | None = option(
         None,
-        "each turn is a fresh prompt with so many observations and actions before it; none: one dialog",
+        "number of earlier observations and actions in a fresh prompt each turn; none: one growing dialog",
         "released code: the dialog (audit 3.2)",
         ge=0,
     )
@@ -62,7 +65,10 @@ OptionsT = TypeVar("OptionsT", bound=TaggedOptions)
 
 
 def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
-    """``options``. Raises ConfigError where the release's prompts cannot follow a setting."""
+    """Check and return ``options``.
+
+    Raises ConfigError for a setting that the release's prompts cannot follow.
+    """
     own = options.model_dump(exclude_defaults=True, exclude={"response_format", *followed})
     if own:
         raise ConfigError(
@@ -74,9 +80,9 @@ def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
 class TaggedDialogue:
     """Base of a ``Dialogue`` whose responses hold one thought and one action in tags. Stateless.
 
-    ``max_turns`` counts actions; by default the released code's limit. Subclasses say what they are about, which
-    readers they have and which reasons of their own; prompt texts lie in ``envs/<package>/prompts``. Raises ConfigError
-    for an unknown style or a turn limit below 1.
+    ``max_turns`` counts actions (default: the released code's limit). A subclass defines its domain, its
+    action parsers and the wording of its own stop reasons; prompts are files of ``envs/<package>/prompts``.
+    Raises ConfigError for an unknown style or a turn limit below 1.
     """
 
     stop: Stop = "end"
@@ -84,7 +90,7 @@ class TaggedDialogue:
     label: str
     domain: str
     released_turns: int  # the released code's limit (audit 3.1)
-    readers: Mapping[ResponseFormat, Reader] = {"strict": each_tag_once}
+    action_parsers: Mapping[ResponseFormat, ActionParser] = {"strict": each_tag_once}
     retry_tolerates: frozenset[StopReason] = frozenset()
     options_type: type[TaggedOptions] = TaggedOptions
     options: TaggedOptions
@@ -94,13 +100,18 @@ class TaggedDialogue:
     release: ReleasedPrompts | None = None
     reasons: Mapping[StopReason, str] = {}
     _REASONS: Mapping[StopReason, str] = {
-        StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one <action>...</action>",
+        StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one " + "<action>...</action>",
         StopReason.INADMISSIBLE: "an action was not one of the admissible actions",
         StopReason.TRUNCATED: "a response was longer than allowed and was cut off",
         StopReason.CONTEXT: "the dialog outgrew the model's context",
     }
 
-    def __init__(self, style: Style, max_turns: int | None = None, options: TaggedOptions | None = None) -> None:
+    def __init__(
+        self,
+        style: Style,
+        max_turns: int | None = None,
+        options: TaggedOptions | None = None,
+    ) -> None:
         max_turns = self.released_turns if max_turns is None else max_turns
         check_style(self.label, style, max_turns, self.styles)
         self.style = style
@@ -108,26 +119,25 @@ class TaggedDialogue:
         self.options = options or self.options_type()
         self.lenient = self.options.unreadable == "turn"
         self.history = self.options.history
-        if self.options.response_format not in self.readers:
-            known = ", ".join(self.readers)
-            raise ConfigError(f"{self.label} has no response_format {self.options.response_format!r}; it has {known}")
+        response_format = self.options.response_format
+        if response_format not in self.action_parsers:
+            known = ", ".join(self.action_parsers)
+            raise ConfigError(f"{self.label} has no response_format {response_format!r}; it has {known}")
 
     def read(self, response: str) -> str | None:
-        """The action of a response, None where it has none.
-
-        No chat template opens a thought in the compact style: its models were taught to write both tags.
-        """
+        """The action in a response; None if it has none."""
+        # In the compact style no chat template opens the thought: its models were trained to write both tags.
         if self.style == "compact" and THOUGHT not in response:
             return None
-        return self.readers[self.options.response_format](response)
+        return self.action_parsers[self.options.response_format](response)
 
     def action(self, response: str) -> str | None:
-        """``read``, or where no response ends an episode all of it, which the environment then answers."""
+        """``read``; with ``unreadable: turn``, the complete response stands in for a missing action."""
         found = self.read(response)
         return response.strip() if found is None and self.lenient else found
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """The action of a response, or why it ends the episode."""
+        """The action of a response, or the reason why the response ends the episode."""
         action = self.action(response)
         if action is None:
             return Parsed(None, StopReason.FORMAT)
@@ -135,26 +145,37 @@ class TaggedDialogue:
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def may_repeat(self, action: str) -> bool:
-        """Whether any number of this action in a row ends nothing."""
+        """Whether ``action`` is exempt from the rule against repetitions."""
         return False
 
     def fresh(
-        self, task: Task, first: Observation, answers: Sequence[tuple[Observation, str, str]], now: Observation
+        self,
+        task: Task,
+        first: Observation,
+        answers: Sequence[tuple[Observation, str, str]],
+        now: Observation,
     ) -> list[Message]:
-        """Where ``history`` is set, which a subclass does."""
+        """A fresh prompt with earlier turns; only subclasses that support ``history`` implement it."""
         raise NotImplementedError
 
     def names(self, action: str) -> list[str]:
-        """The names in an action, which a policy has to copy from what it was shown; here all words but the first."""
+        """Names in an action, which a policy copies from observations; by default all words but the first."""
         return action.split()[1:]
 
     def possible(self, action: str, now: Observation) -> bool:
-        """Whether an action can be taken now, as far as the environment says."""
+        """Whether an action can be taken now; True if the environment lists no admissible actions."""
         return not now.admissible or action in now.admissible
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback on an ended episode."""
-        # The rollout stops at the limit, so using it up without success is how an episode exceeds it.
+    def closing(
+        self,
+        reward: float,
+        success: bool,
+        turns: int,
+        error: StopReason | None,
+        response: str = "",
+    ) -> str:
+        """The final feedback on a finished episode."""
+        # A rollout stops at the limit, so an episode that uses it up without success counts as exceeding it.
         exceeded = turns > self.max_turns or (turns == self.max_turns and not success and error is None)
         limit = f"{'exceeded' if exceeded else 'within'} the limit of {self.max_turns}"
         outcome = "completed" if success else "not completed"
@@ -168,7 +189,7 @@ class TaggedDialogue:
         return f"The {self.undertaking} was {outcome}.{early} Reward: {reward:.3g}. Steps: {turns}, {limit}."
 
     def prompt(self, name: str, **values: object) -> str:
-        """The text of ``prompts/NAME.txt`` with ``values`` in its placeholders."""
+        """Fill the placeholders of ``prompts/NAME.txt`` with ``values``."""
         return _template(self.package, name).substitute(values)
 
 
@@ -187,10 +208,10 @@ def _template(package: str, name: str) -> Template:
 
 
 class ReleasedWords(TaggedDialogue):
-    """Mixed into a ``TaggedDialogue``: rules are that one's, words the release's (``prompts: released``).
+    """Mixin for a ``TaggedDialogue``: the rules stay, the prompts are the release's (``prompts: released``).
 
-    ``system``: its system template; ``reward``: what its code calls an episode's reward. Raises ConfigError without a
-    clone of the release.
+    ``system``: name of the release's system template. ``reward``: the variable of the reward in the
+    release's code. Raises ConfigError without a clone of the release.
     """
 
     system: str
@@ -198,10 +219,15 @@ class ReleasedWords(TaggedDialogue):
     styles = ("released",)
     words: ReleasedPrompts
 
-    def __init__(self, style: Style, max_turns: int | None = None, options: TaggedOptions | None = None) -> None:
+    def __init__(
+        self,
+        style: Style,
+        max_turns: int | None = None,
+        options: TaggedOptions | None = None,
+    ) -> None:
         super().__init__(style, max_turns, options)
         self.words = self.release = ReleasedPrompts(self.package)
-        self.words.template(self.system)  # no clone is an error now, not in the middle of a run
+        self.words.template(self.system)  # a missing clone must fail here, not in the middle of a run
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         return [Message("system", self.words.template(self.system)), self.observed(first, [], first)]
@@ -210,19 +236,27 @@ class ReleasedWords(TaggedDialogue):
         return self.observed(first, actions, now)
 
     def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The user turn, first or later."""
+        """The user message of a turn, first or later."""
         raise NotImplementedError
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback on an ended episode; none where the dialog outgrew the context."""
+    def closing(
+        self,
+        reward: float,
+        success: bool,
+        turns: int,
+        error: StopReason | None,
+        response: str = "",
+    ) -> str:
+        """The final feedback on a finished episode; "" if the context was full."""
         if error is StopReason.CONTEXT:
             return ""
         if error is not None:
             return self.ended_by(error, response)
         fields = (self.reward, "self.max_env_steps", "step + 1")
-        four = self.words.texts("first_rollout", *fields)  # won early, won late, lost early, lost late
+        # The release has four texts, in this order: won early, won late, lost early, lost late.
+        texts = self.words.texts("first_rollout", *fields)
         which = 2 * (reward < 1) + (turns >= self.max_turns)
-        return four[which].fill(dict(zip(fields, (float(reward), self.max_turns, turns), strict=True)))
+        return texts[which].fill(dict(zip(fields, (float(reward), self.max_turns, turns), strict=True)))
 
     def ended_by(self, error: StopReason, response: str) -> str:
         """The feedback on a response that ended the episode."""

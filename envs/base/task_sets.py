@@ -1,8 +1,8 @@
-"""Task sets: which tasks results are measured on, and the committed proof that they are the same everywhere.
+"""Task sets: the tasks that results are measured on. Committed hashes prove that they are equal everywhere.
 
-A definition (``configs/task_sets/<env>_NAME.yaml``) says which tasks; the committed file
-(``envs/<env>/task_sets/NAME.json``) holds their count, ids and sha256, so that whoever regenerates them knows that
-they are the same. An environment says in its ``tasks`` module how tasks are made and what makes one valid.
+A definition (``configs/task_sets/<env>_NAME.yaml``) describes the tasks; the committed file
+(``envs/<env>/task_sets/NAME.json``) has their count, ids and sha256, so that regenerated tasks can be
+compared with it. The module ``tasks`` of an environment generates and validates them.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ from r3l.files.writing import write_text_atomic
 from r3l.files.yaml_files import read_yaml
 from r3l.processes.progress import tracked
 
-MOST = 100_000  # tasks of a set that is drawn, all of which are held and hashed; our choice
+MOST = 100_000  # tasks of a drawn set, since all are kept in memory and hashed; our choice
 DEFINITIONS = CONFIGS / "task_sets"
 
 
 class Strict(BaseModel):
-    """Base of what a definition is made of: unknown keys are errors."""
+    """Base of the parts of a definition: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Definition(Strict):
-    """configs/task_sets/<env>_NAME.yaml. ``splits``: what each split holds, in the order in which they are filled."""
+class TaskSetDefinition(Strict):
+    """Contents of configs/task_sets/<env>_NAME.yaml. ``splits`` are in the order in which they are filled."""
 
     name: str
     splits: Mapping[str, Any]
     sources: Mapping[str, str]
 
 
-DefinitionT = TypeVar("DefinitionT", bound=Definition)
+DefinitionT = TypeVar("DefinitionT", bound=TaskSetDefinition)
 
 
 class TaskSets(ABC):
-    """The task sets of an environment, by names such as ``nano/test``."""
+    """The task sets of an environment; names are like ``nano/test``."""
 
     @abstractmethod
     def tasks(self, task_set: str) -> list[Task]:
         """The tasks of a task set, sorted by id.
 
-        Raises ConfigError for an unknown task set, DataError where its tasks are not those that were committed.
+        Raises ConfigError for an unknown task set, DataError if the tasks differ from the committed ones.
         """
 
     @abstractmethod
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of a task set, without making its tasks where it is committed."""
+        """The sha256 of a task set; a committed one is read from its file, without generating the tasks."""
 
     @abstractmethod
     def build(self, name: str) -> Path:
-        """Validate every task of a task set and write the file that is committed; its path."""
+        """Validate every task of a task set, write the file to commit and return its path."""
 
 
 @dataclass(frozen=True)
 class DrawnTaskSets(TaskSets):
-    """Task sets without a committed file: ``draw`` of a split and a number makes each task. ``sizes`` by split."""
+    """Task sets without a committed file. ``draw(split, number)`` makes a task; ``sizes``: tasks by split."""
 
     env: str
     sizes: Mapping[str, int]
@@ -81,11 +81,13 @@ class DrawnTaskSets(TaskSets):
             raise ConfigError(f"{self.env} task set {task_set!r} is unknown; it has {', '.join(self.sizes)}")
         size = self.sizes[task_set]
         if not isinstance(size, int) or not 0 < size <= MOST:
-            raise ConfigError(f"{self.env} task set {task_set!r} has {shown(size)} tasks; give it 1 to {MOST:,}")
+            raise ConfigError(
+                f"{self.env} task set {task_set!r} has {shown(size)} tasks; give it 1 to {MOST:,}",
+            )
         return in_id_order(self.draw(task_set, k) for k in range(size))
 
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of the tasks as they are drawn now."""
+        """The sha256 of the tasks as drawn by the current code."""
         return sha256_of(self.tasks(task_set))
 
     def build(self, name: str) -> Path:
@@ -93,9 +95,9 @@ class DrawnTaskSets(TaskSets):
 
 
 class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
-    """Task sets that files of configs/task_sets define.
+    """Task sets defined by files of configs/task_sets.
 
-    ``others``: task sets that no file defines, and their splits; where an environment does not regenerate those, it
+    ``others``: splits of task sets without such a file. An environment that does not regenerate those
     overrides ``tasks`` and ``committed_hash`` too.
     """
 
@@ -105,18 +107,18 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
     @abstractmethod
     def regenerate(self, name: str, split: str) -> list[Task]:
-        """The tasks of a split as they come out now, whatever was committed; sorted by id."""
+        """Generate the tasks of a split, sorted by id, without comparing them with the committed ones."""
 
     @abstractmethod
     def spare_task(self, name: str, index: int) -> Task:
-        """Task ``index`` (from 0, without end) of those for SFT, which are in no split of task set ``name``."""
+        """SFT task ``index`` (any number >= 0); SFT tasks are in no split of task set ``name``."""
 
     @abstractmethod
     def validate(self, task: Task) -> None:
         """Raise DataError unless ``task`` can be solved."""
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        """What is committed of a split; ``sha256`` must be in it."""
+        """The committed entry of a split; it must have the key ``sha256``."""
         groups = dict(sorted(Counter(task.group for task in tasks).items()))
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 
@@ -124,12 +126,13 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return sha256_of(tasks)
 
     def about(self, name: str) -> dict[str, Any]:
-        """What is committed of a task set beside its splits."""
+        """Committed entries of a task set besides its splits."""
         return {}
 
     def definition(self, name: str) -> DefinitionT:
-        """Read the definition of a task set. Raises ConfigError where it is unknown or malformed."""
-        others = ", ".join(f"{other}/{s}" if s else other for other, splits in self.others.items() for s in splits)
+        """Read the definition of a task set. Raises ConfigError if it is unknown or malformed."""
+        names = ((other, split) for other, splits in self.others.items() for split in splits)
+        others = ", ".join(f"{other}/{split}" if split else other for other, split in names)
         found: DefinitionT = read_definition(self.definition_type, self.env, name, others or "none")
         return found
 
@@ -137,7 +140,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return self.others[name] if name in self.others else self.definition(name).splits
 
     def parts(self, task_set: str) -> tuple[str, str]:
-        """Name and split of ``NAME/SPLIT``. Raises ConfigError unless it is one."""
+        """Split ``NAME/SPLIT`` into its parts. Raises ConfigError for another form or an unknown split."""
         name, slash, split = task_set.partition("/")
         if not slash:
             raise ConfigError(f"{self.env} task set {task_set!r} must look like NAME/SPLIT, e.g. nano/test")
@@ -149,12 +152,13 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
     def tasks(self, task_set: str) -> list[Task]:
         name, split = self.parts(task_set)
         tasks = self.regenerate(name, split)
-        expected, found = split_hash(self.env, name, split), self.sha256(tasks)
+        expected = split_hash(self.env, name, split)
+        found = self.sha256(tasks)
         if found != expected:
             raise DataError(
-                f"{committed_path(self.env, name)}: split {split} has sha256 {expected}, but the tasks made from "
-                f"{definition_path(self.env, name)} now have {found}. If the change is meant, run: "
-                f"{_build(self.env, name)}"
+                f"{committed_path(self.env, name)}: split {split} has sha256 {expected}, but the tasks made "
+                f"from {definition_path(self.env, name)} now have {found}. If the change is intended, run: "
+                f"{_build_command(self.env, name)}"
             )
         return tasks
 
@@ -180,15 +184,17 @@ def definition_path(env: str, name: str) -> Path:
 
 @lru_cache(maxsize=32)
 def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -> DefinitionT:
-    """The definition of a task set. ``others`` names the task sets that need none, for the error.
+    """Read the definition of a task set. ``others``: the task sets without a definition, for the message.
 
-    Raises ConfigError where it is unknown or malformed.
+    Raises ConfigError if the task set is unknown or its file malformed.
     """
     path = definition_path(env, name)
     if not is_folder_name(name) or not path.is_file():
         known = sorted(p.stem.removeprefix(f"{env}_") for p in DEFINITIONS.glob(f"{env}_*.yaml"))
         listed = ", ".join(f"{name}/SPLIT" for name in known)
-        raise ConfigError(f"{env} task set {name!r} is unknown; in configs/task_sets: {listed}; beside them: {others}")
+        raise ConfigError(
+            f"{env} task set {name!r} is unknown; in configs/task_sets: {listed}; others: {others}",
+        )
     try:
         return kind.model_validate(read_yaml(path))
     except ValidationError as error:
@@ -200,25 +206,27 @@ def committed_path(env: str, name: str) -> Path:
 
 
 def committed(env: str, name: str) -> dict[str, Any]:
-    """The committed file of a task set. Raises DataError where it is missing or damaged."""
+    """Read the committed file of a task set. Raises DataError if it is missing or damaged."""
     path = committed_path(env, name)
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is missing or damaged ({error}). {_repair(env, name)}") from error
+        repair = f"Restore it (git checkout), or run: {_build_command(env, name)}"
+        raise DataError(f"{path} is missing or damaged ({error}). {repair}") from error
 
 
 def split_hash(env: str, name: str, split: str) -> str:
-    """The sha256 committed for a split. Raises DataError where there is none."""
+    """The committed sha256 of a split. Raises DataError if it is missing."""
     try:
         return str(committed(env, name)["splits"][split]["sha256"])
     except (KeyError, TypeError) as error:
         path = committed_path(env, name)
-        raise DataError(f"{path} is damaged: no sha256 of split {split!r}. {_repair(env, name)}") from error
+        repair = f"Restore it (git checkout), or run: {_build_command(env, name)}"
+        raise DataError(f"{path} is damaged: no sha256 of split {split!r}. {repair}") from error
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
-    """The hash of tasks, in any order: ids, groups and payloads."""
+    """Hash of the ids, groups and payloads of tasks; their order does not matter."""
     lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in tasks)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -227,9 +235,5 @@ def in_id_order(tasks: Iterable[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: task.id)
 
 
-def _repair(env: str, name: str) -> str:
-    return f"Restore it (git checkout), or run: {_build(env, name)}"
-
-
-def _build(env: str, name: str) -> str:
+def _build_command(env: str, name: str) -> str:
     return f"r3l data build {name} --env {env}"

@@ -1,4 +1,4 @@
-"""ScienceWorld elementary-science tasks on the real simulator."""
+"""ScienceWorld: elementary-science tasks on the real simulator."""
 
 from __future__ import annotations
 
@@ -20,23 +20,27 @@ if TYPE_CHECKING:
 class ScienceWorldOptions(TaggedOptions):
     """Settings of the environment.
 
-    ``reward``: ``score`` is the final score / 100, a failure (-100) counting 0; ``max_gain`` the most that it ever
-    was above its start.
-    ``max_delta_released`` is the largest increase of a single step / 100, as the released code has it by mistake (audit
-    B-9); the look around with which an episode starts is no step.
-    ``step_limit``: looking and impossible actions take no time, ``wait`` takes 11.
+    ``reward``: ``score`` is the final score / 100, with 0 for a failure (-100); ``max_gain`` is the largest
+    gain over the first score; ``max_delta_released`` is the largest gain of a single step / 100, a mistake
+    of the released code (audit B-9). The first look around does not count as a step.
+
+    ``step_limit`` is in units of the simulator's time: looking and impossible actions take none, ``wait``
+    takes 11.
     """
 
     reward: Literal["score", "max_gain", "max_delta_released"] = option(
-        "score", "what an episode is worth (B-9)", "the simulator's final score"
+        "score", "reward of an episode (B-9)", "the simulator's final score"
     )
     step_limit: int = option(
-        30, "the simulator's time, which is not actions", "released code: envStepLimit=30 (audit 3.4)", ge=1
+        30,
+        "limit of the simulator's time; an action may take none or several units",
+        "released code: envStepLimit=30 (audit 3.4)",
+        ge=1,
     )
 
 
 class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
-    """The simulator needs Java, which ``checks`` looks for."""
+    """The environment ``scienceworld``. The simulator needs Java, which ``checks`` looks for."""
 
     name, options, extra = "scienceworld", ScienceWorldOptions, "scienceworld"
     decisive = ("scienceworld",)
@@ -48,18 +52,20 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
 
     def make_dialogue(self, style: Style, max_turns: int, options: ScienceWorldOptions) -> Dialogue:
         from r3l.envs.scienceworld.text.dialogue import (
-            OpenedScienceWorldDialogue,
             ReleasedScienceWorldDialogue,
             ScienceWorldDialogue,
-            WindowScienceWorldDialogue,
+            TrinityScienceWorldDialogue,
+            VerlAgentScienceWorldDialogue,
         )
 
         if style == "released":
             followed = check_released("scienceworld", options, {"reward", "step_limit"})
             return ReleasedScienceWorldDialogue(style, max_turns, followed)
-        whole = OpenedScienceWorldDialogue if options.response_format == "opened" else ScienceWorldDialogue
-        kind = whole if options.history is None else WindowScienceWorldDialogue
-        return kind(style, max_turns, options)
+        if options.history is not None:
+            return VerlAgentScienceWorldDialogue(style, max_turns, options)
+        if options.response_format == "opened":
+            return TrinityScienceWorldDialogue(style, max_turns, options)
+        return ScienceWorldDialogue(style, max_turns, options)
 
     def refused(self, action: str, answer: str) -> bool:
         return answer.startswith("No known action matches that input.")
@@ -70,10 +76,11 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return TASK_SETS
 
     def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
-        """Of a fixed set of solved problems, over and over."""
+        """Demonstrator on the solved problems that are in no split; they repeat."""
         from r3l.envs.scienceworld.expert import expert_of
 
-        return self.scripted_demonstrator(partial(self.task_sets().spare_task, task_set), expert_of, tasks_repeat=True)
+        task = partial(self.task_sets().spare_task, task_set)
+        return self.scripted_demonstrator(task, expert_of, tasks_repeat=True)
 
     def checks(self) -> list[Finding]:
         from r3l.envs.scienceworld.engine.jvm import OLDEST, find_java

@@ -1,7 +1,7 @@
-"""The scripted expert of ScienceWorld, whose demonstrations teach the nano model. It knows a problem's solution.
+"""Scripted expert of ScienceWorld; its demonstrations train the nano model. It knows a problem's solution.
 
-It keeps track of what is done from the observed texts, errs at a given rate, comes back to the solution from
-wherever an error led it, and criticises a finished episode. A critique names a thing only if the texts up to its turn
+It tracks from the observed texts which steps are done, errs at a given rate, returns to the solution after
+an error, and criticises a finished episode. A critique names an object only if the texts before its turn
 show it.
 """
 
@@ -13,13 +13,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from r3l.envs.base.experts import Answers, ErrorModel, ScriptedExpert, WrongAction
-from r3l.envs.scienceworld.text.compact_text import brief
+from r3l.envs.scienceworld.text.compact_text import compact
 
 from r3l.core.environment import Observation
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 
-LOOK, GO, FOCUS, TAKE, PUT = "look around", "teleport to ", "focus on ", "pick up ", "move "
+LOOK = "look around"
+GO = "teleport to "
+FOCUS = "focus on "
+TAKE = "pick up "
+PUT = "move "
 PLACES = (
     "art studio",
     "bathroom",
@@ -39,17 +43,17 @@ _CONFUSED = ("No known action", "Ambiguous", "Unknown")
 
 @dataclass
 class ScienceWorldExpert(ScriptedExpert):
-    """What the texts so far say. ``solution``: right actions from the start, in order."""
+    """Knowledge from the texts so far. ``solution``: correct actions from the start, in order."""
 
     solution: Sequence[str]
     here: str = ""
-    seen: dict[str, str] = field(default_factory=dict)  # place -> what was seen there, shortened
+    seen: dict[str, str] = field(default_factory=dict)  # place -> its shortened observation
     done: set[str] = field(default_factory=set)  # actions other than going and looking that succeeded
     failed: bool = False
 
     @classmethod
     def at_start(cls, solution: Sequence[str], first: str) -> ScienceWorldExpert:
-        """From the first observation: the task, then what is seen."""
+        """Start from the first observation, which has the task on its first line."""
         expert = cls(solution)
         expert._look(first.partition("\n")[2])
         return expert
@@ -64,21 +68,18 @@ class ScienceWorldExpert(ScriptedExpert):
             self.failed |= action.startswith(FOCUS) and action not in self.solution
 
     def _look(self, text: str) -> None:
+        """Take in the description of a place."""
         place = _HERE.match(text)
         if place:
             self.here = place[1]
-            self.seen[self.here] = brief(text)
-
-    def shows(self, name: str) -> bool:
-        """The thing has been seen anywhere."""
-        return any(name in text for text in self.seen.values())
+            self.seen[self.here] = compact(text)
 
     def suggested(self) -> list[str]:
-        """The plan up to where something unseen would be named."""
+        """The plan up to the first action that names an unseen object."""
         steps: list[str] = []
         for action in plan(self):
             thing = _thing(action)
-            if thing is not None and not self.shows(thing):
+            if thing is not None and not any(thing in text for text in self.seen.values()):
                 break
             steps.append(action)
         return steps
@@ -88,28 +89,41 @@ class ScienceWorldExpert(ScriptedExpert):
         steps = plan(self)
         if not steps:
             return "nothing left"
-        thing = _thing(steps[0])
-        if thing is None:
-            return f"go {steps[0].removeprefix(GO)}" if steps[0].startswith(GO) else "look"
-        return {FOCUS: "focus ", TAKE: "take ", PUT: "put "}[_verb(steps[0])] + thing
+        step = steps[0]
+        for verb, word in ((FOCUS, "focus"), (TAKE, "take"), (PUT, "put")):
+            if step.startswith(verb):
+                return f"{word} {_thing(step)}"
+        return f"go {step.removeprefix(GO)}" if step.startswith(GO) else "look"
 
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The right action, or with the error rate another. Focusing on a thing before taking it may be overlooked."""
+        """The correct action, or at the error rate another one.
+
+        An agent that overlooks something takes an object without focusing on it first.
+        """
         steps = plan(self)
         right = steps[0] if steps else LOOK
         if error_model.overlooks and right.startswith(FOCUS) and len(steps) > 1 and steps[1].startswith(TAKE):
             right = steps[1]
         if steps and rng.random() >= error_model.rate:
             return right
-        errors = [a for a in _errors(self, right) if [*actions[-2:], a] != [a, a, a]]
-        if rng.random() < error_model.systematic:  # the situation: the place, and what is to be done there
+
+        # Errors: going elsewhere, looking again; when it should focus, above all focusing on or taking the
+        # wrong object.
+        wrong = [GO + place for place in PLACES if place != self.here and GO + place != right]
+        if right.startswith(FOCUS):
+            others = [name for name in _listed(self) if FOCUS + name not in self.solution]
+            wrong = [FOCUS + name for name in others] + [TAKE + name for name in others] + wrong[:2]
+        errors = [a for a in [*wrong, LOOK] if [*actions[-2:], a] != [a, a, a]]
+
+        # A systematic error is the same for the same place and the same kind of next step.
+        if rng.random() < error_model.systematic:
             return errors[seed_of("habit", self.here, self.thought().split()[0]) % len(errors)]
         return str(rng.choice(errors))
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """An action other than the solution's next."""
+        """An action is wrong if it is not the solution's next one."""
         steps = plan(self)
         if not steps or action == steps[0]:
             return None
@@ -121,16 +135,16 @@ class ScienceWorldExpert(ScriptedExpert):
         return f"{len(answers)} steps, {visited} places"
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
-        """Whoever was criticised no longer overlooks focusing."""
+        """The error model after a critique: the agent no longer overlooks focusing."""
         return replace(error_model, overlooks=False)
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
-        """An action on a thing that is in no task: it costs a turn."""
+        """An action on an object that is in no task; it costs a turn."""
         names = ("elephant egg", "red candle", "silver key", "glass marble")
         return f"{rng.choice(['focus on', 'pick up'])} {rng.choice(names)}"
 
     def likely_turns(self, max_turns: int) -> int:
-        """Little more than the solution has."""
+        """Slightly more than the length of the solution."""
         return len(self.solution) + 2
 
 
@@ -139,13 +153,19 @@ def expert_of(task: Task, first: str) -> ScienceWorldExpert:
 
 
 def plan(expert: ScienceWorldExpert) -> list[str]:
-    """The right actions from here on. Empty when all is done or has failed."""
+    """The correct actions from here on; [] if everything is done or the task has failed."""
     if expert.failed:
         return []
-    here, steps = expert.here, []
-    for place, action in _with_places(expert):
+    here = expert.here
+    place = next(iter(expert.seen), expert.here)  # place of the solution's step, from the first one
+    steps: list[str] = []
+    for action in expert.solution:
+        if action.startswith(GO):
+            place = action.removeprefix(GO)
+            continue
         if action in expert.done or (action == LOOK and place in expert.seen):
             continue
+        # Walk only where a step is left, from wherever an error may have led.
         if here != place:
             steps.append(GO + place)
             here = place
@@ -153,40 +173,16 @@ def plan(expert: ScienceWorldExpert) -> list[str]:
     return steps
 
 
-def _with_places(expert: ScienceWorldExpert) -> list[tuple[str, str]]:
-    """(place, action) of every step of the solution that is not a walk."""
-    place, steps = next(iter(expert.seen), expert.here), []
-    for action in expert.solution:
-        if action.startswith(GO):
-            place = action.removeprefix(GO)
-        else:
-            steps.append((place, action))
-    return steps
-
-
 def _thing(action: str) -> str | None:
-    """The thing an action names; None for going and looking."""
+    """The object in an action; None for going and looking."""
     for verb in (FOCUS, TAKE, PUT):
         if action.startswith(verb):
             return action.removeprefix(verb).split(" to ")[0]
     return None
 
 
-def _verb(action: str) -> str:
-    return next(verb for verb in (FOCUS, TAKE, PUT) if action.startswith(verb))
-
-
-def _errors(expert: ScienceWorldExpert, right: str) -> list[str]:
-    """Wrong actions: going elsewhere, looking again, and where something is to be focused on, the wrong thing."""
-    wrong = [GO + place for place in PLACES if place != expert.here and GO + place != right]
-    if right.startswith(FOCUS):
-        others = [name for name in _listed(expert) if FOCUS + name not in expert.solution]
-        return [FOCUS + name for name in others] + [TAKE + name for name in others] + wrong[:2] + [LOOK]
-    return [*wrong, LOOK]
-
-
 def _listed(expert: ScienceWorldExpert) -> list[str]:
-    """Things seen here, without what is in or on them."""
+    """Objects seen here, without their contents in parentheses."""
     text = expert.seen.get(expert.here, "").partition(": ")[2].removesuffix(" ...")
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
         text = bare
@@ -194,6 +190,7 @@ def _listed(expert: ScienceWorldExpert) -> list[str]:
 
 
 def _cause(expert: ScienceWorldExpert, action: str, text: str) -> str:
+    """The reason why ``action`` was wrong, in the words of a critique."""
     if text.startswith(_CONFUSED) or not text:
         return f"{action} is not possible"
     if action.startswith(FOCUS):

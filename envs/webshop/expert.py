@@ -1,8 +1,8 @@
-"""The scripted expert of WebShop, whose demonstrations teach the nano model. It reads only what the policy reads.
+"""Scripted expert of WebShop; its demonstrations train the nano model. It reads only what the policy reads.
 
-It keeps track of what the pages have shown (which products were seen, which were ruled out, what is chosen), knows
-which next actions are right by that, errs at a given rate, and criticises a finished episode by what the pages up to
-the wrong action show. It never looks at the goal product.
+It tracks what the pages have shown (products seen, products ruled out, options chosen), derives the correct
+next actions, errs at a given rate, and criticises a finished episode by what the pages showed before the
+wrong action. It never uses the goal product.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from r3l.envs.webshop.engine.synthetic import Wish, read_wish
 
 from r3l.core.environment import Observation
 
-PREVIOUS, NEXT, BACK, BUY = (f"click[{b.lower()}]" for b in (pages.PREVIOUS, pages.NEXT, pages.BACK, pages.BUY))
-_LAST_PAGE = 3  # a patient customer looks no further and searches again
+PREVIOUS = f"click[{pages.PREVIOUS.lower()}]"
+NEXT = f"click[{pages.NEXT.lower()}]"
+BACK = f"click[{pages.BACK.lower()}]"
+BUY = f"click[{pages.BUY.lower()}]"
+_LAST_PAGE = 3  # last page of results that the expert looks at before it searches again
 _RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 _LISTED = re.compile(r"\[(?:clicked )?button\] (\S+) \[(?:clicked )?button_\]\n(.+)\n\$([\d.]+)\n")
 _OPTION = re.compile(r"^  \[(clicked )?button\] (.*) \[(?:clicked )?button_\]$", re.MULTILINE)
@@ -28,7 +31,7 @@ _ITEM = re.compile(r"^(.+)\nPrice: \$([\d.]+)\nRating: ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Offer:
-    """A product as a page shows it."""
+    """Title and price of a product, as shown on a page."""
 
     title: str
     price: float
@@ -36,57 +39,56 @@ class Offer:
 
 @dataclass
 class WebshopExpert(ScriptedExpert):
-    """What the pages so far say. ``at``: index, results, item or sub."""
+    """Knowledge from the pages so far. ``at``: kind of the current page (index, results, item or sub)."""
 
     wish: Wish
     at: str = "index"
     query: str = ""
-    page: int = 0
-    listed: dict[str, Offer] = field(default_factory=dict)
+    page: int = 0  # page of the results
+    listed: dict[str, Offer] = field(default_factory=dict)  # asin -> offer, on the current page of results
     asin: str = ""
-    item: Offer | None = None
-    offered: tuple[str, ...] = ()
+    item: Offer | None = None  # the current product
+    offered: tuple[str, ...] = ()  # its option values
     chosen: tuple[str, ...] = ()
-    rejected: set[str] = field(default_factory=set)
+    rejected: set[str] = field(default_factory=set)  # asins of products that do not fit
 
     @classmethod
     def at_start(cls, first: str) -> WebshopExpert:
-        """From the first observation, which holds the instruction."""
+        """Start from the first observation, which contains the instruction."""
         return cls(read_wish(pages.instruction(first)))
 
     def observe(self, action: str, text: str) -> None:
-        if action.startswith("search[") and _RESULTS.search(text):
-            self.query = action[len("search[") : -1]
         if results := _RESULTS.search(text):
-            self._see_results(int(results[1]), text)
+            if action.startswith("search["):
+                self.query = action[len("search[") : -1]
+            self.at = "results"
+            self.page = int(results[1])
+            self.asin = ""
+            self.item = None
+            found = _LISTED.findall(text)
+            self.listed = {asin.lower(): Offer(title, float(price)) for asin, title, price in found}
         elif item := _ITEM.search(text):
-            self._see_item(action, Offer(item[1], float(item[2])), text)
+            if self.at == "results":
+                self.asin = action[len("click[") : -1]
+            self.at = "item"
+            self.item = Offer(item[1], float(item[2]))
+            options = _OPTION.findall(text)
+            self.offered = tuple(value for _, value in options)
+            self.chosen = tuple(value for clicked, value in options if clicked)
+            if not self.fits(self.item) or self.lacking:
+                self.rejected.add(self.asin)
         else:
             self.at = "index" if "[button] Search [button_]" in text else "sub"
 
-    def _see_results(self, page: int, text: str) -> None:
-        self.at, self.page, self.asin, self.item = "results", page, "", None
-        self.listed = {asin.lower(): Offer(title, float(price)) for asin, title, price in _LISTED.findall(text)}
-
-    def _see_item(self, action: str, item: Offer, text: str) -> None:
-        if self.at == "results":
-            self.asin = action[len("click[") : -1]
-        options = _OPTION.findall(text)
-        self.at, self.item = "item", item
-        self.offered = tuple(value for _, value in options)
-        self.chosen = tuple(value for clicked, value in options if clicked)
-        if not self.fits(item) or self.lacking:
-            self.rejected.add(self.asin)
-
     def fits(self, offer: Offer) -> bool:
-        """The title names the kind and every attribute, and the price is within the limit."""
+        """Whether the title names the kind and every attribute, and the price is within the limit."""
         wanted = (self.wish.kind, *self.wish.attributes)
         cheap = self.wish.limit is None or offer.price <= self.wish.limit
         return cheap and all(phrase in offer.title for phrase in wanted)
 
     @property
     def lacking(self) -> list[str]:
-        """Wanted options that the present product does not offer."""
+        """Wanted options that the current product does not offer."""
         return [option for option in self.wish.options if option not in self.offered]
 
     @property
@@ -96,42 +98,54 @@ class WebshopExpert(ScriptedExpert):
 
     @property
     def candidates(self) -> list[str]:
-        """Listed products that fit and were not ruled out, in page order."""
+        """Asins of listed products that fit and were not ruled out, in the order of the page."""
         return [asin for asin, offer in self.listed.items() if self.fits(offer) and asin not in self.rejected]
 
     @property
     def search(self) -> str:
-        """The search that names everything that is wanted."""
+        """The complete search: all wanted attributes, the kind and the options."""
         return " ".join((*self.wish.attributes, self.wish.kind, *self.wish.options))
 
     def suggested(self) -> list[str]:
-        """The plan: it names only what pages have shown."""
+        """The plan; it names only what pages have shown."""
         return plan(self)
 
     def thought(self) -> str:
         """A short subgoal for the plan's first action."""
-        step = plan(self)[0]
-        known = {PREVIOUS: "not right", NEXT: "look further", BACK: "search again", BUY: "buy"}
         if self.at == "index":
             return f"find {self.wish.kind}"
         if self.at == "sub":
             return "go back"
-        return known.get(step) or ("pick" if self.at == "results" else "choose") + f" {step[len('click[') : -1]}"
+        step = plan(self)[0]
+        buttons = {PREVIOUS: "not right", NEXT: "look further", BACK: "search again", BUY: "buy"}
+        if step in buttons:
+            return buttons[step]
+        return f"{'pick' if self.at == 'results' else 'choose'} {step[len('click[') : -1]}"
 
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """A right action, or with the error rate another that the page has. The price limit may be overlooked.
+        """A correct action, or at the error rate another one of the page.
 
-        The systematic errors: a vague search, the first product, buying too early.
+        An agent that overlooks the price limit acts as if the goal had none.
         """
         expert = replace(self, wish=replace(self.wish, limit=None)) if error_model.overlooks else self
         if rng.random() >= error_model.rate:
             return plan(expert)[0]
-        systematic = _systematic_error(expert, rng)
+
+        # The systematic error of this kind of page: a vague search, the first product, buying too early.
+        if expert.at == "index":
+            vague = (expert.wish.kind, *expert.wish.attributes[:1])
+            systematic = f"search[{' '.join(vague[: int(rng.integers(1, len(vague) + 1))])}]"
+        elif expert.at == "results" and expert.listed:
+            systematic = f"click[{next(iter(expert.listed))}]"
+        else:
+            systematic = BUY if expert.at == "item" else PREVIOUS
         if rng.random() < error_model.systematic and not is_right(expert, systematic):
             return systematic
-        others = [action for action in now.admissible if action.startswith("click[") and not is_right(expert, action)]
+
+        clicks = [action for action in now.admissible if action.startswith("click[")]
+        others = [action for action in clicks if not is_right(expert, action)]
         return str(rng.choice(others)) if others else systematic
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
@@ -151,7 +165,7 @@ class WebshopExpert(ScriptedExpert):
 
 
 def plan(expert: WebshopExpert) -> list[str]:
-    """The right actions from here on as far as they are known."""
+    """The correct actions from here on, as far as they are known."""
     if expert.at == "index":
         return [f"search[{expert.search}]"]
     if expert.at == "results":
@@ -164,7 +178,7 @@ def plan(expert: WebshopExpert) -> list[str]:
 
 
 def right_actions(expert: WebshopExpert) -> set[str]:
-    """Every next action that an error-free expert could take."""
+    """Every next action that an error-free agent could take."""
     steps = plan(expert)
     if expert.at == "results" and expert.candidates:
         return {f"click[{asin}]" for asin in expert.candidates}
@@ -174,22 +188,14 @@ def right_actions(expert: WebshopExpert) -> set[str]:
 
 
 def is_right(expert: WebshopExpert, action: str) -> bool:
-    """Whether ``action`` is right; a search is, whatever the order of its words."""
+    """Whether ``action`` is correct; the words of a search may be in any order."""
     if expert.at == "index" and action.startswith("search["):
         return set(expert.search.split()) <= set(action[len("search[") : -1].split())
     return action in right_actions(expert)
 
 
-def _systematic_error(expert: WebshopExpert, rng: np.random.Generator) -> str:
-    if expert.at == "index":
-        vague = (expert.wish.kind, *expert.wish.attributes[:1])
-        return f"search[{' '.join(vague[: int(rng.integers(1, len(vague) + 1))])}]"
-    if expert.at == "results" and expert.listed:
-        return f"click[{next(iter(expert.listed))}]"
-    return BUY if expert.at == "item" else PREVIOUS
-
-
 def _from_results(expert: WebshopExpert) -> list[str]:
+    """The plan on a page of results: buy a candidate, else look further or search again."""
     if expert.candidates:
         options = (f"click[{option}]" for option in expert.wish.options)
         return [f"click[{expert.candidates[0]}]", *options, BUY]
@@ -198,6 +204,7 @@ def _from_results(expert: WebshopExpert) -> list[str]:
 
 
 def _cause(expert: WebshopExpert, action: str) -> str:
+    """The reason why ``action`` was wrong, in the words of a critique."""
     limit = expert.wish.limit
     offer = expert.item if expert.at == "item" else expert.listed.get(action[len("click[") : -1])
     if expert.at == "index":
@@ -208,6 +215,6 @@ def _cause(expert: WebshopExpert, action: str) -> str:
         return "price above the limit"
     if offer is not None and not expert.fits(offer):
         return "not the wanted product"
-    if action == BUY and (unchosen := expert.lacking or expert.missing):  # none: nothing to buy on this page
+    if action == BUY and (unchosen := expert.lacking or expert.missing):  # empty on pages without a product
         return f"{unchosen[0]} not offered" if expert.lacking else f"{unchosen[0]} not chosen"
     return f"{action} does not help"

@@ -86,7 +86,7 @@ def test_a_flexible_reading_asks_for_no_thought(env):
 
 def test_models_of_the_compact_style_write_both_tags():
     class Drawers(TaggedDialogue):
-        label, readers = "drawers", {"strict": each_tag_once}
+        label, action_parsers = "drawers", {"strict": each_tag_once}
 
     response = "It is closed.</think><action>open drawer 2</action>"
     assert Drawers("full", 1).read(response) == "open drawer 2" and Drawers("compact", 1).read(response) is None

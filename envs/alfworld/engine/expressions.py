@@ -1,7 +1,7 @@
-"""What a template of a game may compute: ``o``, ``o.name``, ``'text'``, ``a + b`` and ``a or b``; nothing else.
+"""Expressions in a game's templates: ``o``, ``o.name``, ``'text'``, ``a + b`` and ``a or b``.
 
-The grammar of TextWorld allows any Python expression. A game file is data, so these four forms, all that the
-published grammar uses, are read as a tree and every other one is refused by name.
+TextWorld evaluates any Python expression. Since a game file is data from elsewhere, only the forms that the
+published grammar uses are parsed, into a tree; every other expression is an error.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from r3l.core.errors import DataError, EngineError
 
-MAX_LENGTH = 200  # ours: the longest published expression has 28 characters; also bounds how deep one nests
+MAX_LENGTH = 200  # our choice: the longest published one has 28 characters; bounds the depth of the tree too
 ATTRIBUTES = ("name", "id", "type", "definite", "indefinite")
 
 
 @dataclass(frozen=True)
 class Entity:
-    """A thing of the game, as templates see it."""
+    """An object, receptacle or location of a game, with the attributes that templates use."""
 
     id: str
     type: str
@@ -29,14 +29,14 @@ class Entity:
 
 @dataclass(frozen=True)
 class Literal:
-    """Text between quotes."""
+    """Quoted text."""
 
     value: str
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """``variable.attribute``; a variable alone is its name."""
+    """``variable.attribute``; ``variable`` without an attribute is its name."""
 
     variable: str
     attribute: str
@@ -62,23 +62,28 @@ Expression = Literal | Attribute | Join | FirstOf
 
 
 def parse_expression(text: str) -> Expression:
-    """The expression of a template. Raises DataError for every other form."""
+    """Parse an expression of a template. Raises DataError for an unsupported form."""
     if len(text) > MAX_LENGTH:
-        raise DataError(f"an expression of {len(text)} characters; the most that is read is {MAX_LENGTH}")
+        raise DataError(f"an expression has {len(text)} characters; the limit is {MAX_LENGTH}")
     try:
         return _read(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError) as error:
-        raise DataError(f"{text!r} is refused: {error}") from error
+        raise DataError(f"{text!r} is not supported: {error}") from error
 
 
 def evaluate(expression: Expression, entities: Mapping[str, Entity]) -> str:
-    """Its text where ``entities`` are the bound variables. Raises EngineError for one that is not bound."""
+    """The text of an expression; ``entities``: variable -> entity.
+
+    Raises EngineError for an unbound variable.
+    """
     match expression:
         case Literal(value):
             return value
         case Attribute(variable, attribute):
             if variable not in entities:
-                raise EngineError(f"The game's grammar uses {variable!r}, which nothing binds; its file is damaged.")
+                raise EngineError(
+                    f"The game's grammar uses {variable!r}, which is not bound; its file is damaged.",
+                )
             return str(getattr(entities[variable], attribute))
         case Join(left, right):
             return evaluate(left, entities) + evaluate(right, entities)

@@ -1,7 +1,8 @@
-"""The published ALFWorld games as tasks, from a user's own download.
+"""Published ALFWorld games as tasks, read from a user's own download.
 
-Its layout (``alfworld-download``): ``ROOT/json_2.1.1/SPLIT/TASK/TRIAL/game.tw-pddl``, where ROOT is ``$ALFWORLD_DATA``
-or, as in the alfworld package, ``~/.cache/alfworld``. A game's id is ``SPLIT/TASK/TRIAL``.
+Layout of ``alfworld-download``: ``ROOT/json_2.1.1/SPLIT/TASK/TRIAL/game.tw-pddl``, where ROOT is
+``$ALFWORLD_DATA`` or, as in the alfworld package, ``~/.cache/alfworld``. A game's id is
+``SPLIT/TASK/TRIAL``.
 """
 
 from __future__ import annotations
@@ -21,8 +22,13 @@ from r3l.core.task import Task
 from r3l.files.digests import digest_of_all
 
 # Counts of the published releases 2.1.1 to 2.1.3 (the README of alfworld and the folders themselves).
-EXPECTED_GAMES: Mapping[str, int] = {"train": 3553, "valid_train": 200, "valid_seen": 140, "valid_unseen": 134}
-LISTED: Mapping[str, str] = {"agentbench": "valid_unseen"}  # parts of a split whose ids are committed
+EXPECTED_GAMES: Mapping[str, int] = {
+    "train": 3553,
+    "valid_train": 200,
+    "valid_seen": 140,
+    "valid_unseen": 134,
+}
+LISTED: Mapping[str, str] = {"agentbench": "valid_unseen"}  # subset of a split, by committed ids -> the split
 _GAMES_FOLDER = "json_2.1.1"
 _GAME_FILE = "game.tw-pddl"
 _UNKNOWN = "UNKNOWN GOAL"
@@ -36,31 +42,36 @@ _DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or poin
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """Where the games lie: ``root``, else ``$ALFWORLD_DATA``, else the alfworld package's default."""
+    """Folder of the games: ``root``, else ``$ALFWORLD_DATA``, else the alfworld package's default."""
     return Path(root or os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld").expanduser()
 
 
 def list_games(split: str, root: str | Path | None = None, expected: int | None = None) -> list[str]:
     """The sorted game ids of a split.
 
-    ``expected`` is the count that must be there (default: the published one; 0 accepts any number but none).
-    Raises DataError naming the folder, both counts and the download command.
+    ``expected``: required number of games (default: the published one; 0: any number except none). Raises
+    DataError naming the folder, both numbers and the download command.
     """
-    folder = data_root(root) / _GAMES_FOLDER / _known(split)
-    ids = sorted(f"{split}/{path.parent.parent.name}/{path.parent.name}" for path in folder.glob(f"*/*/{_GAME_FILE}"))
+    if split not in EXPECTED_GAMES:
+        raise DataError(f"ALFWorld has no split {split!r}; it has {', '.join(EXPECTED_GAMES)}")
+    folder = data_root(root) / _GAMES_FOLDER / split
+    trials = [path.parent for path in folder.glob(f"*/*/{_GAME_FILE}")]
+    ids = sorted(f"{split}/{trial.parent.name}/{trial.name}" for trial in trials)
     wanted = EXPECTED_GAMES[split] if expected is None else expected
     if not ids or (wanted and len(ids) != wanted):
-        raise DataError(f"{folder} holds {len(ids)} ALFWorld games, expected {wanted or 'at least 1'}. {_DOWNLOAD}")
+        raise DataError(
+            f"{folder} holds {len(ids)} ALFWorld games, expected {wanted or 'at least 1'}. {_DOWNLOAD}",
+        )
     return ids
 
 
 def ids_sha256(ids: Iterable[str]) -> str:
-    """sha256 of the sorted ids, newline-joined (the rule of ``r3l.envs.base.task_sets``)."""
+    """sha256 of the sorted ids, joined by line breaks (the rule of ``r3l.envs.base.task_sets``)."""
     return hashlib.sha256("\n".join(sorted(ids)).encode("utf-8")).hexdigest()
 
 
 def load_game(game_id: str, root: str | Path | None = None) -> Task:
-    """One downloaded game as a task. Raises DataError naming the file that is missing or damaged."""
+    """Read one downloaded game as a task. Raises DataError naming the file if it is missing or damaged."""
     path = data_root(root) / _GAMES_FOLDER / game_id / _GAME_FILE
     try:
         game = json.loads(path.read_text(encoding="utf-8"))
@@ -70,19 +81,28 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
         raise _damaged(path, str(error)) from error
     if not isinstance(game, dict):
         raise _damaged(path, "not a JSON object")
-    missing = [key for key in ("pddl_domain", "grammar", "pddl_problem") if not isinstance(game.get(key), str)]
+    required = ("pddl_domain", "grammar", "pddl_problem")
+    missing = [key for key in required if not isinstance(game.get(key), str)]
     if missing:
         raise _damaged(path, "no " + ", ".join(missing))
-    if other := sorted(_commands(game["grammar"]) ^ _commands(packaged_text("alfred.twl2"))):
+
+    # Older releases have other commands (put ... in/on ...), which prompts and the expert do not know.
+    grammar = game["grammar"]
+    if other := sorted(_commands(grammar) ^ _commands(packaged_text("alfred.twl2"))):
         raise DataError(
-            f"{path} is of another release: its grammar and that of the alfworld package differ in {', '.join(other)}, "
-            "and prompts name the package's commands. Fetch today's games: alfworld-download -f"
+            f"{path} is of another release: its grammar and that of the alfworld package differ in "
+            f"{', '.join(other)}, and prompts name the package's commands. Fetch the current games: "
+            "alfworld-download -f"
         )
+    sentences = _SENTENCE.findall(grammar)
+    if len(sentences) != 1:
+        raise _damaged(path, f"its grammar has {len(sentences)} task sentences, expected 1")
+
     split, name, _ = game_id.split("/", 2)
     payload = {
-        "goal_text": _sentence(game["grammar"], path),
+        "goal_text": str(json.loads(f'"{sentences[0]}"')),
         "pddl_domain": _shared(game["pddl_domain"]),
-        "grammar": game["grammar"],
+        "grammar": grammar,
         "pddl_problem": game["pddl_problem"],
         "walkthrough": list(game.get("walkthrough") or []),
     }
@@ -90,13 +110,13 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
 
 
 def load_games(split: str, root: str | Path | None = None, expected: int | None = None) -> Iterator[Task]:
-    """The tasks of a split in id order, read one at a time (a game is about 90 KB)."""
+    """The tasks of a split in id order, read one at a time (a game has about 90 KB)."""
     for game_id in list_games(split, root, expected):
         yield load_game(game_id, root)
 
 
 def game_texts(task: Task) -> tuple[str, str, str]:
-    """Domain, grammar and problem of a task; what its payload leaves out comes from the alfworld package."""
+    """(domain, grammar, problem) of a task; parts missing in its payload come from the alfworld package."""
     payload = task.payload
     problem = payload.get("pddl_problem")
     if not isinstance(problem, str) or not problem.strip():
@@ -113,11 +133,11 @@ def game_texts(task: Task) -> tuple[str, str, str]:
 
 
 def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
-    """sha256 of the texts that games are made of, of which task ids say nothing; ``none`` where they are not here.
+    """sha256 of the texts that games consist of, since task ids do not cover them; ``none`` for missing ones.
 
-    Houses take domain and grammar from the alfworld package. Published games bring their own, each file of a split
-    counts; reading all 3,553 of train takes seconds, so digests are kept until a file changes, which the next process
-    sees.
+    Houses take domain and grammar from the alfworld package. Published games have their own, so every file
+    of a split counts. Reading all 3,553 of train takes seconds; digests are therefore cached until a file
+    changes.
     """
     names = sorted(set(task_sets))
     digests: dict[str, str] = {}
@@ -130,50 +150,32 @@ def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=2)
 def _digest_of_packaged(name: str) -> str:
-    """Without the package, that of the release that r3l installs: a plan needs none of an environment's packages."""
     try:
-        return _sha256(packaged_text(name))
-    except ImportError:
+        return hashlib.sha256(packaged_text(name).encode("utf-8")).hexdigest()
+    except ImportError:  # a workflow is planned without the packages: use the digest of the required release
         return PACKAGED[name]
 
 
-@cache  # a run is fingerprinted many times: thousands of files are listed once in a process
+@cache  # a run is fingerprinted many times; thousands of files are listed once per process
 def _digests_of_split(split: str, root: Path) -> dict[str, str]:
     try:
         ids = list_games(split, root, expected=0)
     except DataError:
-        return {f"{split}, first game": "none"}  # as stored runs have it
+        return {f"{split}, first game": "none"}  # the key of stored runs
     files = {id_: root / _GAMES_FOLDER / id_ / _GAME_FILE for id_ in ids}
     return {f"{split}, games": digest_of_all(files)}
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
 @lru_cache(maxsize=16)
 def _commands(grammar: str) -> frozenset[str]:
-    """What a player can say, as the grammar has it: ``move {o} to {r}``."""
+    """Command templates of a grammar, e.g. ``move {o} to {r}``."""
     return frozenset(_COMMAND.findall(grammar))
 
 
 @lru_cache(maxsize=16)
 def _shared(text: str) -> str:
-    """The same object for equal texts: all games share one 17 KB domain."""
+    """One object for equal texts, to save memory: all games have the same domain of 17 KB."""
     return text
-
-
-def _known(split: str) -> str:
-    if split not in EXPECTED_GAMES:
-        raise DataError(f"ALFWorld has no split {split!r}; it has {', '.join(EXPECTED_GAMES)}")
-    return split
-
-
-def _sentence(grammar: str, path: Path) -> str:
-    sentences = _SENTENCE.findall(grammar)
-    if len(sentences) != 1:
-        raise _damaged(path, f"its grammar has {len(sentences)} task sentences, expected 1")
-    return str(json.loads(f'"{sentences[0]}"'))
 
 
 def _damaged(path: Path, why: str) -> DataError:

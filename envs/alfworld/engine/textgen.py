@@ -1,9 +1,9 @@
-"""The text of the game: TextWorld's context-sensitive grammar (twl2), read once and rendered quickly.
+"""Text generation: TextWorld's context-sensitive grammar (twl2), parsed once and rendered quickly.
 
-Reading is done by the parsers of the textworld package; rendering is our own, because the shipped one parses
-every template again and deep-copies its context for every symbol (98 % of a step). The rules followed are
-those of ``textworld.envs.pddl.textgen``: first production whose condition holds, query results in sorted
-order, distinct placeholders bound to distinct things.
+The textworld package parses. Rendering is our own code, since the original parses every template again and
+deep-copies its context for every symbol (98 % of a step). It follows the rules of
+``textworld.envs.pddl.textgen``: the first production whose condition holds, query results in sorted order,
+different placeholders bound to different entities.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Bindings = Mapping[Placeholder, str]
 Query = tuple[tuple[str, tuple[Placeholder, ...]], ...]
 Facts = Mapping[Signature, tuple[Row, ...]]  # rows sorted
 
-# The task rule is the only part of the grammar in which games differ.
+# The grammars of two games differ only in this rule.
 _TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*"((?:[^"\\]|\\.)*)"\s*\}\s*\]')
 
 
@@ -38,7 +38,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Expand:
-    """``#name#``: the production rule of that name."""
+    """``#name#``: apply the production rule of that name."""
 
     name: str
 
@@ -52,7 +52,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class ForEach:
-    """``{node | query}``: the node once for every answer of the query (once where there is no query)."""
+    """``{node | query}``: the node once for every answer of the query, or once without a query."""
 
     node: Expand | Evaluate
     query: Query | None
@@ -60,7 +60,7 @@ class ForEach:
 
 @dataclass(frozen=True)
 class Listing:
-    """``[{...}]``: the same, joined as an English list."""
+    """``[{...}]``: a ``ForEach`` joined as an English list."""
 
     items: ForEach
 
@@ -71,25 +71,28 @@ Nodes = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class Production:
-    """One alternative of a rule, used where its condition (if any) has an answer."""
+    """One alternative of a rule; it applies if it has no condition or the condition has an answer."""
 
     condition: Query | None
     nodes: Nodes
 
 
 class World:
-    """What text is generated from: the entities of a game and the facts that hold now."""
+    """State that texts are rendered from: the entities of a game and the facts that hold now."""
 
     def __init__(self, problem: Problem) -> None:
         self.entities = {id: Entity(id, kind, name) for id, (kind, name) in problem.entities.items()}
-        self.facts: Facts = {(name, tuple(types)): tuple(map(tuple, rows)) for name, types, rows in problem.facts}
+        self.facts: Facts = {
+            (name, tuple(types)): tuple(tuple(row) for row in rows) for name, types, rows in problem.facts
+        }
         self._types = tuple((name, tuple(parents)) for name, parents in problem.types)
 
     def answers(self, query: Query, bindings: Bindings) -> list[Bindings]:
-        """Every way to extend ``bindings`` so that all of ``query`` holds, in the order of the text."""
+        """All extensions of ``bindings`` for which ``query`` holds, in the order in which texts list them."""
         answers: list[Bindings] = [bindings]
         for name, places in query:
-            signatures = [(name, types) for types in _subtypes(self._types, tuple(kind for _, kind in places))]
+            wanted = tuple(kind for _, kind in places)
+            signatures = [(name, types) for types in _subtypes(self._types, wanted)]
             rows = [row for signature in signatures for row in self.facts.get(signature, ())]
             if answers and all(place in answers[0] for place in places):  # nothing left to bind: only check
                 answers = [bound for bound in answers if tuple(bound[place] for place in places) in rows]
@@ -100,7 +103,7 @@ class World:
 
 
 def _extend(bound: Bindings, places: tuple[Placeholder, ...], row: Row) -> Bindings | None:
-    """``bound`` with ``places`` filled from ``row``, or None where they disagree or a thing is used twice."""
+    """``bound`` with ``places`` filled from ``row``; None if they disagree or an entity is bound twice."""
     added: dict[Placeholder, str] = {}
     for place, value in zip(places, row, strict=True):
         existing = bound.get(place) or added.get(place)
@@ -115,7 +118,7 @@ def _extend(bound: Bindings, places: tuple[Placeholder, ...], row: Row) -> Bindi
 
 @lru_cache(maxsize=512)
 def _subtypes(types: tuple[tuple[str, Row], ...], wanted: Row) -> list[Row]:
-    """``wanted`` and every combination of its subtypes, in TextWorld's order."""
+    """``wanted`` and all combinations of its subtypes, in TextWorld's order."""
     from textworld.logic import Type, TypeHierarchy
 
     hierarchy = TypeHierarchy()
@@ -129,18 +132,22 @@ def _subtypes(types: tuple[tuple[str, Row], ...], wanted: Row) -> list[Row]:
 
 
 class Grammar:
-    """Rules and action templates of one twl2 text."""
+    """Rules and action templates of a twl2 text."""
 
-    def __init__(self, rules: Mapping[str, tuple[Production, ...]], actions: Mapping[str, tuple[Nodes, Nodes]]):
+    def __init__(
+        self,
+        rules: Mapping[str, tuple[Production, ...]],
+        actions: Mapping[str, tuple[Nodes, Nodes]],
+    ):
         self._rules = rules
         self.actions = actions  # lower-case action name -> (command template, feedback)
 
     def swapped(self, rule: str, text: str) -> Grammar:
-        """This grammar with ``rule`` replaced by one unconditional ``text``."""
+        """A copy of this grammar in which ``rule`` always gives ``text``."""
         return Grammar({**self._rules, rule: (Production(None, parse_nodes(text)),)}, self.actions)
 
     def render(self, nodes: Iterable[Node], bindings: Bindings, world: World) -> str:
-        """The text of ``nodes`` in the present state of ``world``."""
+        """The text of ``nodes`` in the current state of ``world``."""
         parts: list[str] = []
         for node in nodes:
             if isinstance(node, Text):
@@ -151,23 +158,28 @@ class Grammar:
                 variables = {name: world.entities[value] for (name, _), value in bindings.items()}
                 parts.append(evaluate(node.expression, variables))
             elif isinstance(node, ForEach):
-                parts.extend(self._each(node, bindings, world))
+                parts.extend(self._answers(node, bindings, world))
             else:
                 parts.append(self._list(node, bindings, world))
         return "".join(parts)
 
     def _expand(self, name: str, bindings: Bindings, world: World) -> str:
+        """Render the first applicable production of a rule."""
         for production in self._rules.get(name, ()):
             if production.condition is None or world.answers(production.condition, bindings):
                 return self.render(production.nodes, bindings, world)
-        raise EngineError(f"The game's grammar has no applicable rule for #{name}#; its game file is damaged.")
+        raise EngineError(
+            f"The game's grammar has no applicable rule for #{name}#; its game file is damaged.",
+        )
 
-    def _each(self, node: ForEach, bindings: Bindings, world: World) -> list[str]:
+    def _answers(self, node: ForEach, bindings: Bindings, world: World) -> list[str]:
+        """Render a node for each answer of its query."""
         answers = [bindings] if node.query is None else world.answers(node.query, bindings)
         return [self.render((node.node,), bound, world) for bound in answers]
 
     def _list(self, node: Listing, bindings: Bindings, world: World) -> str:
-        items = self._each(node.items, bindings, world)
+        """Render an English list; the grammar's own rules give its separators."""
+        items = self._answers(node.items, bindings, world)
         if not items:
             return self._expand("list_empty", bindings, world)
         if len(items) == 1:
@@ -177,10 +189,11 @@ class Grammar:
 
 
 def load_grammar(text: str) -> Grammar:
-    """The grammar of a game. Games that differ only in their task sentence share one parse.
+    """Parse the grammar of a game.
 
-    Raises whatever the textworld parsers raise on a malformed text, and DataError for an expression that is refused.
+    Raises the errors of the textworld parsers for a malformed text, DataError for an unsupported expression.
     """
+    # Parsing takes long, so games that differ only in their task sentence share one parsed grammar.
     rules = list(_TASK_RULE.finditer(text))
     if len(rules) != 1:
         return _parse_grammar(text)
@@ -201,15 +214,15 @@ def _parse_grammar(text: str) -> Grammar:
         )
         for name, productions in parsed._rules.items()
     }
-    templates = {
-        name: (parse_nodes(action.template), parse_nodes(action.feedback_rule)) for name, action in actions.items()
-    }
+    templates: dict[str, tuple[Nodes, Nodes]] = {}
+    for name, action in actions.items():
+        templates[name] = (parse_nodes(action.template), parse_nodes(action.feedback_rule))
     return Grammar(rules, templates)
 
 
 @lru_cache(maxsize=4096)
 def parse_nodes(text: str) -> Nodes:
-    """The nodes of a template, by the textworld parser (whose treatment of blanks has its own quirks)."""
+    """Parse a template with textworld's parser, whose peculiar treatment of blanks must be kept."""
     from textworld.envs.pddl.textgen import _parse_and_convert
 
     return _nodes(_parse_and_convert(text, rule_name="symbols"))
@@ -220,6 +233,7 @@ def _nodes(symbols: Iterable[Any]) -> Nodes:
 
 
 def _node(symbol: Any) -> Node:
+    """Convert a symbol of textworld's parser into a node."""
     kind = type(symbol).__name__
     if kind == "TerminalSymbol":
         return Text(str(symbol.symbol))
@@ -249,7 +263,7 @@ def _parse_query(text: str) -> Query:
 
 
 def query_predicates(nodes: Iterable[Node]) -> set[str]:
-    """The predicates that ``nodes`` ask about directly (not through rules)."""
+    """The predicates in the queries of ``nodes``, without those of the rules that they use."""
     predicates: set[str] = set()
     for node in nodes:
         inner = node.items if isinstance(node, Listing) else node

@@ -1,8 +1,8 @@
-"""PDDL problems made ready to play: translated once by Fast Downward, then cached on disk.
+"""Translation of PDDL problems by Fast Downward, once per problem, cached on disk.
 
-The shipped path translates every problem four times per game start (twice in ``load``, twice in
-``reset``; every second one only serves a planner). Translation is a pure function of domain, problem and
-package versions, so one result per problem is cached under ``$R3L_CACHE`` (default ``~/.cache/r3l``).
+The original translates every problem four times per game start (twice in ``load``, twice in ``reset``;
+every second time only for a planner). A translation is a pure function of domain, problem and package
+versions, so one result per problem is cached under ``$R3L_CACHE`` (default ``~/.cache/r3l``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from r3l.files.paths import cache_folder
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
 
-# The releases whose private interfaces this package was proved against, byte for byte.
+# Releases whose private interfaces this package uses; results were compared with them byte for byte.
 EXPECTED_VERSIONS: Mapping[str, str] = {
     "alfworld": "0.4.2",
     "textworld": "1.7.0",
@@ -41,10 +41,15 @@ Signature = tuple[str, Row]
 
 @dataclass(frozen=True)
 class Problem:
-    """A translated problem, as it lies in the cache.
+    """A translated problem, as stored in the cache.
 
-    ``facts`` are those true at the start, grouped by (predicate, types); ``parameters`` are (name, type)
-    by action; ``entities`` map an id to (type, shown name); ``changing`` are the predicates that can change.
+    - ``sas``: Fast Downward's input
+    - ``facts``: (predicate, types, rows) of the facts that hold at the start
+    - ``types``: (type, parent types)
+    - ``objects``: id -> type
+    - ``parameters``: action -> (name, type) of each parameter
+    - ``entities``: id -> (type, displayed name)
+    - ``changing``: predicates that can change
     """
 
     sas: str
@@ -57,7 +62,7 @@ class Problem:
 
 
 def installed_versions() -> dict[str, str]:
-    """The installed version of every package of EXPECTED_VERSIONS ("not installed" where absent)."""
+    """Installed version of each package in EXPECTED_VERSIONS, or "not installed"."""
     versions: dict[str, str] = {}
     for name in EXPECTED_VERSIONS:
         try:
@@ -68,12 +73,13 @@ def installed_versions() -> dict[str, str]:
 
 
 def check_versions() -> None:
-    """Raise EngineError unless the engine packages are exactly the proved releases."""
+    """Raise EngineError unless the packages of the engine have exactly the versions of EXPECTED_VERSIONS."""
     installed = installed_versions()
     wrong = [name for name, version in EXPECTED_VERSIONS.items() if installed[name] != version]
     if wrong:
-        differences = ", ".join(f"{name} is {installed[name]}, expected {EXPECTED_VERSIONS[name]}" for name in wrong)
-        command = "pip install " + " ".join(f"{name}=={version}" for name, version in EXPECTED_VERSIONS.items())
+        expected = EXPECTED_VERSIONS
+        differences = ", ".join(f"{name} is {installed[name]}, expected {expected[name]}" for name in wrong)
+        command = "pip install " + " ".join(f"{name}=={version}" for name, version in expected.items())
         raise EngineError(
             f"The ALFWorld engine uses private interfaces of pinned releases: {differences}. Run: {command}"
         )
@@ -81,12 +87,12 @@ def check_versions() -> None:
 
 @lru_cache(maxsize=2)
 def packaged_text(name: str) -> str:
-    """The text of a data file of the alfworld package (``alfred.pddl``, ``alfred.twl2``)."""
+    """Text of a data file in the alfworld package (``alfred.pddl``, ``alfred.twl2``)."""
     return resources.files("alfworld").joinpath("data", name).read_text(encoding="utf-8")
 
 
 def problem_key(domain: str, problem: str) -> str:
-    """The name of a problem in the cache: a hash of all that its translation depends on."""
+    """Cache key of a problem: a hash of everything that its translation depends on."""
     versions = ",".join(f"{name}={version}" for name, version in sorted(EXPECTED_VERSIONS.items()))
     digest = hashlib.sha256()
     for part in (_FORMAT, versions, domain, problem):
@@ -96,33 +102,52 @@ def problem_key(domain: str, problem: str) -> str:
 
 
 def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
-    """The translation of ``problem``: from the cache where it is there and whole, else made and cached.
+    """The translation of ``problem``, from the cache or made now and cached.
 
-    ``lib`` is a libdownward handle; a fresh translation leaves its problem loaded there.
-    Raises DataError, naming the task, when Fast Downward cannot read the problem.
+    ``lib`` is a libdownward handle; a new translation leaves its problem loaded there. Raises DataError,
+    naming the task, if Fast Downward cannot read the problem, and EngineError if the cache cannot be
+    written.
     """
     cached = cached_problem(domain, problem)
     if cached is not None:
         return cached
     try:
         translated = _translate(domain, problem, lib)
-    # SystemExit: the translator leaves by sys.exit on syntax errors. Whatever it raises is about the data.
+    # The translator calls sys.exit on syntax errors. All its errors are about the data.
     except (Exception, SystemExit) as error:
         raise DataError(
             f"ALFWorld task {task_id}: its PDDL problem cannot be translated "
             f"({type(error).__name__}: {error}). The game file is damaged: fetch it again with "
             "alfworld-download -f, or drop the task from the task set."
         ) from error
-    _write(_entry(domain, problem), translated)
+
+    path = _cache_path(domain, problem)
+    packed = zlib.compress(json.dumps(asdict(translated), separators=(",", ":")).encode("utf-8"), 6)
+    try:
+        write_atomic(path, hashlib.sha256(packed).digest() + packed)
+    except OSError as error:
+        raise EngineError(
+            f"The translation cache {path.parent} cannot be written ({error}). "
+            + "Set R3L_CACHE to a writable directory.",
+        ) from error
     return translated
 
 
 def cached_problem(domain: str, problem: str) -> Problem | None:
-    """The cached translation; None where there is none or it is damaged (then it is to be made again)."""
-    return _read(_entry(domain, problem))
+    """The cached translation; None if it is missing or damaged, so that it is made again."""
+    path = _cache_path(domain, problem)
+    try:
+        raw = path.read_bytes()
+    except OSError:  # missing, or unreadable: then writing the new entry reports the error
+        return None
+    digest = raw[:_DIGEST_BYTES]
+    packed = raw[_DIGEST_BYTES:]
+    if hashlib.sha256(packed).digest() != digest:
+        return None
+    return Problem(**json.loads(unpacked(packed, zlib.decompressobj(), most(len(packed)), path)))
 
 
-def _entry(domain: str, problem: str) -> Path:
+def _cache_path(domain: str, problem: str) -> Path:
     key = problem_key(domain, problem)
     return cache_folder("alfworld") / key[:2] / f"{key}.bin"
 
@@ -132,11 +157,15 @@ def _translate(domain: str, problem: str, lib: Any) -> Problem:
     from fast_downward.translate import pddl
 
     with _TRANSLATOR:
-        argv, stdout = sys.argv, sys.stdout
+        argv = sys.argv
+        stdout = sys.stdout
         try:
             task, sas = fast_downward.pddl2sas(domain, problem)
         finally:
-            sys.argv, sys.stdout = argv, stdout
+            sys.argv = argv
+            sys.stdout = stdout
+
+    # Facts at the start, in three parts: the problem's atoms, its functions other than distances ...
     objects = {item.name: item.type_name for item in task.objects}
     facts: dict[Signature, set[Row]] = {}
 
@@ -151,8 +180,12 @@ def _translate(domain: str, problem: str, lib: Any) -> Problem:
             value = str(item.expression.value)
             if not value.isdigit():  # digits are distances, which no text mentions
                 add(value, tuple(item.fluent.args))
+
+    # ... and the atoms of Fast Downward's state, which include derived predicates.
     lib.load_sas(sas.encode("utf-8"))
-    atoms = _current_atoms(lib)
+    state = (fast_downward.Atom * lib.get_state_size())()
+    lib.get_state(state)
+    atoms = [parse_atom(atom.name) for atom in state]
     for name, arguments in atoms:
         if not name.startswith("not_"):
             add(name, arguments)
@@ -167,16 +200,8 @@ def _translate(domain: str, problem: str, lib: Any) -> Problem:
     )
 
 
-def _current_atoms(lib: Any) -> list[tuple[str, Row]]:
-    import fast_downward
-
-    atoms = (fast_downward.Atom * lib.get_state_size())()
-    lib.get_state(atoms)
-    return [parse_atom(atom.name) for atom in atoms]
-
-
 def parse_atom(text: str) -> tuple[str, Row]:
-    """Read Fast Downward's ``Atom p(a, b)`` or ``NegatedAtom p(a, b)``; a negated one is ``not_p``."""
+    """Parse ``Atom p(a, b)`` or ``NegatedAtom p(a, b)`` into (``p`` or ``not_p``, arguments)."""
     kind, rest = text.split(" ", 1)
     name, arguments = rest.split("(", 1)
     row = tuple(argument for argument in arguments[:-1].split(", ") if argument)
@@ -184,7 +209,7 @@ def parse_atom(text: str) -> tuple[str, Row]:
 
 
 def _display_names(facts: Mapping[Signature, set[Row]]) -> dict[str, tuple[str, str]]:
-    """Entity id -> (type, the name a player reads), numbered by alfworld's own Demangler."""
+    """Entity id -> (type, displayed name), numbered by alfworld's own Demangler."""
     from alfworld.agents.utils.misc import Demangler
     from textworld.generator.game import EntityInfo
 
@@ -194,24 +219,3 @@ def _display_names(facts: Mapping[Signature, set[Row]]) -> dict[str, tuple[str, 
             types.update(zip(row, kinds, strict=True))
     demangler = Demangler(game_infos={name: EntityInfo(name, kind) for name, kind in types.items()})
     return {name: (kind, demangler.demangle_alfred_name(name)) for name, kind in types.items()}
-
-
-def _read(path: Path) -> Problem | None:
-    try:
-        raw = path.read_bytes()
-    except OSError:  # missing, or unreadable: writing the new entry will say so
-        return None
-    digest, packed = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
-    if hashlib.sha256(packed).digest() != digest:
-        return None
-    return Problem(**json.loads(unpacked(packed, zlib.decompressobj(), most(len(packed)), path)))
-
-
-def _write(path: Path, problem: Problem) -> None:
-    packed = zlib.compress(json.dumps(asdict(problem), separators=(",", ":")).encode("utf-8"), 6)
-    try:
-        write_atomic(path, hashlib.sha256(packed).digest() + packed)
-    except OSError as error:
-        raise EngineError(
-            f"The translation cache {path.parent} cannot be written ({error}). Set R3L_CACHE to a writable directory."
-        ) from error

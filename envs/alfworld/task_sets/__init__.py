@@ -1,1 +1,1 @@
-"""The task sets of ALFWorld; committed ids and digests are the JSON files."""
+"""Task sets of ALFWorld; the JSON files hold the committed ids and digests."""

@@ -1,15 +1,14 @@
-"""Houses of our own on alfworld's domain: the embedded task source, a pure function of family, seed and size.
+"""Procedurally generated houses on alfworld's domain: a pure function of task family, size and seed.
 
-A house is one room with a few receptacles and objects (``rooms``), written as a PDDL problem that
-declares only what it uses, so that Fast Downward translates it in tens of milliseconds (a published game takes
-400). The goals and their sentences are those of alfworld's goal library.
+A house is one room with a few receptacles and objects (``rooms``). Its PDDL problem declares only what it
+uses, so that Fast Downward translates it in tens of milliseconds (a published game takes 400). Goals and
+their sentences are those of alfworld's goal library.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 from r3l.envs.alfworld.goals import CLEAN, COOL, HEAT, TWO
 from r3l.envs.alfworld.task_sets.rooms import (
     DEVICES,
@@ -35,10 +34,11 @@ _ATTEMPTS = 200
 
 
 def generate(house: House, split: str = "", group: str = "") -> Task:
-    """The task of ``house``. Impossible draws are redrawn from the next sub-seed.
+    """Generate the task of ``house``. Impossible draws are repeated with the next sub-seed.
 
-    ``payload``: ``pddl_problem``, ``goal_text``, ``walkthrough`` (a winning plan by rule; ``validate`` plays it),
-    ``family`` and ``rejected`` (reason -> number of redrawn attempts). Raises ConfigError when no attempt fits.
+    ``payload``: ``pddl_problem``, ``goal_text``, ``walkthrough`` (a winning plan; ``validate`` plays it),
+    ``family`` and ``rejected`` (reason -> number of rejected draws). Raises ConfigError if every draw is
+    rejected.
     """
     rejected: Counter[str] = Counter()
     for attempt in range(_ATTEMPTS):
@@ -48,9 +48,13 @@ def generate(house: House, split: str = "", group: str = "") -> Task:
         except Rejected as reason:
             rejected[str(reason)] += 1
             continue
+        template = choice(tables()[1][house.family]["templates"], rng)
+        goal_text = template.format(
+            obj=content.target.lower(), recep=(content.destination or "").lower(), toggle=LAMP.lower()
+        )
         payload = {
             "pddl_problem": _problem(house, content),
-            "goal_text": _sentence(house, content, rng),
+            "goal_text": goal_text,
             "walkthrough": _walkthrough(house, content),
             "family": house.family,
             "rejected": dict(sorted(rejected.items())),
@@ -59,14 +63,8 @@ def generate(house: House, split: str = "", group: str = "") -> Task:
     raise ConfigError(f"no room fits {house.id} ({dict(rejected)}); ask for fewer receptacles or objects")
 
 
-def _sentence(house: House, content: Content, rng: np.random.Generator) -> str:
-    template = choice(tables()[1][house.family]["templates"], rng)
-    destination = (content.destination or "").lower()
-    return template.format(obj=content.target.lower(), recep=destination, toggle=LAMP.lower())
-
-
 def _walkthrough(house: House, content: Content) -> list[str]:
-    """A winning plan: fetch, treat, bring; once for each object asked for."""
+    """A winning plan: fetch, treat and deliver each required object."""
     here: Thing | None = None
     closed = {r for r in content.receptacles if openable(r.kind)}
     steps: list[str] = []
@@ -80,7 +78,7 @@ def _walkthrough(house: House, content: Content) -> list[str]:
             closed.remove(place)
         here = place
 
-    first = {r.kind: r for r in reversed(content.receptacles)}
+    first = {r.kind: r for r in reversed(content.receptacles)}  # the first receptacle of each class
     wanted = [o for o in content.places if o.kind == content.target][: 2 if house.family == TWO else 1]
     for thing in wanted:
         source = content.places[thing]
@@ -88,7 +86,7 @@ def _walkthrough(house: House, content: Content) -> list[str]:
         steps.append(f"take {thing.name} from {source.name}")
         if house.family in DEVICES:
             device = first[DEVICES[house.family]]
-            go(device, open_it=False)  # clean, heat and cool work with closed doors
+            go(device, open_it=False)  # clean, heat and cool work with a closed door
             steps.append(f"{_VERBS[house.family]} {thing.name} with {device.name}")
         if content.destination is None:
             lamp = next(o for o in content.places if o.kind == LAMP)
@@ -102,15 +100,23 @@ def _walkthrough(house: House, content: Content) -> list[str]:
 
 
 def _problem(house: House, content: Content) -> str:
-    """The PDDL problem: every receptacle at a place of its own, the agent at one more, all doors closed."""
-    receptacles, objects = content.receptacles, list(content.places)
-    kinds, stands = sorted({o.kind for o in objects}), sorted({r.kind for r in receptacles})
+    """The PDDL problem: each receptacle at its own location, the agent at another one, all doors closed."""
+    receptacles = content.receptacles
+    objects = list(content.places)
+    object_kinds = sorted({o.kind for o in objects})
+    receptacle_kinds = sorted({r.kind for r in receptacles})
     location = {r: f"loc_bar_{i}" for i, r in enumerate(receptacles, start=1)}
+
+    # Declarations
     declared = ["agent1 - agent", *(f"{name} - location" for name in ("loc_bar_0", *location.values()))]
     declared += [f"{o.id} - object" for o in objects] + [f"{r.id} - receptacle" for r in receptacles]
-    declared += [f"{kind}Type - otype" for kind in kinds] + [f"{stand}Type - rtype" for stand in stands]
+    declared += [f"{kind}Type - otype" for kind in object_kinds]
+    declared += [f"{kind}Type - rtype" for kind in receptacle_kinds]
+
+    # Facts at the start
     facts = ["atLocation agent1 loc_bar_0"]
-    facts += [f"canContain {s}Type {k}Type" for s in stands for k in kinds if k != LAMP and holds(s, k)]
+    for r_kind in receptacle_kinds:
+        facts += [f"canContain {r_kind}Type {k}Type" for k in object_kinds if k != LAMP and holds(r_kind, k)]
     for r in receptacles:
         facts += [f"receptacleType {r.id} {r.kind}Type", f"receptacleAtLocation {r.id} {location[r]}"]
         facts += [f"openable {r.id}"] if openable(r.kind) else []
@@ -118,17 +124,17 @@ def _problem(house: House, content: Content) -> str:
         place = content.places[o]
         facts += [f"objectType {o.id} {o.kind}Type", f"inReceptacle {o.id} {place.id}"]
         facts += [f"objectAtLocation {o.id} {location[place]}"]
-        facts += [f"{predicate} {o.id}" for predicate in _traits(o.kind)]
+        if o.kind == LAMP:
+            facts.append(f"toggleable {o.id}")
+            continue
+        facts.append(f"pickupable {o.id}")
+        for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable"):
+            facts += [f"{ability.lower()} {o.id}"] if able(o.kind, ability) else []
+        facts += [f"isReceptacleObject {o.id}"] if o.kind in tables()[0].MOVABLE_RECEPTACLES else []
+
+    # Goal
     goal = tables()[1][house.family]["pddl"].replace("#", "-")
     goal = goal.format(obj=content.target, recep=content.destination, toggle=LAMP)
     lines = "\n".join(declared) + "\n)\n(:init\n(= (total-cost) 0)\n" + "\n".join(f"({f})" for f in facts)
-    # alfworld's goal text brings the parenthesis that closes the problem.
+    # alfworld's goal text includes the parenthesis that closes the problem.
     return f"(define (problem house)\n(:domain alfred)\n(:objects\n{lines}\n)\n{' '.join(goal.split())}\n"
-
-
-def _traits(kind: str) -> list[str]:
-    if kind == LAMP:
-        return ["toggleable"]
-    traits = [ability.lower() for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable") if able(kind, ability)]
-    movable = ["isReceptacleObject"] if kind in tables()[0].MOVABLE_RECEPTACLES else []
-    return ["pickupable", *traits, *movable]

@@ -1,7 +1,7 @@
-"""What stands where in a house of our own: a room's receptacles, its objects and the goal, drawn from a seed.
+"""Random contents of a generated house: the receptacles and objects of a room, and the goal.
 
-What contains what and what can be heated are alfworld's own tables (``alfworld.gen``); which classes a room has
-are ours, after its layouts.
+alfworld's tables (``alfworld.gen``) say which receptacles may hold an object and what can be heated; the
+classes of each room are ours, after its layouts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from r3l.envs.alfworld.goals import CLEAN, COOL, FAMILIES, HEAT, LOOK, SIMPLE, T
 
 from r3l.core.errors import ConfigError
 
-# Receptacle classes of each room, each with how many a room has at most (alfworld.gen.layouts shows more).
+# Receptacle classes of each room with their maximum numbers (alfworld.gen.layouts has higher ones).
 _ROOMS: Mapping[str, str] = {
-    "Kitchen": "CounterTop 3, Cabinet 4, Drawer 4, Fridge 1, Microwave 1, SinkBasin 1, DiningTable 1, Shelf 2,"
-    " StoveBurner 2, CoffeeMachine 1, GarbageCan 1, SideTable 1",
-    "LivingRoom": "Sofa 1, ArmChair 2, CoffeeTable 1, SideTable 2, DiningTable 1, Shelf 2, Drawer 3, Dresser 1,"
-    " Cabinet 2, GarbageCan 1, Safe 1, Ottoman 1, Desk 1",
+    "Kitchen": "CounterTop 3, Cabinet 4, Drawer 4, Fridge 1, Microwave 1, SinkBasin 1, DiningTable 1,"
+    " Shelf 2, StoveBurner 2, CoffeeMachine 1, GarbageCan 1, SideTable 1",
+    "LivingRoom": "Sofa 1, ArmChair 2, CoffeeTable 1, SideTable 2, DiningTable 1, Shelf 2, Drawer 3,"
+    " Dresser 1, Cabinet 2, GarbageCan 1, Safe 1, Ottoman 1, Desk 1",
     "Bedroom": "Bed 1, Desk 2, Drawer 4, SideTable 2, Shelf 3, Dresser 1, GarbageCan 1, Safe 1, ArmChair 1,"
     " LaundryHamper 1, Cabinet 2",
     "Bathroom": "Toilet 1, SinkBasin 2, CounterTop 1, Cabinet 4, Drawer 3, GarbageCan 1, BathtubBasin 1,"
     " HandTowelHolder 2, ToiletPaperHanger 1, Shelf 2, SideTable 1",
 }
-# Pickupable classes of each room; the groups hold what is easily mistaken for one another.
+# Pickupable classes of each room; the groups are of objects that are easily mistaken for one another.
 _OBJECTS: Mapping[str, str] = {
     "Kitchen": "Apple Tomato Potato Egg Lettuce Bread | Mug Cup Bowl Plate"
     " | Knife ButterKnife Fork Spoon Spatula Ladle"
@@ -43,15 +43,15 @@ _OBJECTS: Mapping[str, str] = {
 LAMP = "DeskLamp"
 _LAMP_STANDS = {"Desk", "SideTable", "Dresser", "CoffeeTable", "DiningTable", "Shelf"}
 DEVICES = {CLEAN: "SinkBasin", HEAT: "Microwave", COOL: "Fridge"}
-_BASINS = {"SinkBasin": "Sink", "BathtubBasin": "Bathtub"}  # alfworld's demangler adds the "basin" itself
-_SECOND_TARGET = 0.7  # chance of a further instance of the target class, else of one of its group
-_OPENABLE_WEIGHT = 0.5  # published games keep a fifth of their objects in openables
+_BASINS = {"SinkBasin": "Sink", "BathtubBasin": "Bathtub"}  # alfworld's demangler appends "basin"
+_SECOND_TARGET = 0.7  # probability of one more instance of the target class, else of its group
+_OPENABLE_WEIGHT = 0.5  # in published games a fifth of the objects are in openable receptacles
 _MOST_OF_A_KIND = 3
 
 
 @dataclass(frozen=True)
 class House:
-    """What a house is drawn from. Raises ConfigError for a family or size that cannot be."""
+    """Parameters of a generated house. Raises ConfigError for an unknown family or an impossible size."""
 
     family: str
     seed: int
@@ -62,9 +62,8 @@ class House:
         if self.family not in FAMILIES:
             raise ConfigError(f"task family {self.family!r} is unknown; it is one of {', '.join(FAMILIES)}")
         if self.receptacles < 3 or self.objects < 2:
-            raise ConfigError(
-                f"a house needs at least 3 receptacles and 2 objects, not {self.receptacles} and {self.objects}"
-            )
+            size = f"{self.receptacles} and {self.objects}"
+            raise ConfigError(f"a house needs at least 3 receptacles and 2 objects, not {size}")
 
     @property
     def id(self) -> str:
@@ -73,26 +72,27 @@ class House:
 
 @dataclass(frozen=True)
 class Thing:
-    """An object or a receptacle: the ``number``-th of its class."""
+    """An object or receptacle: class and number."""
 
     kind: str
     number: int
 
     @property
     def name(self) -> str:
-        """As displayed, e.g. ``sinkbasin 1``."""
+        """Displayed name, e.g. ``sinkbasin 1``."""
         return f"{self.kind.lower()} {self.number}"
 
     @property
     def id(self) -> str:
-        """As in PDDL. alfworld numbers the instances of a class downwards in the order of their ids."""
+        """PDDL name."""
+        # alfworld numbers the instances of a class from the last id to the first.
         stem = _BASINS.get(self.kind, self.kind)
         return f"{stem}_bar_{99 - self.number}" + (f"_bar_{self.kind}" if self.kind in _BASINS else "")
 
 
 @dataclass(frozen=True)
 class Content:
-    """A drawn room: where every object is, and what is asked for."""
+    """A drawn room: the place of each object, and the goal."""
 
     receptacles: tuple[Thing, ...]
     places: Mapping[Thing, Thing]  # object -> receptacle
@@ -101,26 +101,26 @@ class Content:
 
 
 class Rejected(Exception):
-    """A draw that cannot become a task; the message is the reason it is counted under."""
+    """A draw that is not a valid task; the message is the reason under which it is counted."""
 
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[Any, Mapping[str, Any]]:
-    """alfworld's own constants and goal library; neither imports anything heavy."""
+    """alfworld's constants and goal library; importing them is cheap."""
     from alfworld.gen import constants, goal_library
 
     return constants, goal_library.gdict
 
 
 def holds(receptacle: str, kind: str) -> bool:
-    """Whether a receptacle of that class may hold an object of class ``kind``."""
+    """Whether receptacles of class ``receptacle`` may hold objects of class ``kind``."""
     if kind == LAMP:
         return receptacle in _LAMP_STANDS
     return kind in tables()[0].VAL_RECEPTACLE_OBJECTS[receptacle]
 
 
 def openable(receptacle: str) -> bool:
-    """Whether receptacles of that class have a door."""
+    """Whether receptacles of class ``receptacle`` have a door."""
     return receptacle in tables()[0].OPENABLE_CLASS_SET
 
 
@@ -130,7 +130,7 @@ def able(kind: str, ability: str) -> bool:
 
 
 def draw(house: House, rng: np.random.Generator) -> Content:
-    """One draw of ``house``. Raises Rejected, with the reason, where it cannot become a task."""
+    """Draw the contents of ``house``. Raises Rejected, with the reason, if the draw is not a valid task."""
     rooms = sorted(tables()[0].GOALS_VALID[house.family])
     room = str(rng.choice(rooms))
     receptacles = _draw_receptacles(house, room, rng)
@@ -138,14 +138,17 @@ def draw(house: House, rng: np.random.Generator) -> Content:
     destination, target = _draw_goal(house, {r.kind for r in receptacles}, sum(groups, []), rng)
     kinds = _draw_objects(house, target, groups, rng)
     objects = _numbered(kinds + ([LAMP] if house.family == LOOK else []), rng)
-    # Where the state is what is asked for, an object may lie at its destination from the start.
+
+    # A goal that is only about the place must not hold at the start; other goals require a state too.
     barred = destination if house.family in (SIMPLE, TWO) else None
-    places = {o: _place(o, receptacles, barred if o.kind == target else None, rng) for o in objects}
+    places = {o: _draw_place(o, receptacles, barred if o.kind == target else None, rng) for o in objects}
     return Content(receptacles, places, target, destination)
 
 
 def _draw_receptacles(house: House, room: str, rng: np.random.Generator) -> tuple[Thing, ...]:
-    pool = [kind for entry in _ROOMS[room].split(",") for kind in _repeated(entry)]
+    """The receptacles that the goal needs, and others of the room."""
+    entries = [entry.split() for entry in _ROOMS[room].split(",")]
+    pool = [kind for kind, count in entries for _ in range(int(count))]
     needed = [DEVICES[house.family]] if house.family in DEVICES else []
     if house.family == LOOK:
         needed = [str(rng.choice(sorted(_LAMP_STANDS & set(pool))))]
@@ -157,15 +160,13 @@ def _draw_receptacles(house: House, room: str, rng: np.random.Generator) -> tupl
     return _numbered(needed + [pool[i] for i in rng.permutation(len(pool))[:missing]], rng)
 
 
-def _repeated(entry: str) -> list[str]:
-    kind, count = entry.split()
-    return [kind] * int(count)
-
-
 def _draw_goal(
     house: House, receptacles: set[str], kinds: Sequence[str], rng: np.random.Generator
 ) -> tuple[str | None, str]:
-    """(destination, target): the destination's class is drawn first, so that no large one dominates."""
+    """(class of the destination, class of the target object).
+
+    The destination is drawn first: drawing a pair would favour receptacles that may hold many classes.
+    """
     ability = {CLEAN: "Cleanable", HEAT: "Heatable", COOL: "Coolable"}.get(house.family)
     candidates = sorted(k for k in kinds if ability is None or able(k, ability))
     if house.family == LOOK:
@@ -181,8 +182,13 @@ def _draw_goal(
     return destination, choice(options[destination], rng)
 
 
-def _draw_objects(house: House, target: str, groups: Sequence[Sequence[str]], rng: np.random.Generator) -> list[str]:
-    """The target, once or as often as the task needs, with look-alikes first and anything of the room after."""
+def _draw_objects(
+    house: House,
+    target: str,
+    groups: Sequence[Sequence[str]],
+    rng: np.random.Generator,
+) -> list[str]:
+    """Object classes: the required targets, then a distractor of the same group, then others of the room."""
     drawn = [target] * (2 if house.family == TWO else 1)
     kin = [kind for kind in next(g for g in groups if target in g) if kind != target]
     if rng.random() < _SECOND_TARGET or not kin:
@@ -200,13 +206,20 @@ def _draw_objects(house: House, target: str, groups: Sequence[Sequence[str]], rn
 
 
 def _numbered(kinds: Iterable[str], rng: np.random.Generator) -> tuple[Thing, ...]:
-    """Instances in drawn order, numbered in another one: number 1 must not mean "drawn first"."""
+    """Instances in drawn order with shuffled numbers, so that number 1 does not mean "drawn first"."""
     listed = list(kinds)
-    numbers = {kind: [int(n) + 1 for n in rng.permutation(count)] for kind, count in sorted(Counter(listed).items())}
+    counts = sorted(Counter(listed).items())
+    numbers = {kind: [int(n) + 1 for n in rng.permutation(count)] for kind, count in counts}
     return tuple(Thing(kind, numbers[kind].pop()) for kind in listed)
 
 
-def _place(thing: Thing, receptacles: Sequence[Thing], barred: str | None, rng: np.random.Generator) -> Thing:
+def _draw_place(
+    thing: Thing,
+    receptacles: Sequence[Thing],
+    barred: str | None,
+    rng: np.random.Generator,
+) -> Thing:
+    """A receptacle for ``thing``, of another class than ``barred``."""
     fitting = [r for r in receptacles if holds(r.kind, thing.kind) and r.kind != barred]
     if not fitting:
         raise Rejected("no place for an object")
@@ -215,7 +228,7 @@ def _place(thing: Thing, receptacles: Sequence[Thing], barred: str | None, rng: 
 
 
 def choice(options: Sequence[str], rng: np.random.Generator) -> str:
-    """One of ``options``, all alike. Raises Rejected where there is none."""
+    """Draw one of ``options`` uniformly. Raises Rejected if there are none."""
     if not options:
         raise Rejected("no target and destination")
     return options[int(rng.integers(len(options)))]

@@ -1,7 +1,8 @@
-"""ALFWorld's task sets: houses of our own, regenerated from their seeds, and the published games.
+"""Task sets of ALFWorld: generated houses, and the published games.
 
-A task set of published games (``valid_seen``, ``valid_unseen``, ``train``, ``valid_train``) is committed as a count and
-a hash of ids, a part of one (``agentbench``) as its ids; the games are the user's own download.
+Houses are regenerated from their seeds. For a split of published games (``valid_seen``, ``valid_unseen``,
+``train``, ``valid_train``) a count and a hash of ids are committed, for a subset (``agentbench``) its ids;
+the games themselves are the user's own download.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
 
 
-class Group(Strict):
-    """A stratum of houses that results are reported by."""
+class HouseGroup(Strict):
+    """A group of houses for which results are reported separately."""
 
     families: tuple[str, ...] = Field(min_length=1)
     receptacles: int
     objects: int
 
 
-class Split(Strict):
-    """Seeds ``first_seed`` onwards; ``counts`` tasks of each group, its families taking turns."""
+class HouseSplit(Strict):
+    """A split: ``counts`` houses of each group, whose families take turns, with seeds from ``first_seed``."""
 
     first_seed: int = Field(ge=0)
     counts: Mapping[str, int]
 
 
-class Definition(task_sets.Definition):
-    """Houses by group and split. The seeds of splits and of SFT must not meet."""
+class AlfworldDefinition(task_sets.TaskSetDefinition):
+    """Houses by group and split. The seeds of splits and of SFT must not overlap."""
 
-    groups: Mapping[str, Group]
-    splits: Mapping[str, Split]
+    groups: Mapping[str, HouseGroup]
+    splits: Mapping[str, HouseSplit]
     sft_first_seed: int
 
     def seeds(self, split: str) -> range:
@@ -55,33 +56,35 @@ class Definition(task_sets.Definition):
         for name, split in self.splits.items():
             if unknown := sorted(set(split.counts) - set(self.groups)):
                 raise ValueError(f"splits.{name}.counts names unknown groups {', '.join(unknown)}")
+
+        # Each split must end before the next one begins, and the last one before the seeds of SFT.
         ranges = sorted(((self.seeds(name), name) for name in self.splits), key=lambda pair: pair[0].start)
         ends = [*((seeds.start, name) for seeds, name in ranges[1:]), (self.sft_first_seed, "sft")]
         for (seeds, name), (following, other) in zip(ranges, ends, strict=True):
             if seeds.stop > following:
-                raise ValueError(f"the seeds of {name} ({seeds}) reach into those of {other} ({following}..)")
+                raise ValueError(f"the seeds of {name} ({seeds}) overlap those of {other} ({following}..)")
         return self
 
 
-class AlfworldTaskSets(DefinedTaskSets[Definition]):
-    """Houses as ``NAME/SPLIT`` (about 1 ms each); published games by the name of their split."""
+class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
+    """Task sets ``NAME/SPLIT`` are houses (about 1 ms each); published games are named by their split."""
 
     env = "alfworld"
-    definition_type = Definition
+    definition_type = AlfworldDefinition
     others = dict.fromkeys([*EXPECTED_GAMES, *LISTED], ("",))
 
     def tasks(self, task_set: str) -> list[Task]:
         if task_set not in self.others:
             return super().tasks(task_set)
-        proof = committed(self.env, task_set)
+        entry = committed(self.env, task_set)
         if task_set in LISTED:
-            return [load_game(game_id) for game_id in proof["ids"]]
-        games = list(load_games(task_set, expected=int(proof["count"])))
+            return [load_game(game_id) for game_id in entry["ids"]]
+        games = list(load_games(task_set, expected=int(entry["count"])))
         sha256 = ids_sha256(task.id for task in games)
-        if sha256 != proof["sha256"]:
+        if sha256 != entry["sha256"]:
             raise DataError(
-                f"{task_set}: expected ids with sha256 {proof['sha256']}, found {sha256}: these are other games. "
-                "Fetch the published ones with alfworld-download -f."
+                f"{task_set}: expected ids with sha256 {entry['sha256']}, found {sha256}: these are other "
+                "games. Fetch the published ones with alfworld-download -f."
             )
         return games
 
@@ -93,8 +96,8 @@ class AlfworldTaskSets(DefinedTaskSets[Definition]):
     def parts(self, task_set: str) -> tuple[str, str]:
         if "/" not in task_set:
             raise ConfigError(
-                f"ALFWorld task set {task_set!r} is unknown; published games: {', '.join(self.others)}; houses: "
-                "NAME/SPLIT, e.g. nano/test"
+                f"ALFWorld task set {task_set!r} is unknown; published games: {', '.join(self.others)}; "
+                "houses: NAME/SPLIT, e.g. nano/test"
             )
         return super().parts(task_set)
 
@@ -116,11 +119,12 @@ class AlfworldTaskSets(DefinedTaskSets[Definition]):
         return _house(houses, groups[index % len(groups)], index // len(groups), seed, "sft")
 
     def validate(self, task: Task) -> None:
-        """Play the walkthrough. Raises DataError when it does not win, or wins too early."""
+        """Play the walkthrough. Raises DataError if it does not win, or wins before its end."""
         from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 
         engine = AlfworldEngine()
-        now, played = engine.reset(task), list[str]()
+        now = engine.reset(task)
+        played: list[str] = []
         for action in task.payload["walkthrough"]:
             if now.success or action not in now.admissible:
                 raise DataError(f"{task.id}: {action!r} is not needed or not possible after {played}")
@@ -131,7 +135,7 @@ class AlfworldTaskSets(DefinedTaskSets[Definition]):
             raise DataError(f"{task.id}: its walkthrough {played} does not win")
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Of ids, groups, sentences, problems and walkthroughs: of all that a task is made of."""
+        """Hash of everything that a task consists of: id, group, sentence, problem and walkthrough."""
         digest = hashlib.sha256()
         for task in in_id_order(tasks):
             content = {key: task.payload[key] for key in ("goal_text", "pddl_problem", "walkthrough")}
@@ -150,7 +154,8 @@ class AlfworldTaskSets(DefinedTaskSets[Definition]):
         }
 
 
-def _house(houses: Definition, name: str, index: int, seed: int, split: str) -> Task:
+def _house(houses: AlfworldDefinition, name: str, index: int, seed: int, split: str) -> Task:
+    """House ``index`` of the group ``name``."""
     group = houses.groups[name]
     family = group.families[index % len(group.families)]
     return generate(House(family, seed, group.receptacles, group.objects), split, name)

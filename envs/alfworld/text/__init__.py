@@ -1,1 +1,1 @@
-"""The text side of ALFWorld: prompts, the reading of responses, ending rules."""
+"""Dialogues of ALFWorld, one module per form: prompts, parsing of responses, rules that end an episode."""

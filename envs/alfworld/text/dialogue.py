@@ -1,10 +1,10 @@
-"""How ALFWorld talks: prompts, the reading of responses, the ending rules.
+"""Dialogues of ALFWorld: prompts, parsing of responses, rules that end an episode.
 
-``full`` follows the order and the contents of the original release's prompts (audit 3.2) in our
-own words; ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
-Both read responses by one rule: exactly one ``<think>..</think>``, exactly one ``<action>..</action>``,
-in any order, and the action a literal member of the admissible list. In a retry of the release a response that breaks
-it costs only a turn (audit B-7).
+The style ``full`` follows the order and the contents of the released prompts (audit 3.2) in our words;
+``compact`` is a bare numbered transcript for small models that learn it from demonstrations. Both parse
+responses by one rule: exactly one ``<think>..</think>`` and one ``<action>..</action>``, in any order, and
+the action is literally one of the admissible ones. In a retry of the release, a response that breaks the
+rule costs only a turn (audit B-7).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from r3l.envs.alfworld.goals import parse_goal
 from r3l.envs.alfworld.options import AlfworldOptions
 from r3l.envs.base.action_parsers import (
     action_in,
+    agentbench_action,
+    agentgym_action,
     each_tag_once,
-    first_action,
-    labelled_action,
-    last_labelled_action,
     not_empty,
     one_action,
     one_pair,
-    opened_action,
     pairs,
+    trinity_action,
+    verl_agent_action,
 )
 from r3l.envs.base.experts import criticise
 from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue, repeats
@@ -38,31 +38,31 @@ from r3l.core.text import Message
 _TASK = re.compile(r"Your task is to:\s*(.+)", re.DOTALL)
 _RELEASED_TASK = re.compile(r"Your task is to:\s*(.+)", re.IGNORECASE)
 _BANNER = "-= Welcome to TextWorld, ALFRED! =-"
-_NAME = re.compile(r"[a-z]+ \d+")  # of a thing: mug 2
+_NAME = re.compile(r"[a-z]+ \d+")  # e.g. mug 2
 _WALK = "go to "
-_NEAR = 0.01  # AgentBench's
+_MIN_BLEU = 0.01  # AgentBench's threshold
 _RECENT = 4  # actions shown in a later turn (audit 3.2)
 
 
 def without_help(actions: Iterable[str]) -> list[str]:
-    """Without the command that some originals leave out of their lists, and older engines do not have."""
+    """``actions`` without ``help``, which some original lists omit and older engines do not have."""
     return [action for action in actions if action != "help"]
 
 
 class AlfworldDialogue(TaggedDialogue):
-    """The text side of ALFWorld (a ``Dialogue``)."""
+    """The default ``Dialogue`` of ALFWorld: one growing dialog, responses in tags."""
 
     package, label, domain = "alfworld", "ALFWorld", "ALFWorld household tasks"
     released_turns = 25
     suggestion_optional = True
-    readers = {
+    action_parsers = {
         "strict": each_tag_once,
         "flexible": one_action,
         "released": one_pair,
-        "first": first_action,
-        "opened": opened_action,
-        "labelled": not_empty(labelled_action(re.compile("ACTION:(.*)"))),
-        "last_label": last_labelled_action,
+        "first": verl_agent_action,
+        "opened": trinity_action,
+        "labelled": not_empty(agentbench_action(re.compile("ACTION:(.*)"))),
+        "last_label": agentgym_action,
     }
     retry_tolerates = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
     options_type = AlfworldOptions
@@ -82,13 +82,17 @@ class AlfworldDialogue(TaggedDialogue):
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         if self.style == "compact":
-            places = _places(now.admissible) if self.options.list_places else ""
+            names = [action.removeprefix(_WALK) for action in now.admissible if action.startswith(_WALK)]
+            places = f" Places: {', '.join(names)}." if names and self.options.list_places else ""
             return Message("user", f"{len(actions)}: {_flat(now.text)}{places}")
+        start = max(0, len(actions) - _RECENT)
+        recent = enumerate(actions[start:], start + 1)
+        shown = "; ".join(f"step {number}: {action}" for number, action in recent)
         content = self.prompt(
             "following",
             task=task_sentence(first.text),
             taken=len(actions),
-            recent=_recent(actions),
+            recent=f"The last {len(actions) - start}: {shown}." if shown else "No action yet.",
             step=len(actions) + 1,
             observation=now.text.strip(),
             admissible=self._listing(now.admissible),
@@ -112,20 +116,25 @@ class AlfworldDialogue(TaggedDialogue):
         return self.options.admissible == "shown" or (first_turn and self.options.admissible == "first")
 
     def _listing(self, actions: Iterable[str], first_turn: bool = False) -> str:
+        """The list of admissible actions in a prompt, or ""."""
         if not self.lists(first_turn):
             return ""
         return "Admissible actions:\n" + "".join(f"- {action}\n" for action in actions) + "\n"
 
     def _contract(self) -> str:
+        """The paragraph of a prompt that says how to answer."""
         shown = self.options.admissible != "hidden"
-        return self.prompt("contract", copied="copied literally from the admissible actions, " if shown else "")
+        return self.prompt(
+            "contract",
+            copied="copied literally from the admissible actions, " if shown else "",
+        )
 
     def names(self, action: str) -> list[str]:
-        """The things of an action, each with its number."""
+        """Objects and receptacles in an action, with their numbers."""
         return _NAME.findall(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The scripted critic, who reads the observed texts alone; None for crowd-sourced wordings."""
+        """The scripted critic's judgement, from the texts only; None for crowd-sourced task sentences."""
         try:
             goal = parse_goal(str(transcript.task.payload.get("goal_text", "")))
         except DataError:
@@ -134,20 +143,23 @@ class AlfworldDialogue(TaggedDialogue):
 
 
 def nearest(action: str, admissible: Sequence[str]) -> str:
-    """``action`` where it is admissible; else the admissible one with the highest BLEU, the first of equals, if it is
-    near (as AgentBench does)."""
+    """Replace an inadmissible action by the admissible one with the highest BLEU, as AgentBench does.
+
+    Among equals the first is taken. If none reaches the threshold, ``action`` is returned.
+    """
     if action in admissible:
         return action
-    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu  # takes a second
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu  # the import takes a second
 
     smooth = SmoothingFunction().method4
-    scores = [sentence_bleu([choice.split()], action.split(), smoothing_function=smooth) for choice in admissible]
+    words = action.split()
+    scores = [sentence_bleu([choice.split()], words, smoothing_function=smooth) for choice in admissible]
     best = max(scores, default=0.0)
-    return admissible[scores.index(best)] if best > _NEAR else action
+    return admissible[scores.index(best)] if best > _MIN_BLEU else action
 
 
 def task_sentence(first: str) -> str:
-    """The task in a first observation; the whole text on one line where there is no such sentence."""
+    """The task sentence in a first observation; without one, all of the text on one line."""
     match = _TASK.search(first)
     return _flat(match[1] if match else first)
 
@@ -156,46 +168,40 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _places(admissible: Iterable[str]) -> str:
-    names = [action.removeprefix(_WALK) for action in admissible if action.startswith(_WALK)]
-    return f" Places: {', '.join(names)}." if names else ""
-
-
-def _recent(actions: Sequence[str]) -> str:
-    start = max(0, len(actions) - _RECENT)
-    shown = "; ".join(f"step {number}: {action}" for number, action in enumerate(actions[start:], start + 1))
-    return f"The last {len(actions) - start}: {shown}." if shown else "No action yet."
-
-
 class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
-    """The text side of ALFWorld, with ``prompts: released``."""
+    """``AlfworldDialogue`` with the released prompts (``prompts: released``)."""
 
     system = "alfworld_system"
 
     def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """Without actions the release shows no task and no history of its own."""
-        values: dict[str, object] = {"current_observation": now.text, "admissible_actions": list(now.admissible)}
+        values: dict[str, object] = {
+            "current_observation": now.text,
+            "admissible_actions": list(now.admissible),
+        }
+        # The release's first user message has neither task nor history.
         if not actions:
             (text,) = self.words.texts("format_observation", *values)
             return Message("user", text.fill(values))
+
+        # The keys are the expressions in the f-strings of the released code.
         recent = actions[-_RECENT:]
+        before = len(actions) - len(recent)
+        step = "current_step - len(recent_actions) + i"
+        (line,) = self.words.texts("format_observation", step, "action")
+        history = [line.fill({step: before + k, "action": action}) for k, action in enumerate(recent)]
+        task = _RELEASED_TASK.search(first.text)
         values |= {
-            "task_description": _released_task(first.text),
+            "task_description": task[1].strip() if task else first.text.rsplit("\n", 1)[-1],
             "len(action_history)": len(actions),
             "len(recent_actions)": len(recent),
-            "action_history_str": self._history(recent, len(actions) - len(recent)),
+            "action_history_str": "\n".join(history),
             "current_step": len(actions),
         }
         (text,) = self.words.texts("format_observation", *values)
         return Message("user", text.fill(values))
 
-    def _history(self, recent: Sequence[str], before: int) -> str:
-        step = "current_step - len(recent_actions) + i"
-        (line,) = self.words.texts("format_observation", step, "action")
-        return "\n".join(line.fill({step: before + k, "action": action}) for k, action in enumerate(recent))
-
     def ended_by(self, error: StopReason, response: str) -> str:
-        """The feedback on a response that ended the episode; each defect of its tags has its own."""
+        """The feedback on a response that ended the episode; each defect of the tags has its own text."""
         action = action_in(response)
         if error is StopReason.REPETITION:
             (text,) = self.words.texts("first_rollout", "repeated_action")
@@ -203,8 +209,8 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         if error is StopReason.INADMISSIBLE:
             text, *_ = self.words.texts("first_rollout", "action", used="observation")
             return text.fill({"action": action})
-        thoughts, acts = pairs(response)
-        actions = len(acts)
+        thoughts, found = pairs(response)
+        actions = len(found)
         for count, name in ((thoughts, "len(think_matches)"), (actions, "len(action_matches)")):
             if count > 1:
                 (text,) = self.words.texts("parse_response", name, used="return")
@@ -212,9 +218,3 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         neither, no_thought, no_action, *_ = self.words.texts("parse_response", used="return")
         missing = neither if thoughts == actions else no_action if thoughts else no_thought
         return missing.fill({})
-
-
-def _released_task(text: str) -> str:
-    """The task in a first observation; its last line where there is no such sentence."""
-    found = _RELEASED_TASK.search(text)
-    return found[1].strip() if found else text.rsplit("\n", 1)[-1]

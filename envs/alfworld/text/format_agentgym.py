@@ -1,6 +1,6 @@
-"""ALFWorld as AgentGym plays it, in our words (protocol ``agentgym``).
+"""AgentGym's dialogue form for ALFWorld, in our words (protocol ``agentgym``).
 
-One dialog, which lists the admissible actions at its first turn alone.
+One growing dialog, which lists the admissible actions only at its first turn.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _AGREED = "OK. I will follow these instructions and try to carry out the task."
 
 
 class AgentGymDialogue(AlfworldDialogue):
-    """The text side of ALFWorld where ``response_format`` is ``last_label`` (a ``Dialogue``)."""
+    """``Dialogue`` of ALFWorld for ``response_format: last_label``."""
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         shown = "\n".join(first.text.split("\n\n")[1:])  # without the banner
-        asked = Message("user", shown + self._listing(first.admissible, first_turn=True))
-        return [Message("user", self.prompt("agentgym")), Message("assistant", _AGREED), asked]
+        task_message = Message("user", shown + self._listing(first.admissible, first_turn=True))
+        return [Message("user", self.prompt("agentgym")), Message("assistant", _AGREED), task_message]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         return Message("user", now.text + self._listing(now.admissible))

@@ -1,7 +1,8 @@
-"""ALFWorld as a bare transcript of commands and answers: the prompts of ReAct, in our words (protocol ``react``).
+"""ReAct's dialogue form for ALFWorld, in our words (protocol ``react``).
 
-A turn of the model is a line. ``> think: ...`` is a thought; the engine is given it like any other line, as the
-original does, but the prompt answers ``OK.`` in place of the engine's ``Nothing happens.``
+The dialog is a bare transcript of commands and answers; a turn of the model is one line. ``> think: ...``
+is a thought; as in the original, the engine receives it like any other line, but the prompt answers ``OK.``
+instead of the engine's ``Nothing happens.``
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ THOUGHT = "think:"
 _PROMPT = "\n>"
 
 
-class LineDialogue(AlfworldDialogue):
-    """The text side of ALFWorld where ``turn`` is ``line`` (a ``Dialogue``)."""
+class ReactDialogue(AlfworldDialogue):
+    """``Dialogue`` of ALFWorld for ``turn: line``."""
 
     stop: Stop = "line"
 
@@ -49,5 +50,5 @@ class LineDialogue(AlfworldDialogue):
 
 
 def family_of(task: Task) -> str:
-    """The task type, by which examples are chosen: the group of a published game; a house has it in its payload."""
+    """The task type: the group of a published game, the payload's ``family`` of a generated house."""
     return task.group if task.group in FAMILIES else str(task.payload["family"])

@@ -1,5 +1,7 @@
-"""ALFWorld as Trinity-RFT's workflow plays it, in our words (protocol ``trinity``): after the system prompt the
-observations alone."""
+"""Trinity-RFT's dialogue form for ALFWorld, in our words (protocol ``trinity``).
+
+After the system prompt, user messages contain only observations.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ from r3l.core.text import Message
 _REFUSED = "Nothing happens."
 
 
-class OpenedDialogue(AlfworldDialogue):
-    """The text side of ALFWorld where ``response_format`` is ``opened`` (a ``Dialogue``)."""
+class TrinityDialogue(AlfworldDialogue):
+    """``Dialogue`` of ALFWorld for ``response_format: opened``."""
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         return [Message("system", self.prompt("opened_system")), self.following(first, (), first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        advice = " Check that the action is possible, and that you keep to the form." if _REFUSED in now.text else ""
+        advice = ""
+        if _REFUSED in now.text:
+            advice = " Check that the action is possible, and that you keep to the form."
         return Message("user", f"Observation: {now.text.strip()}{advice}")

@@ -29,18 +29,18 @@ from r3l.files.writing import write_text_atomic
 PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
 
 
-class Definition(task_sets.Definition):
+class MathDefinition(task_sets.TaskSetDefinition):
     """configs/task_sets/math_NAME.yaml. ``splits``: problems of each group in each split."""
 
     splits: Mapping[str, Mapping[str, int]]
     operations: Mapping[str, int]
 
 
-class MathTaskSets(DefinedTaskSets[Definition]):
+class MathTaskSets(DefinedTaskSets[MathDefinition]):
     """A data set is checked where it is read, against its own hash in ``sets.json``."""
 
     env = "math"
-    definition_type = Definition
+    definition_type = MathDefinition
     others = dict.fromkeys(datasets.SETS, ("train", "test")) | dict.fromkeys(
         datasets.DIVIDED, ("train", "test", *datasets.SHARES)
     )

@@ -30,7 +30,7 @@ _IN_VAIN = 20_000  # problems in a row that nobody wants, after which a split is
 _LISTED = 1000  # ids of larger splits are not written out: they are numbered without choice
 
 
-class Definition(task_sets.Definition):
+class PuzzleDefinition(task_sets.TaskSetDefinition):
     """``splits``: tasks of each group (or ``all``); the first split takes first."""
 
     puzzle: str
@@ -38,13 +38,13 @@ class Definition(task_sets.Definition):
     splits: Mapping[str, Mapping[str, int]] = Field(min_length=1)
 
 
-class PuzzleTaskSets(DefinedTaskSets[Definition]):
+class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
     """A task is valid where answer and worked solution verify, a careless attempt does not, and the critic is silent
     about the answer.
     """
 
     env = ENV
-    definition_type = Definition
+    definition_type = PuzzleDefinition
 
     def regenerate(self, name: str, split: str) -> list[Task]:
         return list(_allocation(name).split(split))
@@ -108,7 +108,7 @@ def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
 class Allocation:
     """A task set in the making: what each split has so far, and what is spare."""
 
-    wanted: Definition
+    wanted: PuzzleDefinition
     splits: dict[str, list[Task]] = field(default_factory=dict)
     spare: list[Task] = field(default_factory=list)
     _made: int = 0

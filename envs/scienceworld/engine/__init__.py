@@ -1,1 +1,1 @@
-"""The world: the simulator in its Java process, and its cache."""
+"""Engine of ScienceWorld: the simulator in a Java process, and a cache of its observations."""

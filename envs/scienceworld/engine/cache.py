@@ -1,19 +1,21 @@
-"""Observations that are not computed twice: the simulator is deterministic (``r3l.envs.scienceworld.engine.jvm``).
+"""Cache of the simulator's observations, in memory and on disk.
 
-Starting a problem costs 70 milliseconds of Java and a step five, and a simulator takes some 20 MB, while the attempts
-of a group and a retry up to its pivot repeat each other. Observations are cached by (task, actions so far); a simulator
-is moved, by replay, only when something new is done, and every replayed observation is compared with the cached one.
-Any number of environments share a few simulators: what tells these apart is only where they stand.
+The simulator is deterministic (``r3l.envs.scienceworld.engine.jvm``), but slow and large: a start takes 70
+milliseconds, a step five, a simulator 20 MB. The attempts of a group and the steps of a retry up to its
+pivot repeat each other. So observations are cached by (task, actions so far). A simulator is moved, by
+replay, only for a new observation, and every replayed observation is compared with the cached one. Any
+number of environments share a few simulators.
 
-On disk they serve the next run: methods and seeds share a task set, and policies begin alike. The file's name is a hash
-of the simulator's jar, the engine's settings and the table's columns, so a changed simulator starts an empty one.
-SQLite lets any number of processes read and add. Every row carries a digest: a damaged or altered one is never taken
-for what the simulator said. A file whose structure is broken is set aside, and a new one is begun.
+The file on disk serves later runs, since methods and seeds share a task set and policies begin alike. Its
+name is a hash of the simulator's jar, the engine's settings and the table's columns, so a changed simulator
+gets a new file. SQLite lets any number of processes read and add. Each row has a digest, so a damaged or
+altered row is never used. A file with a broken structure is renamed, and a new one is started.
 
-Own code and not ``diskcache`` (5.6.3), measured in one run on 1,227 real answers (20 tasks, episodes of nine added as
-they end; median of five, processor time an answer): with an entry an answer, diskcache writes in 96 microseconds and
-reads in 40, this in 51 and 18. With an entry a task it reads in 10 but rewrites the whole task after each episode (59
-here, and more with every episode). It has no digests, and stops at a broken file.
+The library ``diskcache`` (5.6.3) was measured on 1,227 real observations (20 tasks, episodes of nine added
+as they end; median of five, processor time per observation). With an entry per observation it writes in 96
+microseconds and reads in 40, this code in 51 and 18. With an entry per task it reads in 10, but rewrites
+the task after each episode (59 here, and more with every episode). It has no digests, and a broken file is
+an error.
 """
 
 from __future__ import annotations
@@ -24,8 +26,7 @@ import logging
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
@@ -39,24 +40,27 @@ from r3l.core.errors import EngineError, ReplayMismatch
 from r3l.core.task import Task
 from r3l.files.paths import cache_folder
 
-LIMIT = 50_000  # observations cached in a process, about 50 MB; the least recently started tasks go first
-SIMULATORS = 32  # of a process: 0.8 GB (measured); with more episodes at once some are replayed
+LIMIT = 50_000  # observations in memory per process, about 50 MB; least recently started tasks are removed
+SIMULATORS = 32  # per process: 0.8 GB (measured); with more simultaneous episodes some are replayed
 T = TypeVar("T")
 Actions = tuple[str, ...]
 BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-BESIDE = ("", "-wal", "-shm")  # SQLite's files of one database
+FILE_ENDINGS = ("", "-wal", "-shm")  # SQLite's files of one database
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS observations (task TEXT, actions TEXT, observation TEXT, digest TEXT,"
     " PRIMARY KEY (task, actions)) WITHOUT ROWID"
 )
-WAIT = 60  # seconds for another process's transaction; they take milliseconds
+WAIT = 60  # seconds to wait for another process's transaction, which takes milliseconds
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Slot:
-    """A simulator and where it stands. ``at`` None: nowhere known. ``idle``: no episode goes on from there."""
+    """A simulator and its state: the task ``key`` after the actions ``at`` (None: unknown).
+
+    ``idle``: no running episode will continue from this state.
+    """
 
     engine: Environment
     key: str = ""
@@ -64,14 +68,14 @@ class Slot:
     idle: bool = True
 
     def leads_to(self, key: str, actions: Actions) -> bool:
-        """Whether it comes to ``actions`` without starting over."""
+        """Whether ``actions`` can be reached from here without a restart."""
         return self.key == key and self.at is not None and self.at == actions[: len(self.at)]
 
 
 class ObservationCache:
-    """Observations by task and actions, and the simulators that make new ones; shared by a process.
+    """Observations by task and actions, and the simulators that compute new ones; one per process.
 
-    ``disk``: where other processes' observations come from and new ones go; None for none.
+    ``disk``: source of other processes' observations and store for new ones; None for memory only.
     """
 
     def __init__(
@@ -81,12 +85,15 @@ class ObservationCache:
         simulators: int = SIMULATORS,
         disk: DiskCache | None = None,
     ) -> None:
-        self._create, self._limit, self._simulators, self._disk = create, limit, simulators, disk
-        self._tasks: OrderedDict[str, dict[Actions, Observation]] = OrderedDict()
-        self._slots: list[Slot] = []  # the one used last stands last
+        self._create = create
+        self._limit = limit
+        self._simulators = simulators
+        self._disk = disk
+        self._tasks: OrderedDict[str, dict[Actions, Observation]] = OrderedDict()  # most recently used last
+        self._slots: list[Slot] = []  # most recently used last
 
-    def of(self, key: str) -> dict[Actions, Observation]:
-        """What is known of a task; marks it as recently used. Forgets other tasks if there is too much."""
+    def observations(self, key: str) -> dict[Actions, Observation]:
+        """The known observations of a task. Removes the least recently used tasks above the limit."""
         if key not in self._tasks:
             self._tasks[key] = self._disk.load(key) if self._disk else {}
         known = self._tasks[key]
@@ -97,9 +104,9 @@ class ObservationCache:
         return known
 
     def slot(self, key: str, actions: Actions) -> Slot:
-        """The simulator that is best moved to ``actions``: the one farthest on the way, a new one, an idle one.
+        """The simulator to move to ``actions``: the nearest on the way there, else a new or an idle one.
 
-        Where all are in use it is the one used last: episodes take turns, so that one is needed again last.
+        If all are in use, it is the one used last: episodes take turns, so it will be needed again last.
         """
         near = [slot for slot in self._slots if slot.leads_to(key, actions)]
         if near:
@@ -114,7 +121,7 @@ class ObservationCache:
         return best
 
     def end(self, key: str, actions: Actions, new: dict[Actions, Observation]) -> None:
-        """An episode ended there, after ``new`` observations."""
+        """End an episode of task ``key`` after ``actions``, and store its ``new`` observations."""
         if new and self._disk:
             self._disk.add(key, new)
         for slot in self._slots:
@@ -123,26 +130,30 @@ class ObservationCache:
 
 
 class CachedEngine:
-    """An ``Environment`` that asks a simulator only for what the cache does not know. Snapshots cost nothing."""
+    """An ``Environment`` that uses a simulator only for observations that are not cached.
+
+    Snapshots cost nothing.
+    """
 
     def __init__(self, cache: ObservationCache) -> None:
         self._cache = cache
         self._task: Task | None = None
         self._key = ""
         self._known: dict[Actions, Observation] = {}
-        self._new: dict[Actions, Observation] = {}  # by this episode
+        self._new: dict[Actions, Observation] = {}  # computed in this episode
         self._actions: Actions = ()
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task``. Raises DataError for a bad one."""
+        """Start ``task``. Raises DataError for an invalid payload."""
         self._end()
         self._key = json.dumps([task.id, dict(task.payload)], sort_keys=True)
-        self._known = self._cache.of(self._key)
-        self._task, self._actions = task, ()
+        self._known = self._cache.observations(self._key)
+        self._task = task
+        self._actions = ()
         return self._observe()
 
     def step(self, action: str) -> Observation:
-        """One action. Raises ReplayMismatch where the simulator does not repeat itself."""
+        """Apply one action. Raises ReplayMismatch if a replay differs from the cached observations."""
         if self._task is None:
             raise EngineError("step before a successful reset")
         self._actions = (*self._actions, action)
@@ -152,7 +163,7 @@ class CachedEngine:
         return self._actions
 
     def restore(self, snapshot: Any) -> Observation:
-        """Back to ``snapshot``; a simulator follows when something new is done."""
+        """Return to ``snapshot``; a simulator follows when a new observation is needed."""
         self._end()
         self._actions = tuple(snapshot)
         return self._observe()
@@ -166,40 +177,49 @@ class CachedEngine:
         self._new = {}
 
     def _observe(self) -> Observation:
-        if self._actions not in self._known:
-            self._known[self._actions] = self._new[self._actions] = self._compute()
-        return self._known[self._actions]
+        """The observation after the current actions, cached or computed."""
+        if self._actions in self._known:
+            return self._known[self._actions]
 
-    def _compute(self) -> Observation:
-        """Move a simulator to the present actions, from where it stands if that is on the way."""
+        # Move a simulator to the current actions, from its state if that is on the way. If a call fails, its
+        # state stays unknown, so that the next user restarts it.
         assert self._task is not None
         slot = self._cache.slot(self._key, self._actions)
         at = slot.at if slot.leads_to(self._key, self._actions) else None
-        slot.key, slot.at = self._key, None  # unknown, should anything fail
+        slot.key = self._key
+        slot.at = None
         if at is None:
-            now, at = self._checked((), slot.engine.reset(self._task)), ()
+            now = self._checked((), slot.engine.reset(self._task))
+            at = ()
         for length in range(len(at) + 1, len(self._actions) + 1):
             now = self._checked(self._actions[:length], slot.engine.step(self._actions[length - 1]))
-        slot.at, slot.idle = self._actions, now.done
+        slot.at = self._actions
+        slot.idle = now.done
+
+        self._known[self._actions] = self._new[self._actions] = now
         return now
 
     def _checked(self, actions: Actions, now: Observation) -> Observation:
+        """Return ``now``. Raises ReplayMismatch if the cache has another observation after ``actions``."""
         known = self._known.get(actions, now)
         if known != now:
             task = self._task.id if self._task else "?"
             raise ReplayMismatch(
-                f"task {task} after {list(actions)}: the simulator says {now.text!r} where it said {known.text!r}; "
-                "it is not deterministic"
+                f"task {task} after {list(actions)}: the simulator says {now.text!r} where it said "
+                f"{known.text!r}; it is not deterministic"
             )
         return now
 
 
 class DiskCache:
-    """Observations by (task, actions so far) in the SQLite file ``path``. Raises EngineError where it is broken."""
+    """Observations by (task, actions so far) in the SQLite file ``path``.
+
+    Raises EngineError if it is unusable.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._whole(self._open)
+        self._repairing(self._open)
 
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,65 +227,67 @@ class DiskCache:
         self._inode = self._path.stat().st_ino
         self._file = sqlite3.connect(self._path, timeout=WAIT, isolation_level=None)
         self._file.execute("PRAGMA journal_mode=WAL")
-        self._file.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last ones
+        self._file.execute("PRAGMA synchronous=NORMAL")  # a crash of the machine may lose the last rows
         self._file.execute(SCHEMA)
-        self._file.text_factory = lambda text: text.decode(errors="replace")  # damaged bytes fail their digest
+        # Undecodable bytes must not raise: the row's digest shows that it is damaged.
+        self._file.text_factory = lambda text: text.decode(errors="replace")
 
     def load(self, task: str) -> dict[Actions, Observation]:
-        """All that is known of ``task``. A row that its digest does not prove is deleted, so it is played again."""
-        return self._whole(lambda: self._load(task))
+        """The stored observations of ``task``. A damaged row is deleted, so it will be computed again."""
+        return self._repairing(lambda: self._load(task))
 
     def _load(self, task: str) -> dict[Actions, Observation]:
-        rows = self._file.execute(
-            "SELECT actions, observation, digest FROM observations WHERE task = ?", (task,)
-        ).fetchall()
-        damaged = [(task, actions) for actions, text, digest in rows if digest != _digest(task, actions, text)]
+        statement = "SELECT actions, observation, digest FROM observations WHERE task = ?"
+        rows = self._file.execute(statement, (task,)).fetchall()
+        damaged = [(task, actions) for actions, text, proof in rows if proof != _digest(task, actions, text)]
         if damaged:
             log.warning("%s: %d damaged rows of %s are played again", self._path, len(damaged), task[:60])
             self._file.executemany("DELETE FROM observations WHERE task = ? AND actions = ?", damaged)
-        proved = {actions: text for actions, text, _ in rows if (task, actions) not in damaged}
-        return {tuple(json.loads(actions)): _observation(text) for actions, text in proved.items()}
+
+        observations: dict[Actions, Observation] = {}
+        for actions, text, _ in rows:
+            if (task, actions) not in damaged:
+                seen, admissible, *rest = json.loads(text)
+                observations[tuple(json.loads(actions))] = Observation(seen, tuple(admissible), *rest)
+        return observations
 
     def add(self, task: str, new: Mapping[Actions, Observation]) -> None:
-        """Add ``new``, whole or not at all; what another process has added meanwhile stays."""
+        """Add ``new`` in one transaction; rows that another process has added meanwhile stay."""
         texts = [(json.dumps(actions), json.dumps(astuple(now))) for actions, now in new.items()]
         rows = [(task, actions, text, _digest(task, actions, text)) for actions, text in texts]
 
-        def written() -> None:
+        def write() -> None:
             self._file.execute("BEGIN IMMEDIATE")
             self._file.executemany("INSERT OR IGNORE INTO observations VALUES (?, ?, ?, ?)", rows)
             self._file.execute("COMMIT")
 
-        self._whole(written)
+        self._repairing(write)
 
-    def _whole(self, work: Callable[[], T]) -> T:
-        """``work`` on the file, and again on a new one where SQLite finds its structure broken."""
-        with self._usable():
+    def _repairing(self, work: Callable[[], T]) -> T:
+        """Call ``work``; if SQLite finds the file's structure broken, call it again on a new file.
+
+        Raises EngineError for every other error.
+        """
+        try:
             try:
                 return work()
             except sqlite3.DatabaseError as error:
-                if error.sqlite_errorcode & 0xFF not in BROKEN:  # the low byte says what kind of error it is
+                if error.sqlite_errorcode & 0xFF not in BROKEN:  # the low byte is the kind of error
                     raise
-                self._set_aside(error)
+                self._file.close()
+                with FileLock(f"{self._path}.lock"):
+                    # Another process may have renamed the broken file already; then its new one is good.
+                    if self._path.exists() and self._path.stat().st_ino == self._inode:
+                        log.warning(
+                            "%s is broken (%s); kept as *.damaged, and its episodes are played again",
+                            self._path,
+                            error,
+                        )
+                        for ending in FILE_ENDINGS:
+                            if os.path.exists(f"{self._path}{ending}"):
+                                os.replace(f"{self._path}{ending}", f"{self._path}.damaged{ending}")
+                    self._open()
                 return work()
-
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        """Rename the file, unless another process has done so, and open the one in its place."""
-        self._file.close()
-        with FileLock(f"{self._path}.lock"):
-            if self._path.exists() and self._path.stat().st_ino == self._inode:
-                log.warning(
-                    "%s is broken (%s); kept as *.damaged, and its episodes are played again", self._path, error
-                )
-                for ending in BESIDE:
-                    if os.path.exists(f"{self._path}{ending}"):
-                        os.replace(f"{self._path}{ending}", f"{self._path}.damaged{ending}")
-            self._open()
-
-    @contextmanager
-    def _usable(self) -> Iterator[None]:
-        try:
-            yield
         except (sqlite3.Error, OSError, ValueError) as error:
             raise EngineError(
                 f"{self._path} cannot be used ({error}); delete it, or set R3L_CACHE to a writable folder"
@@ -273,22 +295,16 @@ class DiskCache:
 
 
 def _digest(*parts: str) -> str:
-    """Of a row: what it is about belongs to it."""
+    """Digest of a row, key included, so that an observation cannot be moved to another key."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _observation(text: str) -> Observation:
-    seen, admissible, *rest = json.loads(text)
-    return Observation(seen, tuple(admissible), *rest)
 
 
 @cache
 def open_disk_cache(options: ScienceWorldOptions) -> DiskCache:
-    """The cache of the installed simulator under ``options``; one a process."""
+    """The disk cache of the installed simulator under ``options``; one per process."""
     from importlib.resources import files
 
     jar = Path(str(files("scienceworld"))) / "scienceworld.jar"
-    digest = hashlib.sha256(
-        jar.read_bytes() + options.model_dump_json(include={"reward", "step_limit"}).encode() + SCHEMA.encode()
-    )
+    settings = options.model_dump_json(include={"reward", "step_limit"})
+    digest = hashlib.sha256(jar.read_bytes() + settings.encode() + SCHEMA.encode())
     return DiskCache(cache_folder("scienceworld") / f"{digest.hexdigest()[:16]}.sqlite")

@@ -1,7 +1,7 @@
-"""ScienceWorld's own simulator, called directly: the shipped class asks it for every valid action at each step.
+"""ScienceWorld's simulator, called directly: the original class requests all valid actions at every step.
 
-Texts, scores and endings are those of ``scienceworld.ScienceWorldEnv`` (tests/envs/scienceworld plays both). With 8
-environments on 2 cores, 82 steps a second instead of 20, in 0.35 GB instead of 4.4
+Texts, scores and endings equal those of ``scienceworld.ScienceWorldEnv`` (tests/envs/scienceworld plays
+both). 8 environments on 2 cores take 82 steps a second instead of 20, in 0.35 GB instead of 4.4
 (results/stored/bench_env_scienceworld.json).
 """
 
@@ -24,66 +24,73 @@ FULL_SCORE = 100  # the simulator's score runs from -100 (failed) to 100 (solved
 
 
 class SimulatorLost(EngineLost):
-    """The simulator failed, or its process died or hung; the next ``reset`` takes another."""
+    """The simulator failed, or its process died or hung; the next ``reset`` takes another one."""
 
 
 class ScienceWorldEngine:
-    """One live task (an ``Environment``). Not for use by two threads at once; engines are independent.
+    """An ``Environment`` with one task. Not thread-safe; several engines are independent.
 
-    Raises EngineError when Java or the package is missing or unsuitable, and SimulatorLost from any call in which the
-    simulator fails (the pool then plays the episode again).
+    Raises EngineError if Java or the package is missing or unsuitable, and SimulatorLost from any call in
+    which the simulator fails (the pool then plays the episode again).
     """
 
     def __init__(self, options: ScienceWorldOptions | None = None) -> None:
         self.options = options or ScienceWorldOptions()
         self._jvm: Jvm = shared_jvm()
         self._simulator: Simulator | None = None
-        self._tainted = False  # by a gold path
+        self._tainted = False  # slow for good, since it computed a gold path
         self._started = False
-        self._score = self._largest_delta = self._largest_gain = 0
+        self._score = 0
         self._first_score: int | None = None
+        self._largest_delta = 0  # largest gain of a step
+        self._largest_gain = 0  # largest gain over the first score
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task``; the text is the task's description and what is seen. Raises DataError for a bad task.
+        """Start ``task``; the text is its description and a look around. Raises DataError if it is invalid.
 
-        Payload: ``task`` (the simulator's name), ``variation``, ``simplifications`` (comma-separated, or "easy").
+        Payload: ``task`` (the simulator's name), ``variation``, ``simplifications`` (comma-separated, or
+        "easy").
         """
         self._started = False
-        name, variation = task.payload.get("task"), task.payload.get("variation")
+        name = task.payload.get("task")
+        variation = task.payload.get("variation")
         simplifications = task.payload.get("simplifications", "easy")
         self._ensure_simulator()
         self._check(task.id, name, variation, simplifications)
         self._call(lambda s: s.load(name, variation, simplifications, False))
         description = self._call(lambda s: s.getTaskDescription())
-        self._score, self._largest_delta = FULL_SCORE, 0  # what the first look scores is no step's gain
-        self._first_score, self._largest_gain = None, 0
+        self._score = FULL_SCORE  # the score of the first look is not a gain of a step
+        self._largest_delta = 0
+        self._first_score = None
+        self._largest_gain = 0
         first = self._step("look around")
         self._started = True
         return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
 
     def step(self, action: str) -> Observation:
-        """Apply ``action``, any text; what the simulator does not understand changes nothing and says so."""
+        """Apply ``action``, any text; if the simulator does not understand it, the observation says so."""
         if not self._started:
             raise EngineError("step before a successful reset")
         return self._step(action)
 
     def snapshot(self) -> None:
-        """None: the simulator's state cannot be copied; coming back means replaying (7 ms a step)."""
+        """None: the simulator's state cannot be copied; actions are replayed instead (7 ms per step)."""
         return
 
     def restore(self, snapshot: Any) -> Observation:
-        """Never called with a mark of ours, since there is none."""
+        """Never called, since there are no snapshots."""
         raise EngineError("ScienceWorld states are restored by replay")
 
     def valid_actions(self) -> list[str]:
-        """Every action that does something now, sorted; 300 to 4,500 of them (for random play and tests)."""
+        """All actions with an effect, sorted; 300 to 4,500 of them (for random play and tests)."""
         listed = json.loads(self._call(lambda s: s.getValidActionObjectCombinationsJSON()))
         return sorted(entry["action"] for entry in listed["validActions"])
 
     def gold_actions(self, task: Task) -> list[str]:
-        """The simulator's own solution of ``task``, which it starts again. Seconds, much memory: never in rollouts.
+        """Restart ``task`` and return the simulator's own solution. Takes seconds and much memory.
 
-        Leaves the engine's simulator slow for good (it computes a path at each start): take an engine of its own.
+        The simulator stays slow, since it then computes a path at each start: use a separate engine, never
+        rollouts'.
         """
         payload = task.payload
         self._ensure_simulator()
@@ -92,7 +99,7 @@ class ScienceWorldEngine:
         return list(self._call(lambda s: s.getGoldActionSequence()))
 
     def variations(self, name: str) -> dict[str, list[int]]:
-        """The simulator's own split of a task type: variation numbers of ``train``, ``dev``, ``test``."""
+        """The simulator's split of a task type: the variations of ``train``, ``dev`` and ``test``."""
         self._ensure_simulator()
         self._call(lambda s: s.load(name, 0, "easy", False))
         return {
@@ -102,67 +109,83 @@ class ScienceWorldEngine:
         }
 
     def close(self) -> None:
-        """Leave the simulator to the next engine; a later ``reset`` would take one again."""
+        """Return the simulator for other engines; a later ``reset`` takes one again."""
         if self._simulator is not None and self._jvm.alive:
             if self._tainted:
                 self._discard()
             else:
                 self._jvm.give(self._simulator)
-        self._simulator, self._started = None, False
+        self._simulator = None
+        self._started = False
 
     def _step(self, action: str) -> Observation:
-        return self._observe(self._call(lambda s: s.step(action)))
-
-    def _observe(self, text: str) -> Observation:
+        text = self._call(lambda s: s.step(action))
         score = round(FULL_SCORE * float(self._call(lambda s: s.getScore())))
+        if self._first_score is None:
+            self._first_score = score
         self._largest_delta = max(self._largest_delta, score - self._score)
-        self._first_score = score if self._first_score is None else self._first_score
-        self._score, self._largest_gain = score, max(self._largest_gain, score - self._first_score)
-        # The simulator's own flag stays false after a failure and at the time limit (as in the shipped class).
+        self._largest_gain = max(self._largest_gain, score - self._first_score)
+        self._score = score
+
+        # The simulator's own flag stays false after a failure and at the time limit (as in the original
+        # class).
         timed_out = int(self._call(lambda s: s.getNumMoves())) > self.options.step_limit
         done = bool(self._call(lambda s: s.getCompleted())) or score < 0 or timed_out
-        points = {"score": max(0, score), "max_gain": self._largest_gain}.get(self.options.reward, self._largest_delta)
+        points = {
+            "score": max(0, score),
+            "max_gain": self._largest_gain,
+            "max_delta_released": self._largest_delta,
+        }[self.options.reward]
         return Observation(str(text), (), points / FULL_SCORE, done, score == FULL_SCORE)
 
     def _check(self, task_id: str, name: Any, variation: Any, simplifications: str) -> None:
-        """The simulator itself takes anything: an unknown task type as another, an unknown simplification as none."""
+        """Raise DataError for an invalid payload.
+
+        The simulator itself replaces an unknown task type by another one and ignores an unknown
+        simplification.
+        """
         known = self._call(lambda s: s.getTaskMaxVariations(name)) if isinstance(name, str) else -1
         if known < 1:
-            raise DataError(f"ScienceWorld task {task_id}: payload key 'task' is {name!r}, which is no task type")
+            raise DataError(
+                f"ScienceWorld task {task_id}: payload key 'task' is {name!r}, which is not a task type",
+            )
         allowed = ["easy", *self._call(lambda s: s.getPossibleSimplifications()).split(", ")]
         unknown = [s for s in simplifications.split(",") if s and s not in allowed]
         if unknown:
             raise DataError(
-                f"ScienceWorld task {task_id}: payload key 'simplifications' names {unknown[0]!r}; it may name "
-                + ", ".join(allowed)
+                f"ScienceWorld task {task_id}: payload key 'simplifications' names {unknown[0]!r}; it may "
+                f"name {', '.join(allowed)}"
             )
         if not isinstance(variation, int) or not 0 <= variation < known:
             raise DataError(
-                f"ScienceWorld task {task_id}: payload key 'variation' is {variation!r}; {name} has 0 to {known - 1}"
+                f"ScienceWorld task {task_id}: payload key 'variation' is {variation!r}; "
+                + f"{name} has 0 to {known - 1}"
             )
 
     def _ensure_simulator(self) -> None:
         if not self._jvm.alive:
-            self._jvm, self._simulator = shared_jvm(), None
+            self._jvm = shared_jvm()
+            self._simulator = None
         if self._simulator is None:
             self._simulator = self._guarded(self._jvm.take)
 
     def _call(self, call: Callable[[Any], T]) -> T:
-        if self._simulator is None:  # lost by the call before this one
+        if self._simulator is None:  # lost in the previous call
             raise SimulatorLost("the ScienceWorld simulator was lost")
         simulator = self._simulator
         return self._guarded(lambda: self._jvm.call(simulator, call))
 
     def _guarded(self, call: Callable[[], T]) -> T:
-        """``call`` with the simulator's failures as EngineErrors; what failed is not used again."""
+        """Call ``call`` and turn failures into SimulatorLost; a simulator that failed is discarded."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
         try:
             return call()
         except Py4JJavaError as error:  # out of memory, or a defect of the simulator
             self._discard()
-            raise SimulatorLost(f"the ScienceWorld simulator failed: {error.java_exception.toString()}") from error
-        except (Py4JError, OSError) as error:  # the process died, or a call took longer than its deadline
+            reason = error.java_exception.toString()
+            raise SimulatorLost(f"the ScienceWorld simulator failed: {reason}") from error
+        except (Py4JError, OSError) as error:  # the process died, or a call exceeded its deadline
             self._simulator = None
             self._jvm.close()
             raise SimulatorLost(f"the ScienceWorld process does not answer ({error})") from error
@@ -170,18 +193,20 @@ class ScienceWorldEngine:
     def _discard(self) -> None:
         if self._simulator is not None:
             self._jvm.discard(self._simulator)
-        self._simulator, self._tainted = None, False
+        self._simulator = None
+        self._tainted = False
 
 
 _caches: dict[ScienceWorldOptions, ObservationCache] = {}
 
 
 def create(options: ScienceWorldOptions) -> CachedEngine:
-    """A new environment under ``options``; those of a process share one Java process and its observations.
+    """Create an environment; those of a process share one Java process and its cached observations.
 
-    Raises EngineError where there is no Java, even if all observations that will be needed are cached.
+    Raises EngineError if there is no Java, even if all needed observations are cached.
     """
     find_java()
     if options not in _caches:
-        _caches[options] = ObservationCache(lambda: ScienceWorldEngine(options), disk=open_disk_cache(options))
+        disk = open_disk_cache(options)
+        _caches[options] = ObservationCache(lambda: ScienceWorldEngine(options), disk=disk)
     return CachedEngine(_caches[options])

@@ -1,1 +1,1 @@
-"""The task sets of ScienceWorld; committed ids and digests are the JSON files."""
+"""Task sets of ScienceWorld; the JSON files hold the committed ids, digests and solutions."""

@@ -1,8 +1,8 @@
-"""Solutions of the nano task set's problems, each played to score 100 and stored once; never made during rollouts.
+"""Solutions of the nano task set's problems, made offline and stored; each reaches score 100.
 
-First come short ways read off the texts (``proposals``). Where none is right, the simulator's
-gold path is shortened: it walks through doors that are open and names things by odd words ("egg dove egg in
-inventory"); here a walk is one ``teleport`` and things have the names that the texts show.
+First, short plans derived from the texts are tried (``proposals``). If none succeeds, the simulator's gold
+path is shortened: it walks through open doors and has odd names ("egg dove egg in inventory"); here a walk
+is one ``teleport`` and objects have the names that the texts show.
 """
 
 from __future__ import annotations
@@ -24,24 +24,21 @@ _FOCUSED = re.compile(r"You focus on the (.+)\.")
 
 
 def solve(engine: ScienceWorldEngine, task: Task, golden: ScienceWorldEngine) -> list[str] | None:
-    """A solution proved on ``engine``; None where there is no short one. ``golden`` computes gold paths if need be."""
+    """A solution verified on ``engine``, or None. ``golden``: an engine that computes gold paths."""
     for plan in proposals(engine, task):
         if solves(engine, task, plan):
             return plan
-    return from_gold(engine, task, golden.gold_actions(task))
-
-
-def from_gold(engine: ScienceWorldEngine, task: Task, path: Sequence[str]) -> list[str] | None:
-    """The gold ``path`` shortened, in the words of the texts; None where that does not reach score 100."""
-    plan = shorten(path)
-    renamed = _renamed(engine, task, plan)
-    return next((steps for steps in (renamed, plan) if solves(engine, task, steps)), None)
+    plan = shorten(golden.gold_actions(task))
+    for steps in (_renamed(engine, task, plan), plan):
+        if solves(engine, task, steps):
+            return steps
+    return None
 
 
 def shorten(path: Iterable[str]) -> list[str]:
-    """``path`` without waiting and opening doors; each walk a teleport to where it ends, then one look around.
+    """``path`` without waiting and opening doors, and with a teleport and a look around for each walk.
 
-    Not before a ``move``: the task says where its box is.
+    There is no look before a ``move``, since the task says where the box is.
     """
     short: list[str] = []
     for action in path:
@@ -57,7 +54,7 @@ def shorten(path: Iterable[str]) -> list[str]:
 
 
 def _renamed(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> list[str]:
-    """``plan`` with things named as the texts show them; played as it stands to see those names."""
+    """``plan`` with objects named as in the observations, which are collected by playing it."""
     engine.reset(task)
     focus = carried = ""
     steps: list[str] = []
@@ -84,8 +81,9 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
 
 
 def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """(id, solution) of each problem that has a short one. A fifth of a second each, offline."""
-    golden, player = ScienceWorldEngine(), ScienceWorldEngine()
+    """Yield (id, solution) of each problem for which ``solve`` finds one, a fifth of a second each."""
+    golden = ScienceWorldEngine()
+    player = ScienceWorldEngine()
     for key in ids:
         task = problem_of(key)
         plan = solve(player, task, golden)
@@ -96,7 +94,7 @@ def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def store(known: Mapping[str, list[str]], path: Path = SOLUTIONS) -> None:
-    """Write solutions, one a line, sorted by id."""
+    """Write solutions sorted by id, one per line."""
     lines = [f"{json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     solutions.cache_clear()
@@ -117,24 +115,38 @@ def main() -> None:
 _FIND = re.compile(r"find a\(n\) (.+)\. First, focus on the thing\. Then, move it to the (.+) in the (.+)\.")
 _PLACE = re.compile(r"This (?:room|outside location) is called the ([^.]+)\.")
 _ANIMAL = re.compile(r"^\tan? (baby [\w ]+|[\w ]+ egg)$", re.MULTILINE)
-_POTTED = re.compile(r"^\ta (flower pot \d+) \(containing an? ([\w ]+?)(?: in the [\w ]+)?, soil", re.MULTILINE)
+_POTTED = re.compile(
+    r"^\ta (flower pot \d+) \(containing an? ([\w ]+?)(?: in the [\w ]+)?, soil",
+    re.MULTILINE,
+)
 _THING = re.compile(r"^\tan? ([a-z ]+?)(?=$|\.| \(|, which)", re.MULTILINE)
-_HOMES = {"plant": "greenhouse"}  # of what is to be found; animals and other living things are outside
+_HOMES = {"plant": "greenhouse"}  # place of the wanted object; animals and other living things are outside
 
 
 def proposals(engine: ScienceWorldEngine, task: Task) -> list[list[str]]:
-    """Ways worth trying, in an order drawn by address; none for task types other than find-* and lifespan-*."""
+    """Plans to try, in random order; [] for task types other than find-* and lifespan-*."""
     task_type = str(task.payload["task"])
     first = engine.reset(task).text
     search = _FIND.search(first)
     if search is None and not task_type.startswith("lifespan"):
         return []
+
+    # Go to the place of the wanted object.
     kind, box, home = search.groups() if search else ("animal", "", "")
     place = home if kind == "non-living thing" else _HOMES.get(kind, "outside")
-    way, seen = _go(engine, first, place)
+    way: list[str] = []
+    seen = first
+    here = _PLACE.search(first)
+    if here is None or here[1] != place:
+        way = [f"teleport to {place}", "look around"]
+        for action in way:
+            seen = engine.step(action).text
+
+    # One plan for each object (or pair) seen there: focus on it, and move it to the box.
     if search is None:
         count = 2 if "then" in task_type else 1
-        ends = [[f"focus on {name}" for name in names] for names in permutations(_ANIMAL.findall(seen), count)]
+        orders = permutations(_ANIMAL.findall(seen), count)
+        ends = [[f"focus on {name}" for name in names] for names in orders]
     elif kind == "non-living thing":
         names = [name for name in _THING.findall(seen) if name != box]
         ends = [[f"focus on {name}", f"move {name} to {box}"] for name in names]
@@ -144,17 +156,6 @@ def proposals(engine: ScienceWorldEngine, task: Task) -> list[list[str]]:
         ends = [[f"focus on {n}", f"pick up {held}", *walk, f"move {held} to {box}"] for held, n in pairs]
     generator("proposals", task.id).shuffle(ends)
     return [[*way, *end] for end in ends]
-
-
-def _go(engine: ScienceWorldEngine, seen: str, place: str) -> tuple[list[str], str]:
-    """How to come from what is ``seen`` to ``place``, and what is seen there."""
-    here = _PLACE.search(seen)
-    if here and here[1] == place:
-        return [], seen
-    way = [f"teleport to {place}", "look around"]
-    for action in way:
-        seen = engine.step(action).text
-    return way, seen
 
 
 if __name__ == "__main__":

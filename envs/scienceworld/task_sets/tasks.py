@@ -1,14 +1,15 @@
-"""ScienceWorld's task sets: which problems there are, their splits, and the stored solutions of the short ones.
+"""Task sets of ScienceWorld: problems, splits and stored solutions.
 
-``NAME/SPLIT`` of configs/task_sets/scienceworld_NAME.yaml are short problems with a stored solution; ``r3l/SPLIT`` and
-``official/SPLIT`` are the selections of the paper's code and of ScienceWorld itself. No task set needs the simulator.
+``NAME/SPLIT`` of configs/task_sets/scienceworld_NAME.yaml has short problems with a stored solution;
+``r3l/SPLIT`` and ``official/SPLIT`` are the selections of the paper's code and of ScienceWorld itself.
+Listing a task set does not need the simulator.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -78,7 +79,7 @@ R3L_TEST = (
 
 
 def official_variations(task_type: str, split: str) -> range:
-    """ScienceWorld's own split: two whole quarters of a type's variations train, one dev, the rest test."""
+    """ScienceWorld's own split: of a type's variations two quarters train, one dev, the rest test."""
     count = VARIATIONS[task_type]
     quarter = count // 4
     ends = {"train": (0, 2 * quarter), "dev": (2 * quarter, 3 * quarter), "test": (3 * quarter, count)}
@@ -86,47 +87,49 @@ def official_variations(task_type: str, split: str) -> range:
 
 
 def r3l_variations(task_type: str) -> range:
-    """What the released code takes of a task type: the first half of its variations, rounded down (audit 3.4)."""
+    """The released code's selection: the first half of a type's variations, rounded down (audit 3.4)."""
     return range(VARIATIONS[task_type] // 2)
 
 
 def problem(task_type: str, variation: int, split: str, group: str | None = None) -> Task:
-    """One problem, with the released simplifications ("easy"). ``group`` defaults to the task type."""
+    """A problem as a task, with the released simplifications ("easy"); default ``group``: the task type."""
     payload = {"task": task_type, "variation": variation, "simplifications": "easy"}
     return Task(f"{task_type}-{variation}", "scienceworld", split, group or task_type, payload)
 
 
 def problem_of(problem_id: str, split: str = "", group: str | None = None) -> Task:
-    """The problem of an id such as ``find-animal-12``."""
+    """The problem with an id such as ``find-animal-12``, as a task."""
     task_type, _, variation = problem_id.rpartition("-")
     return problem(task_type, int(variation), split, group)
 
 
-class Group(Strict):
-    """A stratum of task types that results are reported by."""
+class TypeGroup(Strict):
+    """A group of task types for which results are reported separately."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-class Split(Strict):
-    """``counts`` problems of each group, its task types taking turns, out of ScienceWorld's own splits ``from``.
+class ProblemSplit(Strict):
+    """A split: ``counts`` problems of each group from ScienceWorld's splits ``from``; task types take turns.
 
-    A split takes no problem of those before it in the definition.
+    A split takes no problem of an earlier split in the definition.
     """
 
     source: tuple[OfficialSplit, ...] = Field(alias="from")
     counts: Mapping[str, int]
 
 
-class Definition(task_sets.Definition):
-    """``solve``: how many problems of each task type are solved, by official split. ``max_actions``: the longest
-    solution that is let in.
+class ScienceWorldDefinition(task_sets.TaskSetDefinition):
+    """Contents of configs/task_sets/scienceworld_NAME.yaml.
+
+    ``solve``: number of problems per task type and official split that get a solution. ``max_actions``:
+    length of the longest admitted solution.
     """
 
-    groups: Mapping[str, Group]
+    groups: Mapping[str, TypeGroup]
     solve: Mapping[OfficialSplit, int]
     max_actions: int = Field(ge=1)
-    splits: Mapping[str, Split]
+    splits: Mapping[str, ProblemSplit]
     sft_from: tuple[OfficialSplit, ...]
 
     @model_validator(mode="after")
@@ -137,6 +140,8 @@ class Definition(task_sets.Definition):
         for name, split in self.splits.items():
             if unknown := sorted(set(split.counts) - set(self.groups)):
                 raise ValueError(f"splits.{name}.counts names unknown groups {', '.join(unknown)}")
+
+        # Training problems must not come from an official split that test problems come from.
         tested = set(self.splits["test"].source) if "test" in self.splits else set()
         for name, split in self.splits.items():
             if name != "test" and (both := tested & set(split.source)):
@@ -146,44 +151,48 @@ class Definition(task_sets.Definition):
         return self
 
 
-class ScienceWorldTaskSets(DefinedTaskSets[Definition]):
-    """``r3l`` (train: 17 types, test: 13 other ones) and ``official`` (all 30) are only counted: nobody solved them."""
+class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
+    """Task sets with solutions; ``r3l`` (train: 17 types, test: the other 13) and ``official`` have none."""
 
     env = "scienceworld"
-    definition_type = Definition
+    definition_type = ScienceWorldDefinition
     others = {"r3l": ("train", "test"), "official": ("train", "dev", "test")}
 
     def regenerate(self, name: str, split: str) -> list[Task]:
         if name == "official":
-            return in_id_order(problem(t, v, split) for t in VARIATIONS for v in official_variations(t, split))
+            numbers = {t: official_variations(t, split) for t in VARIATIONS}
+            return in_id_order(problem(t, v, split) for t in numbers for v in numbers[t])
         if name == "r3l":
             types = [t for t in VARIATIONS if (t in R3L_TEST) == (split == "test")]
             return in_id_order(problem(t, v, split) for t in types for v in r3l_variations(t))
-        return in_id_order(self._short_problems(name, split))
 
-    def _short_problems(self, name: str, split: str) -> Iterator[Task]:
+        # Problems with a solution that no earlier split has; the task types of a group take turns.
         defined = self.definition(name)
         before = list(defined.splits)[: list(defined.splits).index(split)]
         taken = {task.id for earlier in before for task in self.regenerate(name, earlier)}
+        tasks: list[Task] = []
         for group, count in defined.splits[split].counts.items():
-            sources = defined.splits[split].source
-            candidates = [_candidates(defined, task_type, sources) for task_type in defined.groups[group].tasks]
-            queues = [[key for key in of_type if key not in taken] for of_type in candidates]
+            queues: list[list[str]] = []
+            for task_type in defined.groups[group].tasks:
+                candidates = _candidates(defined, task_type, defined.splits[split].source)
+                queues.append([key for key in candidates if key not in taken])
             turns = [queue[k] for k in range(max(map(len, queues))) for queue in queues if k < len(queue)]
             if len(turns) < count:
                 raise ConfigError(
-                    f"ScienceWorld task set {name}/{split}: {group} asks for {count} of {len(turns)} problems"
+                    f"ScienceWorld task set {name}/{split}: {group} needs {count} of {len(turns)} problems"
                 )
-            yield from (_with_solution(problem_id, split, group) for problem_id in turns[:count])
+            tasks += [_with_solution(problem_id, split, group) for problem_id in turns[:count]]
+        return in_id_order(tasks)
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Over and over: the spare problems are few."""
+        """A solved problem that is in no split; since there are few, they repeat."""
         if index < 0:
             raise ConfigError(f"SFT task {index}: indices start at 0")
         problems = _spare_tasks(name)
         return problems[index % len(problems)]
 
     def validate(self, task: Task) -> None:
+        """Play the stored solution, if there is one. Raises DataError if it does not reach score 100."""
         from r3l.envs.scienceworld.engine.simulator import ScienceWorldEngine
 
         if "solution" not in task.payload:
@@ -197,10 +206,12 @@ class ScienceWorldTaskSets(DefinedTaskSets[Definition]):
             raise DataError(f"ScienceWorld task {task.id}: its stored solution does not reach score 100")
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Of ids, groups and payloads: of all that a problem is made of."""
+        """Hash of everything that a problem consists of: id, group and payload."""
         digest = hashlib.sha256()
         for task in in_id_order(tasks):
-            digest.update(json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n")
+            digest.update(
+                json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n",
+            )
         return digest.hexdigest()
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
@@ -226,14 +237,18 @@ def _spare_tasks(name: str) -> list[Task]:
     return sorted(problems, key=lambda task: seed_of("warmstart", name, task.id))
 
 
-def _candidates(defined: Definition, task_type: str, sources: Sequence[OfficialSplit]) -> list[str]:
-    """Ids of the type's problems out of ``sources`` that have a short enough solution."""
+def _candidates(
+    defined: ScienceWorldDefinition,
+    task_type: str,
+    sources: Sequence[OfficialSplit],
+) -> list[str]:
+    """Ids of a type's problems in ``sources`` whose solution has at most ``max_actions`` actions."""
     ids = [key for source in sources for key in to_solve(defined, task_type, source)]
     return [key for key in ids if key in solutions() and len(solutions()[key]) <= defined.max_actions]
 
 
-def to_solve(defined: Definition, task_type: str, source: OfficialSplit) -> list[str]:
-    """Ids of the problems of an official split that get a solution, in an order drawn by address."""
+def to_solve(defined: ScienceWorldDefinition, task_type: str, source: OfficialSplit) -> list[str]:
+    """Ids of the problems in an official split that get a solution, in random order."""
     ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
     return sorted(ids, key=lambda key: seed_of("panel", defined.name, key))[: defined.solve.get(source, 0)]
 
@@ -245,7 +260,7 @@ def _with_solution(problem_id: str, split: str, group: str) -> Task:
 
 @cache
 def solutions() -> dict[str, list[str]]:
-    """The stored solutions, by problem (``r3l.envs.scienceworld.task_sets.gold_solutions`` makes them)."""
+    """The stored solutions by problem id (made by ``r3l.envs.scienceworld.task_sets.gold_solutions``)."""
     try:
         return dict(json.loads(SOLUTIONS.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

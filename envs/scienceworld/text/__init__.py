@@ -1,1 +1,1 @@
-"""The text side of ScienceWorld: prompts, the reading of responses, ending rules."""
+"""Dialogues of ScienceWorld: prompts, parsing of responses, rules that end an episode."""

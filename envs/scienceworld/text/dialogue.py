@@ -1,9 +1,10 @@
-"""How ScienceWorld talks: prompts, the reading of responses, the ending rules.
+"""Dialogues of ScienceWorld: prompts, parsing of responses, rules that end an episode.
 
-``full`` follows the order and the contents of the original release's prompts (audit 3.4) in our own
-words: the task and the first observation, then in every turn the observation and the output contract, with no list
-of valid actions. ``compact`` is a numbered transcript of shortened observations (``compact_text``).
-Both take one thought and one action and send any action on: the simulator says what it does not understand.
+The style ``full`` follows the order and the contents of the released prompts (audit 3.4) in our words: the
+task and the first observation, then in every turn the observation and the output format, without a list of
+valid actions. ``compact`` is a numbered transcript of shortened observations (``compact_text``). Both
+expect one thought and one action and pass any action on: the simulator's answer says if it does not
+understand one.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from r3l.envs.base.action_parsers import each_tag_once, first_action, first_pair, not_empty, one_action, opened_action
+from r3l.envs.base.action_parsers import (
+    each_tag_once,
+    first_pair,
+    not_empty,
+    one_action,
+    trinity_action,
+    verl_agent_action,
+)
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.format_verl_agent import Windowed
+from r3l.envs.base.format_verl_agent import VerlAgentFormat
 from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue
 from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.expert import FOCUS, GO, LOOK, PLACES, PUT, TAKE, ScienceWorldExpert
-from r3l.envs.scienceworld.text.compact_text import brief, brief_first
+from r3l.envs.scienceworld.text.compact_text import compact, compact_first
 
 from r3l.core.environment import Critique, Observation, Transcript
 from r3l.core.task import Task
@@ -27,41 +35,41 @@ _VERB = re.compile(r"(?:teleport to|go to|focus on|pick up|put down|look around|
 
 
 class ScienceWorldDialogue(TaggedDialogue):
-    """The text side of ScienceWorld (a ``Dialogue``)."""
+    """The default ``Dialogue`` of ScienceWorld: one growing dialog, responses in tags."""
 
     package, label, domain = "scienceworld", "ScienceWorld", "ScienceWorld science tasks"
     released_turns = 30
-    readers = {
+    action_parsers = {
         "strict": not_empty(each_tag_once),
         "flexible": one_action,
         "released": first_pair,
-        "first": first_action,
-        "opened": opened_action,
+        "first": verl_agent_action,
+        "opened": trinity_action,
     }
     options_type = ScienceWorldOptions
     options: ScienceWorldOptions
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         if self.style == "compact":
-            return [Message("user", f"0: {brief_first(first.text)}")]
+            return [Message("user", f"0: {compact_first(first.text)}")]
         return [self._system("system"), self._turn(first)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
         if self.style == "compact":
-            return Message("user", f"{len(actions)}: {brief(now.text)}")
+            return Message("user", f"{len(actions)}: {compact(now.text)}")
         return self._turn(now)
 
     def names(self, action: str) -> list[str]:
-        """The things of an action; not the places, which are the same in every task and often not yet shown."""
+        """Objects in an action, without places: those are the same in every task and often not yet shown."""
         things = _VERB.sub("", action, count=1).split(" to ")
         return [thing for thing in things if thing and thing not in PLACES]
 
     def possible(self, action: str, now: Observation) -> bool:
-        """Whether it is one of the actions that problems are solved with: the simulator lists none."""
+        """Whether the action has a verb of the stored solutions, since the simulator lists no actions."""
         return action == LOOK or action.startswith((GO, FOCUS, TAKE, PUT))
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The scripted critic, for problems with a stored solution; None for others."""
+        """The scripted critic's judgement; None for a problem without a stored solution."""
         solution = transcript.task.payload.get("solution")
         if solution is None:
             return None
@@ -71,12 +79,15 @@ class ScienceWorldDialogue(TaggedDialogue):
         return Message("system", self.prompt(name, commands=self.prompt("commands")))
 
     def _turn(self, now: Observation) -> Message:
-        return Message("user", self.prompt("turn", observation=now.text.strip(), contract=self.prompt("contract")))
+        content = self.prompt("turn", observation=now.text.strip(), contract=self.prompt("contract"))
+        return Message("user", content)
 
 
-class OpenedScienceWorldDialogue(ScienceWorldDialogue):
-    """The text side of ScienceWorld where ``response_format`` is ``opened``, as Trinity-RFT's workflow plays it, in our
-    words: after the system prompt the observations alone (a ``Dialogue``)."""
+class TrinityScienceWorldDialogue(ScienceWorldDialogue):
+    """Trinity-RFT's form of the ``Dialogue``, in our words, for ``response_format: opened``.
+
+    After the system prompt, user messages contain only observations.
+    """
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         user = Message("user", f"Observation:\nTask description: {first.text.strip()}")
@@ -87,12 +98,13 @@ class OpenedScienceWorldDialogue(ScienceWorldDialogue):
 
 
 class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):
-    """The text side of ScienceWorld, with ``prompts: released``."""
+    """``ScienceWorldDialogue`` with the released prompts (``prompts: released``)."""
 
-    system, reward = "sciworld_system", "final_reward"
+    system = "sciworld_system"
+    reward = "final_reward"
 
     def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The first observation begins with the task, which the engine's has on its first line."""
+        # The release writes the task before the first observation; the engine has it on the first line.
         text = now.text
         if not actions:
             task, _, look = text.partition("\n")
@@ -103,14 +115,14 @@ class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):
         return Message("user", turn.fill({"observation": text}))
 
 
-class WindowScienceWorldDialogue(Windowed, ScienceWorldDialogue):
-    """The text side of ScienceWorld where ``history`` is set (a ``Dialogue``)."""
+class VerlAgentScienceWorldDialogue(VerlAgentFormat, ScienceWorldDialogue):
+    """``Dialogue`` of ScienceWorld with the setting ``history``."""
 
-    def window_task(self, first: Observation) -> dict[str, str]:
+    def task_values(self, first: Observation) -> dict[str, str]:
         return {"task": first.text.partition("\n")[0]}
 
-    def window_text(self, first: Observation, now: Observation) -> str:
+    def observation_text(self, first: Observation, now: Observation) -> str:
         return now.text.removeprefix(first.text.partition("\n")[0]).strip()
 
-    def asked(self, now: Observation) -> dict[str, str]:
+    def action_values(self, now: Observation) -> dict[str, str]:
         return {"contract": self.prompt("contract")}

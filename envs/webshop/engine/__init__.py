@@ -1,1 +1,1 @@
-"""The world: catalogue, search, pages and rewards of the shop."""
+"""Engine of WebShop: catalogue, search, pages, sessions and rewards."""

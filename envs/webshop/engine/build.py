@@ -1,6 +1,6 @@
-"""Where catalogues lie, and how they come there.
+"""Folders of catalogues, and their construction.
 
-Named synthetic catalogues are built on first use and kept under ``$R3L_CACHE/webshop`` (default
+Synthetic catalogues are built on first use and kept under ``$R3L_CACHE/webshop`` (default
 ``~/.cache/r3l/webshop``). The original's catalogue is built once from its files (``r3l data catalogue``);
 ``$R3L_WEBSHOP`` names its folder.
 """
@@ -19,44 +19,56 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 from r3l.envs.base import task_sets
 from r3l.envs.base.task_sets import Strict, read_definition
-from r3l.envs.webshop.engine.catalogue import PAGE_SIZE, Meta, Source, build, original_files, partial_prefix, read_meta
+from r3l.envs.webshop.engine.catalogue import (
+    PAGE_SIZE,
+    Meta,
+    Source,
+    build,
+    original_files,
+    partial_prefix,
+    read_meta,
+)
 from r3l.envs.webshop.engine.synthetic import sources
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.paths import cache_folder
 
-ORIGINAL = "original"  # the name of a catalogue of the original's files
+ORIGINAL = "original"  # name of a catalogue of the original's files
 VARIABLE = "R3L_WEBSHOP"
 
 
 class CatalogueConfig(Strict):
-    """The synthetic catalogue that a task set's goals belong to."""
+    """Parameters of a task set's synthetic catalogue."""
 
     products: int = Field(ge=1)
     seed: int = Field(ge=0)
     page_size: int = Field(ge=1)
 
 
-class Definition(task_sets.Definition):
-    """configs/task_sets/webshop_NAME.yaml. ``splits``: tasks of each group; goals are given out in this order."""
+class WebShopDefinition(task_sets.TaskSetDefinition):
+    """Contents of configs/task_sets/webshop_NAME.yaml.
+
+    ``splits``: number of tasks by split and group, in the order in which goals are assigned.
+    """
 
     catalogue: CatalogueConfig
     splits: Mapping[str, Mapping[str, int]]
 
 
-def definition(name: str) -> Definition:
-    """The definition of a synthetic task set. Raises ConfigError where there is none."""
-    found: Definition = read_definition(Definition, "webshop", name, "official and r3l, of the original catalogue")
+def definition(name: str) -> WebShopDefinition:
+    """Read configs/task_sets/webshop_NAME.yaml. Raises ConfigError for an unknown name."""
+    others = "official and r3l, of the original catalogue"
+    found: WebShopDefinition = read_definition(WebShopDefinition, "webshop", name, others)
     return found
 
 
 def locate(catalogue: str) -> Path:
-    """The folder of the catalogue with this id. Raises DataError when it is not there or another one."""
+    """The folder of the catalogue with this id. Raises DataError if it is missing or another one."""
     return _located(catalogue, os.environ.get(VARIABLE, ""), str(cache_folder("webshop")))
 
 
 def original() -> tuple[Path, Meta]:
-    """The catalogue that ``$R3L_WEBSHOP`` names. Raises DataError when there is none."""
+    """(folder, meta) of the catalogue that ``$R3L_WEBSHOP`` names. Raises DataError if there is none."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         raise DataError(
@@ -67,36 +79,43 @@ def original() -> tuple[Path, Meta]:
 
 
 def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path, Meta]:
-    """The named synthetic catalogue, built if it is not there yet (some seconds for 1,000 products)."""
+    """(folder, meta) of a synthetic catalogue, built on first use (some seconds for 1,000 products)."""
     folder = cache_folder("webshop") / f"{name}-{products}-{seed}-{page_size}"
     if not folder.exists():
-        with _claimed(folder, wait=True):  # several workers may come at once
+        # Several workers may need it at once: one builds, the others wait and find it.
+        with _claimed(folder, wait=True):
             if not folder.exists():
                 build(sources(products, seed), folder, name, page_size)
     return folder, read_meta(folder)
 
 
 def make(products: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
-    """``catalogue.build`` where nobody else is building. Raises ConfigError where somebody is, or has built."""
+    """``catalogue.build`` under a lock. Raises ConfigError if another process is building, or it exists."""
     with _claimed(folder, wait=False):
         return build(products, folder, name, page_size)
 
 
-def make_original(items: Path, attributes: Path, human: Path | None, folder: Path, limit: int | None = None) -> Meta:
+def make_original(
+    items: Path,
+    attributes: Path,
+    human: Path | None,
+    folder: Path,
+    limit: int | None = None,
+) -> Meta:
     """Build the catalogue of the original's files (see ``catalogue.original_files``) in ``folder``."""
     return make(original_files(items, attributes, human, limit), folder, ORIGINAL)
 
 
 @contextmanager
 def _claimed(folder: Path, wait: bool) -> Iterator[None]:
-    """The right to build ``folder``, and what a killed builder left there removed (its lock went with it)."""
+    """Hold the lock for building ``folder``, and first remove the remains of a killed build."""
     lock = FileLock(f"{folder}.lock")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout as error:
         raise ConfigError(
-            f"{folder} is being built by another process, which holds {lock.lock_file}; wait for it, or build into "
+            f"{folder} is being built by another process, which holds {lock.lock_file}; wait, or build into "
             "another folder"
         ) from error
     except OSError as error:
@@ -108,13 +127,14 @@ def _claimed(folder: Path, wait: bool) -> Iterator[None]:
             shutil.rmtree(partial, ignore_errors=True)
         yield
     finally:
-        Path(lock.lock_file).unlink(missing_ok=True)  # while held; filelock sees that a waiter's file has gone
+        # Delete the file while it is held; a waiting filelock notices that its file has gone.
+        Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
 
 
 @lru_cache(maxsize=32)
 def _located(catalogue: str, variable: str, cache: str) -> Path:
-    """The arguments after the first are what the answer depends on."""
+    """``locate``, cached; ``variable`` and ``cache`` are arguments since the result depends on them."""
     if variable and read_meta(Path(variable)).id == catalogue:
         return Path(variable)
     name = catalogue.rsplit("-", 2)[0]
@@ -124,5 +144,7 @@ def _located(catalogue: str, variable: str, cache: str) -> Path:
         config = definition(name).catalogue
         folder, meta = synthetic(name, config.products, config.seed, config.page_size)
     if meta.id != catalogue:
-        raise DataError(f"{folder} holds catalogue {meta.id}, the task belongs to {catalogue}; build or name that one")
+        raise DataError(
+            f"{folder} holds catalogue {meta.id}, the task belongs to {catalogue}; build or name that one",
+        )
     return folder

@@ -1,8 +1,8 @@
-"""A catalogue: a folder of read-only files that any number of worker processes open and share.
+"""A catalogue: a folder of read-only files that any number of worker processes share.
 
-``shop.db`` (SQLite) holds products, goals, terms and nouns, a row each; the postings are memory-mapped arrays. The
-page cache of the machine keeps one copy of what is used, so there is no server to start, to crash or to expose.
-A folder is built beside its final place and renamed, so a half-built one is never opened.
+``shop.db`` (SQLite) has one row per product, goal, term and name with nouns; the postings are memory-mapped
+arrays. The page cache of the machine keeps one copy of the used parts, so no server has to be started or
+exposed. A folder is built under a temporary name and renamed, so an incomplete one is never opened.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -33,7 +33,7 @@ T = TypeVar("T")
 SCHEMA = 1
 HITS = 50  # products that a search returns (the original's)
 PAGE_SIZE = 10  # products on a results page (the original's)
-_ALL_NOUNS = 20_000  # up to so many products their nouns are stored; of more, only the goals' (2.6 ms a name)
+_ALL_NOUNS = 20_000  # larger catalogues store the nouns of goals only, since a name takes 2.6 ms
 _CREATE = """
 CREATE TABLE products (number INTEGER PRIMARY KEY, asin TEXT UNIQUE, category TEXT, query TEXT, body BLOB);
 CREATE TABLE goals (number INTEGER PRIMARY KEY, body TEXT);
@@ -44,7 +44,7 @@ CREATE TABLE nouns (name TEXT PRIMARY KEY, nouns TEXT) WITHOUT ROWID;
 
 @dataclass(frozen=True)
 class Source:
-    """A product with the goals that name it, in file order."""
+    """A product and its goals, in the order of the item file."""
 
     product: Product
     goals: tuple[Goal, ...]
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Meta:
-    """What a catalogue is. ``sha256`` covers every product, every goal and the page size."""
+    """Contents of a catalogue's meta.json. ``sha256`` covers every product, every goal and the page size."""
 
     schema: int
     name: str
@@ -65,14 +65,20 @@ class Meta:
 
     @property
     def id(self) -> str:
-        """Name, size and the beginning of the hash: what task ids carry."""
+        """Name, number of products and first digits of the hash; part of task ids."""
         return f"{self.name}-{self.products}-{self.sha256[:8]}"
 
 
-def original_files(items: Path, attributes: Path, human: Path | None, limit: int | None = None) -> Iterator[Source]:
-    """Products and goals of the original's files (schema: r3l.envs.webshop.engine.products), streamed.
+def original_files(
+    items: Path,
+    attributes: Path,
+    human: Path | None,
+    limit: int | None = None,
+) -> Iterator[Source]:
+    """Stream products and goals of the original's files (schema: r3l.envs.webshop.engine.products).
 
-    Without ``human``, goals are made from the records' own instructions. ``limit``: only the first products.
+    Without ``human``, goals are made from the records' own instructions. ``limit``: number of records to
+    read.
     """
     known = read_table(attributes, dict)
     instructions = read_table(human, list) if human is not None else {}
@@ -94,9 +100,9 @@ def original_files(items: Path, attributes: Path, human: Path | None, limit: int
 
 
 def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
-    """Write a catalogue to ``folder``, whole or not at all.
+    """Write a catalogue to ``folder`` atomically.
 
-    Raises ConfigError when the folder exists, DataError when the disk is full or not writable.
+    Raises ConfigError if the folder exists, DataError if the disk is full or not writable.
     """
     if folder.exists():
         raise ConfigError(f"{folder} exists; remove it first, or build into another folder")
@@ -105,39 +111,60 @@ def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = P
         partial = Path(tempfile.mkdtemp(prefix=partial_prefix(folder), dir=folder.parent))
         try:
             meta = _write(sources, partial, name, page_size)
-            _sync(partial)
+            # Everything must be on disk before the folder gets its name.
+            for path in partial.iterdir():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
             os.rename(partial, folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
-        raise DataError(f"catalogue {folder} could not be written ({error}); nothing was kept. Free space") from error
+        raise DataError(
+            f"catalogue {folder} could not be written ({error}); nothing was kept. Free space",
+        ) from error
     return meta
 
 
 def partial_prefix(folder: Path) -> str:
-    """How the name of a catalogue begins while it is written, beside its final place."""
+    """First part of the temporary name of a catalogue that is being written, in the same parent folder."""
     return f".{folder.name}.partial."
 
 
 def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -> Meta:
+    # If the build fails, the folder is deleted: no journal is needed. One transaction: a million take hours.
     database = sqlite3.connect(folder / "shop.db", isolation_level=None)
     database.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; {_CREATE}")
-    database.execute("BEGIN")  # one transaction: a million small ones take hours
-    digest, writer = hashlib.sha256(f"{SCHEMA}/{page_size}\n".encode()), IndexWriter(folder)
+    database.execute("BEGIN")
+    digest = hashlib.sha256(f"{SCHEMA}/{page_size}\n".encode())
+    writer = IndexWriter(folder)
+
+    # Products, one at a time: the original's file has a million.
     asins: list[str] = []
     goals: list[Goal] = []
     for source in sources:
-        line = source.product.to_json().encode()
+        product = source.product
+        line = product.to_json().encode()
         digest.update(line + b"\n")
-        _insert(database, len(asins), source.product, line)
-        writer.add(source.product.document())
-        asins.append(source.product.asin)
+        row = (len(asins), product.asin, product.category, product.query, zlib.compress(line, 1))
+        database.execute("INSERT INTO products VALUES (?, ?, ?, ?, ?)", row)
+        writer.add(product.document())
+        asins.append(product.asin)
         goals += source.goals
+
+    # Goals and index terms
     lines = [goal.to_json() for goal in in_order(goals)]
     digest.update("\n".join(lines).encode())
     database.executemany("INSERT INTO goals VALUES (?, ?)", enumerate(lines))
     database.executemany("INSERT INTO terms VALUES (?, ?, ?)", sorted(writer.finish(asins)))
-    database.executemany("INSERT INTO nouns VALUES (?, ?)", _nouns(database, goals, len(asins)))
+
+    # Nouns of names, which the reward compares
+    names = {goal.name for goal in goals}
+    if len(asins) <= _ALL_NOUNS:
+        bodies = database.execute("SELECT body FROM products").fetchall()
+        names |= {_product(body).name for (body,) in bodies}
+    rows = ((name, json.dumps(nouns(name))) for name in sorted(names))
+    database.executemany("INSERT INTO nouns VALUES (?, ?)", rows)
+
     for column in ("category", "query"):
         database.execute(f"CREATE INDEX by_{column} ON products ({column}, number)")
     database.execute("COMMIT")
@@ -156,37 +183,22 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
     return meta
 
 
-def _insert(database: sqlite3.Connection, number: int, product: Product, line: bytes) -> None:
-    row = (number, product.asin, product.category, product.query, zlib.compress(line, 1))
-    database.execute("INSERT INTO products VALUES (?, ?, ?, ?, ?)", row)
-
-
-def _nouns(database: sqlite3.Connection, goals: Sequence[Goal], products: int) -> Iterator[tuple[str, str]]:
-    names = {goal.name for goal in goals}
-    if products <= _ALL_NOUNS:
-        bodies = database.execute("SELECT body FROM products").fetchall()
-        names |= {_product(body).name for (body,) in bodies}
-    return ((name, json.dumps(nouns(name))) for name in sorted(names))
-
-
-def _sync(folder: Path) -> None:
-    """Everything on disk before the folder gets its name."""
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
 class Catalogue:
-    """An opened catalogue; ``Catalogue.at`` keeps one per folder and process. Not for several threads at once."""
+    """An opened catalogue; ``Catalogue.at`` keeps one per folder and process. Not thread-safe."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises DataError when the folder is not a whole catalogue of this release."""
+        """Raises DataError unless the folder is a complete catalogue of this release."""
         self.folder = folder
         self.meta = read_meta(folder)
         with self._reading():
-            # immutable: nobody writes, so no locks and no journal are looked for
+            # immutable: since the file never changes, SQLite needs no locks and no journal
             self._database = sqlite3.connect(f"file:{folder / 'shop.db'}?mode=ro&immutable=1", uri=True)
-            self._check()
+            for table, expected in (("products", self.meta.products), ("goals", self.meta.goals)):
+                (last,) = self._database.execute(f"SELECT MAX(number) FROM {table}").fetchone()
+                if (-1 if last is None else last) != expected - 1:
+                    raise DataError(
+                        f"{self.folder} is incomplete: {table} end at {last}, its meta.json says {expected}"
+                    )
         self._index = Index(folder, self.meta.total_length, self._term)
         self.search = lru_cache(maxsize=4096)(self._search)
         self.product = lru_cache(maxsize=4096)(self._product)
@@ -194,30 +206,31 @@ class Catalogue:
 
     @classmethod
     def at(cls, folder: Path) -> Catalogue:
-        """The catalogue in ``folder``, opened once a process."""
+        """The catalogue in ``folder``, opened once per process."""
         return _opened(folder)
 
     def goal(self, number: int) -> Goal:
-        """A goal by its session number. Raises DataError outside the catalogue."""
+        """A goal by its session number. Raises DataError for a number that the catalogue does not have."""
         row = self._one("SELECT body FROM goals WHERE number = ?", number)
         if row is None:
             raise DataError(
-                f"goal {number} is outside catalogue {self.meta.id}, which has goals 0 to {self.meta.goals - 1}; "
-                "this task set belongs to a larger catalogue (the 1,000-product files have 13 human goals)"
+                f"goal {number} is outside catalogue {self.meta.id}, which has goals 0 to "
+                f"{self.meta.goals - 1}; this task set belongs to a larger catalogue (1,000 products have "
+                f"only 13 human goals)"
             )
         return Goal.from_json(row[0])
 
     def number(self, asin: str) -> int | None:
-        """The number of the product ``asin``."""
+        """The number of the product ``asin``; None if there is none."""
         row = self._one("SELECT number FROM products WHERE asin = ?", asin)
         return None if row is None else int(row[0])
 
     def listed(self, column: str, value: str) -> list[int]:
-        """All products of a ``category`` or ``query``, in file order."""
+        """Numbers of all products of a ``category`` or ``query``, in the order of the item file."""
         assert column in ("category", "query")
+        statement = f"SELECT number FROM products WHERE {column} = ? ORDER BY number"
         with self._reading():
-            rows = self._database.execute(f"SELECT number FROM products WHERE {column} = ? ORDER BY number", (value,))
-            return [int(number) for (number,) in rows]
+            return [int(number) for (number,) in self._database.execute(statement, (value,))]
 
     def _search(self, query: str) -> tuple[int, ...]:
         return tuple(self._index.search(query, HITS))
@@ -239,29 +252,27 @@ class Catalogue:
         with self._reading():
             return self._database.execute(statement, (value,)).fetchone()
 
-    def _check(self) -> None:
-        for table, expected in (("products", self.meta.products), ("goals", self.meta.goals)):
-            (last,) = self._database.execute(f"SELECT MAX(number) FROM {table}").fetchone()
-            if (-1 if last is None else last) != expected - 1:
-                raise DataError(f"{self.folder} is not whole: {table} end at {last}, its meta.json says {expected}")
-
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        """Turn SQLite's errors into DataError."""
         try:
             yield
         except sqlite3.Error as error:
-            raise DataError(f"{self.folder / 'shop.db'} is damaged ({error}); build the catalogue again") from error
+            path = self.folder / "shop.db"
+            raise DataError(f"{path} is damaged ({error}); build the catalogue again") from error
 
 
 def read_meta(folder: Path) -> Meta:
-    """What the catalogue in ``folder`` is. Raises DataError when there is none of this release."""
+    """Read meta.json of the catalogue in ``folder``. Raises DataError unless it is one of this release."""
     path = folder / "meta.json"
     try:
         meta = Meta(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{folder} holds no catalogue ({error}); see: r3l data catalogue --help") from error
     if meta.schema != SCHEMA:
-        raise DataError(f"{path}: schema is {meta.schema}, this release reads {SCHEMA}; build the catalogue again")
+        raise DataError(
+            f"{path}: schema is {meta.schema}, this release needs {SCHEMA}; build the catalogue again",
+        )
     return meta
 
 
@@ -271,4 +282,6 @@ def _opened(folder: Path) -> Catalogue:
 
 
 def _product(packed: bytes) -> Product:
-    return Product.from_json(unpacked(packed, zlib.decompressobj(), most(len(packed)), "a product of the catalogue"))
+    """Unpack a product, within a limit of size against decompression bombs."""
+    line = unpacked(packed, zlib.decompressobj(), most(len(packed)), "a product of the catalogue")
+    return Product.from_json(line)

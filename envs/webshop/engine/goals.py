@@ -1,7 +1,8 @@
-"""Goals: what a customer asks for, in the original's order, with its price limits drawn once and kept.
+"""Goals of customers in the original's order, with price limits that are drawn once and stored.
 
-The original draws every price limit before it seeds its generator, so the limits (and with them instructions and
-rewards) differ between processes. Ours belong to (asin, number of the instruction) and are written to disk.
+The original draws every price limit before it seeds its generator, so the limits (and with them
+instructions and rewards) differ between processes. Ours are seeded by (asin, number of the instruction) and
+written to disk.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from r3l.envs.webshop.engine.products import MISSING, Product, expect, texts_of
 
 from r3l.core.seeds import seed_of
 
-SHUFFLE_SEED = 233  # the original's; its order of goals follows from it
-NO_LIMIT = 1_000_000.0  # the original's price limit of a goal that states none
-_LIMITS = tuple(10.0 * n for n in range(1, 100))  # the limits a goal can state, in dollars
-_NEAREST = 4  # of those above the price, the limit is drawn from the nearest ones
+SHUFFLE_SEED = 233  # the original's; it determines the order of goals
+NO_LIMIT = 1_000_000.0  # the original's value for a goal without a price limit
+_LIMITS = tuple(10.0 * n for n in range(1, 100))  # possible price limits in dollars
+_NEAREST = 4  # a limit is drawn from this many of the nearest ones above the price
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A product that would satisfy the customer, and how the wish is put.
+    """A product that satisfies the customer, with the customer's instruction.
 
-    ``options``: the wanted values; for goals made from product records, (name, value) pairs written as the
-    original's fuzzy matcher reads them. ``price_upper`` in dollars.
+    ``options``: the wanted values; for goals made from product records, (name, value) pairs, as the
+    original's fuzzy matcher expects. ``price_upper`` in dollars.
     """
 
     asin: str
@@ -53,7 +54,7 @@ class Goal:
 
 
 def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], where: str) -> Iterator[Goal]:
-    """The goals that people wrote for ``product``; those without attributes are skipped, as in the original."""
+    """Goals that people wrote for ``product``; like the original, it skips those without attributes."""
     for number, entry in enumerate(instructions):
         at = f"{where}, asin {product.asin}, entry {number}"
         wanted = expect(entry, dict, at, "the entry").get("instruction_attributes", MISSING)
@@ -66,7 +67,7 @@ def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], whe
 
 
 def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str) -> Iterator[Goal]:
-    """The goals made from a record's own instruction: one for every combination of its options."""
+    """Goals made from a record's own instruction: one for each combination of its options."""
     wish = attributes.get("instruction")
     if wish is None:
         return
@@ -78,19 +79,19 @@ def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str)
         options = tuple((name, value) for (name, _), value in zip(named, combination, strict=True))
         listed = ", and ".join(f"{name}: {value}" for name, value in options)
         text = f"{wish} with {listed}" if listed else wish
-        # One limit for all combinations, as in the original.
+        # Number 0 for all combinations: like in the original, they share one price limit.
         yield _goal(product, 0, text, wanted, options)
 
 
 def in_order(goals: list[Goal]) -> list[Goal]:
-    """The order in which sessions number the goals, from the order of the item file."""
+    """Shuffle goals from the order of the item file into the order of the original's session numbers."""
     ordered = list(goals)
     random.Random(SHUFFLE_SEED).shuffle(ordered)
     return ordered
 
 
 def price_limit(asin: str, number: int, price: float) -> float:
-    """The larger of two of the four nearest limits above ``price``; NO_LIMIT where there are fewer than two."""
+    """The larger of two draws from the four nearest limits above ``price``; NO_LIMIT if only one is left."""
     above = [limit for limit in _LIMITS if limit > price][:_NEAREST]
     if len(above) < 2:
         return NO_LIMIT

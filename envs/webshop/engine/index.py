@@ -1,8 +1,9 @@
-"""Text to index terms as Lucene's EnglishAnalyzer makes them (Anserini 0.14.3, the original's search engine).
+"""Search index with the results of Anserini 0.14.3 (Lucene), the original's search engine.
 
-Word breaks after Unicode Standard Annex 29, possessive ``'s`` off, lower case, 33 stop words, Porter's stemmer with
-Martin Porter's later changes. The word breaks and the stemmer are libraries; what is ours is the glue, and the
-one rule in which the annex has changed since (the colon). Checked word for word in tests/envs/webshop/test_index.py.
+Index terms are those of Lucene's EnglishAnalyzer: word breaks after Unicode Standard Annex 29, possessive
+``'s`` removed, lower case, 33 stop words, Porter's stemmer with Martin Porter's later changes. Word breaks
+and stemmer come from libraries; our code connects them and keeps the one rule of the annex that has changed
+since (the colon). Scores are BM25 with Lucene's rounding. tests/envs/webshop/test_index.py compares both.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from r3l.core.errors import DataError
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 _STOP_WORDS = """
-a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to
-was will with
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they
+this to was will with
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 _BREAK = regex.compile(r"(?w)\b")
-# A word begins with a connector (``_``) or a letter, digit or pictogram: marks and apostrophes before it are dropped.
-# Looked for where a run of connectors begins, not within it: a search for ``_____`` would take quadratic time.
+# A word begins with a connector (``_``), letter, digit or pictogram; marks and apostrophes before it are
+# dropped. The lookbehind lets a match start only at the beginning of a run of connectors: else ``_____``
+# takes quadratic time.
 _WORD = regex.compile(
     r"(?<!\p{Pc})\p{Pc}*+[\p{Alphabetic}\p{Nd}\p{Extended_Pictographic}--\p{M}].*", regex.V1 | regex.DOTALL
 )
@@ -36,41 +38,42 @@ _POSSESSIVE = ("'s", "’s", "＇s", "'S", "’S", "＇S")
 
 
 def terms(text: str) -> list[str]:
-    """The index terms of ``text``, in order, repeats kept."""
+    """The index terms of ``text`` in order, with repetitions."""
     return [term for piece in pieces(text) if (term := term_of(piece)) is not None]
 
 
 def pieces(text: str) -> list[str]:
-    """``text`` cut at its word breaks: words, and what stands between them."""
+    """Split ``text`` at its word breaks into words and the parts between them."""
     return list(_BREAK.split(text))
 
 
 @lru_cache(maxsize=1 << 16)
 def term_of(piece: str) -> str | None:
-    """The term that ``piece`` is indexed under, or None for a stop word and for what is no word."""
+    """The index term of ``piece``; None for a stop word or a part that is not a word."""
     match = _WORD.search(piece)
     if match is None:
         return None
     word = (match[0][:-2] if match[0].endswith(_POSSESSIVE) else match[0]).lower()
-    return None if word in STOP_WORDS else _stem(word)
-
-
-def _stem(word: str) -> str:
+    if word in STOP_WORDS:
+        return None
     return str(_stemmer().stem(word, to_lowercase=False)) if len(word) > 2 else word
 
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Any:
-    from nltk.stem.porter import PorterStemmer  # over a second: with it come scipy, scikit-learn and pandas
+    # The import takes over a second, since it imports scipy, scikit-learn and pandas.
+    from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS)
 
 
-K1, B = np.float32(0.9), np.float32(0.4)  # Anserini's defaults, which the original keeps
-_FREE = 24  # lengths below this are exact (SmallFloat: 255 - longToInt4(2^31 - 1))
+# Anserini's BM25 parameters, which the original keeps
+K1 = np.float32(0.9)
+B = np.float32(0.4)
+_FREE = 24  # lengths below this are stored exactly (SmallFloat: 255 - longToInt4(2^31 - 1))
 _CHUNK = 1 << 22  # tokens sorted at a time while building: about 100 MB
 _FILES = {"docs": np.uint32, "counts": np.uint16, "lengths": np.uint8, "ranks": np.uint32}
-Term = tuple[int, int]  # where the postings of a term start, and how many documents have it
+Term = tuple[int, int]  # (start of the term's postings, number of documents that have it)
 
 
 def length_byte(length: int) -> int:
@@ -85,7 +88,7 @@ def length_byte(length: int) -> int:
 
 
 def length_of(code: int) -> int:
-    """The length that a code stands for: the smallest one that has it."""
+    """Inverse of ``length_byte``: the smallest length with this code."""
     if code < _FREE + 8:
         return code
     rest = code - _FREE
@@ -95,22 +98,30 @@ def length_of(code: int) -> int:
 class IndexWriter:
     """Collects documents in the order of their numbers, then writes the postings sorted by term.
 
-    Memory: the vocabulary and one chunk; finished chunks wait on disk in ``folder``.
+    In memory are the vocabulary and one chunk; sorted chunks are kept on disk in ``folder``.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._terms: dict[str, int] = {}
-        self._known: dict[str, int] = {}  # piece of text -> term number, -1 for none; spares the analyser
-        self._tokens, self._owners = array("I"), array("I")
+        self._known: dict[str, int] = {}  # piece of text -> term number or -1, so that each is analysed once
+        self._tokens = array("I")  # term numbers of the chunk
+        self._owners = array("I")  # and the documents that have them
         self._lengths = bytearray()
         self._total = 0
         self._chunks: list[Path] = []
 
     def add(self, text: str) -> None:
-        known, before = self._known, len(self._tokens)
-        numbers = [known[piece] if piece in known else self._number(piece) for piece in pieces(text)]
-        self._tokens.extend([number for number in numbers if number >= 0])
+        """Add the next document."""
+        before = len(self._tokens)
+        for piece in pieces(text):
+            number = self._known.get(piece)
+            if number is None:
+                term = term_of(piece)
+                number = -1 if term is None else self._terms.setdefault(term, len(self._terms))
+                self._known[piece] = number
+            if number >= 0:
+                self._tokens.append(number)
         length = len(self._tokens) - before
         self._owners.extend([len(self._lengths)] * length)
         self._lengths.append(length_byte(length))
@@ -119,16 +130,24 @@ class IndexWriter:
             self._flush()
 
     def finish(self, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Write the files; yields (term, start, documents) for every term. ``names`` (asins) break ties."""
+        """Write the files and yield (term, start, documents) for every term.
+
+        ``names`` (asins of the documents): equal scores are ranked by them.
+        """
         self._flush()
+
+        # Start of each term's postings, from the number of its documents in all chunks
         sizes = np.zeros(len(self._terms) + 1, dtype=np.int64)
         for path in self._chunks:
             sizes[1:] += np.bincount(np.load(path)["terms"], minlength=len(self._terms))
         starts = np.cumsum(sizes)
         self._merge(starts)
+
+        # Lengths, and the alphabetical rank of each document's name
         np.save(self._folder / "lengths.npy", np.frombuffer(bytes(self._lengths), dtype=np.uint8))
         ranks = np.empty(len(names), dtype=np.uint32)
-        ranks[np.argsort(np.asarray(names, dtype=np.str_), kind="stable")] = np.arange(len(names), dtype=np.uint32)
+        alphabetical = np.argsort(np.asarray(names, dtype=np.str_), kind="stable")
+        ranks[alphabetical] = np.arange(len(names), dtype=np.uint32)
         np.save(self._folder / "ranks.npy", ranks)
         for term, number in self._terms.items():
             yield term, int(starts[number]), int(starts[number + 1] - starts[number])
@@ -137,14 +156,8 @@ class IndexWriter:
     def total_length(self) -> int:
         return self._total
 
-    def _number(self, piece: str) -> int:
-        term = term_of(piece)
-        number = -1 if term is None else self._terms.setdefault(term, len(self._terms))
-        self._known[piece] = number
-        return number
-
     def _flush(self) -> None:
-        """Put the chunk on disk as (term, document, count), sorted."""
+        """Write the chunk to disk, sorted by (term, document), and begin the next one."""
         keys = np.frombuffer(self._tokens, dtype=np.uint32).astype(np.uint64) << np.uint64(32)
         keys |= np.frombuffer(self._owners, dtype=np.uint32).astype(np.uint64)
         pairs, counts = np.unique(keys, return_counts=True)
@@ -156,46 +169,59 @@ class IndexWriter:
             counts=np.minimum(counts, np.iinfo(np.uint16).max).astype(np.uint16),
         )
         self._chunks.append(path)
-        self._tokens, self._owners = array("I"), array("I")
+        self._tokens = array("I")
+        self._owners = array("I")
 
     def _merge(self, starts: np.ndarray) -> None:
-        """Every chunk's postings of a term go behind those of the chunks before it: documents stay in order."""
-        files = {
-            name: _new_map(self._folder / f"{name}.npy", _FILES[name], int(starts[-1])) for name in ("docs", "counts")
-        }
-        cursor = starts[:-1].copy()
+        """Merge the chunks: postings of a term are appended chunk by chunk, so documents stay in order."""
+        files: dict[str, np.memmap] = {}
+        for name in ("docs", "counts"):
+            path = self._folder / f"{name}.npy"
+            mapped = np.lib.format.open_memmap(path, mode="w+", dtype=_FILES[name], shape=(int(starts[-1]),))
+            # Allocate the space now: a full disk is an OSError here, but a fatal signal on writing to the
+            # map.
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            files[name] = mapped
+
+        cursor = starts[:-1].copy()  # next free posting of each term
         for path in self._chunks:
             chunk = np.load(path)
-            of, first, sizes = np.unique(chunk["terms"], return_index=True, return_counts=True)
-            where = np.repeat(cursor[of] - first, sizes) + np.arange(len(chunk["terms"]))
-            for name, file in files.items():
-                file[where] = chunk[name]
-            cursor[of] += sizes
+            term_numbers, first, sizes = np.unique(chunk["terms"], return_index=True, return_counts=True)
+            positions = np.repeat(cursor[term_numbers] - first, sizes) + np.arange(len(chunk["terms"]))
+            for name, mapped in files.items():
+                mapped[positions] = chunk[name]
+            cursor[term_numbers] += sizes
             path.unlink()
-        for file in files.values():
-            file.flush()
+        for mapped in files.values():
+            mapped.flush()
 
 
 class Index:
-    """The written index. Its arrays are maps of the files: processes on one machine share them."""
+    """A written index. Its arrays are memory maps, which the processes of a machine share."""
 
     def __init__(self, folder: Path, total_length: int, find: Callable[[str], Term | None]) -> None:
-        """``find`` looks a term up. Raises DataError when a file is missing or cut off."""
+        """``find`` looks up a term. Raises DataError if a file is missing or truncated."""
         arrays = {name: _map(folder / f"{name}.npy", dtype) for name, dtype in _FILES.items()}
-        self._docs, self._counts = arrays["docs"], arrays["counts"]
-        self._lengths, self._ranks = np.asarray(arrays["lengths"]), np.asarray(arrays["ranks"])
+        self._docs = arrays["docs"]
+        self._counts = arrays["counts"]
+        self._lengths = np.asarray(arrays["lengths"])
+        self._ranks = np.asarray(arrays["ranks"])
         self._find = find
-        self._filled = int(np.count_nonzero(self._lengths))  # Lucene counts documents that have a term
+        self._filled = int(
+            np.count_nonzero(self._lengths),
+        )  # like Lucene, without documents that have no term
         mean = np.float32(total_length / self._filled if self._filled else 1)
         decoded = np.array([length_of(code) for code in range(256)], dtype=np.float32)
         self._inverse = np.float32(1) / (K1 * ((np.float32(1) - B) + B * decoded / mean))
 
     def search(self, query: str, limit: int) -> list[int]:
-        """The numbers of the ``limit`` best documents, best first; equal scores in the order of names."""
+        """Numbers of the ``limit`` best documents, best first; equal scores are ordered by name."""
         return [number for number, _ in self.scored(query, limit)]
 
     def scored(self, query: str, limit: int) -> list[tuple[int, float]]:
-        """As ``search``, with Lucene's scores."""
+        """(number, Lucene's score) of the ``limit`` best documents, in the order of ``search``."""
+        # Sum the terms' scores in double precision, then round, as Lucene does.
         sums = np.zeros(len(self._lengths), dtype=np.float64)
         for term, repeats in Counter(terms(query)).items():
             if (entry := self._find(term)) is not None:
@@ -203,13 +229,17 @@ class Index:
                 sums[documents] += scores
         hits = np.flatnonzero(sums)
         scores = sums[hits].astype(np.float32)
+
+        # Drop all below the limit before the sort, which would take most of the time.
         if len(hits) > limit:
             least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            hits, scores = hits[scores >= least], scores[scores >= least]
+            hits = hits[scores >= least]
+            scores = scores[scores >= least]
         best = np.lexsort((self._ranks[hits], -scores))[:limit]
         return [(int(hits[k]), float(scores[k])) for k in best]
 
     def _score(self, start: int, size: int, boost: np.float32) -> tuple[np.ndarray, np.ndarray]:
+        """(documents of a term, its BM25 scores there), in Lucene's order of operations."""
         documents = np.asarray(self._docs[start : start + size])
         counts = self._counts[start : start + size].astype(np.float32)
         idf = np.float32(np.log(1 + (self._filled - size + 0.5) / (size + 0.5)))
@@ -217,19 +247,11 @@ class Index:
         return documents, weight - weight / (np.float32(1) + counts * self._inverse[self._lengths[documents]])
 
 
-def _new_map(path: Path, dtype: type, length: int) -> np.memmap:
-    """A map to write to. Its space is taken now: a full disk is an OSError here, but kills who writes to the map."""
-    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(length,))
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return mapped
-
-
 def _map(path: Path, dtype: type) -> np.ndarray:
     try:
         mapped: np.ndarray = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is missing or cut off ({error}); build the catalogue again") from error
+        raise DataError(f"{path} is missing or truncated ({error}); build the catalogue again") from error
     if mapped.dtype != dtype:
         raise DataError(f"{path} holds {mapped.dtype}, expected {np.dtype(dtype)}; build the catalogue again")
     return mapped

@@ -1,7 +1,8 @@
-"""What a customer sees: every page as its visible strings, and the ``text_rich`` observation made of them.
+"""Pages of the shop as lists of visible strings, and the observations made of them.
 
-The strings, their order and their blanks are those of the original's HTML templates after its text conversion
-(which drops strings of blanks that contain a line break); checked on rendered pages in tests/envs/webshop.
+The strings, their order and their blanks equal those of the original's HTML templates after its conversion
+to text (which drops strings of blanks that contain a line break); tests/envs/webshop compares them with
+rendered pages.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from r3l.envs.webshop.engine.goals import Goal
-from r3l.envs.webshop.engine.products import Options, Product
+from r3l.envs.webshop.engine.products import Product
 
 SEARCH, BACK, PREVIOUS, NEXT, BUY = "Search", "Back to Search", "< Prev", "Next >", "Buy Now"
 SUBPAGES = ("Description", "Features", "Reviews")
@@ -21,7 +22,7 @@ SEPARATOR = " [SEP] "
 
 @dataclass(frozen=True, slots=True)
 class String:
-    """A visible string. ``kind``: text, button, option, link; ``group`` is the option's name."""
+    """A visible string. ``kind``: text, button, option or link; ``group``: the name of an option."""
 
     text: str
     kind: str = "text"
@@ -30,25 +31,27 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A rendered page. ``bar``: it has a search bar."""
+    """A rendered page. ``bar``: has a search bar; ``targets``: clickable strings by the name in an action."""
 
     strings: tuple[String, ...]
     bar: bool = False
     targets: dict[str, String] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Buttons and links first, then options: of two with one text the later one is clicked, as in the original.
+        # Options come last, since of two targets with one name the original clicks the option.
         ordered = sorted((s for s in self.strings if s.kind != "text"), key=lambda s: s.kind == "option")
-        object.__setattr__(self, "targets", {s.text if s.kind == "option" else s.text.lower(): s for s in ordered})
+        targets = {s.text if s.kind == "option" else s.text.lower(): s for s in ordered}
+        object.__setattr__(self, "targets", targets)
 
 
 def search_page(goal: Goal) -> Page:
     """The first page: the instruction and a search bar."""
-    return Page((String("WebShop"), String("Instruction: "), *_text(goal.instruction), _button(SEARCH)), bar=True)
+    strings = (String("WebShop"), String("Instruction: "), *_text(goal.instruction), _button(SEARCH))
+    return Page(strings, bar=True)
 
 
 def results_page(goal: Goal, products: Iterable[Product], number: int, total: int) -> Page:
-    """Page ``number`` (from 1) of ``total`` found products. Next is always there, as in the original."""
+    """Page ``number`` (from 1) of ``total`` results. Like the original's, it always has the button Next."""
     strings = [*_head(goal), String(f"Page {number} (Total results: {total})")]
     strings += [_button(PREVIOUS)] if number > 1 else []
     strings.append(_button(NEXT))
@@ -58,14 +61,19 @@ def results_page(goal: Goal, products: Iterable[Product], number: int, total: in
 
 
 def item_page(goal: Goal, product: Product) -> Page:
-    """A product with its options."""
-    strings = [*_head(goal), _button(PREVIOUS), *_options(product.options), *_text(product.name)]
+    """The page of a product, with its options."""
+    strings = [*_head(goal), _button(PREVIOUS)]
+    for name, values in product.options:
+        strings += _text(name)
+        strings += [String(value, "option", name) for value in values if value]
+    strings += _text(product.name)
     strings += [String(f"Price: {product.price_label}"), String("Rating: N.A.")]
-    return Page((*strings, *map(_button, SUBPAGES), _button(BUY)))
+    strings += [_button(name) for name in (*SUBPAGES, BUY)]
+    return Page(tuple(strings))
 
 
 def sub_page(goal: Goal, product: Product, name: str) -> Page:
-    """One of SUBPAGES. There are no reviews: the original's loading of them is switched off."""
+    """One of SUBPAGES. There are no reviews, since the original's code that loads them is disabled."""
     shown = {
         "Description": _text(product.description),
         "Features": [s for bullet in product.bullets for s in _text(f" {bullet} ")],
@@ -75,19 +83,44 @@ def sub_page(goal: Goal, product: Product, name: str) -> Page:
 
 
 def done_page(asin: str, options: Sequence[tuple[str, str]], reward: float) -> Page:
-    """The last page. Its hidden fields are strings like others to the original's conversion."""
+    """The last page. The original's conversion to text includes its hidden fields."""
     bought = json.dumps(dict(options), sort_keys=True)
     texts = ["Thank you for shopping with us!", "Your code: ", "None", " (Paste it in your MTurk interface.)"]
-    texts += ["Purchased", "asin", asin, "options", bought, "attrs", "None", "category", "None", "query", "None"]
-    texts += ["product category", "None", "Target", "asin", "options", "attrs", "price upper", "instuction text"]
+    texts += [
+        "Purchased",
+        "asin",
+        asin,
+        "options",
+        bought,
+        "attrs",
+        "None",
+        "category",
+        "None",
+        "query",
+        "None",
+    ]
+    texts += [
+        "product category",
+        "None",
+        "Target",
+        "asin",
+        "options",
+        "attrs",
+        "price upper",
+        "instuction text",
+    ]
     texts += ["category", "product category", "query", "Goal ", "None", "Reward"]
     texts += ["Your score (min 0.0, max 1.0)", str(reward), "Reward Details ", "None"]
     return Page(tuple(map(String, texts)))
 
 
 def text_rich(page: Page, url: str, opened: Container[str]) -> str:
-    """The observation: a string a line, buttons marked; options in ``url`` and asins in ``opened`` as clicked."""
-    lines, clicked = [], []
+    """The observation ``text_rich``: one string a line, with buttons marked.
+
+    Options that occur in ``url`` and asins in ``opened`` are marked as clicked.
+    """
+    lines: list[str] = []
+    clicked: list[str] = []
     for string in page.strings:
         if string.kind == "option" and f'"{string.text}"' in url:
             clicked.append(f"You have clicked {string.text}.\n")
@@ -102,7 +135,7 @@ def text_rich(page: Page, url: str, opened: Container[str]) -> str:
 
 
 def text_plain(page: Page) -> str:
-    """The observation as all strings on one line."""
+    """The observation ``text``: all strings on one line."""
     return SEPARATOR.join(string.text.strip() for string in page.strings)
 
 
@@ -113,20 +146,12 @@ def _head(goal: Goal) -> list[String]:
     return [String("Instruction:"), *_text(goal.instruction), _button(BACK)]
 
 
-def _options(options: Options) -> Iterable[String]:
-    for name, values in options:
-        yield from _text(name)
-        for value in values:
-            if value:
-                yield String(value, "option", name)
-
-
 def _button(text: str) -> String:
     return String(text, "button")
 
 
 def _text(text: str) -> list[String]:
-    """A string as the original's parser keeps it: blanks alone become one blank, or nothing with a line break."""
+    """The string as the original's parser keeps it: blanks become one blank, or nothing with a line break."""
     if text.strip(_BLANKS):
         return [String(text)]
     return [String(" ")] if text and "\n" not in text else []

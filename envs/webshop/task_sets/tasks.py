@@ -1,7 +1,8 @@
-"""WebShop's task sets: which goals results are measured on.
+"""Task sets of WebShop: the goals that results are measured on.
 
-``NAME/SPLIT``: goals of a synthetic catalogue. ``official/SPLIT`` and ``r3l/SPLIT``: goals of the original catalogue
-by session number; the catalogue is the user's own, its size and hash are in every task id.
+``NAME/SPLIT`` has goals of a synthetic catalogue; ``official/SPLIT``, ``r3l/SPLIT`` and
+``agentbench/SPLIT`` have goals of the original catalogue by session number. Users build the original
+catalogue themselves; its size and hash are in every task id.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from r3l.envs.base.task_sets import DefinedTaskSets, definition_path, in_id_order, sha256_of
-from r3l.envs.webshop.engine.build import VARIABLE, Definition, definition, original, synthetic
+from r3l.envs.webshop.engine.build import VARIABLE, WebShopDefinition, definition, original, synthetic
 from r3l.envs.webshop.engine.catalogue import Catalogue, Meta
 from r3l.envs.webshop.engine.goals import Goal
 from r3l.envs.webshop.engine.synthetic import is_hard
@@ -33,14 +34,17 @@ WARNINGS: Mapping[str, str] = {
     "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
 }
 _FIRST_TRAIN = 1500
-_TURNS = 10  # within which an error-free expert must succeed (configs/envs/webshop.yaml, nano)
+_TURNS = 10  # an error-free expert must succeed within this many (configs/envs/webshop.yaml, nano)
 
 
-class WebshopTaskSets(DefinedTaskSets[Definition]):
-    """The hash of an original task set is that of the user's own catalogue: nothing is committed for it."""
+class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
+    """Task sets of synthetic and original goals.
+
+    No file is committed for original goals; their hash is that of the tasks from the user's catalogue.
+    """
 
     env = "webshop"
-    definition_type = Definition
+    definition_type = WebShopDefinition
     others = {name: tuple(splits) for name, splits in ORIGINAL_SPLITS.items()}
 
     def tasks(self, task_set: str) -> list[Task]:
@@ -48,18 +52,22 @@ class WebshopTaskSets(DefinedTaskSets[Definition]):
         return self.regenerate(name, split) if name in ORIGINAL_SPLITS else super().tasks(task_set)
 
     def committed_hash(self, task_set: str) -> str:
-        """``unbuilt`` of the original goals where no catalogue is named: their runs can be planned, and loading them is
-        an error."""
+        """The sha256 of a task set; ``unbuilt`` for original goals without a catalogue.
+
+        So their runs can be planned without one; loading the tasks is then an error.
+        """
         name, split = self.parts(task_set)
-        if name in ORIGINAL_SPLITS and not os.environ.get(VARIABLE):
+        if name not in ORIGINAL_SPLITS:
+            return super().committed_hash(task_set)
+        if not os.environ.get(VARIABLE):
             return "unbuilt"
-        return sha256_of(self.regenerate(name, split)) if name in ORIGINAL_SPLITS else super().committed_hash(task_set)
+        return sha256_of(self.regenerate(name, split))
 
     def regenerate(self, name: str, split: str) -> list[Task]:
         return original_tasks(name, split) if name in ORIGINAL_SPLITS else allotted(name)[split]
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Over and over: the goals that are left are few."""
+        """A goal that is in no split; since few are left, they repeat."""
         spare = allotted(name)["sft"]
         return spare[index % len(spare)]
 
@@ -70,8 +78,9 @@ class WebshopTaskSets(DefinedTaskSets[Definition]):
         (played,) = ENVIRONMENT.careful([task], _TURNS)
         if not played.success:
             raise DataError(
-                f"task {task.id} is not solved in {_TURNS} turns by an error-free expert, reward {played.reward:g}: "
-                f"{[step.action for step in played.steps]}; change the catalogue in configs/task_sets"
+                f"an error-free expert does not solve task {task.id} in {_TURNS} turns, reward "
+                f"{played.reward:g}: {[step.action for step in played.steps]}; change the catalogue in "
+                "configs/task_sets"
             )
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
@@ -86,32 +95,34 @@ TASK_SETS = WebshopTaskSets()
 
 @lru_cache(maxsize=2)
 def allotted(name: str) -> dict[str, list[Task]]:
-    """Every split's tasks and, under ``sft``, all goals that are left."""
+    """The tasks of each split and, under ``sft``, those of all remaining goals."""
+    # Goals by group, in the order of the catalogue
     shop = catalogue(name)
     numbers: dict[str, list[int]] = {"easy": [], "hard": []}
     for number in range(shop.meta.goals):
         numbers["hard" if is_hard(shop.goal(number).options) else "easy"].append(number)
+
+    # Each split takes the next goals of its groups.
     left = {group: iter(of_group) for group, of_group in numbers.items()}
     splits: dict[str, list[Task]] = {}
     for split, counts in definition(name).splits.items():
-        goals = {
-            group: _next_goals(left[group], count, f"{definition_path('webshop', name)}: splits.{split}.{group}")
-            for group, count in counts.items()
-        }
+        goals: dict[str, list[int]] = {}
+        for group, count in counts.items():
+            goals[group] = list(itertools.islice(left[group], count))
+            if len(goals[group]) < count:
+                raise ConfigError(
+                    f"{definition_path('webshop', name)}: splits.{split}.{group} is {count}, but the "
+                    f"catalogue has only {len(goals[group])} such goals left"
+                )
         splits[split] = in_id_order(_tasks(shop, goals, split))
-    splits["sft"] = sorted(_tasks(shop, left, "sft"), key=lambda task: int(task.payload["goal"]))  # the groups mixed
+
+    # SFT tasks in the order of the catalogue, so that the groups are mixed.
+    splits["sft"] = sorted(_tasks(shop, left, "sft"), key=lambda task: int(task.payload["goal"]))
     return splits
 
 
-def _next_goals(numbers: Iterator[int], count: int, where: str) -> list[int]:
-    goals = list(itertools.islice(numbers, count))
-    if len(goals) < count:
-        raise ConfigError(f"{where} is {count}, but the catalogue has only {len(goals)} such goals left")
-    return goals
-
-
 def _tasks(shop: Catalogue, goals: Mapping[str, Iterable[int]], split: str) -> Iterator[Task]:
-    """The tasks of a split, whose goals are given by group."""
+    """The tasks of a split; ``goals``: session numbers by group."""
     for group, numbers in goals.items():
         for number in numbers:
             yield _task(shop.meta, shop.goal(number), number, split, group)
@@ -124,7 +135,7 @@ def catalogue(name: str) -> Catalogue:
 
 
 def original_tasks(name: str, split: str) -> list[Task]:
-    """Goals of the catalogue that ``$R3L_WEBSHOP`` names."""
+    """Tasks of a split of the original catalogue, which ``$R3L_WEBSHOP`` names."""
     folder, meta = original()
     shop = Catalogue.at(folder)
     numbers = ORIGINAL_SPLITS[name][split] or range(_FIRST_TRAIN, meta.goals)

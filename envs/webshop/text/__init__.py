@@ -1,1 +1,1 @@
-"""The text side of WebShop: prompts, the reading of responses, ending rules."""
+"""Dialogues of WebShop: prompts, parsing of responses, rules that end an episode."""

@@ -1,12 +1,15 @@
-"""How WebShop talks: prompts, the reading of responses, the ending rules.
+"""Dialogues of WebShop: prompts, parsing of responses, rules that end an episode.
 
-``full`` follows the order and the contents of the original release's prompts (audit 3.3) in our own
-words, without its claim that any page can be searched from (defect B-21: its validator allowed it only where there
-is a search bar). ``compact`` is a bare numbered transcript for small models that learn it from demonstrations.
-Both read responses by one rule: ``<think>..</think>``, then ``<action>..</action>``, the first of each. An action
-that the page does not have is passed on and changes nothing, so replaying it changes nothing either (B-18); the
-same action twice in a row ends the episode, unless it searches or turns pages (audit 3.1). The release
-scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20): see the engine's ``penalty``.
+The style ``full`` follows the order and the contents of the released prompts (audit 3.3) in our words,
+without their claim that every page can be searched from (defect B-21: the release's validator allows a
+search only on pages with a search bar). ``compact`` is a bare numbered transcript for small models that
+learn it from demonstrations. Both parse responses by one rule: ``<think>..</think>``, then
+``<action>..</action>``, the first of each.
+
+An action that the page does not have is passed on and changes nothing, so replaying it changes nothing
+either (B-18). The same action twice in a row ends the episode, unless it searches or turns pages (audit
+3.1). The release scores a malformed, repeated or impossible last action -0.1 and a used-up limit 0 (B-20):
+see the engine's ``penalty``.
 """
 
 from __future__ import annotations
@@ -17,17 +20,17 @@ from collections.abc import Sequence
 from functools import partial
 
 from r3l.envs.base.action_parsers import (
+    agentbench_action,
     example_turns,
-    first_action,
     first_pair,
-    labelled_action,
     not_empty,
     one_action,
-    opened_action,
+    trinity_action,
+    verl_agent_action,
 )
-from r3l.envs.base.agentbench_truncation import latest
+from r3l.envs.base.agentbench_truncation import truncate
 from r3l.envs.base.experts import criticise
-from r3l.envs.base.format_verl_agent import Windowed
+from r3l.envs.base.format_verl_agent import VerlAgentFormat
 from r3l.envs.base.tagged import ReleasedWords, TaggedDialogue
 from r3l.envs.webshop import WebshopOptions
 from r3l.envs.webshop.engine import pages
@@ -40,7 +43,7 @@ from r3l.core.task import Task
 from r3l.core.text import Message
 
 _MAY_REPEAT = ("next", "prev", "search")  # the release's words that exempt an action from the repetition rule
-_SEARCH_LISTED = "search[<your query>]"  # how verl-agent lists it
+_SEARCH_LISTED = "search[<your query>]"  # verl-agent's entry for a search
 _BUTTON = re.compile(r"(  )?\[(clicked )?button\] (.*) \[(?:clicked )?button_\]")
 _CLICKED = re.compile(r"You have clicked .*\.")
 _STANDARD_BUTTONS = {pages.SEARCH, pages.BACK, pages.PREVIOUS, pages.NEXT, pages.BUY, *pages.SUBPAGES}
@@ -48,17 +51,17 @@ _RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 
 
 class WebshopDialogue(TaggedDialogue):
-    """The text side of WebShop (a ``Dialogue``)."""
+    """The default ``Dialogue`` of WebShop: one growing dialog, responses in tags."""
 
     package, label, domain, undertaking = "webshop", "WebShop", "WebShop shopping tasks", "purchase"
     released_turns = 15
-    readers = {
+    action_parsers = {
         "strict": not_empty(first_pair),
         "flexible": one_action,
         "released": first_pair,
-        "first": partial(first_action, rest=20),
-        "opened": opened_action,
-        "labelled": labelled_action(re.compile(r"[Aa]ction: *\n* *((?:search|click)\[.+?\])")),
+        "first": partial(verl_agent_action, rest=20),
+        "opened": trinity_action,
+        "labelled": agentbench_action(re.compile(r"[Aa]ction: *\n* *((?:search|click)\[.+?\])")),
     }
     reasons = {StopReason.FORMAT: "a response did not hold <think>...</think> and then <action>...</action>"}
     options_type = WebshopOptions
@@ -78,45 +81,60 @@ class WebshopDialogue(TaggedDialogue):
         return any(word in action.lower() for word in _MAY_REPEAT)
 
     def names(self, action: str) -> list[str]:
-        """The words of a search; what is clicked on, unless every page of its kind has it."""
+        """The words of a search, or the target of a click unless it is a standard button."""
         verb, _, target = action.removesuffix("]").partition("[")
         if verb == "search":
             return target.split()
         return [] if target in {button.lower() for button in _STANDARD_BUTTONS} else [target]
 
     def possible(self, action: str, now: Observation) -> bool:
-        """What the page has, or any search where it has a search bar."""
-        return action in now.admissible or (action.startswith("search[") and SEARCH_ACTION in now.admissible)
+        """Whether the page has the target, or a search bar for a search."""
+        if action.startswith("search[") and SEARCH_ACTION in now.admissible:
+            return True
+        return action in now.admissible
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The scripted critic, who reads the observed pages alone; None for the original's instructions."""
+        """The scripted critic's judgement, from the pages only; None for the original's instructions."""
         if not is_wish(pages.instruction(transcript.first)):
             return None
         return criticise(WebshopExpert.at_start(transcript.first), transcript, self.max_turns)
 
     def _turn(self, now: Observation) -> Message:
-        available = json.dumps(available_actions(now))
-        turn = self.prompt("turn", observation=now.text.strip(), available=available, contract=self.prompt("contract"))
+        """The user message of a turn."""
+        turn = self.prompt(
+            "turn",
+            observation=now.text.strip(),
+            available=json.dumps(available_actions(now)),
+            contract=self.prompt("contract"),
+        )
         return Message("user", turn)
 
 
 def available_actions(now: Observation) -> dict[str, object]:
-    """What can be done on a page, as the package's ``get_available_actions`` says it."""
+    """Possible actions on a page, in the format of the original's ``get_available_actions``."""
     bar = SEARCH_ACTION in now.admissible
     targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
     return {"has_search_bar": bar, "clickables": [pages.SEARCH.lower()] * bar + targets}
 
 
 def compact(text: str) -> str:
-    """An observation on one line, lower case, without the instruction and the buttons that are always there.
+    """An observation on one line, lower case, without the instruction and the standard buttons.
 
-    Results: ``page 1 of 50 results; b0371 ralu headset $22.15; ...``. Product: ``color: black, *blue*; ralu headset;
-    $22.15``, with stars around what is chosen.
+    Results: ``page 1 of 50 results; b0371 ralu headset $22.15; ...``. Product: ``color: black, *blue*; ralu
+    headset; $22.15``, with stars around the chosen options.
     """
+    # Drop messages about clicks, and everything up to the instruction.
+    lines = [line for line in text.split("\n") if line.strip() and not _CLICKED.fullmatch(line)]
+    headings = [k for k, line in enumerate(lines) if line.strip() == "Instruction:"]
+    if headings:
+        del lines[: headings[0] + 2]
+
     parts: list[str] = []
-    new_part = True  # whether the next line begins one
-    for line in _shown(text):
+    new_part = True  # whether the next line begins a part
+    for line in lines:
         button = _BUTTON.fullmatch(line)
+        if line == "Rating: N.A." or (button and not button[1] and button[3] in _STANDARD_BUTTONS):
+            continue
         if button is None:
             results = _RESULTS.fullmatch(line)
             line = f"page {results[1]} of {results[2]} results" if results else line.removeprefix("Price: ")
@@ -124,69 +142,64 @@ def compact(text: str) -> str:
                 parts.append(line)
             else:
                 parts[-1] += f" {line}"
-        elif button[1]:  # an option: its heading stands before it
+        elif button[1]:  # an option, after its heading
             value = f"*{button[3]}*" if button[2] else button[3]
             parts[-1] += f"{',' if ': ' in parts[-1] else ':'} {value}"
             new_part = True
-        else:  # a product: title and price follow
+        else:  # a product; its title and price follow
             parts.append(button[3])
             new_part = False
     return "; ".join(parts).lower() or "search page"
 
 
-def _shown(text: str) -> list[str]:
-    """The lines that a compact prompt keeps."""
-    lines = [line for line in text.split("\n") if line.strip() and not _CLICKED.fullmatch(line)]
-    headings = [k for k, line in enumerate(lines) if line.strip() == "Instruction:"]
-    if headings:
-        del lines[: headings[0] + 2]
-    return [line for line in lines if line != "Rating: N.A." and not _on_every_page(line)]
-
-
-def _on_every_page(line: str) -> bool:
-    """Whether it is a button, not an option, that pages of its kind always have."""
-    button = _BUTTON.fullmatch(line)
-    return button is not None and not button[1] and button[3] in _STANDARD_BUTTONS
-
-
 class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
-    """The text side of WebShop, with ``prompts: released``."""
+    """``WebshopDialogue`` with the released prompts (``prompts: released``)."""
 
     system = "webshop_system"
 
     def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The page, and what can be done on it as Python prints it."""
+        """The page, and the possible actions as a Python dict prints them."""
         (turn,) = self.words.texts("format_observation", "observation", "available_actions")
-        return Message("user", turn.fill({"observation": now.text, "available_actions": available_actions(now)}))
+        return Message(
+            "user",
+            turn.fill({"observation": now.text, "available_actions": available_actions(now)}),
+        )
 
 
-class WindowWebshopDialogue(Windowed, WebshopDialogue):
-    """The text side of WebShop where ``history`` is set (a ``Dialogue``): pages are shown without the instruction."""
+class VerlAgentWebshopDialogue(VerlAgentFormat, WebshopDialogue):
+    """``Dialogue`` of WebShop with the setting ``history``: pages are shown without the instruction."""
 
-    longest = 13_000  # verl-agent, env_manager.py
+    max_characters = 13_000  # verl-agent, env_manager.py
 
-    def window_task(self, first: Observation) -> dict[str, str]:
+    def task_values(self, first: Observation) -> dict[str, str]:
         return {"task": _wish(first)}
 
-    def window_text(self, first: Observation, now: Observation) -> str:
+    def observation_text(self, first: Observation, now: Observation) -> str:
         _, found, page = now.text.partition(_wish(first))
         page = page if found else now.text
         if self.options.observation == "rich":
             return page.strip()
-        return pages.SEPARATOR.join(f"'{part}'" for part in page.removeprefix(pages.SEPARATOR).split(pages.SEPARATOR))
+        parts = page.removeprefix(pages.SEPARATOR).split(pages.SEPARATOR)
+        return pages.SEPARATOR.join(f"'{part}'" for part in parts)
 
-    def asked(self, now: Observation) -> dict[str, str]:
+    def action_values(self, now: Observation) -> dict[str, str]:
         listed = (_SEARCH_LISTED if action == SEARCH_ACTION else action for action in now.admissible)
         return {"available": "\n".join(listed), "contract": self.prompt("window_contract")}
 
 
-class LabelledWebshopDialogue(WebshopDialogue):
-    """The text side of WebShop as AgentBench's paper plays it, in our words (a ``Dialogue``).
+class AgentBenchWebshopDialogue(WebshopDialogue):
+    """AgentBench's form of the ``Dialogue``, in our words.
 
-    The dialog is sent again each turn, without its earliest messages after the instruction where it grows too long.
+    The dialog is written again each turn; one that is too long loses its earliest messages after the
+    instruction.
     """
 
-    def __init__(self, style: Style, max_turns: int | None = None, options: WebshopOptions | None = None) -> None:
+    def __init__(
+        self,
+        style: Style,
+        max_turns: int | None = None,
+        options: WebshopOptions | None = None,
+    ) -> None:
         super().__init__(style, max_turns, options)
         self.history = self.max_turns
 
@@ -194,30 +207,33 @@ class LabelledWebshopDialogue(WebshopDialogue):
         return self.fresh(task, first, (), first)
 
     def fresh(
-        self, task: Task, first: Observation, answers: Sequence[tuple[Observation, str, str]], now: Observation
+        self,
+        task: Task,
+        first: Observation,
+        answers: Sequence[tuple[Observation, str, str]],
+        now: Observation,
     ) -> list[Message]:
         messages = [Message("user", self.prompt("labelled")), Message("assistant", "OK.")]
-        for text in [text for texts in self.options.examples.values() for text in texts][:1]:
-            for seen, thought, action in example_turns(text):
-                messages += [
-                    Message("user", _labelled(seen)),
-                    Message("assistant", f"Thought:\n{thought}\n\nAction:\n{action}"),
-                ]
+        examples = [text for texts in self.options.examples.values() for text in texts]
+        for seen, thought, action in example_turns(examples[0]) if examples else ():
+            messages.append(Message("user", _labelled(seen)))
+            messages.append(Message("assistant", f"Thought:\n{thought}\n\nAction:\n{action}"))
         for page, response, _ in answers:
             messages += [_offered(page), Message("assistant", response)]
-        return latest([*messages, _offered(now)])
+        return truncate([*messages, _offered(now)])
 
 
 def _offered(now: Observation) -> Message:
+    """The user message with a page and its possible actions."""
     return Message("user", _labelled(f"{now.text.strip()}\n{available_actions(now)}"))
 
 
 def _labelled(seen: str) -> str:
-    """A page, and what can be done there on its last line."""
+    """Label a text of a page and, on its last line, the possible actions."""
     page, _, available = seen.rpartition("\n")
     return f"Observation:\n{page}\n\nAvailable Actions:\n{available}"
 
 
 def _wish(first: Observation) -> str:
-    """The instruction in a first observation of either kind."""
+    """The instruction in a first observation, rich or plain."""
     return pages.instruction(first.text.replace(pages.SEPARATOR, "\n"))

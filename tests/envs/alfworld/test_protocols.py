@@ -15,7 +15,7 @@ from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 from r3l.envs.alfworld.goals import FAMILIES
 from r3l.envs.alfworld.task_sets.houses import generate
 from r3l.envs.alfworld.task_sets.rooms import House
-from r3l.envs.base.agentbench_truncation import latest, segments
+from r3l.envs.base.agentbench_truncation import segments, truncate
 from scripted import Scripted, ScriptedDialog
 
 from r3l.config import resolve
@@ -213,7 +213,7 @@ def test_agentbench_leaves_out_the_earliest_messages(soapbar):
     assert [role for role, _ in cut[:2]] == ["user", "assistant"] and cut[-2] == ("assistant", said[-1])
     kept = sum(segments(text) for _, text in cut[1:]) + segments(whole[0][1])
     assert kept < 3500 <= kept + segments(said[0]) + segments("You see nothing.") + 100
-    assert latest([Message("user", "a a"), Message("assistant", "b"), Message("user", "c d")], 5) == [
+    assert truncate([Message("user", "a a"), Message("assistant", "b"), Message("user", "c d")], 5) == [
         Message("user", "a a\n\n[Note: 2 messages are left out.]")
     ]
 

@@ -7,7 +7,7 @@ from r3l.envs.base.task_sets import committed, sha256_of
 from r3l.envs.puzzles import Puzzles
 from r3l.envs.puzzles.engine.answer_engine import PUZZLES
 from r3l.envs.puzzles.task_sets import tasks as module
-from r3l.envs.puzzles.task_sets.tasks import TASK_SETS, Allocation, Definition
+from r3l.envs.puzzles.task_sets.tasks import TASK_SETS, Allocation, PuzzleDefinition
 
 from r3l.core.errors import ConfigError, DataError
 
@@ -62,7 +62,7 @@ def test_a_task_with_a_wrong_answer_is_not_valid():
 
 def allocation(**changes):
     wanted = TASK_SETS.definition("binary_matrix_nano").model_dump() | changes
-    return Allocation(Definition.model_validate(wanted))
+    return Allocation(PuzzleDefinition.model_validate(wanted))
 
 
 def test_a_group_that_never_comes_is_an_error(monkeypatch):

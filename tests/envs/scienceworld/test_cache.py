@@ -109,7 +109,7 @@ def test_an_engine_that_does_not_repeat_itself_is_found_out():
 
 def test_the_least_recently_started_tasks_are_forgotten():
     cache = ObservationCache(Drifting, limit=3)
-    cache.of("first").update({(str(n),): Observation(str(n)) for n in range(2)})
-    cache.of("second").update({(str(n),): Observation(str(n)) for n in range(3)})
-    cache.of("third")  # five observations are more than three
-    assert (len(cache.of("second")), len(cache.of("first"))) == (3, 0)
+    cache.observations("first").update({(str(n),): Observation(str(n)) for n in range(2)})
+    cache.observations("second").update({(str(n),): Observation(str(n)) for n in range(3)})
+    cache.observations("third")  # five observations are more than three
+    assert (len(cache.observations("second")), len(cache.observations("first"))) == (3, 0)

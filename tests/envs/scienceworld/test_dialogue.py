@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from r3l.envs.base.action_parsers import write_response
 from r3l.envs.scienceworld import ScienceWorldOptions
 from r3l.envs.scienceworld.task_sets.tasks import problem
-from r3l.envs.scienceworld.text.compact_text import LIMIT, brief
+from r3l.envs.scienceworld.text.compact_text import LIMIT, compact
 from r3l.envs.scienceworld.text.dialogue import ScienceWorldDialogue
 
 from r3l.core.environment import Observation, Parsed, Transcript
@@ -30,20 +30,20 @@ NOW = Observation("You move to the kitchen.")
 FULL, COMPACT = ScienceWorldDialogue("full"), ScienceWorldDialogue("compact", 12)
 
 
-def test_brief_keeps_the_names_and_their_order():
-    assert brief(KITCHEN) == (
+def test_compact_keeps_the_names_and_their_order():
+    assert compact(KITCHEN) == (
         "kitchen: blue box, chair, counter (bowl (red apple, orange), drawer), fridge, glass jar (sodium chloride), "
         "oven, soap, bed (mattress (white pillow)), flower pot 2 (pea plant, soil), thermometer"
     )
-    assert brief("In your inventory, you see:\n\ta dove egg\n\tan orange\n") == "you carry: dove egg, orange"
-    assert brief("In your inventory, you see:\n") == "you carry: nothing"
-    assert brief("You move the\n dove to the inventory.") == "You move the dove to the inventory."
+    assert compact("In your inventory, you see:\n\ta dove egg\n\tan orange\n") == "you carry: dove egg, orange"
+    assert compact("In your inventory, you see:\n") == "you carry: nothing"
+    assert compact("You move the\n dove to the inventory.") == "You move the dove to the inventory."
 
 
 @given(st.text())
-def test_brief_is_one_short_line(text):
-    short = brief(text)
-    assert len(short) <= LIMIT and "\n" not in short and short == brief(short)
+def test_compact_is_one_short_line(text):
+    short = compact(text)
+    assert len(short) <= LIMIT and "\n" not in short and short == compact(short)
 
 
 def test_compact_is_a_numbered_transcript():

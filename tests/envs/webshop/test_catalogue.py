@@ -91,12 +91,12 @@ def test_wishes_can_be_read_back(shop):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("pricing", "12.99", r"record 0 \(B000000001\): pricing '12.99' holds no dollar amount"),
+        ("pricing", "12.99", r"record 0 \(B000000001\): pricing '12.99' has no dollar amount"),
         ("pricing", "$12.9.9", r"pricing '\$12.9.9' is not of the form"),
         ("pricing", "$" + "9" * 400, "is larger than any number"),
         ("name", ..., "key 'name' is missing"),
         ("asin", {"a": 1}, "record 0: asin is .*, which is not a text"),
-        ("full_description", "\ud800", "full_description is .*, which holds a lone surrogate"),
+        ("full_description", "\ud800", "full_description is .*, which has a lone surrogate"),
         ("small_description", ["one", None], "an entry of small_description is None"),
         ("product_category", {"a": "y" * 200}, r"product_category is \{'a': 'y{30}y*\.\.\., which is not a text"),
         ("customization_options", {"Size": [{"image": None}]}, "'Size': key 'value' is missing"),
@@ -134,7 +134,7 @@ def test_a_damaged_catalogue_is_named(tmp_path):
     with pytest.raises(DataError, match="products end at 19, its meta.json says 21"):
         Catalogue(folder)
     (folder / "meta.json").write_text(meta.replace('"schema": 1', '"schema": 0'))
-    with pytest.raises(DataError, match="schema is 0, this release reads 1"):
+    with pytest.raises(DataError, match="schema is 0, this release needs 1"):
         Catalogue(folder)
     (folder / "meta.json").write_text(meta)
     database = (folder / "shop.db").read_bytes()

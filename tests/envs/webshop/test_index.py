@@ -48,5 +48,5 @@ def test_a_cut_off_file_is_named(tmp_path):
     written({"A": "red shirt"}, tmp_path)
     docs = tmp_path / "docs.npy"
     docs.write_bytes(docs.read_bytes()[:-2])
-    with pytest.raises(DataError, match=r"docs\.npy is missing or cut off.*build the catalogue again"):
+    with pytest.raises(DataError, match=r"docs\.npy is missing or truncated.*build the catalogue again"):
         Index(tmp_path, 2, {}.get)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from r3l.envs.base.agentbench_truncation import segments
-from r3l.envs.webshop.text.dialogue import WindowWebshopDialogue
+from r3l.envs.webshop.text.dialogue import VerlAgentWebshopDialogue
 from scripted import play_by
 
 
@@ -31,10 +31,10 @@ def test_verl_agent_turn_for_turn(shop, task):
 
 
 def test_verl_agent_leaves_its_history_out_of_a_prompt_of_more_than_13000_characters(monkeypatch, shop, task):
-    assert WindowWebshopDialogue.longest == 13_000
+    assert VerlAgentWebshopDialogue.max_characters == 13_000
     said = ["<action>search[shirt]</action>", "<action>click[next >]</action>", "<action>click[< prev]</action>"]
     _, whole = play_by("webshop", "verl_agent", task(5), itertools.chain(said, itertools.repeat("")))
-    monkeypatch.setattr(WindowWebshopDialogue, "longest", len(whole[3][0][1]) - 1)
+    monkeypatch.setattr(VerlAgentWebshopDialogue, "max_characters", len(whole[3][0][1]) - 1)
     _, asked = play_by("webshop", "verl_agent", task(5), itertools.chain(said, itertools.repeat("")))
     assert asked[1] == whole[1] and "The last 1:" in asked[1][0][1]
     head, _, page = whole[3][0][1].partition("observation:\n")
