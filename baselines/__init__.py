@@ -1,1 +1,1 @@
-"""The methods R3L is compared with: one readable file each, none of which knows an environment."""
+"""The methods with which R3L is compared: one file each, none of which knows an environment."""

@@ -1,4 +1,4 @@
-"""Critique: free text on a finished attempt, for methods that have no pivot (Critique-GRPO, RLTF).
+"""Critique: free text on a finished attempt, for methods without a pivot (Critique-GRPO, RLTF).
 
 The setting ``feedback`` says who writes it: the policy, the environment's own critic, or a judge.
 """
@@ -6,7 +6,6 @@ The setting ``feedback`` says who writes it: the policy, the environment's own c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from r3l.core.policy import Completion, FinishReason
 from r3l.core.rollout import Episode, RolloutContext, play
@@ -29,78 +28,80 @@ from r3l.retry import Restart, Retry, RetrySettings, hint, retry
 
 
 class CritiqueSettings(FeedbackSettings, RetrySettings):
-    """The options of criticising an attempt and trying again."""
+    """Options of critiques and of a second attempt under one."""
 
 
 @dataclass(frozen=True)
-class Critique:
-    """The guidance made from a critique, and the trajectory that trains writing it."""
+class GuidingCritique:
+    """The guidance made from a critique, and the trajectory that trains to write it."""
 
     guidance: str
     trajectory: Trajectory
 
 
-async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSource) -> Critique | None:
-    """A critique of a finished episode; None (counted) when it is empty or cut off, or reveals the answer."""
+@dataclass(frozen=True)
+class SecondTry:
+    """An attempt and, if it failed, its critique and a second attempt from the start under that critique."""
+
+    first: Trajectory
+    critique: GuidingCritique | None = None
+    second: Retry | None = None
+
+
+async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings, member: int) -> SecondTry:
+    """Play a rollout; if it fails, have it criticised and retry from the start."""
+    episode = await play(ctx, task, member)
+    critique = None
+    second = None
+    if not episode.trajectory.success:
+        critique = await criticise(ctx, episode, settings.feedback)
+        if critique is not None:
+            second = await retry(ctx, episode, Restart(0, critique.guidance), settings)
+    await episode.close()
+    return SecondTry(episode.trajectory, critique, second)
+
+
+async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSource) -> GuidingCritique | None:
+    """Have a finished episode criticised; None, and counted, if the critique is invalid or leaks the
+    answer.
+    """
+    trajectory = episode.trajectory
+    dialogue = ctx.dialogue
+
+    # The request: for the policy in the style of the run's prompts, for a judge with complete instructions.
+    def instructions() -> list[Message]:
+        log = render_log(dialogue, trajectory, episode.first)
+        return [Message("user", template("critique").substitute(log=log, feedback=trajectory.feedback))]
+
+    def by_environment() -> str | None:
+        critique = dialogue.critique(episode.transcript()) if trajectory.turns else None
+        if critique is None or not critique.suggestion:
+            return None
+        return reflection_text(critique) if dialogue.style == "compact" else critique.suggestion
+
+    if dialogue.style == "compact":
+        messages = [Message("user", template("reflection_compact").substitute(feedback=trajectory.feedback))]
+    elif dialogue.release:
+        log = released_log(dialogue.release, trajectory, episode.prompts, trajectory.feedback)
+        messages = dialogue.release.critique(log, trajectory.reward)
+    else:
+        messages = instructions()
+
+    # Write it and make guidance of it, unless a writer who may know the gold answer reveals it.
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.CRITIQUE)
-    request = FeedbackRequest(
-        _request(ctx, episode), partial(_instructions, ctx, episode), partial(_by_environment, ctx, episode)
-    )
-    written = await dialog.write(ctx, source, request)
-    parsed = _parsed(ctx, written.completion, len(episode.trajectory.turns))
+    written = await dialog.write(ctx, source, FeedbackRequest(messages, instructions, by_environment))
+    parsed = _parsed(ctx, written.completion, len(trajectory.turns))
     if isinstance(parsed, ParsedCritique):
         leak = audit(ctx, episode, parsed.guidance)
         if leak is Leak.TOLD and written.author is not FeedbackSource.SELF:
             ctx.counters[f"critique/invalid/{LEAKED.reason}"] += 1
             parsed = LEAKED
-    trajectory = dialog.close(ctx, written.completion, parsed)
-    return None if isinstance(parsed, InvalidFeedback) else Critique(parsed.guidance, trajectory)
-
-
-@dataclass(frozen=True)
-class SecondTry:
-    """An attempt; if it failed, also its critique and a second attempt from the start under that critique."""
-
-    first: Trajectory
-    critique: Critique | None = None
-    second: Retry | None = None
-
-
-async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings, member: int) -> SecondTry:
-    """A rollout; if it failed, a critique and a retry from the start."""
-    episode = await play(ctx, task, member)
-    first = episode.trajectory
-    critique = None if first.success else await criticise(ctx, episode, settings.feedback)
-    second = None if critique is None else await retry(ctx, episode, Restart(0, critique.guidance), settings)
-    await episode.close()
-    return SecondTry(first, critique, second)
-
-
-def _request(ctx: RolloutContext, episode: Episode) -> list[Message]:
-    trajectory = episode.trajectory
-    if ctx.dialogue.style == "compact":
-        return [Message("user", template("reflection_compact").substitute(feedback=trajectory.feedback))]
-    if release := ctx.dialogue.release:
-        log = released_log(release, trajectory, episode.prompts, trajectory.feedback)
-        return release.critique(log, trajectory.reward)
-    return _instructions(ctx, episode)
-
-
-def _instructions(ctx: RolloutContext, episode: Episode) -> list[Message]:
-    trajectory = episode.trajectory
-    log = render_log(ctx.dialogue, trajectory, episode.first)
-    return [Message("user", template("critique").substitute(log=log, feedback=trajectory.feedback))]
-
-
-def _by_environment(ctx: RolloutContext, episode: Episode) -> str | None:
-    critique = ctx.dialogue.critique(episode.transcript()) if episode.trajectory.turns else None
-    if critique is None or not critique.suggestion:
-        return None
-    return reflection_text(critique) if ctx.dialogue.style == "compact" else critique.suggestion
+    sample = dialog.close(ctx, written.completion, parsed)
+    return None if isinstance(parsed, InvalidFeedback) else GuidingCritique(parsed.guidance, sample)
 
 
 def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCritique | InvalidFeedback:
-    """Compact critiques are JSON whose suggestion is the guidance; where it cannot be parsed, its text is."""
+    """Make guidance of a critique; one that is cut off or empty is invalid, and counted."""
     text = after_thought(completion.text).strip()
     if completion.finish_reason is not FinishReason.END or not text:
         ended = completion.finish_reason is FinishReason.END
@@ -108,6 +109,9 @@ def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCr
         return InvalidFeedback(completion.finish_reason.value)
     if ctx.dialogue.release:
         return ParsedCritique(ctx.dialogue.release.refinement(text))
+
+    # A compact critique is a JSON reflection, whose suggestion is the guidance. Other text is guidance as it
+    # is.
     reflection = parse_reflection(text, turns)
     if isinstance(reflection, ParsedReflection) and reflection.suggestion:
         ctx.count_replaced(reflection.replaced)

@@ -1,6 +1,6 @@
-"""Critique-GRPO: failures are refined under a critique; the best refinement joins, off-policy (arXiv 2506.03106).
+"""Critique-GRPO: failures are refined under a critique; the best joins, off-policy (arXiv 2506.03106).
 
-N rollouts, at most N refinements, and always N samples: the refinement takes the place of the rollout it refines.
+N rollouts, at most N refinements, and always N samples: a refinement replaces the rollout that it refines.
 """
 
 from __future__ import annotations
@@ -35,31 +35,35 @@ class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
 
 
 class CritiqueGRPO(GRPO):
-    """The method (see r3l.core.method.Method)."""
+    """GRPO with a refined rollout in its group."""
 
     Settings = CritiqueGRPOSettings
     settings: CritiqueGRPOSettings
 
     @property
     def max_rollouts(self) -> int:
-        """N rollouts and a refinement of each."""
+        """N rollouts, and a refinement of each."""
         return 2 * self.settings.group_size
 
     @property
     def max_samples(self) -> int:
-        """N: a refinement takes the place of its rollout."""
+        """N: a refinement replaces its rollout."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """The rollouts, one of them replaced by the best refinement if any improved."""
-        members = range(self.settings.group_size)
+        """Play N rollouts, refine the failed ones, and let the best improvement replace its rollout."""
         s = self.settings
-        tries = await ctx.gather(partial(try_twice, ctx, task, s), members)
-        improved = [t.second.distilled for t in tries if t.second and t.second.distilled.reward > t.first.reward]
+        tries = await ctx.gather(partial(try_twice, ctx, task, s), range(s.group_size))
+
+        improved = []
+        for one in tries:
+            if one.second and one.second.distilled.reward > one.first.reward:
+                improved.append(one.second.distilled)
         if not improved:
-            return [Group(task, [t.first for t in tries])]
-        best = max(improved, key=lambda t: t.reward)  # the first of the best
-        others = [t.first for t in tries if t.first.member != best.member]
+            return [Group(task, [one.first for one in tries])]
+
+        best = max(improved, key=lambda t: t.reward)  # of equals the first
+        others = [one.first for one in tries if one.first.member != best.member]
         refined = replace(best, kind=TrajectoryKind.REFINED)
         if s.refined_group == "joint":
             return [Group(task, [*others, refined])]
@@ -70,4 +74,5 @@ class CritiqueGRPO(GRPO):
         on_B_T, parts = super().surrogate(batch, logprobs_B_T)
         off_B_T = losses.shaped_probability(logprobs_B_T, batch.advantages_B_T, self.settings.shaping_gamma)
         refined_B_1 = batch.off_policy_B[:, None]
-        return off_B_T.where(refined_B_1, on_B_T), {k: v * ~refined_B_1 for k, v in parts.items()}
+        metrics = {name: values_B_T * ~refined_B_1 for name, values_B_T in parts.items()}
+        return off_B_T.where(refined_B_1, on_B_T), metrics

@@ -1,4 +1,4 @@
-"""DAPO: GRPO with dynamic sampling, asymmetric clipping and a penalty for overlong responses (arXiv 2503.14476)."""
+"""DAPO: GRPO with dynamic sampling, asymmetric clipping and an overlong penalty (arXiv 2503.14476)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,21 @@ class DAPOSettings(GRPOSettings):
         "DAPO paper: groups with accuracy 0 or 1 are dropped (released code: not)",
     )
     overlong_max: int = option(
-        512, "Lmax: tokens from which the penalty is -1 (audit 1.7)", "released code, agentic environments", ge=1
+        512,
+        "Lmax: tokens from which the penalty is -1 (audit 1.7)",
+        "released code, agentic environments",
+        ge=1,
     )
     overlong_cache: int = option(
-        400, "the penalty grows over the last so many tokens (audit 1.7)", "released code, agentic environments", ge=1
+        400,
+        "the penalty grows over this many tokens before Lmax (audit 1.7)",
+        "released code, agentic environments",
+        ge=1,
     )
     overlong_counts: Counted = option(
-        "responses", "what is counted as length (A-15)", "our choice (released code counts observations too)"
+        "responses",
+        "tokens that count as length (A-15)",
+        "our choice (released code counts observations too)",
     )
     binary_reward: bool = option(
         False,
@@ -50,7 +58,7 @@ class DAPOSettings(GRPOSettings):
 
 
 class DAPO(GRPO):
-    """The method (see r3l.core.method.Method)."""
+    """GRPO with dynamic sampling (``max_rounds``, ``keep``) and returns lowered by the overlong penalty."""
 
     Settings = DAPOSettings
     settings: DAPOSettings
@@ -61,37 +69,36 @@ class DAPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """N for every round of tasks."""
+        """N per task, in up to ``sampling_rounds`` rounds of tasks."""
         return self.settings.group_size * self.settings.sampling_rounds
 
     @property
     def max_samples(self) -> int:
-        """N: tasks whose group is dropped do not train."""
+        """N: a dropped group does not train."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """N plain rollouts in one group, their returns lowered where they are overlong."""
+        """Play N rollouts in one group; a return is the reward plus the overlong penalty."""
         trajectories = await play_group(ctx, task, self.settings.group_size)
-        return [Group(task, trajectories, returns=[self._return(t) for t in trajectories])]
+        returns = []
+        for trajectory in trajectories:
+            if self.settings.overlong_counts == "responses":
+                length = int(trajectory.response_mask().sum())
+            else:
+                first_prompt = len(trajectory.turns[0].prompt_ids) if trajectory.turns else 0
+                length = len(trajectory.token_ids()) - first_prompt
+            returns.append(self._reward(trajectory) + self.overlong_penalty(length))
+        return [Group(task, trajectories, returns=returns)]
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """A group of equal rewards has no gradient."""
+        """Reject a group of equal rewards, which has no gradient (dynamic sampling)."""
         differ = any(not all_equal([self._reward(t) for t in group.trajectories]) for group in groups)
         return differ or not self.settings.drop_uniform
 
     def _reward(self, trajectory: Trajectory) -> float:
         return float(trajectory.success) if self.settings.binary_reward else trajectory.reward
 
-    def _return(self, trajectory: Trajectory) -> float:
-        return self._reward(trajectory) + self.overlong_penalty(self._length(trajectory))
-
-    def _length(self, trajectory: Trajectory) -> int:
-        if self.settings.overlong_counts == "responses":
-            return int(trajectory.response_mask().sum())
-        first = len(trajectory.turns[0].prompt_ids) if trajectory.turns else 0
-        return len(trajectory.token_ids()) - first
-
     def overlong_penalty(self, length: int) -> float:
-        """0 below Lmax - c, then falling linearly to -1 at Lmax and beyond (DAPO's soft overlong punishment)."""
+        """DAPO's soft overlong punishment: 0 up to Lmax - cache tokens, then linear down to -1 at Lmax."""
         start = self.settings.overlong_max - self.settings.overlong_cache
         return -min(max(length - start, 0) / self.settings.overlong_cache, 1.0)

@@ -1,9 +1,9 @@
-"""GiGPO: GRPO's advantage of an episode plus one of each turn, among turns from the same state (arXiv 2505.10978).
+"""GiGPO: GRPO's advantage per episode plus one per turn among turns from one state (arXiv 2505.10978).
 
-A state from which several turns of a task's rollouts start is an *anchor*: the returns after it compare the actions
-taken there. Anchors are found after the rollouts by equal observations, at no cost in rollouts. Environments give their
-reward at the end of an episode, so a turn's return is the episode's, discounted (the released code also gives -0.1 for
-an invalid action).
+A state from which several turns of a task's rollouts start is an *anchor*: the returns after it compare the
+actions taken there. Anchors are found by equal observations after the rollouts, so they cost no rollouts.
+Environments give their reward at the end of an episode, so a turn's return is the discounted return of the
+episode (the released code also gives -0.1 for an invalid action).
 """
 
 from __future__ import annotations
@@ -23,39 +23,52 @@ class GiGPOSettings(GRPOSettings):
     """Every option of GiGPO."""
 
     omega: float = option(1.0, "weight of a turn's advantage", "GiGPO paper: 1", ge=0)
-    gamma: float = option(0.95, "discount of the reward, one turn earlier", "GiGPO paper: 0.95", gt=0, le=1)
+    gamma: float = option(0.95, "discount of the return per turn", "GiGPO paper: 0.95", gt=0, le=1)
     normalisation: Literal["std", "none"] = option(
         "std",
-        "what centred returns are divided by, of episodes and turns: their standard deviation, or nothing",
+        "divide centred returns, of episodes and turns, by their standard deviation, or not",
         "GiGPO paper: both; its released scripts: std",
     )
 
 
 class GiGPO(GRPO):
-    """The method (see r3l.core.method.Method); N plain rollouts in one group."""
+    """GRPO whose advantages differ from turn to turn; N plain rollouts in one group."""
 
     Settings = GiGPOSettings
     settings: GiGPOSettings
 
     def advantages(self, group: Group) -> list[np.ndarray]:
-        """A(episode) + omega A(turn), on the tokens of each turn. A turn that is alone in its state has A(turn) 0."""
-        s, returns_G = self.settings, group.returns_G()
+        """A(episode) + omega A(turn) on the tokens of each turn, shape (T,) per trajectory.
+
+        A turn that is alone in its state has A(turn) = 0.
+        """
+        s = self.settings
+        returns_G = group.returns_G()
         normalised = standardised if s.normalisation == "std" else centred
-        returns = [
-            r * s.gamma ** np.arange(len(t.turns))[::-1] for r, t in zip(returns_G, group.trajectories, strict=True)
-        ]
-        of_turns = [np.zeros_like(returns_K) for returns_K in returns]
+
+        # Return of every turn: that of its episode, discounted by the number of turns after it.
+        returns = []
+        for episode_return, trajectory in zip(returns_G, group.trajectories, strict=True):
+            turns_left_K = np.arange(len(trajectory.turns))[::-1]
+            returns.append(episode_return * s.gamma**turns_left_K)
+
+        # Compare the turns that start from one state.
+        turn_advantages = [np.zeros_like(returns_K) for returns_K in returns]
         for anchored in anchors(group.trajectories):
             if len(anchored) > 1:
                 returns_S = np.asarray([returns[g][k] for g, k in anchored])
                 for (g, k), advantage in zip(anchored, normalised(returns_S), strict=True):
-                    of_turns[g][k] = advantage
-        episodes = zip(group.trajectories, normalised(returns_G), of_turns, strict=True)
+                    turn_advantages[g][k] = advantage
+
+        episodes = zip(group.trajectories, normalised(returns_G), turn_advantages, strict=True)
         return [t.spread(of_episode + s.omega * turns_K) for t, of_episode, turns_K in episodes]
 
 
 def anchors(trajectories: list[Trajectory]) -> list[list[tuple[int, int]]]:
-    """The (trajectory, turn) of each state, in the order of first visits; a rollout may come back to one."""
+    """The indices (trajectory, turn) of the turns from each state, in order of first visits.
+
+    A rollout may visit a state several times.
+    """
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for g, trajectory in enumerate(trajectories):
         for k, state in enumerate(states(trajectory)):
@@ -64,7 +77,11 @@ def anchors(trajectories: list[Trajectory]) -> list[list[tuple[int, int]]]:
 
 
 def states(trajectory: Trajectory) -> list[str]:
-    """What each turn starts from: its observation; between lines of one response, all since the last one."""
+    """The state from which each turn starts: its observation.
+
+    A turn that continues a response (``stop: line``) has none; its state is the last observation and the
+    lines since.
+    """
     states: list[str] = []
     for k, turn in enumerate(trajectory.turns):
         states.append(turn.observation or states[-1] + trajectory.turns[k - 1].response)

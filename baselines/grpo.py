@@ -1,4 +1,4 @@
-"""GRPO: N rollouts a task, rewards standardised within the group, clipped importance ratio, optional KL."""
+"""GRPO: N rollouts per task, rewards standardised within the group, clipped importance ratio, optional KL."""
 
 from __future__ import annotations
 
@@ -17,8 +17,18 @@ if TYPE_CHECKING:
 class GRPOSettings(MethodSettings):
     """Every option of GRPO."""
 
-    clip_low: float = option(0.2, "the ratio is clipped at 1 - clip_low (audit 0.6)", "released code: 0.2", ge=0)
-    clip_high: float = option(0.2, "the ratio is clipped at 1 + clip_high (audit 0.6)", "released code: 0.2", ge=0)
+    clip_low: float = option(
+        0.2,
+        "the ratio is clipped at 1 - clip_low (audit 0.6)",
+        "released code: 0.2",
+        ge=0,
+    )
+    clip_high: float = option(
+        0.2,
+        "the ratio is clipped at 1 + clip_high (audit 0.6)",
+        "released code: 0.2",
+        ge=0,
+    )
     loss_agg: LossAggregation = option(
         "token_mean",
         "how token losses are averaged (A-8)",
@@ -27,20 +37,22 @@ class GRPOSettings(MethodSettings):
 
 
 class GRPO(TrainedMethod[GRPOSettings]):
-    """The method (see r3l.core.method.Method); N plain rollouts in one group."""
+    """Group-relative policy optimisation; N plain rollouts in one group. Base class of several baselines."""
 
     Settings: type[GRPOSettings] = GRPOSettings
 
     def advantages(self, group: Group) -> Advantages:
-        """(r - mean) / (std + 1e-6)."""
+        """(r - mean) / (std + 1e-6), shape (G,)."""
         return standardised(group.returns_G())
 
     def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:
-        """The importance ratio, shape (B, T): token by token."""
+        """The importance ratio of each token, shape (B, T)."""
         return losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """max(-A rho, -A clip(rho)) against the log-probs of sampling."""
-        s, ratio_B_T = self.settings, self.ratio(batch, logprobs_B_T)
-        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, batch.advantages_B_T, s.clip_low, s.clip_high)
+        """max(-A rho, -A clip(rho)), with rho relative to the log-probs at sampling time."""
+        s = self.settings
+        ratio_B_T = self.ratio(batch, logprobs_B_T)
+        a_B_T = batch.advantages_B_T
+        loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, a_B_T, s.clip_low, s.clip_high)
         return loss_B_T, {"clip_fraction": clipped_B_T}

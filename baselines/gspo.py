@@ -1,4 +1,4 @@
-"""GSPO: GRPO with one importance ratio a sequence, the geometric mean of its tokens' (arXiv 2507.18071)."""
+"""GSPO: GRPO with one ratio per sequence, the geometric mean of its token ratios (arXiv 2507.18071)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ class GSPOSettings(GRPOSettings):
     """Every option of GSPO."""
 
     clip_low: float = option(
-        3e-4, "the sequence ratio is clipped at 1 - clip_low (audit 0.6)", "GSPO paper and released code: 3e-4", ge=0
+        3e-4,
+        "the sequence ratio is clipped at 1 - clip_low (audit 0.6)",
+        "GSPO paper and released code: 3e-4",
+        ge=0,
     )
     clip_high: float = option(
-        4e-4, "the sequence ratio is clipped at 1 + clip_high (audit 0.6)", "GSPO paper and released code: 4e-4", ge=0
+        4e-4,
+        "the sequence ratio is clipped at 1 + clip_high (audit 0.6)",
+        "GSPO paper and released code: 4e-4",
+        ge=0,
     )
     loss_agg: LossAggregation = option(
         "traj_mean", "mean of a sequence, then of sequences (A-8)", "GSPO paper and released code"
@@ -29,10 +35,10 @@ class GSPOSettings(GRPOSettings):
 
 
 class GSPO(GRPO):
-    """The method (see r3l.core.method.Method)."""
+    """GRPO with a sequence ratio."""
 
     Settings = GSPOSettings
 
     def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:
-        """The same value on all tokens of a row; each token keeps its own gradient (GSPO-token)."""
+        """One value on all tokens of a row; each token keeps its own gradient (GSPO-token)."""
         return losses.sequence_ratio(logprobs_B_T, batch.old_logprobs_B_T, batch.mask_B_T)

@@ -1,4 +1,4 @@
-"""OPMD: N rollouts a task, centred rewards, plain policy gradient: no importance ratio, no clip (Trinity-RFT)."""
+"""OPMD: N rollouts per task, centred rewards, policy gradient without ratio or clipping (Trinity-RFT)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ class OPMDSettings(MethodSettings):
     """Every option of OPMD: R3L without reflection and amplification."""
 
     baseline: BaselineRule = option("mean", "baseline of the returns (audit 0.7)", "released code: mean")
-    baseline_tau: float = option(1.0, "temperature of the logavgexp baseline (audit 0.7)", "Trinity-RFT: 1", gt=0)
+    baseline_tau: float = option(
+        1.0,
+        "temperature of the logavgexp baseline (audit 0.7)",
+        "Trinity-RFT: 1",
+        gt=0,
+    )
     opmd_tau: float = option(
-        0.0, "divides the policy loss by 1 + tau (A-6)", "as R3L: no such factor (released code: tau = 1)", ge=0
+        0.0,
+        "divides the policy loss by 1 + tau (A-6)",
+        "as R3L: no such factor (released code: tau = 1)",
+        ge=0,
     )
 
 
 class OPMD(TrainedMethod[OPMDSettings]):
-    """The method (see r3l.core.method.Method); N plain rollouts in one group."""
+    """Online policy mirror descent; N plain rollouts in one group."""
 
     Settings = OPMDSettings
 
     def advantages(self, group: Group) -> np.ndarray:
-        """r - b."""
+        """r - baseline, shape (G,)."""
         returns_G = group.returns_G()
         return centred(returns_G, baseline_of(returns_G, self.settings.baseline, self.settings.baseline_tau))
 

@@ -1,4 +1,4 @@
-"""RAFT: rejection-sampling fine-tuning. N rollouts a task; imitate those that succeed (arXiv 2304.06767)."""
+"""RAFT: rejection-sampling fine-tuning; of N rollouts imitate those that succeed (arXiv 2304.06767)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from r3l.core.method import ImitationMethod, LossAggregation, MethodSettings
 from r3l.core.option import option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Objective, Trajectory
+from r3l.core.trajectory import Group, Objective
 
 
 class RAFTSettings(MethodSettings):
     """Every option of RAFT."""
 
     keep_reward: float = option(
-        1.0, "rollouts with at least this reward are imitated (audit 1.6)", "released code: 1 (ScienceWorld: > 0)"
+        1.0,
+        "rollouts with at least this reward are imitated (audit 1.6)",
+        "released code: 1 (ScienceWorld: > 0)",
     )
     rejected: Literal["drop", "released_dilute"] = option(
-        "drop", "what becomes of the others (B-40)", "our choice (released code keeps empty placeholders in the batch)"
+        "drop",
+        "treatment of the other rollouts (B-40)",
+        "our choice (released code keeps empty placeholders in the batch)",
     )
     loss_agg: LossAggregation = option(
         "token_mean",
@@ -29,21 +33,18 @@ class RAFTSettings(MethodSettings):
 
 
 class RAFT(ImitationMethod[RAFTSettings]):
-    """The method (see r3l.core.method.Method)."""
+    """Imitation of successful rollouts."""
 
     Settings = RAFTSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """N plain rollouts, for the metrics, and those among them that are imitated."""
+        """Play N rollouts: a group without loss for the metrics, and a group of those to imitate."""
         trajectories = await play_group(ctx, task, self.settings.group_size)
         examples = [t for t in trajectories if t.reward >= self.settings.keep_reward]
         if self.settings.rejected == "released_dilute":
-            examples += [_silent(t) for t in trajectories if t.reward < self.settings.keep_reward]
+            # The released code keeps rejected rollouts in the batch, without a trainable turn.
+            rejected = [t for t in trajectories if t.reward < self.settings.keep_reward]
+            examples += [replace(t, trainable=range(0)) for t in rejected]
         ctx.counters["dropped/rejected"] += len(trajectories) - len(examples)
         imitated = [Group(task, examples, Objective.SFT)] if examples else []
         return [Group(task, trajectories, Objective.NONE), *imitated]
-
-
-def _silent(trajectory: Trajectory) -> Trajectory:
-    """A placeholder in the batch that trains nothing, as in the released code."""
-    return replace(trajectory, trainable=range(0))

@@ -1,6 +1,6 @@
 """Reflect-GRPO (Reflect-Retry-Reward as the R3L paper re-implements it): failures are retried from the start.
 
-Base rollouts and distilled retries form one group; no pivot, no masks, no imitation.
+Base rollouts and distilled retries form one group, without pivot, credit mask or imitation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
     )
     reflected_rollouts: int = option(
         4,
-        "further rollouts; a failed one is reflected on and retried (A-17)",
+        "more rollouts; a failed one is reflected on and retried (A-17)",
         "paper and released code: N/2",
         ge=1,
         le=4096,
@@ -37,24 +37,24 @@ class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
     )
     rescore_distilled: bool = option(
         True,
-        "old log-probs of a distilled retry: without its guidance",
-        "released code: they are computed again without the guidance (audit 0.2)",
+        "compute a distilled retry's old log-probs without its guidance",
+        "released code: computed again without the guidance (audit 0.2)",
     )
 
 
 class ReflectGRPO(GRPO):
-    """The method (see r3l.core.method.Method)."""
+    """GRPO over rollouts and their guided retries from the start."""
 
     Settings = ReflectGRPOSettings
     settings: ReflectGRPOSettings
 
     @property
     def max_rollouts(self) -> int:
-        """Plain rollouts, reflected ones, and a retry of each of those."""
+        """Plain rollouts, reflected ones, and a retry of each reflected one."""
         return self.settings.group_size + 2 * self.settings.reflected_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """One group of all rollouts and retries."""
+        """Play plain rollouts, and rollouts that are retried if they fail; one group of all."""
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)
         members = range(s.group_size, s.group_size + s.reflected_rollouts)
@@ -62,8 +62,9 @@ class ReflectGRPO(GRPO):
         return [Group(task, plain + [trajectory for attempt in attempts for trajectory in attempt])]
 
     async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> list[Trajectory]:
-        """A rollout, and if it failed its retry."""
-        s, episode = self.settings, await play(ctx, task, member)
+        """Play a rollout; if it fails, reflect on it and retry from the start."""
+        s = self.settings
+        episode = await play(ctx, task, member)
         attempt = [episode.trajectory]
         if not episode.trajectory.success:
             parsed = (await reflect(ctx, episode, s)).parsed

@@ -1,8 +1,8 @@
 """REINFORCE++: advantages normalised over all tokens of the step, PPO's clipped ratio (arXiv 2501.03262).
 
-The variant without a KL term in the reward (``use_kl_in_reward: false`` of verl), so that a rollout's tokens share its
-reward: a KL, where one is set, is a loss of its own, as for every method here. ``baseline: group_mean`` is the paper's
-REINFORCE++ with baseline.
+The variant without a KL term in the reward (``use_kl_in_reward: false`` of verl), so that all tokens of a
+rollout share its reward; a KL is a separate loss, as for every method here. ``baseline: group_mean`` is the
+paper's REINFORCE++ with baseline.
 """
 
 from __future__ import annotations
@@ -23,24 +23,28 @@ class ReinforcePPSettings(GRPOSettings):
 
     baseline: Literal["none", "group_mean"] = option(
         "none",
-        "what is taken from a reward before it is normalised",
+        "subtracted from a reward before it is normalised",
         "REINFORCE++ paper; with baseline: the group's mean",
     )
 
 
 class ReinforcePP(GRPO):
-    """The method (see r3l.core.method.Method); N plain rollouts in one group."""
+    """PPO without critic, advantages normalised over the step; N plain rollouts in one group."""
 
     Settings = ReinforcePPSettings
     settings: ReinforcePPSettings
 
     def step_advantages(self, groups: Sequence[Group]) -> list[np.ndarray]:
-        """(r - mean) / (std + 1e-6) over the trained tokens of all groups, each of which counts its rollout's r."""
-        subtracted = self.settings.baseline == "group_mean"
-        rewards = [centred(group.returns_G()) if subtracted else group.returns_G() for group in groups]
-        tokens = np.asarray([t.credit_mask().sum() for group in groups for t in group.trajectories], dtype=int)
-        of_tokens = np.repeat(np.concatenate([np.zeros(0), *rewards]), tokens)
-        if all_equal(of_tokens):
+        """(r - mean) / (std + 1e-6), with mean and std over the trainable tokens of all groups."""
+        rewards = [group.returns_G() for group in groups]
+        if self.settings.baseline == "group_mean":
+            rewards = [centred(returns_G) for returns_G in rewards]
+
+        # Every trainable token counts with the reward of its rollout.
+        tokens = [t.credit_mask().sum() for group in groups for t in group.trajectories]
+        rewards_of_tokens = np.repeat(np.concatenate([np.zeros(0), *rewards]), np.asarray(tokens, dtype=int))
+        if all_equal(rewards_of_tokens):
             return [np.zeros_like(returns_G) for returns_G in rewards]
-        mean, std = of_tokens.mean(), of_tokens.std(ddof=1)
+        mean = rewards_of_tokens.mean()
+        std = rewards_of_tokens.std(ddof=1)
         return [(returns_G - mean) / (std + STD_EPSILON) for returns_G in rewards]

@@ -1,4 +1,4 @@
-"""RLOO: each rollout against the mean of the others, plain policy gradient: no ratio, no clip (arXiv 2402.14740)."""
+"""RLOO: policy gradient with the mean of the other rollouts as baseline, no ratio (arXiv 2402.14740)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ class RLOOSettings(MethodSettings):
     loss_agg: LossAggregation = option(
         "token_mean",
         "how token losses are averaged",
-        "our choice: all tokens weigh the same, as in the paper's log-prob of a whole response (a sum over its tokens)",
+        "our choice: all tokens weigh the same, as in the paper, which sums over the tokens of a response",
     )
 
 
 class RLOO(TrainedMethod[RLOOSettings]):
-    """The method (see r3l.core.method.Method); N plain rollouts in one group."""
+    """REINFORCE leave-one-out; N plain rollouts in one group."""
 
     Settings = RLOOSettings
 
     def advantages(self, group: Group) -> np.ndarray:
-        """r_i - mean of r_j over j != i, which is N / (N - 1) (r_i - mean r); a group of one keeps its return."""
+        """r_i minus the mean of r_j over j != i, shape (G,). A group of one keeps its return.
+
+        Computed as N / (N - 1) * (r_i - mean r), which is the same.
+        """
         size = len(group.trajectories)
         return centred(group.returns_G()) * (size / max(size - 1, 1))
 

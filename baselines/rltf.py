@@ -1,9 +1,11 @@
 """RLTF: learning from text feedback (arXiv 2602.02482). A failed attempt is criticised and tried once more.
 
-Both attempts learn by policy gradient. The setting ``learn`` says what else is trained: ``sd``, the second attempt
-under the first prompt, by its advantage (self-distillation); ``sft``, the same by imitation where it was right; ``fm``,
-writing the critique (feedback modelling); ``none`` is the baseline, GRPO with two turns. An attempt is one trajectory,
-of one turn or many.
+Both attempts learn by policy gradient. The setting ``learn`` says what else is trained:
+
+- ``sd``: the second attempt under the first prompt, by its advantage (self-distillation);
+- ``sft``: the same by imitation, if it succeeded;
+- ``fm``: writing the critique (feedback modelling);
+- ``none``: nothing; the baseline, GRPO with two attempts.
 """
 
 from __future__ import annotations
@@ -31,28 +33,54 @@ RELEASED = "RLTF released code"
 class RLTFSettings(MethodSettings, CritiqueSettings):
     """Every option of RLTF."""
 
-    learn: Literal["none", "sd", "fm", "sft"] = option(REQUIRED, "what the second attempt teaches beside itself")
-    gamma: float = option(0.1, "share of the second reward in the first return (RLTF audit 2)", RELEASED, ge=0)
+    learn: Literal["none", "sd", "fm", "sft"] = option(
+        REQUIRED,
+        "additional training on the second attempt: none, self-distillation, feedback modelling or SFT",
+    )
+    gamma: float = option(
+        0.1,
+        "share of the second reward in the first return (RLTF audit 2)",
+        RELEASED,
+        ge=0,
+    )
     sd_coef: float = option(0.1, "weight of self-distillation (RLTF audit 2)", f"{RELEASED}, puzzles", ge=0)
     sd_coef_start: float | None = option(
         None,
-        "that of the first step, from which it changes linearly to sd_coef at the last; none: always sd_coef",
+        "its weight in the first step, linear to sd_coef in the last step; none: always sd_coef",
         f"{RELEASED}, puzzles: constant (mathematics: from 0, RLTF audit 2)",
         ge=0,
     )
     first_turn_baseline: bool = option(
-        True, "baseline of sd: mean first reward (RLTF defect 1)", "RLTF paper (its released code never applies it)"
+        True,
+        "baseline of sd: mean first reward (RLTF defect 1)",
+        "RLTF paper (its released code never applies it)",
     )
-    min_logprob: float | None = option(-5.0, "sd drops tokens less likely without critique (RLTF audit 2)", RELEASED)
+    min_logprob: float | None = option(
+        -5.0,
+        "sd drops tokens less likely without critique (RLTF audit 2)",
+        RELEASED,
+    )
     ratio: Literal["is", "ppo", "cispo"] = option(
-        "is", "importance ratio: plain, clipped, or as a weight (RLTF audit 2)", f"{RELEASED}: importance_sampling"
+        "is",
+        "importance ratio: plain, clipped, or as a weight (RLTF audit 2)",
+        f"{RELEASED}: importance_sampling",
     )
-    clip_low: float = option(0.2, "of ppo and cispo (RLTF audit 2)", f"{RELEASED}: 0.8 to 1.2", ge=0)
-    clip_high: float = option(0.2, "of ppo and cispo (RLTF audit 2)", f"{RELEASED}: 0.8 to 1.2", ge=0)
+    clip_low: float = option(
+        0.2,
+        "lower clip epsilon of ppo and cispo (RLTF audit 2)",
+        f"{RELEASED}: 0.8 to 1.2",
+        ge=0,
+    )
+    clip_high: float = option(
+        0.2,
+        "upper clip epsilon of ppo and cispo (RLTF audit 2)",
+        f"{RELEASED}: 0.8 to 1.2",
+        ge=0,
+    )
     sft_coef: float = option(0.1, "weight of the imitation loss (RLTF audit 2)", RELEASED, ge=0)
     rescore_distilled: bool = option(
         True,
-        "old log-probs of a distilled retry: without its guidance",
+        "compute a distilled retry's old log-probs without its guidance",
         "RLTF: log-probs under the first prompt, so that the ratio is 1 (RLTF audit 2)",
     )
     loss_agg: LossAggregation = option(
@@ -63,33 +91,36 @@ class RLTFSettings(MethodSettings, CritiqueSettings):
 
 
 class RLTF(TrainedMethod[RLTFSettings]):
-    """The method (see r3l.core.method.Method)."""
+    """Policy gradient on two attempts, and learning from the critique between them."""
 
     Settings = RLTFSettings
 
     @property
     def max_rollouts(self) -> int:
-        """Two attempts each."""
+        """N rollouts with a second attempt each."""
         return 2 * self.settings.group_size
 
     @property
     def max_samples(self) -> int:
-        """First attempts, second attempts, and another sample for each where ``learn`` adds a group."""
+        """First and second attempts, and one more sample for each if ``learn`` adds a group."""
         return (2 if self.settings.learn == "none" else 3) * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Groups: first attempts, second attempts, and what ``learn`` adds."""
+        """Play N rollouts, each with a second attempt if it fails (see :meth:`groups`)."""
         members = range(self.settings.group_size)
         tries = await ctx.gather(partial(try_twice, ctx, task, self.settings), members)
         return self.groups(task, tries, ctx.progress)
 
     def sd_weight(self, progress: float) -> float:
-        """start + (end - start) progress (RLTF's released code), or constant."""
+        """Weight of self-distillation: linear in progress (RLTF's released code), or constant."""
         start, end = self.settings.sd_coef_start, self.settings.sd_coef
         return end if start is None else start + (end - start) * progress
 
     def groups(self, task: Task, tries: list[SecondTry], progress: float = 0.0) -> list[Group]:
-        """R1 = r1 + gamma r2 for first attempts; each turn is centred over those that reached it."""
+        """Groups of first attempts, of second attempts, and the one that ``learn`` adds, without empty ones.
+
+        Returns of first attempts are r1 + gamma * r2. Each group is centred by itself.
+        """
         s = self.settings
         first = [t.first for t in tries]
         second = [t.second for t in tries if t.second is not None]
@@ -106,22 +137,28 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """r - b without standard deviation; self-distillation's group has a weight.
+        """(r - baseline) * weight of the group, shape (G,).
 
-        A turn that one rollout alone reached equals its own mean, and teaches nothing (RLTF audit 2).
+        A second attempt that is alone in its group equals the mean, so its advantage is 0 (RLTF audit 2).
         """
         returns_G = group.returns_G()
         baseline = mean_of(returns_G) if group.baseline is None else group.baseline
         return centred(returns_G, baseline) * group.weight
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A rho, clipped or not; self-distillation leaves out tokens that are too unlikely without the critique."""
-        s, a_B_T = self.settings, batch.advantages_B_T
+        """-A rho, PPO's clipped surrogate, or CISPO (``ratio``).
+
+        Self-distillation drops tokens that are too unlikely without the critique (``min_logprob``).
+        """
+        s = self.settings
+        a_B_T = batch.advantages_B_T
         ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
         loss_B_T, clipped_B_T = losses.clipped_surrogate(ratio_B_T, a_B_T, s.clip_low, s.clip_high)
         if s.ratio == "is":
-            loss_B_T, clipped_B_T = -a_B_T * ratio_B_T, ratio_B_T.new_zeros(ratio_B_T.shape)
+            loss_B_T = -a_B_T * ratio_B_T
+            clipped_B_T = ratio_B_T.new_zeros(ratio_B_T.shape)
         elif s.ratio == "cispo":
             loss_B_T = losses.clipped_weight(ratio_B_T, logprobs_B_T, a_B_T, s.clip_low, s.clip_high)
-        loss_B_T = losses.without_unlikely(loss_B_T, batch.old_logprobs_B_T, batch.off_policy_B, s.min_logprob)
+        old_B_T = batch.old_logprobs_B_T
+        loss_B_T = losses.without_unlikely(loss_B_T, old_B_T, batch.off_policy_B, s.min_logprob)
         return loss_B_T, {"clip_fraction": clipped_B_T}

@@ -1,4 +1,4 @@
-"""Zero-shot: the base checkpoint. It explores nothing and is never trained (``steps: 0``)."""
+"""Zero-shot: the base checkpoint, which is evaluated without training (``steps: 0``)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from r3l.core.trajectory import Group
 
 
 class NoSettings(OptionModel):
-    """Refuses every option."""
+    """Settings without options: any option is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ZeroShot(ImitationMethod[MethodSettings]):
-    """The reference row of every table."""
+    """The base checkpoint, the reference row of every table."""
 
-    Settings = NoSettings  # type: ignore[assignment]  # it refuses what other methods have
+    Settings = NoSettings  # type: ignore[assignment]  # without the options of other methods
     kl_coef = 0.0
     loss_agg: LossAggregation = "traj_mean"
     trains = False

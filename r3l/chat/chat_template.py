@@ -37,9 +37,7 @@ Chat = Sequence[Mapping[str, str]]
 
 
 class AfterResponse(NamedTuple):
-    """The text that a template writes after a response: the ``last`` of a dialog, or one ``followed`` by a
-    user's.
-    """
+    """The text that a template writes after a response: a ``last`` one, or one ``followed`` by a message."""
 
     last: str
     followed: str
@@ -137,9 +135,7 @@ def _chat(*contents: str) -> list[dict[str, str]]:
 
 
 def _check_limits(tokenizer: Any, chat: list[dict[str, str]]) -> None:
-    """Raise ConfigError if rendering exceeds a limit of time, memory or text, in any role or with long
-    messages.
-    """
+    """Raise ConfigError if rendering exceeds a limit of time, memory or text, in all roles."""
     try:
         template = tokenizer.get_chat_template()
     except Exception:  # noqa: BLE001 - rendering reports the error

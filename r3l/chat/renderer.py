@@ -46,8 +46,7 @@ class ChatRenderer:
         return self._encode(self._render(messages))
 
     def following(self, messages: list[Message], ended: bool) -> list[int]:
-        """Token ids between a response and the next one; empty without messages, as the response then
-        continues.
+        """Token ids between a response and the next one; empty without messages (the response continues).
 
         ``ended``: the response already ends with ``end_id``, which the template writes too.
         """
@@ -82,9 +81,7 @@ class ChatRenderer:
         return render(self.tokenizer, chat)
 
     def _plain(self, text: str) -> str:
-        """The text, well formed, with _BREAK after the first character of every control token that it
-        spells.
-        """
+        """The text, well formed, with _BREAK after the first character of each spelled control token."""
         return self._control.sub(rf"\1{_BREAK}", well_formed(text)[0])
 
     def _encode(self, text: str) -> list[int]:

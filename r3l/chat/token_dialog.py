@@ -61,9 +61,7 @@ class TokenDialog:
         return fork
 
     def afresh(self) -> Self:
-        """An empty dialog that replaces this one; it keeps the tokens so that a common beginning is
-        reused.
-        """
+        """An empty dialog that replaces this one; it keeps the tokens, of which a common prefix is reused."""
         fresh = type(self)(self._policy)
         fresh._ids = self._ids
         return fresh

@@ -188,9 +188,7 @@ def reflection_lines(document: Mapping[str, Any]) -> str:
 
 
 def _document_of_lines(text: str) -> dict[str, Any]:
-    """Lines of ``Key: text`` as a JSON document; of a repeated key the last line counts. There is no
-    summary.
-    """
+    """Lines of ``Key: text`` as a document without summary; of a repeated key the last line counts."""
     found = {_NAMES[key.lower()]: value for key, value in _LINE.findall(text) if value.lower() not in NOTHING}
     if outcome := found.get("trajectory_outcome"):
         found["trajectory_outcome"] = "_".join(re.findall(r"[a-z]+", outcome.lower()))

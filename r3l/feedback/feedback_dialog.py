@@ -89,7 +89,7 @@ class FeedbackDialog:
         return written
 
     def close(self, ctx: RolloutContext, completion: Completion, parsed: Feedback) -> Trajectory:
-        """The trajectory that trains to write ``completion``; only that turn carries gradient. Logged in
+        """The trajectory that trains to write ``completion`` (only that turn has gradient), logged in
         ``ctx``.
         """
         self.conversation.close()
@@ -133,9 +133,7 @@ class FeedbackDialog:
         return replace(completion, finish_reason=answer.finish_reason)
 
     def _policy_prompt(self, ctx: RolloutContext, request: FeedbackRequest) -> list[Message]:
-        """All messages that the policy would read; in the compact style these begin with the episode's
-        dialog.
-        """
+        """All messages that the policy would read; compact prompts begin with the episode's dialog."""
         if ctx.dialogue.style != "compact":
             return request.messages
         messages: list[Message] = []

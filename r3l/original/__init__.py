@@ -1,3 +1,1 @@
-"""The released code that the project is compared with, read from the user's clone; no text of it is kept
-here.
-"""
+"""The R3L release, read from the user's clone of it; no text of it is kept here."""

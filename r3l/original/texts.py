@@ -44,9 +44,7 @@ class Text:
 
 
 def render(path: str, **values: object) -> str:
-    """Render a template of the release with the jinja2 options of the release. Raises ConfigError as
-    ``read``.
-    """
+    """Render a template with the jinja2 options of the release. Raises ConfigError as ``read`` does."""
     environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(read(path)).render(values)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import make_trajectory
 from exploration import LOSE, WIN, explore, shape
-from r3l.baselines.critique import Critique, SecondTry
+from r3l.baselines.critique import GuidingCritique, SecondTry
 from r3l.baselines.rltf import RLTF
 from scripted import TASK
 
@@ -33,7 +33,7 @@ def rltf_pairs():
     pairs = [SecondTry(make_trajectory(1, 1.0))]
     for second in (1.0, 0.0, 1.0):
         guided, clean = make_trajectory(1, second, "guided_retry"), make_trajectory(1, second, "distilled")
-        critique = Critique("c", make_trajectory(1, 0.0, "critique"))
+        critique = GuidingCritique("c", make_trajectory(1, 0.0, "critique"))
         pairs.append(SecondTry(make_trajectory(1, 0.0), critique, Retry(guided, clean)))
     return pairs
 
