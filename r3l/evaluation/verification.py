@@ -120,6 +120,7 @@ def verify(run_dir: Path) -> None:
     Its checkpoints and its evaluations on further task sets are verified too. A run without digests is
     signed. Raises DataError naming the first file and key that differs.
     """
+    # Digests first: they name the file that was changed, where a comparison only names what disagrees.
     if (run_dir / SUMS).is_file():
         check_signed(run_dir)
     run = run_of(run_dir)
@@ -127,8 +128,7 @@ def verify(run_dir: Path) -> None:
     _verify_names(run, run_dir)
     check_place(run_dir, read_json(run_dir / EVALUATION))
     _verify_scores(run_dir)
-    _verify_training(run_dir)
-    _verify_curve(run, run_dir)
+    _verify_training(run, run_dir)
     _verify_episodes(run, run_dir)
     _verify_trajectories(run, run_dir)
     if not (run_dir / SUMS).is_file():
@@ -200,22 +200,20 @@ def _verify_scores(folder: Path) -> None:
     _check_equal(folder / EVALUATION, "stops", evaluation["stops"], dict(stops))
 
 
-def _verify_training(run_dir: Path) -> None:
-    """Compute result.json again from metrics.jsonl."""
+def _verify_training(run: Run, run_dir: Path) -> None:
+    """Compute result.json again from metrics.jsonl; check the curve's updates, and its end."""
     result, metrics = read_json(run_dir / RESULT), read_jsonl(run_dir / METRICS)
     _check_equal(run_dir / RESULT, "steps", result["steps"], len(metrics))
     _check_equal(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
     _check_equal(run_dir / RESULT, "final", result["final"], final_scores(metrics))
 
-
-def _verify_curve(run: Run, run_dir: Path) -> None:
-    """Check that the curve has the updates that the run names, and ends with the evaluation's score."""
+    # A point after the last update was played with the weights, tasks and seeds of the evaluation.
     points = {point["step"]: point for point in read_jsonl(run_dir / CURVE)}
     _check_equal(run_dir / CURVE, "updates", sorted(points), list(run.evaluation.curve), f"{MANIFEST} has")
-    if last := points.get(run.train.steps):
-        evaluation = read_json(run_dir / EVALUATION)
-        if evaluation["task_set"]["name"] == last["task_set"]:
-            _check_equal(run_dir / CURVE, "groups", last["groups"], evaluation["groups"], f"{EVALUATION} has")
+    evaluation = read_json(run_dir / EVALUATION)
+    last = points.get(run.train.steps)
+    if last and last["task_set"] == evaluation["task_set"]["name"]:
+        _check_equal(run_dir / CURVE, "groups", last["groups"], evaluation["groups"], f"{EVALUATION} has")
 
 
 def _verify_episodes(run: Run, run_dir: Path) -> None:
