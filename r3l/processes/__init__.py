@@ -1,1 +1,1 @@
-"""Episodes side by side: environments in their own processes, a barrier at which episodes wait for each other."""
+"""Environments in worker processes, and a barrier at which concurrent episodes wait for one shared batch."""

@@ -1,4 +1,4 @@
-"""What a slow start waits for: a person at a busy machine sees nothing for as long as packages are imported."""
+"""A warning on a busy machine: without it, a user sees nothing for as long as packages are imported."""
 
 from __future__ import annotations
 
@@ -11,17 +11,34 @@ from contextlib import contextmanager
 from pathlib import Path
 
 AFTER = 10.0  # seconds from the start of a command; our choice
-SHARE = 0.25  # of this time; our choice
-STATISTICS = Path("/proc/self/schedstat")  # nanoseconds that the main thread has run, and has waited for a core
+SHARE = 0.25  # of these seconds spent waiting for a core; our choice
+STATISTICS = Path("/proc/self/schedstat")  # nanoseconds that the main thread ran, and waited for a core
 
 
 @contextmanager
 def watching_for_cores(after: float = AFTER) -> Iterator[None]:
-    """Say so on stderr, once, where much of the first seconds goes by waiting for a core; on Linux alone."""
+    """Warn once on stderr if much of the first seconds was spent waiting for a core. Linux only."""
     if not STATISTICS.is_file():
         yield
         return
-    timer = threading.Timer(after, _say, [time.monotonic(), _waited()])
+
+    began = time.monotonic()
+    waited_before = _seconds_waited()
+
+    def warn() -> None:
+        seconds = time.monotonic() - began
+        waited = _seconds_waited() - waited_before
+        cores = len(os.sched_getaffinity(0))
+        if waited > SHARE * seconds:
+            print(
+                f"waiting for a core: {waited:.0f} of the first {seconds:.0f} s went to other processes, "
+                f"which keep {'the core' if cores == 1 else f'all {cores} cores'} busy; starting takes "
+                "about 10 s of a free one",
+                file=sys.stderr,
+            )
+
+    # A daemon thread: a command that ends earlier does not wait for the timer.
+    timer = threading.Timer(after, warn)
     timer.daemon = True
     timer.start()
     try:
@@ -30,15 +47,6 @@ def watching_for_cores(after: float = AFTER) -> Iterator[None]:
         timer.cancel()
 
 
-def _waited() -> float:
+def _seconds_waited() -> float:
+    """Seconds that the main thread was ready to run but had no core."""
     return int(STATISTICS.read_text().split()[1]) / 1e9
-
-
-def _say(began: float, before: float) -> None:
-    seconds, waited, cores = time.monotonic() - began, _waited() - before, len(os.sched_getaffinity(0))
-    if waited > SHARE * seconds:
-        print(
-            f"waiting for a core: {waited:.0f} of the first {seconds:.0f} s went to other processes, which keep "
-            f"{'the core' if cores == 1 else f'all {cores} cores'} busy; starting takes about 10 s of a free one",
-            file=sys.stderr,
-        )

@@ -1,4 +1,4 @@
-"""Playing many items at the same time, so that a stop leaves nothing behind that was created and never awaited."""
+"""Playing many items concurrently, so that a stop leaves no coroutine behind that was never awaited."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from r3l.core.rollout import Item, T
 
 @contextmanager
 def outside_event_loop() -> Iterator[None]:
-    """In the block this thread may run an event loop though one runs already, as in a notebook; that one waits."""
+    """Allow this thread to run an event loop inside a running one, as in a notebook; the outer loop waits."""
     running = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     try:
@@ -22,8 +22,12 @@ def outside_event_loop() -> Iterator[None]:
 
 
 async def together(play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
-    """A ``Gather`` (``r3l.core.rollout``): tasks start in the order of ``items``, each making its coroutine then."""
+    """A ``Gather`` (``r3l.core.rollout``): plays all items concurrently. Tasks start in the order of
+    ``items``.
+    """
 
+    # ``play(item)`` is called when its task starts, not before: a task that is cancelled earlier has no
+    # coroutine that was made and never awaited.
     async def member(item: Item) -> T:
         return await play(item)
 

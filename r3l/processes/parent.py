@@ -1,4 +1,4 @@
-"""Processes that end with the one that has started them, even where that is killed by SIGKILL; killing several."""
+"""Child processes that end with their parent, even if the parent is killed by SIGKILL. Linux only."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from typing import Any
 import psutil
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-PARENT = "R3L_PARENT"  # in the environment of a workflow's job: the process that has started it
+PARENT = "R3L_PARENT"  # environment variable of a workflow's job: process id of the process that started it
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Be sent the signal ``number`` when the parent dies. Also what a new process does first (``preexec_fn``)."""
+    """Have the kernel send signal ``number`` to this process when its parent dies. Also a ``preexec_fn``."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_with_workflow() -> None:
-    """The same in a job of a workflow. Its orphan would hold the run's directory against the workflow's next start."""
+    """End a workflow's job when the workflow dies: an orphan would keep the run's directory locked."""
     parent = os.environ.pop(PARENT, None)
     if parent is not None:
         end_with_parent()
-        if parent != str(os.getppid()):  # it has died since
+        # The parent may have died before the line above; then no signal will come.
+        if parent != str(os.getppid()):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
 def kill(processes: Iterable[Any]) -> None:
-    """Kill each of ``processes`` (of psutil or multiprocessing) that has not ended meanwhile."""
+    """Kill the given processes (of psutil or multiprocessing); one that has already ended is skipped."""
     for one in processes:
         with suppress(psutil.NoSuchProcess):
             one.kill()

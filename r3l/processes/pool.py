@@ -1,10 +1,10 @@
-"""Environment workers: engines live in processes (see ``worker``), methods hold asynchronous handles.
+"""Environment workers: engines run in processes (see ``worker``), methods hold asynchronous handles.
 
-Engines are foreign code: a JVM, C libraries, interpreters that leak. In a process of its own an engine can hang, crash
-or be killed without taking the run along, and several play at once in spite of Python's lock. What makes that safe is
-that an episode is a list of calls: engines are deterministic, so a handle whose worker is lost plays its calls again on
-a new one and compares the last observation. An episode that was played twice is thus byte for byte the one that would
-have been played, or the run ends with ReplayMismatch; never does training go on with another episode.
+Engines are foreign code: a JVM, C libraries, interpreters that leak. In a process of its own an engine can
+hang, crash or be killed without ending the run, and several play at once in spite of Python's lock.
+Recovery relies on an episode being a list of calls: engines are deterministic, so a handle whose worker is
+lost repeats its calls on a new one and compares the last observation. Either the repeated episode is byte
+for byte the same, or the run ends with ReplayMismatch; training never goes on with another episode.
 """
 
 from __future__ import annotations
@@ -27,28 +27,21 @@ from r3l.processes.parent import kill
 from r3l.processes.worker import EnvironmentHost, Verb, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
-START = 120.0  # further seconds for the first answer of a process, which imports its packages; our choice
+START = 120.0  # further seconds for a process's first answer, since it imports its packages; our choice
 ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
 
 
-def _kill(process: Any) -> None:
-    """End a worker and the processes that its engines started, which would outlive it where they hang."""
-    children = []
-    with contextlib.suppress(psutil.NoSuchProcess):  # dead already
-        children = psutil.Process(process.pid).children(recursive=True)
-    kill([*children, process])
-
-
 class EnvironmentHandle:
-    """One environment of the pool as a method sees it.
+    """One environment of the pool, as a method sees it.
 
-    It outlives its engine: when that or its worker dies or hangs, the handle plays its calls again on a new one,
-    checks that the last observation is the same, and goes on.
+    It outlives its engine: if the engine or its worker dies or hangs, the handle repeats its calls on a new
+    one, checks that the last observation is the same, and goes on.
     """
 
     def __init__(self, pool: EnvironmentPool, key: int) -> None:
-        self._pool, self._key = pool, key
-        self._calls: list[tuple[Verb, Any]] = []
+        self._pool = pool
+        self._key = key
+        self._calls: list[tuple[Verb, Any]] = []  # since the last reset
         self._last: Observation | None = None
 
     async def reset(self, task: Task) -> Observation:
@@ -59,7 +52,7 @@ class EnvironmentHandle:
         return await self._call("step", action)
 
     async def rewind(self, turn: int) -> Observation:
-        """Restore the state after ``turn`` actions. Raises ReplayMismatch when it is not the recorded one."""
+        """Restore the state after ``turn`` actions. Raises ReplayMismatch if its observation differs."""
         return await self._call("rewind", turn)
 
     async def close(self) -> None:
@@ -68,10 +61,19 @@ class EnvironmentHandle:
             await self._pool.call(self._key, "close", None)
 
     async def _call(self, verb: Verb, argument: Any) -> Observation:
+        """One call; if the engine is lost, up to ATTEMPTS tries, each after repeating the episode so far."""
         for attempt in range(ATTEMPTS):
             try:
+                # A new worker knows nothing of this episode: repeat its calls and check where they lead.
                 if attempt:
-                    await self._play_again()
+                    repeated = None
+                    for earlier_verb, earlier_argument in self._calls:
+                        repeated = await self._pool.call(self._key, earlier_verb, earlier_argument)
+                    if self._calls and repeated != self._last:
+                        raise ReplayMismatch(
+                            "after its engine was lost, an environment was played again and ended at "
+                            f"{repeated!r} instead of {self._last!r}; the engine is not deterministic"
+                        )
                 self._last = await self._pool.call(self._key, verb, argument)
             except EngineLost as error:
                 self._pool.lost += 1
@@ -84,24 +86,24 @@ class EnvironmentHandle:
                 return self._last
         raise AssertionError("unreachable")
 
-    async def _play_again(self) -> None:
-        now = None
-        for verb, argument in self._calls:
-            now = await self._pool.call(self._key, verb, argument)
-        if now != self._last and self._calls:
-            raise ReplayMismatch(
-                f"after its engine was lost, an environment was played again and ended at {now!r} instead of "
-                f"{self._last!r}; the engine is not deterministic"
-            )
-
 
 class WorkerProcess:
-    """A worker process and the thread that calls it and waits. A lost process is replaced at the next call."""
+    """A worker process and the thread that calls it. A lost process is replaced at the next call."""
 
-    def __init__(self, index: int, factory: EnvironmentFactory, options: Mapping[str, Any], deadline: float) -> None:
-        self._index, self._factory, self._options, self._deadline = index, factory, options, deadline
+    def __init__(
+        self,
+        index: int,
+        factory: EnvironmentFactory,
+        options: Mapping[str, Any],
+        deadline: float,
+    ) -> None:
+        self._index = index
+        self._factory = factory
+        self._options = options
+        self._deadline = deadline
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._answered, self._failed_starts = False, 0  # the present process; those in a row that have answered nothing
+        self._answered = False  # whether the present process has answered a call
+        self._failed_starts = 0  # processes in a row that ended before their first answer
         self._start()
 
     def _start(self) -> None:
@@ -110,17 +112,18 @@ class WorkerProcess:
         self._pipe, theirs = context.Pipe()
         process = context.Process(target=work, args=(self._factory, self._options, theirs), daemon=True)
         process.start()
-        self.process = process  # others may kill it or wait for it: only one that was started
+        self.process = process  # set only now: other code kills it or waits for it, which needs a started one
         theirs.close()
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """One call on environment ``key``; raises what the engine raised, or WorkerLost.
+        """One call on environment ``key``. Raises the engine's own error, or WorkerLost.
 
-        EngineError where no process comes to answer at all: that concerns more than one episode.
+        Raises EngineError if no process can be started at all, since that concerns more than one episode.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._wait, key, verb, argument)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._send_and_wait, key, verb, argument)
 
-    def _wait(self, *call: Any) -> Any:
+    def _send_and_wait(self, *call: Any) -> Any:
         if self._failed_starts >= ATTEMPTS:
             raise self._never_started()
         if self._pipe.closed:
@@ -131,7 +134,8 @@ class WorkerProcess:
             if not self._pipe.poll(patience):
                 raise self._lost(f"did not answer within {patience:g} s")
             result, error = self._pipe.recv()
-            self._answered, self._failed_starts = True, 0
+            self._answered = True
+            self._failed_starts = 0
         except (EOFError, OSError):
             raise self._lost("died") from None
         if error is not None:
@@ -139,6 +143,7 @@ class WorkerProcess:
         return result
 
     def _lost(self, why: str) -> EngineError:
+        """End the process; the error to raise."""
         _kill(self.process)
         self.process.join(timeout=5)
         self._pipe.close()
@@ -151,28 +156,36 @@ class WorkerProcess:
     def _never_started(self) -> EngineError:
         name = self._factory.name
         return EngineError(
-            f"environment worker {self._index} of {name!r} ended {ATTEMPTS} times in a row before it answered anything "
-            f"(exit code {self.process.exitcode}); what it printed stands above. Try the environment by itself: "
-            f"r3l doctor step --env {name}"
+            f"environment worker {self._index} of {name!r} ended {ATTEMPTS} times in a row before it "
+            f"answered anything (exit code {self.process.exitcode}); its own output is above. Try the "
+            f"environment by itself: r3l doctor step --env {name}"
         )
 
     def hang_up(self) -> None:
-        """Close the pipe after the call that is under way, which ends the process."""
+        """Close the pipe after the current call, which ends the process."""
         self._thread.submit(self._pipe.close)
         self._thread.shutdown(wait=False)
 
     def join(self) -> None:
-        """Wait until the process has ended, but not long."""
+        """Wait a few seconds for the process to end, then kill it."""
         self.process.join(timeout=5)
         if self.process.is_alive():
             _kill(self.process)
 
 
+def _kill(process: Any) -> None:
+    """Kill a worker and the processes that its engines started: a hanging one would outlive its parent."""
+    children = []
+    with contextlib.suppress(psutil.NoSuchProcess):  # dead already
+        children = psutil.Process(process.pid).children(recursive=True)
+    kill([*children, process])
+
+
 class EnvironmentPool:
     """Worker processes for the engines of one environment; ``workers=0`` runs the engines in this process.
 
-    A worker that dies, or does not answer within ``deadline`` seconds, is replaced and its handles recover, as they do
-    from an EngineLost; ``lost`` counts the times that an episode lost its engine.
+    A worker that dies, or does not answer within ``deadline`` seconds, is replaced and its handles recover,
+    as they do from an EngineLost. ``lost`` counts how often an episode lost its engine.
     """
 
     def __init__(
@@ -189,16 +202,17 @@ class EnvironmentPool:
         self.lost = 0
 
     def open(self) -> EnvironmentHandle:
-        """A handle on an environment; its worker is chosen round robin."""
+        """A handle on a new environment; workers are assigned round robin."""
         return EnvironmentHandle(self, next(self._keys))
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """One call on environment ``key``; raises what the engine raised, or WorkerLost."""
+        """One call on environment ``key``. Raises the engine's own error, or WorkerLost."""
         if self._here is not None:
             return self._here.call(key, verb, argument)
         return await self._workers[key % len(self._workers)].call(key, verb, argument)
 
     def close(self) -> None:
+        # All pipes first, so that the processes end at the same time.
         for worker in self._workers:
             worker.hang_up()
         for worker in self._workers:

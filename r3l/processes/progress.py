@@ -10,23 +10,25 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-LINES = 10  # printed in place of a bar
+LINES = 10  # plain lines printed when stderr is not a terminal
 T = TypeVar("T")
 
 
 class Advance(Protocol):
-    """Says that ``count`` more of the work is done; ``note`` stands beside the bar."""
+    """Reports that ``count`` more parts are done; ``note`` is shown after the bar."""
 
     def __call__(self, note: str = "", count: int = 1) -> None: ...
 
 
 @contextmanager
 def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Iterator[Advance]:
-    """Show work of ``total`` parts, ``done`` of which were there before, on stderr until the end of the block.
+    """Show progress on stderr until the end of the block: ``total`` parts, ``done`` of them finished before.
 
-    Where stderr is not a terminal, ``lines`` of the parts leave a line each, evenly spread.
+    If stderr is not a terminal, ``lines`` plain lines are printed, evenly spread over the parts.
     """
-    console, start, began = Console(stderr=True), done, time.monotonic()
+    console = Console(stderr=True)
+    start = done
+    began = time.monotonic()
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -39,11 +41,16 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
 
         def advance(note: str = "", count: int = 1) -> None:
             nonlocal done
-            before, done = done, done + count
+            before = done
+            done += count
             bar.update(task, completed=done, note=note)
+
+            # Without a terminal: one line whenever another 1/lines of the work is done.
             if not console.is_terminal and done * lines // total > before * lines // total:
-                left = (time.monotonic() - began) / (done - start) * (total - done)
-                text = f"{label}: {done}/{total}  {note}".rstrip() + (f"  {clock(left)} left" if done < total else "")
+                text = f"{label}: {done}/{total}  {note}".rstrip()
+                if done < total:
+                    seconds_per_part = (time.monotonic() - began) / (done - start)
+                    text += f"  {clock(seconds_per_part * (total - done))} left"
                 console.print(text, soft_wrap=True, highlight=False, markup=False)
 
         yield advance
@@ -58,9 +65,10 @@ def clock(seconds: float) -> str:
 
 
 def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """``items``, one after the other, with :func:`progress`; ``total``: how many, where that is not their length."""
-    count = total if total is not None else len(items) if isinstance(items, Sized) else 0
-    with progress(label, count) as advance:
+    """Yield ``items`` one by one and show :func:`progress`. Without a length they need ``total``."""
+    if total is None:
+        total = len(items) if isinstance(items, Sized) else 0
+    with progress(label, total) as advance:
         for item in items:
             yield item
             advance()
