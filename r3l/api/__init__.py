@@ -1,4 +1,4 @@
-"""The Python API: what `r3l train`, `evaluate` and `compare` do, as functions; `import r3l` offers them."""
+"""Python API: `r3l train`, `evaluate` and `compare` as functions, offered by `import r3l`."""
 
 from r3l.api.results import compare, load_results, stored_runs, trajectories
 from r3l.api.running import evaluate, train

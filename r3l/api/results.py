@@ -19,11 +19,11 @@ SCORES = ("group", "episodes", "success", "reward")
 
 
 def load_results(*folders: Path | str) -> pd.DataFrame:
-    """Every evaluated run under ``folders`` (default: ``results``), one row a run and group of test tasks.
+    """Evaluated runs under ``folders`` (default: ``results``): one row per run and group of test tasks.
 
-    Columns: tier, env, model, method, seed; group (``all``, or a part of the tasks such as ``hard``), success, reward,
-    episodes; steps and the budget of training (rollouts, env_steps, tokens/generated, tokens/trained ...); run_dir.
-    Raises DataError where there is none.
+    Columns: tier, env, model, method, seed; group (``all``, or a part of the tasks such as ``hard``),
+    success, reward, episodes; steps and the training budget (rollouts, env_steps, tokens/generated,
+    tokens/trained ...); run_dir. Raises DataError if there is no run.
     """
     from r3l.report.frame import COLUMNS, read_runs
     from r3l.runs.run_paths import find_runs
@@ -34,15 +34,21 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     return runs[[*IDENTITY, *SCORES, "steps", *(name for name in runs if name not in COLUMNS)]]
 
 
-def compare(method: str, against: str | Sequence[str], *folders: Path | str, group: str = "all") -> pd.DataFrame:
-    """``method`` against others, as `r3l compare --offline` prints it: one row an environment and opponent.
+def compare(
+    method: str,
+    against: str | Sequence[str],
+    *folders: Path | str,
+    group: str = "all",
+) -> pd.DataFrame:
+    """Compare ``method`` with others, as `r3l compare --offline` does: one row per environment and opponent.
 
     Runs of the same seed are paired. ``difference_mean`` with its 95 % interval (``difference_low``,
-    ``difference_high``) is ours minus theirs, ``p_holm`` its p-value corrected over all rows, ``verdict`` what may be
-    said, ``warnings`` which settings differ beside the method. A method's runs in an environment are those under
-    the first of ``folders`` (default: ``results``) that has any; :func:`stored_runs` is where this project's lie.
+    ``difference_high``) is ``method`` minus opponent, ``p_holm`` its p-value corrected over all rows,
+    ``verdict`` the conclusion, ``warnings`` the settings that differ besides the method. A method's runs in
+    an environment are taken from the first of ``folders`` (default: ``results``) that has any;
+    :func:`stored_runs` is this project's folder.
 
-    Raises DataError where ``method`` has no evaluated run.
+    Raises DataError if ``method`` has no evaluated run.
     """
     import pandas as pd
 
@@ -57,9 +63,9 @@ def compare(method: str, against: str | Sequence[str], *folders: Path | str, gro
 
 
 def stored_runs() -> Path:
-    """Where this project's own runs lie, for :func:`load_results` and :func:`compare`.
+    """Folder with this project's own runs, for :func:`load_results` and :func:`compare`.
 
-    Raises DataError in an installed package whose user has not fetched them (`r3l stored fetch`).
+    Raises DataError in an installed package until they are fetched (`r3l stored fetch`).
     """
     from r3l.evaluation import stored_runs
 
@@ -67,13 +73,14 @@ def stored_runs() -> Path:
 
 
 def trajectories(run_dir: Path | str) -> list[LoggedTask]:
-    """What a run logged of its training: three tasks each of its first, middle and last step.
+    """The training trajectories that a run logged: three tasks each of its first, middle and last step.
 
-    ``task.members`` are the attempts of the group, each with its ``trajectories``: the attempt, reflections, retries,
-    as dictionaries with text, reward, advantage and trained tokens (keys: r3l/runs/trajectory_log.py). A notebook shows
-    a task as a table of what trains, a member turn by turn.
+    ``task.members`` are the group's attempts, each with its ``trajectories`` (the attempt, reflections,
+    retries) as dictionaries with text, reward, advantage and trained tokens (keys:
+    r3l/runs/trajectory_log.py). A notebook shows a task as a table of its trained tokens, and a member turn
+    by turn.
 
-    Raises DataError where the run kept none: stored runs have those of seed 0.
+    Raises DataError if the run kept none: stored runs have those of seed 0.
     """
     from r3l.report.trajectory_view import logged_tasks
 

@@ -1,1 +1,4 @@
-"""Speed and memory of engines, rollouts, training, the grader. May import all but workflow, report and cli."""
+"""Benchmarks of speed and memory: a step by phase, other engines, rollouts.
+
+May import all but workflow, report and cli.
+"""

@@ -1,4 +1,4 @@
-"""What every bench measures with: a clock, the most memory, and the machine it was measured on."""
+"""Measuring tools of all benchmarks: a clock, peak memory, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ import torch
 from r3l.local.cpu import return_freed_memory
 
 STATUS = Path("/proc/self/status")
-TIMES, SIDE = 10, {"cuda": 8192, "cpu": 1024}  # products that are timed, and their size: beyond any cache
+PRODUCTS = 10  # timed matrix products
+SIDE = {"cuda": 8192, "cpu": 1024}  # rows of the matrices: larger than any cache
 
 
 def clock() -> float:
-    """Seconds, once the GPU has finished its work; what is captured for a CUDA graph is not worked on yet."""
+    """Seconds, read after the GPU has finished its work."""
+    # While a CUDA graph is captured nothing is computed yet, and synchronising is an error.
     if torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def forget_peak() -> None:
-    """Start a new count for :func:`peak_gib`."""
+    """Start a new measurement for :func:`peak_gib`."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:
-        return_freed_memory()  # otherwise memory that an earlier part freed hides what this one takes
+        return_freed_memory()  # else memory freed by an earlier part hides what this one needs
         with contextlib.suppress(OSError):  # not Linux
             STATUS.with_name("clear_refs").write_text("5", encoding="ascii")  # proc(5): resets VmHWM
 
 
 def peak_gib() -> float | None:
-    """The most memory since then: of the GPU if there is one, else resident in this process (None off Linux)."""
+    """Peak GiB since :func:`forget_peak`: of the GPU if present, else of this process (Linux)."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**30
     if not STATUS.is_file():
@@ -45,19 +47,19 @@ def peak_gib() -> float | None:
 
 
 def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations a second of a large square product, after three that warm up."""
+    """Floating-point operations per second of a large square matrix product, after three to warm up."""
     side = SIDE[device.type]
     a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
     for _ in range(3):
         a @ b
     began = clock()
-    for _ in range(TIMES):
+    for _ in range(PRODUCTS):
         a @ b
-    return TIMES * 2 * side**3 / (clock() - began)
+    return PRODUCTS * 2 * side**3 / (clock() - began)
 
 
 def machine() -> dict[str, Any]:
-    """Where it was measured, and how busy that machine was."""
+    """Hardware and software of this machine, and its load."""
     return {
         "cpu": _cpu_model(),
         "cpus": os.cpu_count(),

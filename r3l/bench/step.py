@@ -1,7 +1,8 @@
-"""``r3l bench step``: one real step (collect and update) by phase, beside the reference pass of transformers.
+"""``r3l bench step``: one real step (collect and update) by phase, compared with transformers' forward pass.
 
-``packed``: the default. ``transformers``: its forward pass, rows padded, with kept caches.
-Both draw from the same addresses and start from the same weights, so they play the same episodes but for rounding.
+``packed``: the engine's default. ``transformers``: its forward pass, rows padded, with
+kept caches. Both draw from the same addresses and start from the same weights, so they play the same
+episodes up to rounding.
 """
 
 from __future__ import annotations
@@ -29,54 +30,68 @@ Report = dict[str, Any]
 
 
 def bench_step(run: Run, repeats: int) -> Report:
-    """Time steps 1 to ``repeats`` of ``run`` in both ways in turn. Seconds are medians over the steps, and so is their
-    ratio. ``phases``: seconds of each phase of the packed pass, from further steps that are not timed as a whole.
+    """Time steps 1 to ``repeats`` of ``run`` with both forward passes; medians of seconds and of their ratio.
+
+    ``phases``: seconds of each phase of the packed pass, from further steps that are not timed as a whole.
     """
     if run.compute == "vllm":
-        raise ConfigError("r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train)")
+        raise ConfigError(
+            "r3l bench step compares forward passes of torch: leave compute=vllm out (r3l bench train has it)"
+        )
     with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
         tasks = session.package.tasks(run.env_settings.train_task_set)
-        of_arms = {arm: _Arm(session, arm, tasks) for arm in ARMS}
-        for of_arm in of_arms.values():
-            of_arm.step(1)  # engines start, caches of simulators fill
-        seconds: dict[Arm, list[Report]] = {arm: [] for arm in ARMS}
+
+        # Warm up: engines start, caches of simulators fill.
+        benches = {arm: _ArmBench(session, arm, tasks) for arm in ARMS}
+        for bench in benches.values():
+            bench.step(1)
+
+        # The arms take turns, in alternating order, so that a change in the machine's load meets both alike.
+        steps: dict[Arm, list[Report]] = {arm: [] for arm in ARMS}
         for number in range(1, repeats + 1):
             for arm in ARMS if number % 2 else reversed(ARMS):
-                seconds[arm].append(of_arms[arm].step(number))
-        device, dtype = session.model.device, session.model.dtype
-        arms = {arm: _medians(of_arm) for arm, of_arm in seconds.items()}
+                steps[arm].append(benches[arm].step(number))
+
+        medians = {
+            arm: {name: float(np.median([step[name] for step in of_arm])) for name in of_arm[0]}
+            for arm, of_arm in steps.items()
+        }
+        device = session.model.device
+        dtype = session.model.dtype
         return {
             "cell": run.cell,
             "device": str(device),
             "dtype": str(dtype),
             "repeats": repeats,
-            "seconds": arms["packed"]["seconds/step"],
-            "arms": arms,
-            "seconds_ratio": ratio_of(seconds["transformers"], seconds["packed"]),
-            "phases": of_arms["packed"].phases(repeats),
+            "seconds": medians["packed"]["seconds/step"],
+            "arms": medians,
+            "seconds_ratio": ratio_of(steps["transformers"], steps["packed"]),
+            "phases": benches["packed"].phases(repeats),
             "flop_per_s": matrix_rate_of(device, dtype),
             "machine": machine(),
         }
 
 
 def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
-    """The median over steps of the ratio of their seconds, each with the same step of the other arm: steps differ in
-    work, so medians of the arms may be of different ones."""
+    """Median ratio of seconds, step by step: steps differ in work, so the arms' medians may be of different
+    steps.
+    """
     return float(np.median([a["seconds/step"] / b["seconds/step"] for a, b in zip(steps, to, strict=True)]))
 
 
-class _Arm:
-    """One way to compute steps, on a session of its own view; the weights are put back after each step."""
+class _ArmBench:
+    """One forward pass on a session of its own. The weights are put back after each step."""
 
     def __init__(self, session: LocalSession, arm: Arm, tasks: Sequence[Task]) -> None:
         run = session.run.model_copy(update={"compute": arm})
         policy = policy_of(run, session.model, session.tokenizer)
         self._session = replace(session, run=run, policy=policy, gather=policy.barrier.gather)
-        self._method, self._tasks = build_method(run), tasks
+        self._method = build_method(run)
+        self._tasks = tasks
         self._weights = {name: value.clone() for name, value in session.model.state_dict().items()}
 
     def step(self, number: int) -> Report:
-        """Seconds of collecting and of training step ``number``, and what was played in it."""
+        """Seconds of collecting and of training in step ``number``, and its rollouts and tokens."""
         trainer = self._trainer()
         began = clock()
         collected = collect(self._session, self._method, self._tasks, number)
@@ -94,25 +109,23 @@ class _Arm:
         }
 
     def phases(self, repeats: int) -> dict[str, float]:
-        """Seconds of a step by phase, ``collect/`` and ``train/``; medians."""
-        rounds = [self._timed_step(number) for number in range(1, repeats + 1)]
-        names = sorted({name for of_step in rounds for name in of_step})
-        return {name: float(np.median([of_step.get(name, 0.0) for of_step in rounds])) for name in names}
-
-    def _timed_step(self, number: int) -> dict[str, float]:
-        trainer, seconds = self._trainer(), dict[str, float]()
-        with timing(self._session.loop) as watch:
-            collected = collect(self._session, self._method, self._tasks, number)
-        seconds |= {f"collect/{phase}": value for phase, value in watch.seconds.items()}
-        with timing(self._session.loop) as watch:
-            trainer.step(rows_of(self._method, collected.groups, self._session.run.samples))
-        self._session.model.load_state_dict(self._weights)
-        return seconds | {f"train/{phase}": value for phase, value in watch.seconds.items()}
+        """Median seconds of each phase, named ``collect/...`` and ``train/...``."""
+        steps: list[dict[str, float]] = []
+        for number in range(1, repeats + 1):
+            trainer = self._trainer()
+            with timing(self._session.loop) as collecting:
+                collected = collect(self._session, self._method, self._tasks, number)
+            with timing(self._session.loop) as training:
+                trainer.step(rows_of(self._method, collected.groups, self._session.run.samples))
+            self._session.model.load_state_dict(self._weights)
+            steps.append(
+                {f"collect/{phase}": value for phase, value in collecting.seconds.items()}
+                | {f"train/{phase}": value for phase, value in training.seconds.items()}
+            )
+        names = sorted({name for step in steps for name in step})
+        return {name: float(np.median([step.get(name, 0.0) for step in steps])) for name in names}
 
     def _trainer(self) -> Trainer:
+        """A new trainer for every step: optimiser moments would differ between the arms."""
         use_onednn(self._session.run.compute == "packed")
         return trainer_of(self._session, self._method)
-
-
-def _medians(steps: Sequence[Report]) -> Report:
-    return {name: float(np.median([step[name] for step in steps])) for name in steps[0]}

@@ -1,4 +1,6 @@
-"""Where the seconds of a step go: functions of the engine, timed while a bench runs, each less those it calls."""
+"""Seconds of a step by phase: the engine's functions are timed while a benchmark runs, each without its
+callees.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,13 @@ from r3l.local.model import forward
 from r3l.local.sampling import cuda_graphs, decoding, packed_decoding
 from r3l.local.training import logprobs, prefix_tree, trainer
 
-Place = tuple[Any, str]
-PHASES: Mapping[str, Sequence[Place]] = {
+TimedFunction = tuple[Any, str]  # (module or class, name of the function there)
+CACHE_METHODS = ("__init__", "put", "row", "keep_rows", "copy_beginnings")
+PHASES: Mapping[str, Sequence[TimedFunction]] = {
     "layers": [
         (forward, "hidden_states"),
         (decoding.ReferenceDecoder, "_forward"),
-        (cuda_graphs.Graph, "logits"),  # with its attention and vocabulary: on a GPU a token is one graph
+        (cuda_graphs.Graph, "logits"),  # with attention and vocabulary: one graph decodes a token
     ],
     "attention": [
         (forward, "attention"),
@@ -34,7 +37,7 @@ PHASES: Mapping[str, Sequence[Place]] = {
     ],
     "vocabulary": [(packed_decoding, "vocabulary_logits"), (logprobs, "vocabulary_logprobs")],
     "sampling": [(decoding.Decoder, "_sample")],
-    "caches": [(packed_decoding.RowCache, name) for name in ("__init__", "put", "row", "keep_rows", "copy_beginnings")],
+    "caches": [(packed_decoding.RowCache, name) for name in CACHE_METHODS],
     "dialogs": [(TokenDialog, "_advance"), (TokenDialog, "_accept")],
     "batching": [(trainer, "collate"), (prefix_tree.PrefixTree, "__init__"), (trainer, "packed_by_prefix")],
     "backward": [(torch.autograd, "backward")],
@@ -45,7 +48,7 @@ REST = "rest"
 
 
 class Stopwatch:
-    """Seconds by phase, of one thread."""
+    """Seconds by phase, for one thread."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -54,7 +57,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Charge what runs inside to ``name``, no longer to what surrounds it."""
+        """Charge the block's time to ``name`` instead of the phase around it."""
         self._charge()
         self._phases.append(name)
         try:
@@ -64,29 +67,31 @@ class Stopwatch:
             self._phases.pop()
 
     def _charge(self) -> None:
-        now = clock()  # waits for a GPU, whose work is otherwise charged to who asks for the result
+        # The clock waits for the GPU: otherwise its work is charged to whoever asks for the result.
+        now = clock()
         self.seconds[self._phases[-1]] += now - self._since
         self._since = now
 
 
 @contextmanager
 def timing(loop: asyncio.AbstractEventLoop) -> Iterator[Stopwatch]:
-    """Time what runs inside by PHASES; what ``loop`` waits for is WAITING, everything else REST."""
+    """Time the block by PHASES. WAITING is the time that ``loop`` waits for input, REST everything else."""
     watch = Stopwatch()
-    places = [(owner, name, phase) for phase, of_phase in PHASES.items() for owner, name in of_phase]
-    places.append((vars(loop)["_selector"], "select", WAITING))
+    functions = [(owner, name, phase) for phase, of_phase in PHASES.items() for owner, name in of_phase]
+    functions.append((vars(loop)["_selector"], "select", WAITING))
+
+    def timed(function: Any, phase: str) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with watch.phase(phase):
+                return function(*args, **kwargs)
+
+        return call
+
     with ExitStack() as stack:
-        for owner, name, phase in places:
-            stack.enter_context(patch.object(owner, name, _timed(getattr(owner, name), watch, phase)))
+        for owner, name, phase in functions:
+            stack.enter_context(patch.object(owner, name, timed(getattr(owner, name), phase)))
         yield watch
+        # Entering a phase charges the time since the last change.
         with watch.phase(REST):
-            pass  # charges what has run since the last change
-
-
-def _timed(function: Any, watch: Stopwatch, phase: str) -> Any:
-    @functools.wraps(function)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        with watch.phase(phase):
-            return function(*args, **kwargs)
-
-    return timed
+            pass

@@ -1,8 +1,8 @@
-"""``r3l bench train``: a step (sample groups, then update) by this engine and by others, on the same prompts.
+"""``r3l bench train``: one step (sample groups, then update) by this and other engines, on the same prompts.
 
-``ours``: LocalPolicy's decoder and Trainer. ``plain``: ``generate`` of transformers, then all rows padded to the
-longest and logits at every position. ``trl``: a step of GRPOTrainer. All sample exactly ``length`` tokens a response,
-so tokens are compared like for like; the first step of each arm warms up and is not counted.
+``ours``: LocalPolicy's decoder and Trainer. ``plain``: ``generate`` of transformers, then all rows padded
+to the longest and logits at every position. ``trl``: a step of GRPOTrainer. All sample exactly ``length``
+tokens per response, so that equal work is compared; the first step of each arm warms up and is not counted.
 """
 
 from __future__ import annotations
@@ -34,53 +34,55 @@ from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import LocalSession, open_session
 from r3l.local.training.trainer import Trainer
 
-Arm = dict[str, Any]
+ArmReport = dict[str, Any]
 
 
 def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
-    """Time ``tasks`` groups of ``group`` first responses of ``length`` tokens. Seconds are medians of ``repeats``."""
+    """Time ``tasks`` groups of ``group`` first responses of ``length`` tokens. Seconds are medians of
+    ``repeats``.
+    """
     with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
+        # The prompts: each task's opening messages, once per member of its group.
         first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
         dialogs = [_opening(session, task) for task in first_tasks]
         renderer = ChatRenderer(session.tokenizer)
         prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
+        response_tokens = len(prompts) * length
         report: dict[str, Any] = {
             "cell": run.cell,
             "device": str(session.model.device),
             "dtype": str(session.model.dtype),
             "responses": len(prompts),
             "prompt_tokens": sum(map(len, prompts)),
-            "response_tokens": len(prompts) * length,
+            "response_tokens": response_tokens,
             "repeats": repeats,
         }
+
+        # Time each arm, and print it as soon as it ends: a later one may run out of memory.
         method = build_method(run)
         ours = _OurStep(session, method, trainer_of(session, method), first_tasks, prompts, length)
-        measure: dict[str, Callable[[], Arm | str]] = {
+        arms: dict[str, Callable[[], ArmReport | str]] = {
             "ours": lambda: _timed(ours, repeats),
-            "plain": lambda: _timed(lambda number: _plain(session, prompts, length), repeats),
+            "plain": lambda: _timed(lambda number: _plain_step(session, prompts, length), repeats),
             "trl": lambda: _trl(session, dialogs, group, length, repeats),
         }
-        for name, measured in measure.items():  # each is shown as it ends: a later one may run out of memory
+        for name, measured in arms.items():
             arm = report[name] = measured()
             seconds = arm if isinstance(arm, str) else f"{arm['seconds/step']:.3g} s a step"
             print(f"{name}: {seconds}", file=sys.stderr)
-        _rates(report)
+
+        # Tokens per second (sampled; trained, with their prompts), shares of the step, ratio to ours.
+        tokens_of = {"sample": response_tokens, "train": report["prompt_tokens"] + response_tokens}
+        for name in arms:
+            arm = report[name]
+            if isinstance(arm, str):  # not installed
+                continue
+            for phase in [phase for phase in tokens_of if f"seconds/{phase}" in arm]:
+                arm[f"tokens_per_s/{phase}"] = tokens_of[phase] / arm[f"seconds/{phase}"]
+                arm[f"share/{phase}"] = arm[f"seconds/{phase}"] / arm["seconds/step"]
+            arm["seconds_ratio"] = arm["seconds/step"] / report["ours"]["seconds/step"]
         report["machine"] = machine()
     return report
-
-
-def _rates(report: dict[str, Any]) -> None:
-    """Tokens a second (sampled; trained, with their prompts), shares of the step, each arm's seconds to ours."""
-    ours, tokens = report["ours"]["seconds/step"], report["response_tokens"]
-    each = {"sample": tokens, "train": report["prompt_tokens"] + tokens}
-    for name in ("ours", "plain", "trl"):
-        arm = report[name]
-        if isinstance(arm, str):  # not installed
-            continue
-        for phase in [phase for phase in each if f"seconds/{phase}" in arm]:
-            arm[f"tokens_per_s/{phase}"] = each[phase] / arm[f"seconds/{phase}"]
-            arm[f"share/{phase}"] = arm[f"seconds/{phase}"] / arm["seconds/step"]
-        arm["seconds_ratio"] = arm["seconds/step"] / ours
 
 
 def _opening(session: LocalSession, task: Task) -> list[Message]:
@@ -91,8 +93,8 @@ def _opening(session: LocalSession, task: Task) -> list[Message]:
         engine.close()
 
 
-def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> Arm:
-    """``step`` gives seconds of sampling and of training; the medians, and the most memory taken."""
+def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> ArmReport:
+    """Median seconds and peak memory. ``step`` returns the seconds of sampling and of training."""
     forget_peak()
     sample, train = zip(*[step(number) for number in range(repeats + 1)][1:], strict=True)
     arm = {"seconds/sample": float(np.median(sample)), "seconds/train": float(np.median(train))}
@@ -101,7 +103,7 @@ def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> Arm:
 
 @dataclass(frozen=True)
 class _OurStep:
-    """A step of this engine: responses of ``length`` tokens to each prompt, a group of neighbours a task; an update."""
+    """One step of this engine. ``prompts`` of one task are neighbours and make a group."""
 
     session: LocalSession
     method: Method
@@ -111,45 +113,44 @@ class _OurStep:
     length: int
 
     def __call__(self, number: int) -> tuple[float, float]:
+        # Sample one response to every prompt.
         policy = self.session.policy
         began = clock()
         policy.begin()
-        requests = self._sample(number)
-        policy.release()
-        middle = clock()
-        size = len(self.prompts) // len(self.tasks)
-        groups = [
-            Group(
-                task, [_trajectory(task, request, k) for k, request in enumerate(requests[i * size : (i + 1) * size])]
-            )
-            for i, task in enumerate(self.tasks)
-        ]
-        self.trainer.step(rows_of(self.method, groups))
-        policy.sync_weights()
-        return middle - began, clock() - middle
-
-    def _sample(self, number: int) -> list[GenerationRequest]:
         sampling = Sampling(self.session.run.sampling.temperature, self.length)
         requests = [
             GenerationRequest(None, list(ids), sampling, frozenset(), seed_of("bench", number, k))
             for k, ids in enumerate(self.prompts)
         ]
-        self.session.policy.sample(requests)
-        return requests
+        policy.sample(requests)
+        policy.release()
+        middle = clock()
+
+        # Train on them. Every other member is rewarded, so that every row has an advantage.
+        size = len(self.prompts) // len(self.tasks)
+        groups: list[Group] = []
+        for i, task in enumerate(self.tasks):
+            trajectories: list[Trajectory] = []
+            for member, request in enumerate(requests[i * size : (i + 1) * size]):
+                tokens = tuple(request.pending), tuple(request.ids), tuple(request.logprobs)
+                turn = Turn("", "", *tokens, FinishReason.LENGTH)
+                reward = float(member % 2)
+                trajectories.append(Trajectory(task, member, TrajectoryKind.BASE, [turn], reward=reward))
+            groups.append(Group(task, trajectories))
+        self.trainer.step(rows_of(self.method, groups))
+        policy.sync_weights()
+        return middle - began, clock() - middle
 
 
-def _trajectory(task: Task, request: GenerationRequest, member: int) -> Trajectory:
-    """A trajectory of one response; every other member is rewarded, so that every row trains."""
-    turn = Turn("", "", tuple(request.pending), tuple(request.ids), tuple(request.logprobs), FinishReason.LENGTH)
-    return Trajectory(task, member, TrajectoryKind.BASE, [turn], reward=float(member % 2))
-
-
-def _plain(session: LocalSession, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:
-    model, device = session.model, session.model.device
+def _plain_step(session: LocalSession, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:
+    """Seconds of sampling and of training with transformers alone."""
+    model = session.model
+    device = model.device
     end = session.policy.renderer.end_id
     width = max(map(len, prompts))
     ids_B_T = torch.tensor([[end] * (width - len(p)) + p for p in prompts], device=device)
     mask_B_T = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
+
     began = clock()
     model.eval()
     out_B_T = model.generate(
@@ -164,20 +165,25 @@ def _plain(session: LocalSession, prompts: Sequence[list[int]], length: int) -> 
         pad_token_id=end,
     )
     middle = clock()
+
+    # No optimiser step: the other arms must sample with the same weights.
     model.train()
-    whole_B_T = torch.cat([mask_B_T, torch.ones_like(out_B_T[:, width:])], dim=1)
-    logp_B_T = torch.log_softmax(model(input_ids=out_B_T, attention_mask=whole_B_T).logits[:, :-1].float(), dim=-1)
-    tokens_logp_B_T = logp_B_T.gather(2, out_B_T[:, 1:, None]).squeeze(2)[:, width - 1 :]
+    attended_B_T = torch.cat([mask_B_T, torch.ones_like(out_B_T[:, width:])], dim=1)
+    logp_B_T_V = torch.log_softmax(
+        model(input_ids=out_B_T, attention_mask=attended_B_T).logits[:, :-1].float(),
+        dim=-1,
+    )
+    tokens_logp_B_T = logp_B_T_V.gather(2, out_B_T[:, 1:, None]).squeeze(2)[:, width - 1 :]
     advantages_B = torch.where(torch.arange(len(prompts), device=device) % 2 == 0, -1.0, 1.0)
     torch.autograd.backward(-(advantages_B[:, None] * tokens_logp_B_T).mean())
-    model.zero_grad(set_to_none=True)  # no update: the other arms sample with the same weights
+    model.zero_grad(set_to_none=True)
     return middle - began, clock() - middle
 
 
 def _trl(
     session: LocalSession, dialogs: Sequence[Sequence[Message]], group: int, length: int, repeats: int
-) -> Arm | str:
-    """Whole steps: GRPOTrainer does not tell sampling from training."""
+) -> ArmReport | str:
+    """Seconds of complete steps of TRL's GRPOTrainer, which does not tell sampling from training."""
     if find_spec("trl") is None:
         return "not installed: pip install '.[bench]'"
     from datasets import Dataset
@@ -227,4 +233,4 @@ def _trl(
         trainer.remove_callback(PrinterCallback)  # stdout is for the report
         forget_peak()
         trainer.train()
-    return {"seconds/step": float(np.median(seconds[1:])), "peak_gib": peak_gib()}
+    return {"seconds/step": float(np.median(seconds[1:])), "peak_gib": peak_gib()}  # the first step warms up
