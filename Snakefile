@@ -3,13 +3,13 @@
     snakemake --cores all results/table1.csv
     snakemake --cores all results/table2.csv results/budget.csv --config grid=full seeds=[0,1,2]
 
-`r3l run` starts the same and shows a line a run. The rules are in workflow/rules: runs.smk (task sets, base
+`r3l run` starts the same and shows one line per run. The rules are in workflow/rules: runs.smk (task sets, base
 checkpoints, training, evaluation, tuning) and results.smk (tables, figures, the report).
 
-A run's directory is its state: checkpoints, metrics and episodes live there undeclared, because Snakemake deletes
-declared outputs before and after a failed job. Declared are only the files that appear last, and whole. A job that
-was killed resumes when the command is repeated. Runs are repeated when their fingerprint (method, environment,
-model and its weights, seed, budget) or their task set changes, never for a path, a date or a commit.
+A run's state is in its directory: checkpoints, metrics and episodes are not declared as outputs, because Snakemake
+deletes declared outputs before and after a failed job. Only the final files, written atomically, are declared. A
+job that was killed resumes when the command is repeated. Runs are repeated when their fingerprint (method,
+environment, model and its weights, seed, budget) or their task set changes, never for a path, a date or a commit.
 """
 
 import shlex
@@ -29,7 +29,7 @@ try:
 except ModuleNotFoundError as error:
     raise WorkflowError(
         f"this snakemake's Python ({sys.executable}) has no module {error.name}: run make setup, then "
-        "source .venv/bin/activate; or install r3l beside it: pip install '.[all]'"
+        "source .venv/bin/activate; or install r3l into that Python: pip install '.[all]'"
     )
 
 
@@ -50,13 +50,13 @@ except R3LError as error:
 
 workflow.execute = execution.one_at_a_time(workflow, JOBS)
 
-# exec: stop signals reach r3l, not a shell. R3L_PARENT: it ends with this process, however that is killed.
-# PATH: the r3l beside this snakemake, also where PATH has neither.
+# exec: stop signals reach r3l, not a shell. R3L_PARENT: a job ends with this process, even if it is killed.
+# PATH: the r3l installed with this snakemake, even if PATH has neither.
 own = shlex.quote(str(Path(sys.executable).parent))
 shell.prefix(f"export R3L_PARENT=$PPID PATH={own}:$PATH; exec ")
 
 
-localrules:  # seconds each; on a cluster they run beside snakemake itself
+localrules:  # seconds each; on a cluster they run on snakemake's own machine
     all,
     task_set,
     tune,

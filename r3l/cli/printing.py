@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ def _takes_output() -> bool:
     return True
 
 
-def print_result(content: dict[str, Any], as_json: bool, text: str) -> None:
+def print_result(content: Mapping[str, Any], as_json: bool, text: str) -> None:
     print(json.dumps(content, sort_keys=True) if as_json else printable(text))
 
 

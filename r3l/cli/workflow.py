@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from r3l.workflow.status import Split, Status
 
 PLAIN = re.compile(r"(?!(?:inf|infinity|nan|true|false|null)$)[a-z_./][\w./@-]*", re.IGNORECASE | re.ASCII)
-RENAMED = "holds a run of another configuration: it is renamed, and this one is made"
+RENAMED = "holds a run of another configuration: renamed; running again"
 TAIL = 12  # lines of a log that are shown
 REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "', re.MULTILINE | re.DOTALL)
 

@@ -79,7 +79,7 @@ def phrase(status: Status) -> str:
         case State.RUNNING if status.steps < status.planned:
             return f"step {status.steps}/{status.planned}  {success}"
         case State.RUNNING:
-            return f"playing {status.split} tasks, {status.played}/{status.episodes}"
+            return f"playing {status.split} tasks, {status.episodes_done}/{status.episodes}"
         case State.TRAINED:
             return "trained, waits for its evaluation"
     return f"waits at step {status.steps}/{status.planned}" if status.steps else "waits"

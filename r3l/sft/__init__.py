@@ -1,4 +1,4 @@
-"""SFT, which makes base checkpoints, and where published ones come from.
+"""SFT, which makes base checkpoints, and the download of published models.
 
 May import core, config, runs, local, the environments and the paper's files.
 """

@@ -1,8 +1,9 @@
-"""Demonstrations of a phase, played in worker processes, as untokenised dialogs."""
+"""Demonstrations of an SFT phase, played in worker processes, as untokenised dialogs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from multiprocessing import get_context
 
 from r3l.config import environment_of
@@ -14,35 +15,36 @@ TASKS_PER_JOB = 16  # our choice
 
 
 def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
-    """The documents of a phase, in the same order whatever the number of workers; with 0 this process plays them."""
+    """Documents of a phase, in the same order for any number of workers; with 0 workers this process plays
+    them.
+    """
     end = phase.first_task + phase.tasks
     jobs = [
         (config, phase, range(start, min(start + TASKS_PER_JOB, end)))
         for start in range(phase.first_task, end, TASKS_PER_JOB)
     ]
-    if not workers:
-        return _joined(map(_documents, jobs), len(jobs))
-    with get_context("spawn").Pool(workers) as pool:
-        return _joined(pool.imap(_documents, jobs), len(jobs))
+    with get_context("spawn").Pool(workers) if workers else nullcontext() as pool:
+        played = pool.imap(_documents, jobs) if pool else map(_documents, jobs)
+        return [document for of_job in tracked(played, "demonstrations", len(jobs)) for document in of_job]
 
 
 def texts(documents: Iterable[Document]) -> Iterator[str]:
-    """Every message and response."""
+    """Every message and response, in order."""
     for _, exchanges in documents:
         for exchange in exchanges:
             yield from (message.content for message in exchange.messages)
             yield exchange.response
 
 
-def _joined(played: Iterable[list[Document]], jobs: int) -> list[Document]:
-    return [document for documents in tracked(played, "demonstrations", jobs) for document in documents]
-
-
 def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:
+    """Play the tasks of one job, in a worker process."""
     config, phase, tasks = job
-    environment = environment_of(config.env)
-    demonstrations = environment.demonstrations(
+    demonstrations = environment_of(config.env).demonstrations(
         tasks, phase.variants, config.max_turns, phase.error_rates, config.task_sets
     )
-    dialogue, options = config.dialogue(), (config.guidance, config.hinted_share > 0, config.plan_thoughts)
-    return [document for d in demonstrations for document in documents_of(dialogue, d, *options)]
+    dialogue = config.dialogue()
+    hinted = config.hinted_share > 0
+    documents: list[Document] = []
+    for demonstration in demonstrations:
+        documents += documents_of(dialogue, demonstration, config.guidance, hinted, config.plan_thoughts)
+    return documents

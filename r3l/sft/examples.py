@@ -1,12 +1,13 @@
-"""SFT examples: dialogs in which R3L would play, reflect on and retry a demonstrated episode, as weighted tokens.
+"""SFT examples: the dialogs in which R3L would play, reflect on and retry a demonstrated episode, as
+weighted tokens.
 
-The prompts are rendered by the same code that renders them when sampling.
+Prompts are rendered by the code that renders them for sampling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ LONGEST_HINT = 6  # actions in a hint of a hinted episode, as many as a critic n
 
 
 class ExampleKind(StrEnum):
-    """What a dialog shows."""
+    """Kinds of SFT example."""
 
     EPISODE = "episode"
     RETRY = "retry"
@@ -39,7 +40,7 @@ class ExampleKind(StrEnum):
 
 
 class Exchange(NamedTuple):
-    """What is shown to the model, what it answers, and whether it is to learn the answer."""
+    """Messages to the model, its response, and whether the response is trained."""
 
     messages: list[Message]
     response: str
@@ -51,9 +52,9 @@ Document = tuple[ExampleKind, list[Exchange]]
 
 @dataclass(frozen=True)
 class SFTExample:
-    """A tokenised dialog. ``weight``: 1 on responses to imitate, 0 on others, less on prompts. Shape (T,).
+    """A tokenised dialog. ``weight``, shape (T,): 1 on trained responses, 0 on others, less on prompts.
 
-    Prompts are learnt too: texts that name a thing again teach a small model to copy names early.
+    Prompts are trained too, since texts that repeat a name teach a small model to copy names early.
     """
 
     ids: np.ndarray
@@ -61,86 +62,101 @@ class SFTExample:
 
 
 def documents_of(
-    dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, hinted: bool = False, plan_thoughts: bool = False
+    dialogue: Dialogue,
+    d: Demonstration,
+    guidance: GuidanceForm,
+    hinted: bool = False,
+    plan_thoughts: bool = False,
 ) -> Iterator[Document]:
     """The dialogs in which R3L would play, reflect on and retry the demonstrated episode.
 
-    A compact reflection continues the episode; a released one is a dialog of its own. ``hinted``: the episode once more
-    with a hint at every turn, since a guided retry has but one. ``plan_thoughts``: the thought before a suggested
-    action says that action. Raises ConfigError for these two where the environment's agents write no thoughts.
+    ``hinted`` adds the episode with a hint at every turn, since a guided retry has only one.
+    ``plan_thoughts``: the thought before a suggested action states that action. Raises ConfigError for
+    these two if the environment's agents write no thoughts.
     """
     if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
         raise ConfigError(
-            "hinted_share and plan_thoughts are of environments whose agents think before they act; the demonstrations "
-            f"of {d.task.id} have no thoughts: leave both out"
+            "hinted_share and plan_thoughts need an environment whose agents think before they act; the "
+            f"demonstrations of {d.task.id} have no thoughts: leave both out"
         )
+
+    # The episode: every response is trained except the expert's deliberate errors.
+    prompts = list(_prompts(dialogue, d, d.steps))
+    episode = [Exchange(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
+
+    # The reflection on it. A compact one continues the episode's dialog; a full one is a dialog of its own.
+    reflection = _reflection(dialogue, d, prompts)
     if dialogue.style == "compact":
-        yield ExampleKind.EPISODE, [*_episode(dialogue, d), _reflection(dialogue, d)]
+        yield ExampleKind.EPISODE, [*episode, reflection]
     else:
-        yield ExampleKind.EPISODE, _episode(dialogue, d)
-        yield ExampleKind.REFLECTION, [_reflection(dialogue, d)]
+        yield ExampleKind.EPISODE, episode
+        yield ExampleKind.REFLECTION, [reflection]
+
     if d.retry:
         yield ExampleKind.RETRY, _retry(dialogue, d, guidance, plan_thoughts)
     if hinted and (exchanges := _hinted(dialogue, d, plan_thoughts)):
         yield ExampleKind.HINTED, exchanges
 
 
-def _episode(dialogue: Dialogue, d: Demonstration) -> list[Exchange]:
-    """The episode, all but its blunders to be imitated."""
-    prompts = _prompts(dialogue, d, d.steps)
-    return [Exchange(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
-
-
-def _reflection(dialogue: Dialogue, d: Demonstration) -> Exchange:
-    """The reflection on the episode, as a method would ask for it."""
-    last = len(d.steps) - 1
-    turns = [
-        Turn(s.now.text, s.response, (), (), (), FinishReason.END, s.action, d.error if k == last else None)
-        for k, s in enumerate(d.steps)
-    ]
+def _reflection(dialogue: Dialogue, d: Demonstration, prompts: list[list[Message]]) -> Exchange:
+    """The reflection on the episode, requested as a method requests it."""
+    turns = [Turn(s.now.text, s.response, (), (), (), FinishReason.END, s.action) for s in d.steps]
+    turns[-1] = replace(turns[-1], error=d.error)  # the parse error that ended the episode, or None
     feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error, d.steps[-1].response)
     finished = Trajectory(d.task, 0, TrajectoryKind.BASE, turns, d.reward, d.success, feedback=feedback)
-    shown = list(_prompts(dialogue, d, d.steps))
-    request = reflection_request(dialogue, finished, d.first, ReflectionSettings.model_validate({}), shown)
+    request = reflection_request(dialogue, finished, d.first, ReflectionSettings.model_validate({}), prompts)
     return Exchange(request, reflection_text(d.critique), True)
 
 
-def _retry(dialogue: Dialogue, d: Demonstration, guidance: GuidanceForm, plan_thoughts: bool) -> list[Exchange]:
-    """The prefix (context only), the hint at the pivot, and what followed under it."""
+def _retry(
+    dialogue: Dialogue,
+    d: Demonstration,
+    guidance: GuidanceForm,
+    plan_thoughts: bool,
+) -> list[Exchange]:
+    """The prefix (not trained), the hint at the pivot, and the turns after it."""
     pivot = d.critique.turn
     assert pivot is not None, d.task.id
     steps = (*d.steps[:pivot], *d.retry)
+
+    # The hint is made from the reflection's text, as in training, not from the critique itself.
     reflection = parse_reflection(reflection_text(d.critique), len(d.steps))
     assert isinstance(reflection, ParsedReflection)
     settings = ReflectionSettings.model_validate({"guidance": guidance})
     guide = with_guidance(Restart(pivot, guidance_text(reflection, settings, dialogue.release)), "user_turn")
-    answers = [s.planned or s.response if plan_thoughts and s.suggested else s.response for s in steps]
-    return [
-        Exchange(guide(messages).messages if k == pivot else messages, answer, k >= pivot)
-        for k, (messages, answer) in enumerate(zip(_prompts(dialogue, d, steps), answers, strict=True))
-    ]
+
+    exchanges: list[Exchange] = []
+    for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
+        planned = step.planned if plan_thoughts and step.suggested else None
+        shown = guide(messages).messages if k == pivot else messages
+        exchanges.append(Exchange(shown, planned or step.response, k >= pivot))
+    return exchanges
 
 
 def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool) -> list[Exchange]:
-    """The episode, each action of it suggested before, most often with some that follow it: as many at any turn.
+    """The episode with a hint before each turn: its action and up to LONGEST_HINT - 1 following ones.
 
-    Some hints begin with the action just taken, where it is impossible by now: a reflection names a turn too late.
+    A share of the hints, LATE_HINTS, begin with the action just taken if it is impossible by now: they
+    stand for reflections that name a turn too late.
     """
     steps = [step for step in d.steps if step.planned and step.imitate]
     actions = [step.action for step in steps]
     rng = generator("hint lengths", d.task.id)
-    lengths, late = rng.integers(1, LONGEST_HINT + 1, len(steps)), rng.random(len(steps)) < LATE_HINTS
+    lengths = rng.integers(1, LONGEST_HINT + 1, len(steps))
+    late = rng.random(len(steps)) < LATE_HINTS
     exchanges: list[Exchange] = []
     for k, (messages, step) in enumerate(zip(_prompts(dialogue, d, steps), steps, strict=True)):
-        over = late[k] and k > 0 and bool(step.now.admissible) and actions[k - 1] not in step.now.admissible
-        suggestion = suggestion_of(actions[k - over : k + lengths[k]])
+        possible = step.now.admissible
+        too_late = late[k] and k > 0 and bool(possible) and actions[k - 1] not in possible
+        suggestion = suggestion_of(actions[k - too_late : k + lengths[k]])
         guide = with_guidance(Restart(k, hint(suggestion)), "user_turn")
-        answer = step.planned if plan_thoughts else step.response
-        exchanges.append(Exchange(guide(messages).messages, answer, True))
+        response = step.planned if plan_thoughts else step.response
+        exchanges.append(Exchange(guide(messages).messages, response, True))
     return exchanges
 
 
 def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Iterator[list[Message]]:
+    """The messages before each step's response: the opening, then one observation each."""
     actions: list[str] = []
     for step in steps:
         if actions:
@@ -154,7 +170,7 @@ def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Ite
 def render(
     renderer: ChatRenderer, exchanges: Sequence[Exchange], prompt_weight: float, stop: Stop = "end"
 ) -> SFTExample:
-    """Token ids and weights of a dialog, exchange by exchange as when sampling."""
+    """Token ids and weights of a dialog, tokenised exchange by exchange as in sampling."""
     ids: list[int] = []
     weight: list[float] = []
     for messages, response, trained in exchanges:

@@ -1,8 +1,8 @@
-"""A GGUF file as a folder in Hugging Face layout: float32 weights, configuration, tokenizer.
+"""Conversion of a GGUF file to a folder in Hugging Face layout: float32 weights, configuration, tokenizer.
 
-The package gguf reads the file through a memory map and de-quantises tensor by tensor. transformers reads GGUF too, but
-its header three times, which takes minutes at 150,000 tokens, and cuts the text of some models at other places than
-they were trained with.
+The package gguf reads the file through a memory map and dequantises tensor by tensor. transformers reads
+GGUF too, but it reads the header three times, which takes minutes at 150,000 tokens, and pre-tokenises the
+text of some models differently from their training.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from r3l.files.requirements import require
 from r3l.processes.progress import tracked
 
 WEIGHTS = "model.safetensors"
-CONTROL, USER_DEFINED, UNUSED = 3, 4, 5  # types of a token: gguf.TokenType
-Field = Callable[[str], Any]
+# Types of a token: gguf.TokenType
+CONTROL = 3
+USER_DEFINED = 4
+UNUSED = 5
+Field = Callable[[str], Any]  # value of a header field by its name, or None
 
-# transformers' names of a decoder's weights, by GGUF's. Source: gguf's own tables (gguf.TENSOR_NAMES).
+# GGUF's names of a decoder's weights, and transformers' names. Source: gguf's own tables (gguf.TENSOR_NAMES).
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
 LAYER = {
     "attn_norm": "input_layernorm",
@@ -37,8 +40,9 @@ LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}  # GGUF's names of tokens, by transformers'
-EMBEDDINGS, OUTPUT = "token_embd.weight", "output.weight"
+SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}  # transformers' name: GGUF's name
+EMBEDDINGS = "token_embd.weight"
+OUTPUT = "output.weight"
 
 
 def _smollm() -> tuple[Any, Any]:
@@ -54,18 +58,15 @@ def _qwen2() -> tuple[Any, Any]:
     return normalizers.NFC(), pre_tokenizers.Sequence([words, byte_level])
 
 
-# (normaliser, how text is cut before byte-pair merges) by the file's ``tokenizer.ggml.pre``.
+# (normaliser, pre-tokeniser) by the file's ``tokenizer.ggml.pre``.
 # Source: llama.cpp, llama-vocab.cpp (its regular expressions for that name).
 SPLITS = {"smollm": _smollm, "qwen2": _qwen2}
 
 
 def convert(path: Path, out: Path, label: str) -> int:
-    """Write the model in ``path`` to the folder ``out``; the number of its parameters.
+    """Write the model in ``path`` to folder ``out``; its number of parameters. ``label``: for progress.
 
-    Input and output embeddings are one matrix, as these models were trained. A file that has two copies of it, in
-    different numbers of bits, says so by ``output.weight``: that copy, which has more bits, serves as both.
-
-    Raises ConfigError without the extra ``smol``, DataError for an architecture or tokenizer that is not known here.
+    Raises ConfigError without the extra ``smol``, DataError for an unknown architecture or tokenizer.
     """
     require("smol", f"reading {path.name}")
     from gguf import GGUFReader
@@ -76,15 +77,26 @@ def convert(path: Path, out: Path, label: str) -> int:
     def field(name: str) -> Any:
         return reader.fields[name].contents() if name in reader.fields else None
 
-    kind, split = field("general.architecture"), field("tokenizer.ggml.pre")
+    kind = field("general.architecture")
+    split = field("tokenizer.ggml.pre")
     if kind not in ("llama", "qwen2") or split not in SPLITS:
-        raise DataError(f"{path}: architecture {kind!r} with tokenizer {split!r} is not known: add it to {__name__}")
+        raise DataError(
+            f"{path}: architecture {kind!r} with tokenizer {split!r} is not known; add the pair to "
+            f"{__name__} to read it"
+        )
     config = _config(kind, field)
     tensors = {tensor.name: tensor for tensor in reader.tensors}
+
+    # Input and output embeddings are one matrix in these models. A file may hold two copies of it in
+    # different numbers of bits; output.weight is the one with more bits, and serves as both.
     tensors[EMBEDDINGS] = tensors.pop(OUTPUT, tensors[EMBEDDINGS])
-    state = {
-        _name(name): _weights(name, tensor, config) for name, tensor in tracked(tensors.items(), f"{label}: tensors")
-    }
+
+    # Names: ``blk.3.attn_q.bias`` -> ``model.layers.3.self_attn.q_proj.bias``.
+    state: dict[str, np.ndarray] = {}
+    for name, tensor in tracked(tensors.items(), f"{label}: tensors"):
+        *block, part, suffix = name.split(".")
+        target = f"model.layers.{block[1]}.{LAYER[part]}" if block else OUTSIDE[part]
+        state[f"{target}.{suffix}"] = _weights(part, tensor, config)
     config.save_pretrained(out)
     _tokenizer(field, *SPLITS[split]()).save_pretrained(out)
     GenerationConfig.from_model_config(config).save_pretrained(out)
@@ -115,18 +127,14 @@ def _config(kind: str, field: Field) -> Any:
     )
 
 
-def _name(name: str) -> str:
-    """``blk.3.attn_q.bias`` -> ``model.layers.3.self_attn.q_proj.bias``."""
-    *place, tensor, suffix = name.split(".")
-    return f"model.layers.{place[1]}.{LAYER[tensor]}.{suffix}" if place else f"{OUTSIDE[tensor]}.{suffix}"
-
-
-def _weights(name: str, tensor: Any, config: Any) -> np.ndarray:
-    """A tensor in float32. Llama's queries and keys lie in GGUF with the halves of each head's rotation interleaved."""
+def _weights(part: str, tensor: Any, config: Any) -> np.ndarray:
+    """A tensor in float32, in the layout of transformers. ``part``: its name in LAYER or OUTSIDE."""
     from gguf import dequantize
 
     weights: np.ndarray = np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}.get(name.split(".")[-2])
+
+    # GGUF interleaves the two halves of each head's rotary embedding in Llama's queries and keys.
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}.get(part)
     if config.model_type != "llama" or heads is None:
         return weights
     halves = weights.reshape(heads, -1, 2, *weights.shape[1:]).swapaxes(1, 2)
@@ -134,14 +142,20 @@ def _weights(name: str, tensor: Any, config: Any) -> np.ndarray:
 
 
 def _tokenizer(field: Field, normalizer: Any, split: Any) -> Any:
-    """Byte-level BPE. Entries without use, which pad the vocabulary to the model's width, are left out."""
+    """Byte-level BPE tokenizer. Unused entries, which pad the vocabulary to the model's width, are left
+    out.
+    """
     from transformers import PreTrainedTokenizerFast
 
-    tokens, kinds = field("tokenizer.ggml.tokens"), field("tokenizer.ggml.token_type")
+    tokens = field("tokenizer.ggml.tokens")
+    kinds = field("tokenizer.ggml.token_type")
     merges = [tuple(merge.split(" ")) for merge in field("tokenizer.ggml.merges")]
-    vocabulary = {token: i for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind != UNUSED}
+    used = [(i, token) for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind != UNUSED]
+    vocabulary = {token: i for i, token in used}
     core = Tokenizer(BPE(vocabulary, merges))
-    core.normalizer, core.pre_tokenizer, core.decoder = normalizer, split, decoders.ByteLevel()
+    core.normalizer = normalizer
+    core.pre_tokenizer = split
+    core.decoder = decoders.ByteLevel()
     for token, kind in zip(tokens, kinds, strict=True):
         if kind in (CONTROL, USER_DEFINED):
             core.add_tokens([AddedToken(token, special=kind == CONTROL, normalized=False)])

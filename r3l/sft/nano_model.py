@@ -1,7 +1,7 @@
 """The nano model: a Qwen2-architecture language model with its own tokenizer.
 
-Byte-level BPE, so any text can be encoded; the fixed phrases of the protocol are single tokens, so that an
-episode in a small house stays under about 600 tokens.
+Byte-level BPE, so any text can be encoded. The protocol's fixed phrases are single tokens, which keeps an
+episode in a small house under about 600 tokens.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 VOCABULARY = 1024
-NUMBERED_VOCABULARY = 1536  # room for every numbered name of a small house
+NUMBERED_VOCABULARY = 1536  # has room for every numbered name of a small house
 WORDS = r" ?[A-Za-z]+| ?[0-9]+|\s|[^\sA-Za-z0-9]"
-NUMBERED = r" ?[a-z]+ [0-9]+"  # mug 1
+NUMBERED = r" ?[a-z]+ [0-9]+"  # such as "mug 1"
 SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 PHRASES = (
     "<think>",
@@ -37,13 +37,14 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(corpus: Iterable[str], numbered_names: bool = False) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of VOCABULARY entries trained on ``corpus`` (deterministic).
+    """Train a byte-level BPE tokenizer of VOCABULARY entries on ``corpus``; deterministic.
 
-    ``numbered_names``: a word and the number after it may be one token, so that a small model that copies ``mug 1``
-    cannot take the number from another name.
+    With ``numbered_names`` a word and the number after it may be one token: a small model that copies ``mug
+    1`` then cannot take the number from another name.
     """
     tokenizer = Tokenizer(models.BPE())
-    # Words keep their leading space; digits and punctuation stand alone, so numbers are copied, not learnt.
+    # Words keep their leading space; digits and punctuation are separate tokens, so that numbers can be
+    # copied.
     words = f"{NUMBERED}|{WORDS}" if numbered_names else WORDS
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -59,6 +60,8 @@ def build_tokenizer(corpus: Iterable[str], numbered_names: bool = False) -> PreT
         show_progress=False,
     )
     tokenizer.train_from_iterator(corpus, trainer)
+
+    # Added after training, so that the phrases count towards the vocabulary but are never split.
     tokenizer.add_tokens([AddedToken(phrase, normalized=False) for phrase in PHRASES])
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,

@@ -1,4 +1,4 @@
-"""configs/sft/<name>.yaml: what SFT teaches, phase by phase."""
+"""Recipes of SFT, phase by phase: configs/sft/<name>.yaml."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from r3l.sft.examples import ExampleKind
 
 OptimizerName = Literal["adamw", "muon"]  # r3l.sft.optimizer
 
-OWN_RECIPE: dict[str, Any] = {  # of an environment of the user's own
+USER_RECIPE: dict[str, Any] = {  # for an environment of the user's
     "seed": 0,
     "threads": 1,
     "tokens_per_step": 4000,
@@ -53,20 +53,24 @@ OWN_RECIPE: dict[str, Any] = {  # of an environment of the user's own
 
 
 class SFTPhase(Strict):
-    """Tasks demonstrated with the same error rates, and SFT steps on them (AdamW from scratch, cosine schedule)."""
+    """Tasks demonstrated with the same error rates, and the SFT steps on them: a fresh optimiser, a cosine
+    schedule.
+    """
 
     first_task: int = Field(ge=0)
     tasks: int = Field(ge=1)
-    variants: int = Field(ge=1, description="demonstrations of each task")
-    error_rates: dict[str, float] = Field(description="how the environment's scripted experts err; its own keys")
+    variants: int = Field(ge=1, description="demonstrations per task")
+    error_rates: dict[str, float] = Field(
+        description="error rates of the environment's scripted experts, by its own keys"
+    )
     steps: int = Field(ge=1)
-    decay_steps: int = Field(ge=1, description="length of the cosine; may be longer than the phase")
+    decay_steps: int = Field(ge=1, description="length of the cosine; may exceed the phase")
     warmup_steps: int = Field(ge=0)
     lr: float = Field(gt=0)
 
 
 class SFTConfig(Strict):
-    """configs/sft/<name>.yaml."""
+    """A recipe, configs/sft/<name>.yaml."""
 
     name: str
     env: str
@@ -75,40 +79,44 @@ class SFTConfig(Strict):
     threads: int = Field(ge=1)
     tokens_per_step: int = Field(ge=1)
     model: str | None = Field(
-        None, description="what is taught, as `r3l train --model`; none: a nano model, made first"
+        None, description="model to start from, as in `r3l train --model`; none: a new nano model"
     )
     task_sets: tuple[str, ...] = Field(
-        (), description="of an environment with several kinds of task: those whose spare tasks are taught, in turn"
+        (), description="task sets whose spare tasks are taught, in turn (several kinds of task)"
     )
     prompts: Style = "compact"
-    options: dict[str, Any] = Field({}, description="of the environment, as in configs/envs")
-    guidance: GuidanceForm = Field("suggestion", description="what of a reflection guides a retry, as R3L's option")
-    max_tokens: int | None = Field(None, ge=1, description="of an SFT example; longer ones are left out, and counted")
+    options: dict[str, Any] = Field({}, description="the environment's options, as in configs/envs")
+    guidance: GuidanceForm = Field("suggestion", description="form of the hint of a retry, as R3L's option")
+    max_tokens: int | None = Field(None, ge=1, description="longer examples are left out and counted")
     tokens_per_microbatch: int | None = Field(
-        None, ge=1, description="of one forward and backward pass, padding counted; none: a quarter of a step"
+        None, ge=1, description="tokens of a forward and backward pass, with padding; none: a quarter step"
     )
     gradient_checkpointing: bool = False
     device: Device = "cpu"
     compute_dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="of forward and backward passes, on a CPU too"
+        "float32", description="dtype of forward and backward passes, on a CPU too"
     )
-    lora: LoraConfig = Field(LoraConfig(), description="an adapter that is taught and merged, as a run's; rank 0: all")
+    lora: LoraConfig = Field(
+        LoraConfig(), description="adapter to train and merge, as in a run; rank 0: train all weights"
+    )
     optimizer: OptimizerName = Field("adamw", description="muon needs fewer steps from random weights")
-    layers: int = Field(5, ge=1, description="of a nano model")
-    hidden_size: int = Field(128, ge=32, multiple_of=32, description="of a nano model")
-    numbered_names: bool = Field(False, description="of a nano model: a name with its number is one token: mug 1")
+    layers: int = Field(5, ge=1, description="layers of a nano model")
+    hidden_size: int = Field(128, ge=32, multiple_of=32, description="hidden size of a nano model")
+    numbered_names: bool = Field(False, description="nano model: a name with its number is one token")
     sharpness: float = Field(
-        1, gt=0, description="of a nano model: its logits times this at the end; many unlikely names are seldom sampled"
+        1,
+        gt=0,
+        description="nano model: factor on its final logits; unlikely names are then sampled less",
     )
-    prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens (response tokens weigh 1)")
+    prompt_weight: float = Field(ge=0, le=1, description="weight of prompt tokens; trained responses have 1")
     retry_share: float = Field(ge=0, le=1, description="share of tokens from guided retries")
     reflection_share: float = Field(
-        0, ge=0, le=1, description="share of tokens from reflections; compact ones end an episode"
+        0, ge=0, le=1, description="share of tokens from reflections; compact ones are part of an episode"
     )
     hinted_share: float = Field(
-        0, ge=0, le=1, description="share of tokens from episodes with a hint at every turn, where a retry has one"
+        0, ge=0, le=1, description="share of tokens from episodes with a hint at every turn, not just one"
     )
-    plan_thoughts: bool = Field(False, description="the thought before a suggested action says the action")
+    plan_thoughts: bool = Field(False, description="the thought before a suggested action states the action")
     phases: list[SFTPhase] = Field(min_length=1)
     sources: dict[str, str]
 
@@ -125,7 +133,7 @@ class SFTConfig(Strict):
         return self
 
     def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:
-        """That of a phase. Our choice: AdamW's second moment averages over 20 steps, since a phase has few."""
+        """Optimiser settings of a phase. Our choice: beta2 averages over 20 steps, since a phase has few."""
         return OptimizerConfig(
             lr=phase.lr,
             lr_warmup_steps=phase.warmup_steps,
@@ -136,7 +144,7 @@ class SFTConfig(Strict):
 
     @property
     def shares(self) -> dict[ExampleKind, float]:
-        """Of a step's tokens, by kind of example."""
+        """Share of a step's tokens by kind of example."""
         rest = round(1 - (self.retry_share + self.reflection_share + self.hinted_share), 9)
         return {
             ExampleKind.EPISODE: rest,
@@ -146,38 +154,35 @@ class SFTConfig(Strict):
         }
 
     def dialogue(self) -> Dialogue:
-        """The text side of its environment."""
+        """The text side of the recipe's environment."""
         return environment_of(self.env).dialogue(self.prompts, self.max_turns, self.options)
 
 
 def load_config(name: str) -> SFTConfig:
-    """Read configs/sft/<name>.yaml; an environment of the user's own has a recipe by its name (:func:`own_recipe`)."""
+    """Read configs/sft/<name>.yaml. The name of a user's environment stands for USER_RECIPE in it."""
     path = CONFIGS / "sft" / f"{name}.yaml"
-    if own_folder(name):
-        return own_recipe(name)
+    if _user_folder(name):
+        tiers = load("envs", name, EnvConfig).tiers
+        max_turns = tiers["nano"].max_turns if "nano" in tiers else 10
+        values = {"name": name, "env": name, "max_turns": max_turns} | USER_RECIPE
+        return validate(SFTConfig, values, f"the recipe of {name}")
     if not is_folder_name(name) or not path.is_file():
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(unknown("recipe of configs/sft", name, known))
     return validate(SFTConfig, read_yaml(path), str(path))
 
 
-def place_of(name: str, model: str | None = None) -> Path:
-    """Where the model that ``name`` builds lies by default: nano models in the repository, others in the cache."""
+def default_folder(name: str, model: str | None = None) -> Path:
+    """Default folder of the model that recipe ``name`` builds: nano models in the repository, others in the
+    cache.
+    """
     base = model or load_config(name).model
     if base:
         return sft_folder(as_path(base), name)
-    own = own_folder(name)
-    return own / "models" / name if own else KEPT / "models" / name
+    return (_user_folder(name) or KEPT) / "models" / name
 
 
-def own_folder(env: str) -> Path | None:
-    """The folder of R3L_ENVS that has this environment."""
+def _user_folder(env: str) -> Path | None:
+    """The folder of R3L_ENVS that has environment ``env``."""
     folders = own_folders("envs") if is_folder_name(env) else []
     return next((folder for folder in folders if (folder / f"{env}.yaml").is_file()), None)
-
-
-def own_recipe(env: str) -> SFTConfig:
-    """A nano model in minutes, from the demonstrations of an environment of the user's own."""
-    tiers = load("envs", env, EnvConfig).tiers
-    described = {"name": env, "env": env, "max_turns": tiers["nano"].max_turns if "nano" in tiers else 10}
-    return validate(SFTConfig, described | OWN_RECIPE, f"the recipe of {env}")

@@ -1,8 +1,9 @@
 """SFT: steps on scripted episodes, reflections on them, and guided retries.
 
-It teaches the protocol's format and to act, reflect and retry, from experts that err (``r3l.sft.examples``). A nano
-model is made by it (and stored under results/stored/models, since pretraining is not the experiment); a published
-language model goes through it before RL. The optimiser step is that of RL (``r3l.local.training.trainer``).
+It teaches the protocol's format, and to act, reflect and retry, from experts that err
+(``r3l.sft.examples``). Nano models are made by it and stored under results/stored/models, since pretraining
+is not the experiment; a published language model goes through it before RL. The optimiser step is that of
+RL (``r3l.local.training.trainer``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from r3l.local.cpu import threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations
-from r3l.sft.checkpoint import SFTModel, begun, store
+from r3l.sft.checkpoint import SFTManifest, SFTModel, load_or_begin, store
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of
 from r3l.sft.recipe import SFTConfig, SFTPhase, load_config
@@ -33,44 +34,55 @@ Examples = Mapping[ExampleKind, Sequence[SFTExample]]
 FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; our choice
 
 
-def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> dict[str, Any]:
-    """Make the base checkpoint ``name`` in ``out``; returns its manifest. ``base`` is taught in place of its own.
+def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SFTManifest:
+    """Make the base checkpoint of a recipe in ``out``; its manifest. ``base`` replaces the recipe's model.
 
-    ``out`` is written after every phase; a build that was interrupted resumes after its last whole phase.
+    ``out`` is written after every phase; an interrupted build resumes after its last complete phase.
     """
     config = load_config(name).model_copy(update={"model": base} if base else {})
-    environment_of(config.env).demonstrator(config.task_sets)  # what cannot be taught is an error before any work
+    environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
     with threads(config.threads):
-        return _build(config, out, workers)
+        # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano
+        # model.
+        manifest = load_or_begin(config, out)
+        finished = len(manifest["loss"])
+        source = str(out) if finished else config.model
+        model = SFTModel.load(source, config) if source else None
 
+        # One demonstration, rendered in every taught form, finds what the model's chat template refuses.
+        if model:
+            renderer = ChatRenderer(model.tokenizer)  # checks the template itself, before anything is played
+            one_task = config.phases[0].model_copy(update={"tasks": 1})
+            _render_all(renderer, demonstrations.play(config, one_task, workers=0), config)
 
-def _build(config: SFTConfig, out: Path, workers: int) -> dict[str, Any]:
-    manifest = begun(config, out)
-    source = str(out) if manifest["loss"] else config.model
-    model = SFTModel.load(source, config) if source else None
-    if model:
-        _check_template(ChatRenderer(model.tokenizer), config)
-    for number, phase in enumerate(config.phases[len(manifest["loss"]) :], start=len(manifest["loss"])):
-        documents = demonstrations.play(config, phase, workers)
-        model = model or SFTModel.new(demonstrations.texts(documents), config)
-        examples = _examples(ChatRenderer(model.tokenizer), documents, config)
-        manifest["examples"].append(_counted(examples, len(documents)))
-        manifest["loss"].append(fit(model, examples, config, number))
-        if number == len(config.phases) - 1 and config.sharpness != 1:
-            model.sharpen(config.sharpness)
-        store(out, model, manifest)
+        for number in range(finished, len(config.phases)):
+            # Demonstrations; a new model's tokenizer is trained on those of the first phase.
+            documents = demonstrations.play(config, config.phases[number], workers)
+            model = model or SFTModel.new(demonstrations.texts(documents), config)
+
+            # Examples, counted by kind; those above the token limit were left out.
+            examples = _render_all(ChatRenderer(model.tokenizer), documents, config)
+            counts: dict[str, Any] = {
+                kind: {"examples": len(of_kind), "tokens": sum(len(x.ids) for x in of_kind)}
+                for kind, of_kind in examples.items()
+                if of_kind
+            }
+            if too_long := len(documents) - sum(len(of_kind) for of_kind in examples.values()):
+                counts["too_long"] = too_long
+            manifest["examples"].append(counts)
+
+            # Training; after the last phase a nano model's logits may be scaled. Then the checkpoint.
+            manifest["loss"].append(fit(model, examples, config, number))
+            if number == len(config.phases) - 1 and config.sharpness != 1:
+                model.sharpen(config.sharpness)
+            store(out, model, manifest)
     return manifest
 
 
-def _check_template(renderer: ChatRenderer, config: SFTConfig) -> None:
-    """One demonstration, rendered in every form that is taught: what the chat template refuses is an error now."""
-    phase = config.phases[0].model_copy(update={"tasks": 1})
-    _examples(renderer, demonstrations.play(config, phase, workers=0), config)
-
-
-def _examples(
+def _render_all(
     renderer: ChatRenderer, documents: Iterable[Document], config: SFTConfig
 ) -> dict[ExampleKind, list[SFTExample]]:
+    """Tokenised documents by kind, without those above ``config.max_tokens``."""
     examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
     stop = config.dialogue().stop
     for kind, exchanges in documents:
@@ -80,18 +92,10 @@ def _examples(
     return examples
 
 
-def _counted(examples: Examples, documents: int) -> dict[str, Any]:
-    counts: dict[str, Any] = {
-        kind: {"examples": len(of_kind), "tokens": sum(len(x.ids) for x in of_kind)}
-        for kind, of_kind in examples.items()
-        if of_kind
-    }
-    too_long = documents - sum(len(of_kind) for of_kind in examples.values())
-    return counts | ({"too_long": too_long} if too_long else {})
-
-
 def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> list[float]:
-    """The SFT steps of phase ``number`` (from 0); mean losses of a tenth of it, at most 100 steps."""
+    """Run the steps of phase ``number`` (from 0); mean losses over windows of a tenth of it, at most 100
+    steps.
+    """
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
     settings = config.optimizer_settings(phase)
@@ -105,8 +109,9 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
     curve: list[float] = []
     with progress(f"SFT steps on {sum(map(len, examples.values()))} examples", phase.steps) as advance:
         for step in range(phase.steps):
+            # The step is counted over all phases: its address decides which examples are drawn.
             rows = rows_of(draw(examples, config, steps_before + step))
-            losses.append(trainer.step(rows, lr=phase.lr * _schedule(step, phase))["loss"])
+            losses.append(trainer.step(rows, lr=phase.lr * _lr_share(step, phase))["loss"])
             if len(losses) == window:
                 curve.append(round(float(np.mean(losses)), 4))
                 losses = []
@@ -115,13 +120,13 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
 
 
 class WeightedCrossEntropy:
-    """-sum(weight x log p): what the trainer minimises here."""
+    """The loss of SFT for the trainer: -sum(weight * log p)."""
 
     kl_coef = 0.0
     loss_agg: LossAggregation = "token_mean"
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Scalar; no further metrics."""
+        """A scalar, and no further metrics."""
         return -(batch.weight_B_T * logprobs_B_T).sum(), {}
 
 
@@ -141,17 +146,17 @@ def rows_of(examples: Sequence[SFTExample]) -> list[Row]:
     ]
 
 
-def _schedule(step: int, phase: SFTPhase) -> float:
-    """The learning rate of a step, as a share of the phase's: warm-up, then a cosine."""
+def _lr_share(step: int, phase: SFTPhase) -> float:
+    """Share of the phase's learning rate at ``step``: linear warm-up, then a cosine down to FINAL_LR."""
     if step < phase.warmup_steps:
         return (step + 1) / phase.warmup_steps
-    progress = (step - phase.warmup_steps) / max(phase.decay_steps - phase.warmup_steps, 1)
-    return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * progress))
+    done = (step - phase.warmup_steps) / max(phase.decay_steps - phase.warmup_steps, 1)
+    return FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * done))
 
 
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
-    """About ``tokens_per_step`` tokens, drawn by address."""
-    rng = generator(config.seed, "warmstart", step)  # an address: the word stays, or other examples are drawn
+    """About ``tokens_per_step`` tokens of examples, each kind up to its share; drawn by address."""
+    rng = generator(config.seed, "warmstart", step)  # a fixed label: another draws other examples
     batch: list[SFTExample] = []
     for kind, share in config.shares.items():
         tokens = 0

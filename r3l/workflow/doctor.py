@@ -1,4 +1,6 @@
-"""``r3l doctor``: can this machine run a tier? Each check says what is wrong and how to fix it."""
+"""Checks of ``r3l doctor``: can this machine run a tier? A failed check says what is wrong and how to fix
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -32,13 +34,15 @@ from r3l.files.paths import ROOT, is_checkout
 from r3l.files.requirements import Finding, checked, guarded
 
 PYTHONS = ((3, 11), (3, 12))
-MEMORY_GB, DISK_GB = 2.0, 1.0  # a nano run keeps under 2 GB; checkpoints and logs under 1 GB
+MEMORY_GB = 2.0  # a nano run needs less
+DISK_GB = 1.0  # checkpoints and logs of a nano run need less
 INSTALL = "make setup" if is_checkout() else "pip install --force-reinstall r3l"
 
 
 def examine(tier: str, run: Run | None = None) -> list[Finding]:
-    """All checks of ``tier``, or those alone that ``run`` needs; what fails comes first. Raises ConfigError for an
-    unknown tier."""
+    """All checks of ``tier``, or only those that ``run`` needs; failed ones first. Raises ConfigError if
+    unknown.
+    """
     config = load("tiers", tier, TierConfig)
     envs = [env for name in names("envs") if tier in (env := load("envs", name, EnvConfig)).tiers]
     if run:
@@ -61,7 +65,7 @@ def render(checks: list[Finding]) -> Table:
 
 
 def _packages() -> Iterator[Finding]:
-    """Python, and every run-time requirement of pyproject.toml, as the installed metadata states it."""
+    """Python, and every run-time requirement of pyproject.toml, read from the installed metadata."""
     from packaging.requirements import Requirement
 
     python = ".".join(map(str, sys.version_info[:3]))
@@ -79,7 +83,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
-    """Memory, disk, and whether results/ can be written."""
+    """Free memory, free disk, and write permission for results/."""
     import psutil
 
     free = psutil.virtual_memory().available / 2**30
@@ -96,23 +100,20 @@ def _machine() -> Iterator[Finding]:
 
 
 def _engine(config: TierConfig, envs: list[EnvConfig], run: Run | None) -> Iterator[Finding]:
-    """What the engine of the tier or run needs: base checkpoints; for trinity GPUs and its own virtual environment."""
-    if (run.engine if run and trains(run) else "local" if run else config.engine) == "trinity":
+    """Base checkpoints and memory of the local engine; for trinity GPUs and its own virtual environment."""
+    engine = config.engine
+    if run:
+        engine = run.engine if trains(run) else "local"  # what trains nothing is always played locally
+    if engine == "trinity":
         from r3l.trinity import doctor
 
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a missing model is reported at once, not after five tries
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else five tries before a missing model is reported
         yield from doctor.checks(config.tier, envs, run.model if run else None)
-    else:
-        from r3l.local import memory as local
+        return
+    from r3l.local import memory as local
 
-        yield from _models(
-            {env.label: run.model if run else env.tiers[config.tier].model or config.model for env in envs}
-        )
-        yield from local.checks(config)
-
-
-def _models(models: Mapping[str, str]) -> Iterator[Finding]:
-    """The base checkpoint of each environment (by its label); one that several share is checked once."""
+    # The base checkpoint of each environment; one that several share is checked once.
+    models = {env.label: run.model if run else env.tiers[config.tier].model or config.model for env in envs}
     for model in dict.fromkeys(models.values()):
         users = ", ".join(label for label, name in models.items() if name == model)
         where = Path(locate(model))
@@ -123,14 +124,17 @@ def _models(models: Mapping[str, str]) -> Iterator[Finding]:
         fix = f"r3l model fetch {model}" if packaged else f"git checkout results/stored, or r3l sft {model}"
         found = short if present else f"no weights in {short}"
         yield checked(f"base checkpoint {model!r} ({users})", present, found, fix)
+    yield from local.checks(config)
 
 
 def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:
-    """The environment's own checks, then whether its engine starts; one finding where its extra is not installed."""
+    """The environment's own checks, then a start of its engine; a single finding if its extra is not
+    installed.
+    """
     package = environment_of(env.env)
     lacking = requirements.missing(package.extra) if package.extra else []
     if package.extra and lacking:
-        left_out = lacking == requirements.packages(package.extra)  # on purpose, not broken
+        left_out = lacking == requirements.packages(package.extra)  # all of them: on purpose, not broken
         what = f"not installed: {', '.join(lacking)}"
         yield Finding(f"{env.label} packages", left_out, what, requirements.install(package.extra))
         return
@@ -139,7 +143,7 @@ def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:
 
 
 def _starts(package: EnvironmentPackage[Any], settings: EnvTierConfig) -> str:
-    """Start the first test task and take one step; the longest line of its first observation."""
+    """Start the first test task and take one step; returns the longest line of its first observation."""
     task = package.tasks(settings.test_task_set)[0]
     engine = package.create(settings.options)
     first = engine.reset(task)

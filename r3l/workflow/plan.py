@@ -1,4 +1,4 @@
-"""The plan of a grid of runs: configs/workflow.yaml, the tables of configs/tables, and the runs that they need."""
+"""The plan of a grid of runs: configs/workflow.yaml, the tables of configs/tables, and their runs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from r3l.runs.run_dir import EVALUATION
 from r3l.runs.run_paths import evaluation_folder
 
 WORKFLOW = CONFIGS / "workflow.yaml"
-LOGS = Path("results", "logs")  # of each job, and of snakemake
-NEEDED = {  # by the kind of a table
+LOGS = Path("results", "logs")  # logs of each job, and of snakemake
+NEEDED = {  # required keys by the kind of a table
     "scores": ("baseline", "methods"),
     "measures": ("measures", "methods"),
     "published": ("published", "reason", "methods", "models"),
@@ -46,14 +46,16 @@ class WorkflowConfig(Strict):
 
     tier: str
     envs: list[str] = Field(min_length=1)
-    grid: Literal["core", "full"] = Field("core", description="the core rows of tables that name some, or all rows")
-    methods: list[str] | None = Field(None, description="rows in place of those that a table names")
-    model: str | None = Field(None, description="base checkpoint of all runs, in place of the tier's")
-    models: list[str] = Field([], description="several, each with all rows; tables may be about some of them")
+    grid: Literal["core", "full"] = Field(
+        "core", description="only the core rows of tables that name some, or all rows"
+    )
+    methods: list[str] | None = Field(None, description="rows instead of the table's")
+    model: str | None = Field(None, description="base checkpoint of all runs, instead of the tier's")
+    models: list[str] = Field([], description="several base checkpoints; tables may choose some")
     seeds: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(min_length=1)
     set: list[str] = Field([], description="overrides of every run, as `r3l train --set`")
-    loggers: list[str] = Field([], description="viewers that get a copy of the metrics, as `r3l train --logger`")
-    clean: bool = Field(False, description="refuse to start where files differ from the commit: for runs to be stored")
+    loggers: list[str] = Field([], description="loggers of the metrics, as `r3l train --logger`")
+    clean: bool = Field(False, description="refuse to start with uncommitted changes: for runs to be stored")
     sources: dict[str, str]
 
     def columns(self, table: TableConfig) -> list[str]:
@@ -70,24 +72,27 @@ class WorkflowConfig(Strict):
         return [model for model in self.models if not table.models or model in table.models]
 
     def question_sets(self, table: TableConfig, env: str) -> dict[str, str]:
-        """The task sets that runs of ``table`` in ``env`` are scored on besides, and their names in print."""
-        asked = env in table.question_sets
-        return load_config("envs", env, EnvConfig).question_sets.get(self.tier, {}) if asked else {}
+        """Further task sets that runs of ``table`` in ``env`` are scored on, and their names in print."""
+        if env not in table.question_sets:
+            return {}
+        return load_config("envs", env, EnvConfig).question_sets.get(self.tier, {})
 
     def rows(self, table: TableConfig) -> list[str]:
+        """The methods of ``table``, in order."""
         if self.methods is not None and table.methods:
             return self.methods
         methods = table.core if self.grid == "core" and table.core else table.methods
         return [method for method in methods if any(self.has_row(env, method) for env in self.columns(table))]
 
     def has_row(self, env: str, method: str) -> bool:
-        """Whether a table of this tier has ``method`` in ``env``; always where the configuration names it.
-
-        SFT alone is a row where there is SFT, a row under a judge where the tier names a judge.
+        """Whether a table of this tier has ``method`` in ``env``. A method that the configuration names
+        always is.
         """
         row = variant(method)
         if method in (self.methods or []):
             return True
+        # A row under a judge needs a judge in the tier; the row "SFT alone" needs an SFT stage of the
+        # environment.
         if row.value("feedback", "") == FeedbackSource.JUDGE:
             return bool(load_config("tiers", self.tier, TierConfig).judge.model)
         staged = load_method(row.method).needs_stage
@@ -109,52 +114,56 @@ class WorkflowConfig(Strict):
 
 
 class TableConfig(Strict):
-    """configs/tables/<name>.yaml: methods (or variants, see r3l.config.method) compared on the same tasks."""
+    """configs/tables/<name>.yaml: methods (or variants, r3l.config.method) compared on the same tasks."""
 
     table: str
     title: Label
     kind: Literal["scores", "measures", "published"] = Field(
         "scores",
-        description="scores: success on the test task set; measures: what training counted; "
-        "published: the published numbers and, where the workflow has their `models`, our runs",
+        description="scores: success on the test task set; measures: metrics of training; "
+        "published: published numbers, and our runs with those of the workflow's models that are in `models`",
     )
-    baseline: str = Field("", description="scores: the method that differences are paired with")
+    baseline: str = Field("", description="scores: the method that all others are compared with")
     methods: list[str] = Field([], description="the rows")
     core: list[str] = Field([], description="the rows of grid=core")
-    own: bool = Field(False, description="methods of the user's own that have run are rows too")
-    envs: list[str] = Field([], description="environments of this table alone, in place of the workflow's")
-    benchmarks: dict[str, Label] = Field({}, description="environment -> its name in `published`, if not its label")
-    question_sets: list[str] = Field([], description="environments whose runs are scored on their question sets too")
-    models: list[str] = Field([], description="which of the workflow's `models` it is about; default: all")
-    measures: list[str] = Field([], description="measures: which ones")
-    published: list[str] = Field([], description="the tables of results/stored/published that stand beside ours")
-    published_as: dict[str, str] = Field(
-        {}, description="method or variant: its name there, where that is not its label"
+    own: bool = Field(False, description="the user's own methods that have run are rows too")
+    envs: list[str] = Field([], description="environments of this table, instead of the workflow's")
+    benchmarks: dict[str, Label] = Field(
+        {}, description="environment -> its name in `published`, unless that is its label"
     )
-    reason: str = Field("", description="published: why a number has no run")
+    question_sets: list[str] = Field([], description="environments with their question sets too")
+    models: list[str] = Field([], description="which of the workflow's `models` it has; default: all")
+    measures: list[str] = Field([], description="measures: which ones")
+    published: list[str] = Field([], description="tables of results/stored/published to compare with")
+    published_as: dict[str, str] = Field(
+        {}, description="method or variant -> its name in `published`, unless that is its label"
+    )
+    reason: str = Field("", description="published: why a number has no run of ours")
     sources: dict[str, str]
 
 
 def workflow_content(tier: str | None = None) -> dict[str, Any]:
-    """configs/workflow.yaml as it stands, or that of a tier: its own file, else the same runs there."""
-    own = [path for path in WORKFLOW.parent.glob(f"{WORKFLOW.stem}_*.yaml") if path.stem == f"{WORKFLOW.stem}_{tier}"]
-    content = read_yaml(own[0] if own else WORKFLOW)
+    """The content of configs/workflow.yaml; with ``tier``, of workflow_TIER.yaml if it exists, else for
+    that tier.
+    """
+    of_tiers = {path.stem: path for path in WORKFLOW.parent.glob(f"{WORKFLOW.stem}_*.yaml")}
+    content = read_yaml(of_tiers.get(f"{WORKFLOW.stem}_{tier}", WORKFLOW))
     return content | ({"tier": tier} if tier else {})
 
 
 def has_tier(env: str, tier: str) -> bool:
-    """Whether an environment can be had in a tier."""
+    """Whether the environment's configuration has the tier."""
     return tier in load_config("envs", env, EnvConfig).tiers
 
 
 def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
-    """The workflow's configuration: ``content`` (what Snakemake merged), else configs/workflow.yaml."""
+    """The checked configuration of ``content`` (merged by Snakemake), by default of configs/workflow.yaml."""
     config = validate(
         WorkflowConfig,
         dict(workflow_content() if content is None else content),
         "configs/workflow.yaml (with --config)",
     )
-    load_config("tiers", config.tier, TierConfig)  # an unknown one is an error now
+    load_config("tiers", config.tier, TierConfig)  # an unknown tier is an error now
     for name in config.loggers:
         check_known("logger", name, LOGGERS)
     for key in ("envs", "methods", "models", "seeds"):
@@ -165,22 +174,23 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
 
 
 def tables() -> dict[str, TableConfig]:
-    """Every table by its name. Raises ConfigError where one lacks what its kind needs."""
+    """Every table by its name. Raises ConfigError if one lacks a key that its kind needs."""
     configs = {name: load_config("tables", name, TableConfig) for name in names("tables")}
     for name, table in configs.items():
         for key in NEEDED[table.kind]:
             if not getattr(table, key):
-                raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: kind {table.kind!r} needs it")
+                needs = f"a table of kind {table.kind!r} needs it"
+                raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: {needs}")
     return configs
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
-    """Every run of a table by its state directory under results/, methods together and seeds innermost."""
+    """Runs of a table by their directories under results/: by environment, model, method, then seed."""
     return grid(config, config.columns(table), config.rows(table), config.models_of(table))
 
 
 def further_evaluations(config: WorkflowConfig, table: TableConfig) -> list[str]:
-    """The evaluations of ``table``'s runs on question sets, under results/."""
+    """Paths under results/ of the evaluations of ``table``'s runs on question sets."""
     return [
         str(evaluation_folder(Path(path), task_set, run.env_settings.test_task_set) / EVALUATION)
         for path, run in runs(config, table).items()
@@ -189,9 +199,15 @@ def further_evaluations(config: WorkflowConfig, table: TableConfig) -> list[str]
 
 
 def grid(
-    config: WorkflowConfig, envs: Sequence[str], methods: Sequence[str], models: Sequence[str | None] | None = None
+    config: WorkflowConfig,
+    envs: Sequence[str],
+    methods: Sequence[str],
+    models: Sequence[str | None] | None = None,
 ) -> dict[str, Run]:
-    """Every run of ``methods`` in ``envs`` with ``models`` (default: that of ``config``), as ``config`` says."""
+    """Runs of ``methods`` in ``envs`` with ``models`` (default: that of ``config``), by their directories.
+
+    Raises ConfigError if snakemake cannot name a directory, or if two models have the same weights.
+    """
     cells = [
         resolve(config.tier, env, method, config.seeds[0], model, list(config.set))
         for env in envs
@@ -200,26 +216,28 @@ def grid(
         if config.has_row(env, method)
     ]
     for cell in cells:
-        if {"{", "}"} & set(cell.directory):  # a wildcard, for snakemake
-            raise ConfigError(f"the workflow cannot make {cell.directory}, for its braces; rename the model's folder")
+        if {"{", "}"} & set(cell.directory):  # snakemake would read a wildcard
+            raise ConfigError(
+                f"the workflow cannot make {cell.directory} because of its braces; rename the model's folder"
+            )
     planned: dict[str, Run] = {}
     for run in (cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds):
         same = planned.setdefault(run.directory, run)
         if same.model != run.model:
-            raise ConfigError(f"the models {same.model} and {run.model} have the same weights: name one of them")
+            raise ConfigError(f"models {same.model} and {run.model} have the same weights: name one of them")
     return planned
 
 
 def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> dict[str, dict[str, Run]]:
-    """What tuning a method trains: of every learning rate the runs by their directories under results/.
+    """The runs that tune a method: learning rate -> (directory under results/ -> run).
 
-    Raises ConfigError for a tier that is not tuned, and for a method that trains nothing.
+    Raises ConfigError for a tier without tuning, and for a method that trains nothing.
     """
     config = load_config("tiers", tier, TierConfig).tuning
     row = variant(method)
     usual = resolve(tier, env, row, 0, model, tuned=False)
     if config is None or not trains(usual):
-        lacks = f"tier {tier} says nothing of tuning" if config is None else f"{method} trains nothing"
+        lacks = f"tier {tier} has no tuning settings" if config is None else f"{method} trains nothing"
         raise ConfigError(f"{lacks}: there is no learning rate to choose")
     tried = {
         rate: [resolve(tier, env, tuning.at_rate(row, rate, config), seed, model) for seed in config.seeds]
@@ -229,11 +247,11 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
 
 
 def options(config: WorkflowConfig) -> str:
-    """The `r3l train` options that all runs share, quoted for a shell."""
+    """Options of `r3l train` that all runs share, quoted for a shell."""
     overrides = [part for text in config.set for part in ("--set", text)]
     return shlex.join([*overrides, *(part for name in config.loggers for part in ("--logger", name))])
 
 
 def published_numbers() -> bytes:
-    """The published numbers: when they change, tables are stale."""
+    """Bytes of all published numbers: when they change, tables are stale."""
     return b"".join(path.read_bytes() for path in sorted(PUBLISHED.glob("*.csv")))

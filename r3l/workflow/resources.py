@@ -1,4 +1,4 @@
-"""What a job asks of the machine (configs/resources.yaml), in its cluster's words (workflow/profiles/)."""
+"""Resource requests of jobs: configs/resources.yaml, translated for Snakemake and its cluster profiles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 
 FILE = CONFIGS / "resources.yaml"
-PLACEHOLDERS = {  # in workflow/profiles/slurm/config.yaml: the command that shows the value
+PLACEHOLDERS = {  # keys of workflow/profiles/slurm/config.yaml, and the command that shows the value
     "slurm_account": "sacctmgr show associations user=$USER format=account,partition,qos",
     "slurm_partition": "sinfo --summarize",
     "qos": "sacctmgr show associations user=$USER format=account,partition,qos",
@@ -24,16 +24,16 @@ JobKind = Literal["train", "evaluate"]
 
 
 class JobResources(Strict):
-    """What the jobs of these names ask for; a name that is left out is any."""
+    """Resources of the jobs with these names; a name that is left out matches any."""
 
     rule: JobKind | None = None
     tier: str | None = None
     env: str | None = None
     model: str | None = None
     method: str | None = None
-    mem_mb: int | None = Field(None, ge=1, description="memory of the job, on each node")
-    runtime: int | None = Field(None, ge=1, description="minutes that a job may ask for at most")
-    gpu: int | None = Field(None, ge=0, description="GPUs of the job, on all its nodes together")
+    mem_mb: int | None = Field(None, ge=1, description="memory on each node of the job")
+    runtime: int | None = Field(None, ge=1, description="most minutes of one job")
+    gpu: int | None = Field(None, ge=0, description="GPUs on all nodes of the job together")
     nodes: int | None = Field(None, ge=1)
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
 
@@ -42,7 +42,7 @@ class JobResources(Strict):
 
 
 class ResourceRequest(Strict):
-    """What one job asks for. ``parts``: jobs of ``runtime`` minutes that it is expected to take, one after another."""
+    """Resources of one job. ``parts``: expected number of jobs of ``runtime`` minutes, one after another."""
 
     mem_mb: int
     runtime: int
@@ -53,17 +53,17 @@ class ResourceRequest(Strict):
 
 
 class Walltime(Strict):
-    """What a training of known hours asks for."""
+    """The time limit of a training whose hours are known."""
 
     start: int = Field(ge=0, description="minutes before the first step")
-    margin: float = Field(ge=1, description="times the estimated hours")
+    margin: float = Field(ge=1, description="factor on the estimated hours")
 
     def minutes(self, hours: float) -> int:
         return self.start + math.ceil(60 * self.margin * hours)
 
 
 class ResourceConfig(Strict):
-    """configs/resources.yaml: of the entries that match a job the later ones are laid over the earlier."""
+    """configs/resources.yaml. Of the entries that match a job, later ones override earlier ones."""
 
     jobs: list[JobResources] = Field(min_length=1)
     walltime: Walltime
@@ -74,19 +74,31 @@ def load() -> ResourceConfig:
     return validate(ResourceConfig, read_yaml(FILE), "configs/resources.yaml")
 
 
-def requested_resources(config: ResourceConfig, kind: JobKind, run: Run, hours: float | None = None) -> ResourceRequest:
-    """What a job of ``kind`` for ``run`` asks for. Raises ConfigError where no entry says so.
+def requested_resources(
+    config: ResourceConfig,
+    kind: JobKind,
+    run: Run,
+    hours: float | None = None,
+) -> ResourceRequest:
+    """Resources of a job of ``kind`` for ``run``. Raises ConfigError if no entry gives a required one.
 
-    ``hours``: expected of it; it then asks for the walltime of these, up to the entries' ``runtime``. GPUs and nodes of
-    a training on the trinity engine are those that configs/models plans, whatever the entries say: its configuration is
-    made for them.
+    ``hours``: expected hours of a training; they replace the entries' ``runtime``, which stays the upper
+    limit.
     """
-    model, method = Path(run.model).name, variant(run.method)[0]
-    names = {"rule": kind, "tier": run.tier, "env": run.env, "model": model, "method": method}
+    names = {
+        "rule": kind,
+        "tier": run.tier,
+        "env": run.env,
+        "model": Path(run.model).name,
+        "method": variant(run.method)[0],
+    }
     values: dict[str, Any] = {"cpus": run.threads}
     for entry in config.jobs:
         if entry.matches(names):
             values |= entry.model_dump(exclude=set(names), exclude_none=True)
+
+    # A training on the trinity engine gets the GPUs and nodes that configs/models plans, since its
+    # configuration is made for them.
     if kind == "train" and (planned := gpu_cluster(run)):
         values |= {"nodes": planned.nodes, "gpu": planned.nodes * planned.gpus_per_node}
     if hours is not None and "runtime" in values:
@@ -95,14 +107,16 @@ def requested_resources(config: ResourceConfig, kind: JobKind, run: Run, hours: 
     request = validate(ResourceRequest, values, f"configs/resources.yaml, {kind} of {run.cell}")
     if request.gpu % request.nodes:
         raise ConfigError(
-            f"configs/resources.yaml, {kind} of {run.cell}: key 'gpu' has value {request.gpu}, which cannot be shared "
-            f"equally by {request.nodes} nodes; make it a multiple"
+            f"configs/resources.yaml, {kind} of {run.cell}: key 'gpu' has value {request.gpu}, which "
+            f"cannot be shared equally by {request.nodes} nodes; make it a multiple"
         )
     return request
 
 
 def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str, int | str | None]:
-    """Snakemake's words for a request; ``gres``: ask for GPUs of this name on every node, not for a number of GPUs."""
+    """A request in Snakemake's terms. With ``gres``, GPUs of this name are requested per node, else in
+    total.
+    """
     return {
         "mem_mb": request.mem_mb,
         "runtime": request.runtime,
@@ -113,10 +127,10 @@ def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str,
 
 
 def check_profile(defaults: Mapping[str, str]) -> None:
-    """Raises ConfigError where the default resources of a profile are still placeholders (words in capitals)."""
+    """Raises ConfigError if the default resources of a profile are still placeholders (YOUR_...)."""
     for name, where in PLACEHOLDERS.items():
         if defaults.get(name, "").startswith("YOUR_"):
             raise ConfigError(
-                f"workflow/profiles/slurm/config.yaml: {name} is still {defaults[name]}; write yours (`{where}` shows "
-                "it), or delete the line where your cluster asks for none"
+                f"workflow/profiles/slurm/config.yaml: {name} is still {defaults[name]}; write yours "
+                f"(`{where}` shows it), or delete the line where your cluster asks for none"
             )

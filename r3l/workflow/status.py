@@ -1,4 +1,4 @@
-"""How far a grid of runs is, read from their directories: the state of each, its score, and the time that is left."""
+"""Progress of a grid of runs, read from their directories: state, score and remaining time of each."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
-
 from r3l.config import Run
 from r3l.core.errors import DataError
+from r3l.evaluation.episodes import EpisodeBatch, Evaluation
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.files.shapes import CheckedTaskSets
-from r3l.runs.metrics import TRAIN_SUCCESS, step_seconds
-from r3l.runs.run_dir import FAILED, METRICS, RESULT, recorded_fingerprint
+from r3l.runs.metrics import TRAIN_SUCCESS, read_metrics, step_seconds
+from r3l.runs.result import Result
+from r3l.runs.run_dir import FAILED, RESULT, Failure, is_locked, recorded_fingerprint
 from r3l.runs.run_paths import PLAYED, evaluation_of, validation_evaluation
 from r3l.workflow.plan import LOGS
+from r3l.workflow.task_sets import CheckedTaskSets
 
 Split = Literal["test", "validation"]
 EVALUATIONS = {"test": evaluation_of, "validation": validation_evaluation}
-UNKNOWN = 60.0  # seconds of a training of which nothing is known yet; any number, until a run has made steps
+UNKNOWN = 60.0  # assumed seconds of a training that has no steps yet; any number will do
 
 
 class State(StrEnum):
-    """What has become of a run."""
+    """The state of a run."""
 
     DONE = "done"
     TRAINED = "trained"
@@ -46,9 +46,9 @@ MEANINGS = {
     State.RUNNING: "a process is at work",
     State.FAILED: "ended with an error; re-run to resume",
     State.STOPPED: "killed; re-run to resume",
-    State.DAMAGED: "a file there cannot be read",
+    State.DAMAGED: "one of its files cannot be read",
     State.OTHER: "the directory holds a run of another configuration",
-    State.MISSING: "not begun",
+    State.MISSING: "not started",
 }
 Key = tuple[str, str, str]  # tier, environment, method
 
@@ -57,9 +57,9 @@ Key = tuple[str, str, str]  # tier, environment, method
 class Status:
     """A run of the grid: ``steps`` done of ``planned``.
 
-    ``seconds_left``: expected of its training, on this run's threads; None: unknown. ``success``: of its evaluation
-    where it is evaluated, else of the last step's base rollouts. ``played``: episodes of the evaluation so far, of
-    ``episodes`` (0: not known yet), on the tasks of ``split``.
+    ``seconds_left``: expected remaining seconds of training on this run's threads, None if unknown.
+    ``success``: of the evaluation if finished, else of the last step's base rollouts. ``episodes_done``:
+    episodes of the evaluation so far, of ``episodes`` (0: not known yet), on the tasks of ``split``.
     """
 
     run: Run
@@ -70,7 +70,7 @@ class Status:
     seconds_left: float | None
     error: str = ""
     success: float | None = None
-    played: int = 0
+    episodes_done: int = 0
     episodes: int = 0
     split: Split = "test"
 
@@ -80,87 +80,132 @@ class Status:
 
     @property
     def log(self) -> Path | None:
-        """The log of its latest job, if any."""
+        """The log of the run's latest job, if any."""
         path = self.path.relative_to(LOGS.parent).with_suffix(".log")
         logs = [log for rule in ("train", "evaluate") if (log := LOGS / rule / path).is_file()]
         return max(logs, key=lambda log: log.stat().st_mtime, default=None)
 
     def as_json(self) -> dict[str, Any]:
-        row = {"env": self.run.env, "method": self.run.method, "seed": self.run.seed, "path": str(self.path)}
-        return row | {key: getattr(self, key) for key in ("state", "steps", "planned", "seconds_left", "error")}
+        return {
+            "env": self.run.env,
+            "method": self.run.method,
+            "seed": self.run.seed,
+            "path": str(self.path),
+            "state": self.state,
+            "steps": self.steps,
+            "planned": self.planned,
+            "seconds_left": self.seconds_left,
+            "error": self.error,
+        }
 
 
 def survey(
     runs: Mapping[str, Run], results: Path, times: Mapping[Key, float] | None = None, split: Split = "test"
 ) -> list[Status]:
-    """The status of ``runs``, by their directories under ``results``.
+    """The status of ``runs``, given by directory under ``results``. A damaged file affects only its own run.
 
-    ``times``: see :func:`learned_times`; by default learned from the runs themselves. ``split``: the tasks that the
-    evaluation plays.
+    ``times``: see :func:`learned_times`, by default learned from the runs themselves. ``split``: tasks of the
+    evaluation.
     """
     folders = {results / path: run for path, run in runs.items()}
-    known = learned_times(folders) if times is None else times
-    return [_read(run, folder, known, split, results) for folder, run in folders.items()]
+    if times is None:
+        times = learned_times(folders)
+    statuses: list[Status] = []
+    for folder, run in folders.items():
+        try:
+            statuses.append(_status(run, folder, times, split, results))
+        except (DataError, OSError) as error:
+            steps = run.train.steps
+            statuses.append(Status(run, folder, State.DAMAGED, 0, steps, None, str(error), split=split))
+    return statuses
 
 
 def seconds_left(statuses: Sequence[Status], cores: int) -> float:
-    """The expected time until all are trained, with ``cores`` at work."""
+    """Expected seconds until all runs are trained, on ``cores`` cores."""
     left = [UNKNOWN if status.seconds_left is None else status.seconds_left for status in statuses]
     work = sum(seconds * status.run.threads for seconds, status in zip(left, statuses, strict=True))
-    return max([work / cores, *left])
+    return max([work / cores, *left])  # never less than the longest run
 
 
 def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
-    """Mean seconds of a finished training by (tier, environment, method)."""
+    """Mean training seconds of the finished runs in ``folders``, by (tier, environment, method)."""
     seconds: dict[Key, list[float]] = defaultdict(list)
     for folder in folders:
         if (folder / RESULT).is_file():
-            with suppress(DataError, OSError):  # the run's own status says it
-                result = read_json(folder / RESULT)
+            with suppress(DataError, OSError):  # reported by the run's own status
+                result = read_json(folder / RESULT, Result)
                 key = result["tier"], result["env"], result["method"]
-                seconds[key].append(sum(map(step_seconds, read_jsonl(folder / METRICS))))
+                seconds[key].append(sum(map(step_seconds, read_metrics(folder))))
     return {key: mean(values) for key, values in seconds.items()}
 
 
 def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
-    """The same method's time in this environment, else the mean of the other methods there; None: unknown."""
+    """The same method's time in this environment, else the mean of the other methods there; None if
+    unknown.
+    """
     if (run.tier, run.env, run.method) in times:
         return times[run.tier, run.env, run.method]
-    others = [seconds for (*place, _), seconds in times.items() if place == [run.tier, run.env] and seconds]
+    others = [seconds for (*cell, _), seconds in times.items() if cell == [run.tier, run.env] and seconds]
     return mean(others) if others else None
 
 
-def _read(run: Run, folder: Path, times: Mapping[Key, float], split: Split, results: Path) -> Status:
-    """The status of one run: a file that cannot be read is its error, and no other run's."""
-    try:
-        return _status(run, folder, times, split, results)
-    except (DataError, OSError) as error:
-        return Status(run, folder, State.DAMAGED, 0, run.train.steps, None, str(error), split=split)
-
-
 def _status(run: Run, folder: Path, times: Mapping[Key, float], split: Split, results: Path) -> Status:
+    """The status of one run. Raises DataError or OSError if a file cannot be read."""
     evaluation = EVALUATIONS[split](folder, run)
     state, error = _state(run, folder, evaluation)
     planned = run.train.steps if run.method != "zero_shot" else 0
     if state is State.DONE:
-        scores = read_json(evaluation)["groups"]["all"]
-        episodes = scores["episodes"]
-        return Status(run, folder, state, planned, planned, 0.0, error, scores["success"], episodes, episodes, split)
-    rows = [] if state in (State.MISSING, State.OTHER) else read_jsonl(folder / METRICS)
+        scores = read_json(evaluation, Evaluation)["groups"]["all"]
+        return Status(
+            run,
+            folder,
+            state,
+            steps=planned,
+            planned=planned,
+            seconds_left=0.0,
+            error=error,
+            success=scores["success"],
+            episodes_done=scores["episodes"],
+            episodes=scores["episodes"],
+            split=split,
+        )
+
+    # Training: finished steps, and the time left at their mean, or at that of other runs before the first
+    # one.
+    rows = [] if state in (State.MISSING, State.OTHER) else read_metrics(folder)
     total = mean(map(step_seconds, rows)) * planned if rows else expected_seconds(run, times)
-    left = 0.0 if not planned else None if total is None else total * (1 - len(rows) / planned)
+    left: float | None = 0.0
+    if planned:
+        left = None if total is None else total * (1 - len(rows) / planned)
     success = rows[-1].get(TRAIN_SUCCESS) if rows else None
-    played = read_jsonl(evaluation.with_name(PLAYED)) if len(rows) >= planned else []
-    count = sum(len(line["episodes"]) for line in played)
+
+    # Evaluation: finished episodes. Their number is known once the workflow has checked the task sets.
+    batches = read_jsonl(evaluation.with_name(PLAYED), EpisodeBatch) if len(rows) >= planned else []
+    episodes_done = sum(len(batch["episodes"]) for batch in batches)
+    tasks = 0
+    checked = results / "task_sets" / run.tier / f"{run.env}.json"
+    if checked.is_file():
+        task_sets = read_json(checked, CheckedTaskSets)["task_sets"]
+        tasks = task_sets[split]["tasks"] if split in task_sets else 0
     return Status(
-        run, folder, state, len(rows), planned, left, error, success, count, _episodes(run, results, split), split
+        run,
+        folder,
+        state,
+        steps=len(rows),
+        planned=planned,
+        seconds_left=left,
+        error=error,
+        success=success,
+        episodes_done=episodes_done,
+        episodes=tasks * run.evaluation.episodes_per_task,
+        split=split,
     )
 
 
 def _state(run: Run, folder: Path, evaluation: Path) -> tuple[State, str]:
-    """A run's state, and its error where it has failed."""
-    failed = str(read_json(folder / FAILED)["error"]) if (folder / FAILED).is_file() else ""
-    if _locked(folder):
+    """The state of a run, and the error that ended its last command, if any."""
+    failed = read_json(folder / FAILED, Failure)["error"] if (folder / FAILED).is_file() else ""
+    if is_locked(folder):
         return State.RUNNING, ""
     fingerprint = recorded_fingerprint(folder)
     if fingerprint is None:
@@ -172,24 +217,3 @@ def _state(run: Run, folder: Path, evaluation: Path) -> tuple[State, str]:
     if failed:
         return State.FAILED, failed
     return (State.TRAINED if (folder / RESULT).is_file() else State.STOPPED), ""
-
-
-def _episodes(run: Run, results: Path, split: Split) -> int:
-    """Episodes of the evaluation; 0 until the workflow has checked the task sets."""
-    path = results / "task_sets" / run.tier / f"{run.env}.json"
-    tasks: int = (
-        read_json(path, CheckedTaskSets)["task_sets"].get(split, {"tasks": 0})["tasks"] if path.is_file() else 0
-    )
-    return tasks * run.evaluation.episodes_per_task
-
-
-def _locked(folder: Path) -> bool:
-    """Whether a process owns the directory."""
-    path = folder / ".lock"
-    if not path.is_file():
-        return False
-    try:
-        with FileLock(path, timeout=0):
-            return False
-    except Timeout:
-        return True

@@ -1,24 +1,39 @@
-"""Task sets of an environment in a tier: which files they depend on, and whether training and test tasks are apart."""
+"""Task sets of an environment in a tier: their hashes, and the check that training and test tasks are
+disjoint.
+"""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+
+from typing_extensions import TypedDict
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, load
 from r3l.core.errors import DataError
-from r3l.runs.manifest import describe_task_set
+from r3l.runs.manifest import TaskSetSummary, describe_task_set
+
+
+class CheckedTaskSets(TypedDict):
+    """results/task_sets/TIER/ENV.json. ``task_sets``: by split (train, test, validation)."""
+
+    schema: int
+    tier: str
+    env: str
+    task_sets: dict[str, TaskSetSummary]
 
 
 def task_set_hashes(tier: str, env: str) -> dict[str, str]:
-    """The committed hashes of an environment's task sets in a tier: when they change, the check is stale."""
-    settings, environment = env_settings(tier, env), environment_of(env)
-    named = (settings.train_task_set, settings.test_task_set, settings.validation_task_set)
-    return {name: environment.task_set_hash(name) for name in named if name}
+    """Committed hashes of an environment's task sets in a tier; when one changes, the check is stale."""
+    settings = env_settings(tier, env)
+    environment = environment_of(env)
+    names = (settings.train_task_set, settings.test_task_set, settings.validation_task_set)
+    return {name: environment.task_set_hash(name) for name in names if name}
 
 
-def check_task_sets(tier: str, env: str) -> dict[str, Any]:
-    """Describe an environment's task sets in a tier. Raises DataError where hashes differ or tasks overlap."""
+def check_task_sets(tier: str, env: str) -> CheckedTaskSets:
+    """Describe an environment's task sets in a tier. Raises DataError if a hash differs or two sets
+    overlap.
+    """
     settings = env_settings(tier, env)
     names = {"train": settings.train_task_set, "test": settings.test_task_set}
     if settings.validation_task_set:
@@ -35,6 +50,8 @@ def check_task_sets(tier: str, env: str) -> dict[str, Any]:
 
 
 def env_settings(tier: str, env: str) -> EnvTierConfig:
-    """What an environment uses in a tier. Raises ConfigError where either is unknown or they do not go together."""
+    """Settings of an environment in a tier. Raises ConfigError if either is unknown or they do not fit
+    together.
+    """
     load("tiers", tier, TierConfig)
     return load("envs", env, EnvConfig).in_tier(tier)

@@ -39,7 +39,7 @@ def test_a_tuning_takes_six_runs_with_seeds_of_its_own():
         assert {run.env_settings.validation_task_set for run in of_rate.values()} == {"chain/validation"}
     with pytest.raises(ConfigError, match="zero_shot trains nothing"):
         plan.tuning_runs("nano", "math", "zero_shot")
-    with pytest.raises(ConfigError, match="tier smol says nothing of tuning"):
+    with pytest.raises(ConfigError, match="tier smol has no tuning settings"):
         plan.tuning_runs("smol", "alfworld", "grpo")
 
 

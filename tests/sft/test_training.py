@@ -176,7 +176,7 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     recipe(phase(0, 1e-3))
     path = tmp_path / "sft" / "tiny.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "math-1.5m", "max_tokens": 70}))
-    target = recipes.place_of("tiny")
+    target = recipes.default_folder("tiny")
     assert target == tmp_path / "cache" / "models" / "math-1.5m-tiny"
     run = resolve("nano", "math", "grpo", 0)
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})

@@ -77,7 +77,7 @@ def test_a_second_workflow_in_a_folder_waits_for_the_first(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     made = tmp_path / "results" / "task_sets" / "nano" / "math.json"
     command = ("snakemake", "--snakefile", ROOT / "Snakefile", "results/task_sets/nano/math.json")
-    with execution._lock():
+    with execution.folder_lock():
         assert execution.busy() and Program(*command, "--dry-run").wait()[0] == 0
         second = Program(*command, "--cores", "1")
         while execution.WAITING not in second.written("stderr") and second.process.is_alive():

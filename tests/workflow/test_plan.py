@@ -72,7 +72,7 @@ def test_snakemakes_own_report_lists_results_by_category(folder):
     code, text = snakemake(folder, *targets, *options, how=("--report", "made.zip"))
     assert code == 0, text
     page = zipfile.ZipFile(folder / "made.zip").read("made/report.html").decode()
-    for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "learning_curves", "all of it on one page"):
+    for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "learning_curves", "everything on one page"):
         assert expected in page
     assert '"method": "zero_shot"' in page  # labels of a run
 

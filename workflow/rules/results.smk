@@ -3,7 +3,7 @@
 
 rule table:
     # Every file of configs/tables is a target: results/table1.csv, results/table2.csv, results/alpha.csv ...
-    # The csv is the long form, .tex and .md the layout of the paper.
+    # The csv is in long form; .tex and .md have the paper's layout.
     input:
         runs=lambda wildcards: JOBS.evaluations(wildcards.table),
         further=lambda wildcards: JOBS.further_evaluations(wildcards.table),
@@ -25,7 +25,7 @@ rule table:
 
 
 rule budget:
-    # What each method of Table 1 cost: rollouts, steps, tokens by kind, seconds by phase.
+    # Cost of each method of Table 1: rollouts, steps, tokens by kind, seconds by phase.
     input:
         lambda wildcards: JOBS.evaluations("table1"),
     output:
@@ -70,7 +70,7 @@ rule figures:
 
 
 rule html_report:
-    # One HTML file of the runs of Table 1: tables, figures, settings, budgets, training trajectories.
+    # One HTML file about the runs of Table 1: tables, figures, settings, budgets, training trajectories.
     input:
         ancient("results/figures/learning_curves.png"),
         runs=lambda wildcards: JOBS.evaluations("table1"),
@@ -78,7 +78,7 @@ rule html_report:
         report(
             "results/report.html",
             category="Report",
-            labels={"page": "all of it on one page"},
+            labels={"page": "everything on one page"},
         ),
     log:
         "results/logs/report.log",

@@ -2,7 +2,7 @@
 
 
 rule task_set:
-    # Regenerates the task lists, compares their hashes, checks that training and test tasks are apart.
+    # Regenerates the task lists, compares their hashes, checks that training and test tasks are disjoint.
     output:
         "results/task_sets/{tier}/{env}.json",
     log:
@@ -14,7 +14,7 @@ rule task_set:
 
 
 rule sft:
-    # Builds a base checkpoint; only on request: results/stored/models holds the one in use.
+    # Builds a base checkpoint; only on request, since runs use those in results/stored/models.
     output:
         directory("results/models/{name}"),
     log:
@@ -26,7 +26,7 @@ rule sft:
 
 rule train:
     # Trains a run or resumes it. A directory of another configuration is renamed, never deleted.
-    # What waits for `threads` is not compared by snakemake: the fingerprint says what makes a run another.
+    # Params that take `threads` are not compared by snakemake: only the fingerprint decides whether a run changed.
     input:
         ancient("results/task_sets/{tier}/{env}.json"),
     output:
@@ -47,7 +47,7 @@ rule train:
 
 
 rule evaluate:
-    # The whole test task set with the last checkpoint.
+    # Plays the complete test task set with the last checkpoint.
     input:
         JOBS.result,
     output:
@@ -69,7 +69,7 @@ rule evaluate:
 
 
 rule evaluate_further:
-    # The same checkpoint on a question set that tables have a column of: GSM8K of what was trained on DAPO.
+    # Plays a further question set with the same checkpoint, for its own table column: GSM8K after training on DAPO.
     input:
         JOBS.result,
     output:
@@ -87,7 +87,7 @@ rule evaluate_further:
 
 
 rule tune:
-    # A method's learning rate: each of three with two seeds, scored on the validation task set, never on the test set.
+    # Chooses a method's learning rate: three rates, scored on the validation task set, never on the test task set.
     input:
         JOBS.tuning_evaluations,
     output:
@@ -101,6 +101,6 @@ rule tune:
 
 
 rule tunings:
-    # Of everything that Table 1 trains.
+    # Tunings of all methods that Table 1 trains.
     input:
         JOBS.tunings,
