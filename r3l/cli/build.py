@@ -28,10 +28,10 @@ def sft(
 
     Example: `r3l sft webshop-1.5m --out results/models/webshop-1.5m`
     """
-    from r3l.sft.recipe import place_of
+    from r3l.sft.recipe import default_folder
     from r3l.sft.training import build
 
-    target = out or place_of(name, model)
+    target = out or default_folder(name, model)
     manifest = build(name, target, workers, model)
     print_result(manifest, as_json, f"{manifest['parameters']} parameters in {target}")
 

@@ -18,6 +18,7 @@ from rich.text import Text
 from r3l.cli.arguments import StoredRuns
 from r3l.core.errors import DataError
 from r3l.processes.parent import end_with_parent
+from r3l.runs.metrics import read_metrics
 
 STEPS = 3
 PAUSE = 0.5  # seconds between two scenes on a terminal
@@ -94,14 +95,12 @@ def _show_stored_group(console: Console, stored: Path | None) -> None:
 
 def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
     """A line for each update, as soon as the training process has written its metrics."""
-    from r3l.files.json_files import read_jsonl
     from r3l.report.demo import update_line
-    from r3l.runs.run_dir import METRICS
 
     shown = 0
     while shown < STEPS:
         running = process.poll() is None  # before the metrics are read: the last lines of an ended process count
-        rows = read_jsonl(run_dir / METRICS)
+        rows = read_metrics(run_dir)
         yield from (update_line(row, STEPS) for row in rows[shown:])
         shown = len(rows)
         if not running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from r3l.core.errors import ConfigError
 if TYPE_CHECKING:
     from r3l.cli.evaluations import Scored
     from r3l.config import Run
+    from r3l.evaluation.episodes import EpisodeRow
 
 
 def evaluate(
@@ -118,7 +120,7 @@ def _play_environment(env: str, options: dict[str, Any], out: Path | None, as_js
     from r3l.report.by_protocol import compared, draw
     from r3l.report.render import to_markdown
 
-    entry = evaluations.Evaluation(env=env, **options)
+    entry = evaluations.EvaluationRequest(env=env, **options)
     names = evaluations.several_protocols(entry)
     if not names:
         plan = evaluations.planned(entry, out)
@@ -150,18 +152,22 @@ def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: boo
         print_shown(content, as_json, to_terminal(table))
 
 
-def _with_episodes(played: Scored) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _with_episodes(played: Scored) -> tuple[Mapping[str, Any], list[EpisodeRow]]:
     """An evaluation and its episodes."""
+    from r3l.evaluation.episodes import EpisodeRow
     from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
 
     where, evaluation = played
-    return evaluation, read_jsonl(where / EPISODES)
+    return evaluation, read_jsonl(where / EPISODES, EpisodeRow)
 
 
-def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], served: bool, as_json: bool, markdown: bool) -> None:
+def _print(
+    run_dir: Path, where: Path, evaluation: Mapping[str, Any], served: bool, as_json: bool, markdown: bool
+) -> None:
     """Print an evaluation whose files are in ``where``: ``run_dir`` itself, or a folder below it."""
     from r3l.evaluation import stored_runs
+    from r3l.evaluation.episodes import EpisodeRow
     from r3l.evaluation.summary import summary
     from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
@@ -171,7 +177,7 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], served: bool,
     from r3l.runs.run_dir import EVALUATION
     from r3l.runs.run_paths import TRANSCRIPTS
 
-    run, episodes = run_of(run_dir), read_jsonl(where / EPISODES)
+    run, episodes = run_of(run_dir), read_jsonl(where / EPISODES, EpisodeRow)
     if markdown:
         print_result(evaluation, as_json, protocol_scores.markdown(evaluation, episodes))
         return
@@ -193,10 +199,10 @@ def _print(run_dir: Path, where: Path, evaluation: dict[str, Any], served: bool,
 
 def _next(run: Run, run_dir: Path, stored: Path) -> str:
     """The command that compares the run with stored ones if it can find both, else the one that shows the run."""
-    from r3l.api.running import place_of
+    from r3l.api.running import default_run_dir
     from r3l.config import variant
 
     partial = any(change.startswith("evaluation.") for change in variant(run.method).changes)
-    if partial or run_dir.resolve() != place_of(run).resolve() or not (stored / run.tier / run.env).is_dir():
+    if partial or run_dir.resolve() != default_run_dir(run).resolve() or not (stored / run.tier / run.env).is_dir():
         return f"r3l report {run_dir}"
     return offline_command(run.method, run.tier, [run.env])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from r3l.api.running import place_of
+from r3l.api.running import default_run_dir
 from r3l.cli.arguments import each_once
 from r3l.cli.model_source import DEADLINE, ModelSource
 from r3l.config import EnvConfig, Run, Strict, Variant, load, resolve, stored_model, validate
@@ -17,7 +17,7 @@ from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
-from r3l.evaluation.episodes import unusable
+from r3l.evaluation.episodes import Evaluation, unusable
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
@@ -25,12 +25,12 @@ from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
 from r3l.runs.run_paths import TRANSCRIPTS
 
 log = logging.getLogger(__name__)
-Scored = tuple[Path, dict[str, Any]]  # the folder of an evaluation, and its evaluation.json with examples
+Scored = tuple[Path, Mapping[str, Any]]  # the folder of an evaluation, and its evaluation.json with examples
 ALL = "all"  # protocols of the environment
 OF_SFT = "sft.json"  # is in the folder of a model that this project made
 
 
-class Evaluation(Strict):
+class EvaluationRequest(Strict):
     """The options of one evaluation, as the command line or a line of a file gives them."""
 
     env: str
@@ -102,10 +102,10 @@ class Planned(NamedTuple):
             return None
         check_signed(self.run_dir)
         log.warning("%s was played before; delete it, or name another --out, to play it again", self.run_dir)
-        return _with_examples(self.run_dir, read_json(file))
+        return _with_examples(self.run_dir, read_json(file, Evaluation))
 
 
-def planned(entry: Evaluation, out: Path | None = None) -> Planned:
+def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     """Plan an evaluation. Whatever is wrong with it is an error here, before there is a directory."""
     from r3l.local.checkpoint import check_template
     from r3l.runs.check_chat_template import try_dialogs
@@ -133,7 +133,7 @@ def planned(entry: Evaluation, out: Path | None = None) -> Planned:
         if renderer := agent.renderer(run):
             try_dialogs(run, renderer)  # finds a chat template that cannot be used
     run.fingerprint()  # finds an unknown task set
-    run_dir = out or place_of(run)
+    run_dir = out or default_run_dir(run)
     if not (agent or run_dir.is_dir()):
         check_template(run)
     return Planned(run, run_dir, agent)
@@ -149,7 +149,7 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
         place = f"{path}, evaluations.{k}"
         if not isinstance(line, dict):
             raise ConfigError(f"{place} has value {line!r}; write options, such as {{env: gsm8k, n: 100}}")
-        entry = validate(Evaluation, {**options, **line}, place)
+        entry = validate(EvaluationRequest, {**options, **line}, place)
         try:
             plans.append(planned(entry))
         except R3LError as error:
@@ -157,7 +157,7 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
     return plans
 
 
-def several_protocols(entry: Evaluation) -> list[str]:
+def several_protocols(entry: EvaluationRequest) -> list[str]:
     """The names of the protocols, if there are several: ``NAME,NAME``, or ``all``; else none."""
     if entry.protocol != ALL:
         several = list(dict.fromkeys((entry.protocol or "").split(",")))
@@ -180,7 +180,7 @@ def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Sc
     return _with_examples(where, evaluation)
 
 
-def _with_examples(where: Path, evaluation: dict[str, Any]) -> Scored:
+def _with_examples(where: Path, evaluation: Mapping[str, Any]) -> Scored:
     """Add examples of responses that could not be used, for readers who ask why."""
     examples = unusable(where / TRANSCRIPTS)
-    return where, evaluation | ({"examples": examples} if examples else {})
+    return where, {**evaluation, "examples": examples} if examples else evaluation

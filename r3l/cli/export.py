@@ -51,14 +51,14 @@ def trinity(
 
     Example: `r3l export trinity r3l.yaml --tier paper --write-tasks && trinity run --config r3l.yaml`
     """
-    from r3l.api.running import place_of
+    from r3l.api.running import default_run_dir
     from r3l.config import resolve
     from r3l.files.writing import check_writable, writable, write_text_atomic
     from r3l.trinity.config import Place, as_yaml, trinity_config, write_inputs
 
     check_writable(out)
     run = resolve(tier, env, method, seed, model, overrides)
-    folder = (run_dir or place_of(run)) / "trinity"
+    folder = (run_dir or default_run_dir(run)) / "trinity"
     place = Place(folder, folder / "tasks")
     text = as_yaml(run, trinity_config(run, place))
     if write_tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +38,7 @@ def train(
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
     """
-    from r3l.api.running import place_of, train_run
+    from r3l.api.running import default_run_dir, train_run
     from r3l.config import TierConfig, load, resolve, variant
     from r3l.runs.loggers import LOGGERS
 
@@ -46,13 +47,13 @@ def train(
     if engine and engine != load("tiers", tier, TierConfig).engine:
         method = variant(method).changed(engine=engine).name
     run = resolve(tier, env, method, seed, model, overrides)
-    where = run_dir or place_of(run)
+    where = run_dir or default_run_dir(run)
     result = train_run(run, where, logger or (), minutes, set_aside)
     text = f"{_sentences(run, result)}\nin {where}\nnext: r3l evaluate {where}"
     print_result(result, as_json, text)
 
 
-def _sentences(run: Run, result: dict[str, Any]) -> str:
+def _sentences(run: Run, result: Mapping[str, Any]) -> str:
     """The final training metrics of a run, as sentences."""
     from r3l.runs.result import FINAL_WINDOW
 

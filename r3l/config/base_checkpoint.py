@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from r3l.config.environment import EnvConfig
 from r3l.config.files import load, names
@@ -11,7 +14,19 @@ from r3l.config.model import locate, recipe_of
 from r3l.config.run import Run
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
-from r3l.files.shapes import SFTUnderWay
+
+
+class TaughtRecipe(TypedDict):
+    """The key of an SFT recipe that runs from its model read."""
+
+    env: str
+
+
+class SFTRecord(TypedDict):
+    """The keys of sft.json that runs from its model read; ``loss`` has one entry per finished phase."""
+
+    config: TaughtRecipe
+    loss: list[Any]
 
 
 def base_checkpoint_of(run: Run) -> str:
@@ -25,7 +40,7 @@ def base_checkpoint_of(run: Run) -> str:
     folder = sft_folder(run.model, name)
     manifest = folder / "sft.json"
     phases = len(recipe_of(name)["phases"])
-    if not manifest.is_file() or len(read_json(manifest, SFTUnderWay)["loss"]) < phases:
+    if not manifest.is_file() or len(read_json(manifest, SFTRecord)["loss"]) < phases:
         raise ConfigError(
             f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: make it with "
             f"r3l sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
@@ -46,7 +61,7 @@ def _sft_environment(run: Run) -> str | None:
     if run.env_settings.sft:
         return str(recipe_of(run.env_settings.sft)["env"])
     manifest = Path(locate(run.model)) / "sft.json"
-    return str(read_json(manifest)["config"]["env"]) if manifest.is_file() else None
+    return read_json(manifest, SFTRecord)["config"]["env"] if manifest.is_file() else None
 
 
 def _registered(env: str) -> str:

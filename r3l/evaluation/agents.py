@@ -21,7 +21,7 @@ from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 from r3l.files.json_files import read_json
 from r3l.files.writing import write_json_atomic
 from r3l.processes.gather import together
-from r3l.runs.manifest import manifest
+from r3l.runs.manifest import Manifest, manifest
 from r3l.runs.result import result
 from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT, locked
 from r3l.runs.session import PlaySession, open_play_session
@@ -165,10 +165,11 @@ def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
     run with other requests.
     """
     with locked(run_dir):
-        content = manifest(run) | {"agent": agent.identity}
+        content = manifest(run)
+        content["agent"] = agent.identity
         path = run_dir / MANIFEST
         if path.is_file():
-            before = read_json(path)
+            before = read_json(path, Manifest)
             held = before.get("agent", {}) | {"run": before["fingerprint"]}
             wanted = agent.identity | {"run": content["fingerprint"]}
             differing = [key for key in wanted if held.get(key) != wanted[key]]

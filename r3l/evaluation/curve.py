@@ -10,16 +10,31 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
 
 from r3l.config import Run
 from r3l.core.errors import ConfigError
-from r3l.evaluation.episodes import play_all, scores
+from r3l.evaluation.episodes import GroupScore, play_all, scores
 from r3l.evaluation.protocols import select_tasks
-from r3l.files.json_files import append_jsonl, read_jsonl
+from r3l.files.json_files import Number, append_jsonl, read_jsonl
+from r3l.runs.manifest import with_all
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import PLAYED
 from r3l.runs.session import PlaySession
+
+
+class CurvePoint(TypedDict):
+    """One line of curve.jsonl: the scores after update ``step``. ``solved``: TASK/MEMBER of each success."""
+
+    step: int
+    task_set: str
+    temperature: Number
+    groups: Annotated[dict[str, GroupScore], AfterValidator(with_all)]
+    stops: dict[str, int]
+    solved: list[str]
 
 
 def check_curve(run: Run) -> None:
@@ -45,7 +60,7 @@ def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
     Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already.
     """
     run, path = session.run, run_dir / CURVE
-    if update not in run.evaluation.curve or any(line["step"] == update for line in read_jsonl(path)):
+    if update not in run.evaluation.curve or any(line["step"] == update for line in read_jsonl(path, CurvePoint)):
         return
     tasks = session.package.tasks(run.env_settings.test_task_set)
     tasks = select_tasks(run, tasks, [task.id for task in tasks])
@@ -54,7 +69,7 @@ def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
     folder = run_dir / "curve"
     folder.mkdir(exist_ok=True)
     played = play_all(session, tasks, folder / PLAYED, {"run": run.fingerprint(), "update": str(update)})
-    point: dict[str, Any] = {
+    point: CurvePoint = {
         "step": update,
         "task_set": run.env_settings.test_task_set,
         "temperature": run.evaluation.temperature,

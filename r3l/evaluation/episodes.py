@@ -9,16 +9,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, cast
+
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
 
 from r3l.core.environment import StopReason
 from r3l.core.rollout import play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
-from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.files.json_files import Number, append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.processes.gather import together
 from r3l.processes.progress import progress
+from r3l.runs.manifest import TaskSetSummary, with_all
 from r3l.runs.metrics import GENERATED_TOKENS
+from r3l.runs.result import RunIdentity
 from r3l.runs.run_paths import TRANSCRIPTS
 from r3l.runs.session import PlaySession
 
@@ -29,6 +34,62 @@ IMPOSSIBLE = "impossible"
 UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
 
 
+class EpisodeRow(TypedDict):
+    """One line of episodes.jsonl. Hashes are over token ids (texts, if a server keeps its ids) and over responses."""
+
+    task: str
+    group: str
+    member: int
+    reward: Number
+    success: bool
+    turns: int
+    stop_reason: str
+    tokens: int
+    transcript_sha256: NotRequired[str]
+    responses_sha256: NotRequired[str]
+
+
+class EpisodeBatch(TypedDict):
+    """One line of an evaluation under way. ``evaluated``: digests of model, task set and settings."""
+
+    evaluated: dict[str, str | None]
+    episodes: list[EpisodeRow]
+    generated: Number
+    impossible: NotRequired[int]
+    counts: NotRequired[dict[str, Number]]  # requests to a server
+
+
+class GroupScore(TypedDict):
+    """Success and mean reward of a group of tasks."""
+
+    episodes: int
+    success: Number
+    reward: Number
+
+
+class EvaluatedCheckpoint(TypedDict):
+    """The checkpoint of an evaluation. ``sha256`` is None for a model at a server."""
+
+    step: int
+    sha256: str | None
+
+
+class Evaluation(RunIdentity):
+    """evaluation.json, which r3l.evaluation.evaluate writes."""
+
+    task_set: TaskSetSummary
+    temperature: Number
+    episodes: int
+    checkpoint: EvaluatedCheckpoint
+    groups: Annotated[dict[str, GroupScore], AfterValidator(with_all)]
+    stops: dict[str, int]
+    tokens: dict[str, Number]
+    agent: NotRequired[dict[str, Any]]
+    requests: NotRequired[dict[str, Number]]
+    protocol: NotRequired[dict[str, Any]]
+    turns: NotRequired[dict[str, int]]
+
+
 @dataclass(frozen=True)
 class PlayedEpisodes:
     """All episodes of an evaluation, in the order of their tasks.
@@ -37,13 +98,15 @@ class PlayedEpisodes:
     whose action the environment did not carry out.
     """
 
-    episodes: list[Line]
+    episodes: list[EpisodeRow]
     generated: float
     counts: Counter[str]
     impossible: int
 
 
-def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str]) -> PlayedEpisodes:
+def play_all(
+    session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str | None]
+) -> PlayedEpisodes:
     """Play ``episodes_per_task`` base rollouts of every task.
 
     ``path`` gets a line for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for each
@@ -56,7 +119,7 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
     batches = [wanted[i : i + session.batch] for i in range(0, len(wanted), session.batch)]
 
     # Keep the finished batches of an earlier call, and only their transcripts: a stop can fall between the two.
-    lines = [line for line in read_jsonl(path) if line["evaluated"] == evaluated]
+    lines = [line for line in read_jsonl(path, EpisodeBatch) if line["evaluated"] == evaluated]
     rewrite_jsonl(path, lines)
     done = {(row["task"], row["member"]) for line in lines for row in line["episodes"]}
     transcripts = path.with_name(TRANSCRIPTS)
@@ -71,8 +134,8 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
         async def one(batch: Sequence[Member]) -> None:
             nonlocal solved
             async with free:
-                line, trajectories = await _play_batch(session, batch)
-                lines.append({"evaluated": dict(evaluated)} | line)
+                line, trajectories = await _play_batch(session, batch, evaluated)
+                lines.append(line)
                 # Transcripts first: a batch counts as done by its line alone.
                 for trajectory in trajectories:
                     append_jsonl(transcripts, transcript(trajectory))
@@ -95,7 +158,9 @@ def play_all(session: PlaySession, tasks: Sequence[Task], path: Path, evaluated:
     return PlayedEpisodes(episodes, sum(line["generated"] for line in lines), counts, impossible)
 
 
-async def _play_batch(session: PlaySession, batch: Sequence[Member]) -> tuple[Line, Sequence[Trajectory]]:
+async def _play_batch(
+    session: PlaySession, batch: Sequence[Member], evaluated: Mapping[str, str | None]
+) -> tuple[EpisodeBatch, Sequence[Trajectory]]:
     """Play the episodes of a batch at the same time; return its line and their trajectories.
 
     ``counts`` is in the line if the policy is a server's: what it counted since the last line.
@@ -116,7 +181,8 @@ async def _play_batch(session: PlaySession, batch: Sequence[Member]) -> tuple[Li
         return episode.trajectory
 
     trajectories = await session.gather(episode_of, batch)
-    line: Line = {
+    line: EpisodeBatch = {
+        "evaluated": dict(evaluated),
         "episodes": [episode_row(trajectory) for trajectory in trajectories],
         "generated": ctx.counters[GENERATED_TOKENS],
         "impossible": int(ctx.counters[IMPOSSIBLE]),
@@ -126,7 +192,7 @@ async def _play_batch(session: PlaySession, batch: Sequence[Member]) -> tuple[Li
     return line, trajectories
 
 
-def episode_row(trajectory: Trajectory) -> Line:
+def episode_row(trajectory: Trajectory) -> EpisodeRow:
     """One line of episodes.jsonl.
 
     The transcript's hash is over its token ids, or over its texts if a server does not return token ids. The
@@ -147,7 +213,7 @@ def episode_row(trajectory: Trajectory) -> Line:
         "reward": trajectory.reward,
         "success": trajectory.success,
         "turns": len(trajectory.turns),
-        "stop_reason": trajectory.stop_reason,
+        "stop_reason": cast(str, trajectory.stop_reason),  # an episode that has ended has one
         "tokens": max([len(ids), *usages]),
         "transcript_sha256": digest(ids.astype("<i8").tobytes() if len(ids) else json.dumps(texts).encode()),
         "responses_sha256": digest(json.dumps(responses).encode()),
@@ -178,7 +244,7 @@ def unusable(transcripts: Path) -> dict[str, list[str]]:
     return {row["stop_reason"]: [row["task"], row["turns"][-1]["response"]] for row in reversed(ended)}
 
 
-def scores(episodes: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def scores(episodes: Sequence[EpisodeRow]) -> dict[str, GroupScore]:
     """Mean success and reward, and the number of episodes, by task group and over ``all``."""
     names = sorted({e["group"] for e in episodes if e["group"]})
     by_group = {name: [e for e in episodes if e["group"] == name] for name in names} | {"all": list(episodes)}

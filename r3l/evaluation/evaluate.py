@@ -9,13 +9,12 @@ import json
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from r3l.config import base_checkpoint_of, locate
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError
 from r3l.evaluation.agents import ServedAgent, open_served_session
-from r3l.evaluation.episodes import play_all, scores
+from r3l.evaluation.episodes import Evaluation, play_all, scores
 from r3l.evaluation.protocols import protocol_entry, select_tasks
 from r3l.evaluation.verification import EPISODES, verify, verify_further
 from r3l.files.digests import SUMS, sha256_of
@@ -25,6 +24,7 @@ from r3l.local.checkpoint import find
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
+from r3l.runs.result import Result
 from r3l.runs.run_dir import EVALUATION, RESULT, locked
 from r3l.runs.run_paths import PLAYED, evaluation_folder
 from r3l.runs.session import PlaySession
@@ -36,7 +36,7 @@ def checkpoint_of(run_dir: Path) -> str | None:
     None if a server had the model. Raises CheckpointError if the weights there are not those that
     result.json names by their digest.
     """
-    result = read_json(run_dir / RESULT)
+    result = read_json(run_dir / RESULT, Result)
     if result["checkpoint_sha256"] is None:
         return None
     if result["checkpoint"] is None:
@@ -58,7 +58,7 @@ def checkpoint_of(run_dir: Path) -> str | None:
     return str(checkpoint)
 
 
-def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> dict[str, Any]:
+def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> Evaluation:
     """Evaluate a finished run; return the content of evaluation.json.
 
     Writes and signs episodes.jsonl and evaluation.json. The files are in ``run_dir``; for another task set
@@ -72,10 +72,10 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
     protocol = protocol_entry(run, name)  # a changed protocol file is an error now, before anything is played
     out = evaluation_folder(run_dir, name, run.env_settings.test_task_set)
     with locked(out):
-        result = read_json(run_dir / RESULT)
+        result = read_json(run_dir / RESULT, Result)
 
         # Batches of an earlier call count only if all of this is the same.
-        evaluated = {
+        evaluated: dict[str, str | None] = {
             "checkpoint": result["checkpoint_sha256"],
             "task_set": described["sha256"],
             "run": run.fingerprint(),
@@ -94,11 +94,18 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
 
-        evaluation = {
-            **{k: result[k] for k in ("schema", "cell", "tier", "label", "env", "method", "method_label")},
-            **{k: result[k] for k in ("model", "seed", "fingerprint")},
+        evaluation: Evaluation = {
+            "schema": result["schema"],
+            "cell": result["cell"],
+            "tier": result["tier"],
+            "label": result["label"],
+            "env": result["env"],
+            "method": result["method"],
+            "method_label": result["method_label"],
+            "model": result["model"],
+            "seed": result["seed"],
+            "fingerprint": result["fingerprint"],
             "task_set": described,
-            **protocol,
             "temperature": run.evaluation.temperature,
             "episodes": len(played.episodes),
             "checkpoint": {"step": result["steps"], "sha256": result["checkpoint_sha256"]},
@@ -112,6 +119,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             evaluation["requests"] = dict(sorted(played.counts.items()))
         if protocol:
             turns = sum(episode["turns"] for episode in played.episodes)
+            evaluation["protocol"] = protocol["protocol"]
             evaluation["turns"] = {"all": turns, "impossible": played.impossible}
 
         # Without its digests the folder counts as not evaluated until all files are new and verified.

@@ -14,6 +14,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from r3l.config import find_model
 from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError
+from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.evaluate import checkpoint_of
 from r3l.evaluation.verification import EPISODES, check_signed
 from r3l.files.digests import SUMS
@@ -21,7 +22,8 @@ from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.writing import write_text_atomic
 from r3l.local.checkpoint import OPTIMIZER, SAMPLER, STATE
 from r3l.local.session import merged_model
-from r3l.runs.manifest import run_of
+from r3l.runs.manifest import Manifest, run_of
+from r3l.runs.result import Result
 from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT
 from r3l.stats.intervals import wilson_interval
 
@@ -85,7 +87,7 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     ConfigError for an invalid target.
     """
     check_signed(run_dir)
-    result = read_json(run_dir / RESULT)
+    result = read_json(run_dir / RESULT, Result)
     trained = result["checkpoint"] is not None  # otherwise the model is the base checkpoint, in its own folder
     if not result["checkpoint_sha256"] or (trained and not (run_dir / "checkpoints").is_dir()):
         raise DataError(
@@ -144,8 +146,12 @@ def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> N
 
 def model_card(run_dir: Path) -> str:
     """The model card of an evaluated run in the hub's form, from its manifest, result and episodes."""
-    manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
-    result, episodes, run = read_json(run_dir / RESULT), read_jsonl(run_dir / EPISODES), manifest["run"]
+    manifest, evaluation = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / EVALUATION, Evaluation)
+    result, episodes, run = (
+        read_json(run_dir / RESULT, Result),
+        read_jsonl(run_dir / EPISODES, EpisodeRow),
+        manifest["run"],
+    )
 
     # The header is YAML that the hub reads.
     known = find_model(Path(run["model"]).name)

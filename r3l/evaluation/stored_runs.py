@@ -19,16 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 import r3l
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import ConfigError, DataError
+from r3l.evaluation.episodes import Evaluation
 from r3l.files.columns import columns_path, write_columns
 from r3l.files.digests import digest_of
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
-from r3l.files.shapes import Release, Tuning
 from r3l.files.unpacking import most
 from r3l.files.writing import write_text_atomic
+from r3l.runs.manifest import Manifest
 from r3l.runs.provenance import is_dirty, preregistration_sha256
 from r3l.runs.run_dir import EVALUATION, MANIFEST
 from r3l.runs.run_paths import find_runs
@@ -37,6 +40,13 @@ TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"
 MADE = "`make dist` makes it in a clone"
 WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
+
+
+class ReleasedArchive(TypedDict):
+    """build/release.json: the archive of stored runs that was made with a wheel (`make dist`)."""
+
+    address: str
+    sha256: str
 
 
 def folder() -> Path:
@@ -74,7 +84,7 @@ def fetch(source: str | None = None) -> Path:
                 raise DataError(
                     f"this wheel names no address of its stored runs; give a file or a URL of {ARCHIVE} ({MADE})"
                 )
-            release = read_json(RELEASE, Release)
+            release = read_json(RELEASE, ReleasedArchive)
             source, sha256 = release["address"], release["sha256"]
         archive = _downloaded(source, Path(scratch))
         if sha256 and (found := digest_of(archive)) != sha256:
@@ -177,9 +187,11 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
     Before anything is written, raises DataError if ``out`` is this project's own store and a run of a tuning
     was made from a tree with uncommitted changes.
     """
+    from r3l.evaluation.tuning import TuningResult  # needs what playing needs, as above
+
     found = sorted((results / FOLDER).glob("*/*/*.json"))
     for path in found:
-        rates = read_json(path, Tuning)["rates"]
+        rates = read_json(path, TuningResult)["rates"]
         if out.resolve() == STORED and any(is_dirty(run["commit"]) for rate in rates for run in rate["runs"]):
             raise DataError(
                 f"{path} has runs that were made from a tree with uncommitted changes, so they cannot be "
@@ -199,7 +211,7 @@ def _is_stored(source: Path, target: Path) -> bool:
     """True if this run is stored already, with the same scores. Raises DataError if it has other scores."""
     if not (target / EVALUATION).is_file():
         return False
-    new, old = read_json(source / EVALUATION), read_json(target / EVALUATION)
+    new, old = read_json(source / EVALUATION, Evaluation), read_json(target / EVALUATION, Evaluation)
     if new["fingerprint"] != old["fingerprint"]:
         return False
     if new["groups"] != old["groups"]:
@@ -245,7 +257,7 @@ class Origins:
 
 def origins(run_dirs: Sequence[Path]) -> Origins:
     """Read the origins of runs from their manifests."""
-    manifests = [read_json(run_dir / MANIFEST) for run_dir in run_dirs]
+    manifests = [read_json(run_dir / MANIFEST, Manifest) for run_dir in run_dirs]
     plans = Counter(manifest.get("preregistration_sha256") for manifest in manifests)
     dirty = [path for path, manifest in zip(run_dirs, manifests, strict=True) if is_dirty(manifest["commit"])]
     return Origins(dirty, dict(plans))

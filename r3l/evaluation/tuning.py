@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, NotRequired
 
 import numpy as np
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from r3l.config import Run
 from r3l.core.errors import DataError
+from r3l.evaluation.episodes import Evaluation
 from r3l.evaluation.verification import verify_further
-from r3l.files.json_files import read_json, read_jsonl
-from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS, base_success, step_seconds
-from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
+from r3l.files.json_files import Number, read_json
+from r3l.runs.manifest import Manifest, TaskSetSummary
+from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS, base_success, read_metrics, step_seconds
+from r3l.runs.result import Result
+from r3l.runs.run_dir import MANIFEST, RESULT
 from r3l.runs.run_paths import validation_evaluation
 
 RULE = (
@@ -21,7 +26,44 @@ RULE = (
     "standard error of it, the lowest. Standard error of a mean over seeds, from the variance over seeds "
     "averaged over the rates"
 )
-SPENT = {"rollouts": "rollouts", "generated": GENERATED_TOKENS, "trained": TRAINED_TOKENS}
+
+
+class TriedRun(TypedDict):
+    """A run of a tuning: its validation success, its budget, and its training curve."""
+
+    seed: int
+    success: Number
+    commit: str | None
+    rollouts: Number
+    generated: Number
+    trained: Number
+    seconds: Number
+    groups: NotRequired[dict[str, Number]]
+    model: NotRequired[str]
+    fingerprint: NotRequired[str]
+    preregistration_sha256: NotRequired[str | None]
+    curve: NotRequired[list[Number | None]]
+
+
+class TriedRate(TypedDict):
+    """A learning rate of a tuning and the mean success of its runs."""
+
+    lr: Number
+    success: Number
+    runs: list[TriedRun]
+
+
+class TuningResult(TypedDict):
+    """results/tuning/TIER/ENV/METHOD.json."""
+
+    tier: str
+    env: str
+    method: str
+    chosen: Number
+    rule: str
+    standard_error: Number
+    task_set: TaskSetSummary
+    rates: Annotated[list[TriedRate], Field(min_length=3, max_length=3)]
 
 
 def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
@@ -38,15 +80,16 @@ def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
     return min(near), error
 
 
-def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> dict[str, Any]:
+def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> TuningResult:
     """The content of a tuning's file. ``tried``: for each rate, its finished runs by their directories.
 
     Raises DataError for a run that is not finished, or that has another configuration than planned.
     """
-    rates: list[dict[str, Any]] = [
-        {"lr": float(rate), "runs": [_run(run_dir, run) for run_dir, run in runs.items()]}
-        for rate, runs in tried.items()
-    ]
+    rates: list[TriedRate] = []
+    for rate, runs in tried.items():
+        of_rate = [_run(run_dir, run) for run_dir, run in runs.items()]
+        success = float(np.mean([run["success"] for run in of_rate]))
+        rates.append({"lr": float(rate), "runs": of_rate, "success": success})
     scores = {rate["lr"]: [run["success"] for run in rate["runs"]] for rate in rates}
     chosen, error = choose(scores)
     first_dir, first = next(iter(next(iter(tried.values())).items()))
@@ -57,21 +100,25 @@ def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> dict[str, An
         "chosen": chosen,
         "rule": RULE,
         "standard_error": error,
-        "task_set": read_json(validation_evaluation(first_dir, first))["task_set"],
-        "rates": [rate | {"success": float(np.mean(scores[rate["lr"]]))} for rate in rates],
+        "task_set": read_json(validation_evaluation(first_dir, first), Evaluation)["task_set"],
+        "rates": rates,
     }
 
 
-def _run(run_dir: Path, run: Run) -> dict[str, Any]:
+def _run(run_dir: Path, run: Run) -> TriedRun:
     """A finished run's entry: validation scores, where its code and plan came from, curve and cost."""
     path = validation_evaluation(run_dir, run)
     if not path.is_file():
         raise DataError(f"{run_dir} is not trained, or not scored on the validation task set: r3l tune does both")
     verify_further(path.parent, run_dir)
-    evaluation, result, manifest = read_json(path), read_json(run_dir / RESULT), read_json(run_dir / MANIFEST)
+    evaluation, result, manifest = (
+        read_json(path, Evaluation),
+        read_json(run_dir / RESULT, Result),
+        read_json(run_dir / MANIFEST, Manifest),
+    )
     if evaluation["fingerprint"] != run.fingerprint():
         raise DataError(f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains again")
-    metrics = read_jsonl(run_dir / METRICS)
+    metrics = read_metrics(run_dir)
     return {
         "seed": run.seed,
         "success": evaluation["groups"]["all"]["success"],
@@ -82,5 +129,7 @@ def _run(run_dir: Path, run: Run) -> dict[str, Any]:
         "preregistration_sha256": manifest.get("preregistration_sha256"),
         "curve": [None if (rate := base_success(line)) is None else round(rate, 4) for line in metrics],
         "seconds": round(sum(map(step_seconds, metrics)), 1),
-        **{name: result["budget"].get(key, 0) for name, key in SPENT.items()},
+        "rollouts": result["budget"].get("rollouts", 0),
+        "generated": result["budget"].get(GENERATED_TOKENS, 0),
+        "trained": result["budget"].get(TRAINED_TOKENS, 0),
     }

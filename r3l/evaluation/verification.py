@@ -19,14 +19,15 @@ from typing import Any
 
 from r3l.config import Run, environment_of
 from r3l.core.errors import DataError, R3LError
-from r3l.evaluation.episodes import scores
+from r3l.evaluation.curve import CurvePoint
+from r3l.evaluation.episodes import EpisodeRow, Evaluation, scores
 from r3l.evaluation.protocols import select_tasks
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
-from r3l.files.json_files import kept_as, read_json, read_jsonl
+from r3l.files.json_files import read_json, read_jsonl, stored_variants
 from r3l.runs import trajectory_log
-from r3l.runs.manifest import run_of
-from r3l.runs.metrics import COLLECT_SECONDS, totals
-from r3l.runs.result import final_scores
+from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
+from r3l.runs.metrics import COLLECT_SECONDS, read_metrics, totals
+from r3l.runs.result import Result, final_scores
 from r3l.runs.run_dir import CURVE, EVALUATION, MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import find_further
 
@@ -56,7 +57,7 @@ def check_signed(run_dir: Path) -> None:
 def _files(run_dir: Path) -> list[str]:
     """Names of the files that are signed, as they are kept: plain lines, or compressed columns in a store."""
     documents = [name for name in JSON_FILES if (run_dir / name).is_file()]
-    lines = [path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in kept_as(run_dir / name)]
+    lines = [path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in stored_variants(run_dir / name)]
     return [*documents, *lines]
 
 
@@ -73,9 +74,9 @@ def verify_all(run_dirs: Sequence[Path]) -> None:
         except (R3LError, OSError) as error:
             wrong.append(str(error))
             continue
-        if digest := training_digest(read_jsonl(run_dir / METRICS)):
+        if digest := training_digest(read_metrics(run_dir)):
             other = trained.setdefault(digest, run_dir)
-            one, same = (read_json(folder / EVALUATION) for folder in (other, run_dir))
+            one, same = (read_json(folder / EVALUATION, Evaluation) for folder in (other, run_dir))
             if (one["cell"], one["seed"]) != (same["cell"], same["seed"]):
                 wrong.append(copy_error(other, run_dir))
     if wrong:
@@ -126,7 +127,7 @@ def verify(run_dir: Path) -> None:
     run = run_of(run_dir)
     _verify_checkpoints(run_dir)
     _verify_names(run, run_dir)
-    check_place(run_dir, read_json(run_dir / EVALUATION))
+    check_place(run_dir, read_json(run_dir / EVALUATION, Evaluation))
     _verify_scores(run_dir)
     _verify_training(run, run_dir)
     _verify_episodes(run, run_dir)
@@ -141,9 +142,9 @@ def verify_further(folder: Path, run_dir: Path) -> None:
     """Verify an evaluation of the run on a further task set, in ``folder``; sign it if it has no digests."""
     if (folder / SUMS).is_file():
         check_signed(folder)
-    run, evaluation = run_of(run_dir), read_json(folder / EVALUATION)
+    run, evaluation = run_of(run_dir), read_json(folder / EVALUATION, Evaluation)
     _verify_task_set(run, folder / EVALUATION, evaluation["task_set"])
-    weights = read_json(run_dir / RESULT)["checkpoint_sha256"]
+    weights = read_json(run_dir / RESULT, Result)["checkpoint_sha256"]
     _check_equal(folder / EVALUATION, "checkpoint", evaluation["checkpoint"]["sha256"], weights, f"{RESULT} has")
     _verify_scores(folder)
     _verify_episodes(run, folder)
@@ -160,7 +161,7 @@ def _verify_checkpoints(run_dir: Path) -> None:
                 "or give the r3l train command of this run again: it resumes from the last intact "
                 "checkpoint"
             )
-    result = read_json(run_dir / RESULT)
+    result = read_json(run_dir / RESULT, Result)
     if result["checkpoint"] and (run_dir / result["checkpoint"]).is_dir():
         digest, own = result["checkpoint_sha256"], sha256_of(run_dir / result["checkpoint"])
         _check_equal(run_dir / RESULT, "checkpoint_sha256", digest, own, f"{result['checkpoint']} has")
@@ -168,24 +169,26 @@ def _verify_checkpoints(run_dir: Path) -> None:
 
 def _verify_names(run: Run, run_dir: Path) -> None:
     """Check that all files are of one run, with the fingerprint that its configuration gives."""
-    manifest, evaluation = read_json(run_dir / MANIFEST), read_json(run_dir / EVALUATION)
-    result = read_json(run_dir / RESULT)
+    manifest, evaluation = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / EVALUATION, Evaluation)
+    result = read_json(run_dir / RESULT, Result)
     own = run.fingerprint(manifest["inputs"])
     _check_equal(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
     names = {"cell": run.cell_of(manifest["inputs"]), "model": run.model_name(manifest["inputs"])}
     expected = {**names, "fingerprint": own}
     expected |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
-    for path, content in ((run_dir / EVALUATION, evaluation), (run_dir / RESULT, result)):
+    files: list[tuple[Path, Mapping[str, Any]]] = [(run_dir / EVALUATION, evaluation), (run_dir / RESULT, result)]
+    for path, content in files:
         for key, value in expected.items():
             _check_equal(path, key, content[key], value, f"{MANIFEST} has")
     _check_equal(run_dir / RESULT, "profile", result["profile"], run.profile, f"{MANIFEST} has")
     weights = {"step": result["steps"], "sha256": result["checkpoint_sha256"]}
     _check_equal(run_dir / EVALUATION, "checkpoint", evaluation["checkpoint"], weights, f"{RESULT} has")
-    for described in (*manifest["task_set"].values(), evaluation["task_set"]):
+    sets = manifest["task_set"]
+    for described in filter(None, (sets.get("train"), sets["test"], evaluation["task_set"])):
         _verify_task_set(run, run_dir / EVALUATION, described)
 
 
-def _verify_task_set(run: Run, path: Path, described: dict[str, Any]) -> None:
+def _verify_task_set(run: Run, path: Path, described: TaskSetSummary) -> None:
     """Check that the task set in configs/ is still the one that the run used."""
     committed = environment_of(run.env).task_set_hash(described["name"])
     _check_equal(path, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
@@ -193,7 +196,7 @@ def _verify_task_set(run: Run, path: Path, described: dict[str, Any]) -> None:
 
 def _verify_scores(folder: Path) -> None:
     """Compute the scores of evaluation.json again from episodes.jsonl."""
-    evaluation, episodes = read_json(folder / EVALUATION), read_jsonl(folder / EPISODES)
+    evaluation, episodes = read_json(folder / EVALUATION, Evaluation), read_jsonl(folder / EPISODES, EpisodeRow)
     stops = Counter(e["stop_reason"] for e in episodes)
     _check_equal(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
     _check_equal(folder / EVALUATION, "groups", evaluation["groups"], scores(episodes))
@@ -202,15 +205,15 @@ def _verify_scores(folder: Path) -> None:
 
 def _verify_training(run: Run, run_dir: Path) -> None:
     """Compute result.json again from metrics.jsonl; check the curve's updates, and its end."""
-    result, metrics = read_json(run_dir / RESULT), read_jsonl(run_dir / METRICS)
+    result, metrics = read_json(run_dir / RESULT, Result), read_metrics(run_dir)
     _check_equal(run_dir / RESULT, "steps", result["steps"], len(metrics))
     _check_equal(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
     _check_equal(run_dir / RESULT, "final", result["final"], final_scores(metrics))
 
     # A point after the last update was played with the weights, tasks and seeds of the evaluation.
-    points = {point["step"]: point for point in read_jsonl(run_dir / CURVE)}
+    points = {point["step"]: point for point in read_jsonl(run_dir / CURVE, CurvePoint)}
     _check_equal(run_dir / CURVE, "updates", sorted(points), list(run.evaluation.curve), f"{MANIFEST} has")
-    evaluation = read_json(run_dir / EVALUATION)
+    evaluation = read_json(run_dir / EVALUATION, Evaluation)
     last = points.get(run.train.steps)
     if last and last["task_set"] == evaluation["task_set"]["name"]:
         _check_equal(run_dir / CURVE, "groups", last["groups"], evaluation["groups"], f"{EVALUATION} has")
@@ -218,12 +221,12 @@ def _verify_training(run: Run, run_dir: Path) -> None:
 
 def _verify_episodes(run: Run, run_dir: Path) -> None:
     """Check that there is an episode of every task of the task set, in its order."""
-    name = read_json(run_dir / EVALUATION)["task_set"]["name"]
+    name = read_json(run_dir / EVALUATION, Evaluation)["task_set"]["name"]
     if (known := _tasks(run.env, name)) is None:
         return
     tasks = select_tasks(run, known, [task for task, _ in known])
     wanted = [(task, k, group) for task, group in tasks for k in range(run.evaluation.episodes_per_task)]
-    played = [(e["task"], e["member"], e["group"]) for e in read_jsonl(run_dir / EPISODES)]
+    played = [(e["task"], e["member"], e["group"]) for e in read_jsonl(run_dir / EPISODES, EpisodeRow)]
     _check_equal(run_dir / EPISODES, "number of lines", len(played), len(wanted), f"task set {name} has")
     for ours, theirs in zip(played, wanted, strict=True):
         _check_equal(run_dir / EPISODES, "task, member, group", ours, theirs, f"task set {name} has")
@@ -232,7 +235,7 @@ def _verify_episodes(run: Run, run_dir: Path) -> None:
 def _verify_trajectories(run: Run, run_dir: Path) -> None:
     """Check that logged trajectories are of this run's method, tasks and updates."""
     path = run_dir / trajectory_log.FILE
-    lines = read_jsonl(path)
+    lines = read_jsonl(path, trajectory_log.TrajectoryLine)
     tasks = _tasks(run.env, run.env_settings.train_task_set) if lines else ()
     known = None if tasks is None else {task for task, _ in tasks}
     steps = range(1, run.train.steps + 1)

@@ -1,4 +1,6 @@
-"""What a killed process leaves beside its files; the next one removes it, but nothing that a live process holds."""
+"""What a killed process leaves beside its files; the next one removes it, but nothing that a live process
+holds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # as r3l.files.writing
 
 
 def remove_unfinished(*folders: Path) -> None:
-    """Remove what killed processes of this machine were writing in ``folders``, which the caller has locked."""
+    """Remove what killed processes of this machine were writing in ``folders``, which the caller has
+    locked.
+    """
     for path in (path for folder in folders for path in folder.glob(".*.tmp")):
         match = _UNFINISHED.fullmatch(path.name)
         if match and not psutil.pid_exists(int(match[1])):
@@ -28,7 +32,9 @@ def remove_unfinished(*folders: Path) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A folder in the system's temporary one, until the end of the block. Those of killed processes are removed."""
+    """A folder in the system's temporary one, until the end of the block. Those of killed processes are
+    removed.
+    """
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*/{LOCK}"):
         with suppress(OSError, Timeout):  # another user's, or in use
             if time.time() - path.stat().st_mtime > YOUNG:

@@ -1,7 +1,7 @@
 """Rows as compressed columns, the form in which finished runs are stored: a name once, its values side by side.
 
-``metrics.json.xz`` of a stored run holds what ``metrics.jsonl`` of the run held, in two thirds of the bytes that
-compressed lines take. ``pandas.read_json`` reads it as it is.
+``metrics.json.xz`` of a stored run holds what ``metrics.jsonl`` of the run held, in two thirds of the bytes
+that compressed lines take. ``pandas.read_json`` reads it as it is.
 
 Parquet (pyarrow 26) was measured against it on all 784 files of the nano tier: 4.92 MB here; 8.34 MB with zstd 19 and
 8.35 MB with brotli 11, both without dictionaries and statistics (9.70 and 9.64 MB with dictionaries). Each file is a
@@ -45,7 +45,9 @@ def write_columns(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_columns(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file that ``write_columns`` wrote. Raises DataError naming the file where it is anything else."""
+    """The rows of a file that ``write_columns`` wrote. Raises DataError naming the file where it is
+    anything else.
+    """
     content = path.read_bytes()
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)
     try:

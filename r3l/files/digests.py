@@ -8,15 +8,23 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from typing_extensions import TypedDict
+
 from r3l.core.errors import DataError
 from r3l.files.json_files import read_json
 from r3l.files.paths import cache_folder
-from r3l.files.shapes import Digest
 from r3l.files.writing import write_json_atomic, write_text_atomic
 
 SUMS = "SHA256SUMS"  # in a folder
 BLOCK = 1 << 22  # bytes that are hashed at once; our choice
-KEPT = 1 << 26  # bytes; digests of more are kept, as they take longer than a tenth of a second
+KEPT = 1 << 26  # bytes; digests of more are cached, since they take longer than a tenth of a second
+
+
+class CachedDigest(TypedDict):
+    """The cached digest of large files. ``files``: name, path, time and size of each."""
+
+    files: list[list[str | int]]
+    sha256: str
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
@@ -50,8 +58,9 @@ def digest_of(path: Path) -> str:
 
 
 def digest_of_all(files: Mapping[str, Path]) -> str:
-    """The sha256 over names and digests of ``files``, taken once for their times and sizes: in this process, of many
-    bytes also on this machine. The times are those of inodes: copying and unpacking can set the others as they were.
+    """The sha256 over names and digests of ``files``, taken once for their times and sizes: in this
+    process, of many bytes also on this machine. The times are those of inodes: copying and unpacking can
+    set the others as they were.
     """
     stats = [(name, path.resolve(), path.stat()) for name, path in sorted(files.items())]
     return _digest_of_all(tuple((name, str(path), stat.st_ctime_ns, stat.st_size) for name, path, stat in stats))
@@ -63,7 +72,7 @@ def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
     place = hashlib.sha256("\n".join(path for _, path, _, _ in files).encode()).hexdigest()
     kept, key = cache_folder("digests") / f"{place}.json", [list(file) for file in files]
     with suppress(DataError):  # a cache that cannot be read either
-        if not small and kept.is_file() and (known := read_json(kept, Digest))["files"] == key:
+        if not small and kept.is_file() and (known := read_json(kept, CachedDigest))["files"] == key:
             return str(known["sha256"])
     lines = "".join(f"{digest_of(Path(path))}  {name}\n" for name, path, _, _ in files)
     digest = hashlib.sha256(lines.encode()).hexdigest()

@@ -1,4 +1,9 @@
-"""JSON, and JSON lines that a killed writer may leave torn."""
+"""JSON and JSON-lines files, checked against a pydantic model when they are read.
+
+A model is defined where its file is written: a ``TypedDict``, or any other type that pydantic can validate.
+Values are returned as they were read, so a reader may rely on the keys and types of the model; further keys
+are allowed.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +13,34 @@ import json
 import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar, overload
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from r3l.core.errors import DataError
+from r3l.core.text import shown
 from r3l.files.columns import SUFFIX, columns_path, read_columns
-from r3l.files.shapes import check_lines, check_whole
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+Number = Annotated[float, Field(allow_inf_nan=False)]  # a number in a file; an int is one too, and stays an int
 
 
-def read_json(path: Path, shape: Any = None) -> Any:
-    """The JSON in ``path``. Raises DataError naming the file when it is missing, damaged, or not of ``shape``, a type
-    of r3l.files.shapes; by default that of files of this name.
+@overload
+def read_json(path: Path) -> Any: ...
+
+
+@overload
+def read_json(path: Path, model: type[T]) -> T: ...
+
+
+def read_json(path: Path, model: Any = Any) -> Any:
+    """The content of a JSON file. Raises DataError naming the file if it is missing, damaged, or not of
+    ``model``.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -30,41 +48,51 @@ def read_json(path: Path, shape: Any = None) -> Any:
         raise DataError(f"{path} is missing; is this a finished run directory?") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON ({error}); delete it and run the command again") from error
-    check_whole(path, content, shape)
-    return content
+    return checked(content, model, str(path))
 
 
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file (``.gz``: compressed), or of what is kept in its place (``kept_as``).
+@overload
+def read_jsonl(path: Path) -> list[dict[str, Any]]: ...
 
-    [] where there is nothing. A torn last line is skipped with a warning, any other is a DataError, and so is a line of
-    another shape than files of this name have (r3l.files.shapes).
+
+@overload
+def read_jsonl(path: Path, model: type[T]) -> list[T]: ...
+
+
+def read_jsonl(path: Path, model: Any = dict[str, Any]) -> list[Any]:
+    """The lines of a JSON-lines file (``.gz``: compressed) or of its stored variant (``stored_variants``); [] if none.
+
+    A torn last line, left by a killed writer, is skipped with a warning. Any other damaged line is a
+    DataError, and so is a line that is not of ``model``.
     """
-    path = next(iter(kept_as(path)), path)
-    rows: list[dict[str, Any]]
+    path = next(iter(stored_variants(path)), path)
+    rows: list[Any]
     if path.name.endswith(SUFFIX):
         rows = read_columns(path)
-        check_lines(path, rows)
-        return rows
-    rows = []
-    damage: Exception | None = None
-    for line in _lines(path):
+    else:
+        rows = []
+        damage: Exception | None = None
+        for line in _lines(path):
+            # A damaged line is an error as soon as another one follows: only the last one can be torn.
+            if damage is not None:
+                raise DataError(f"{path}, line {len(rows) + 1}: not valid JSON ({damage})") from damage
+            try:
+                rows.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                damage = error
         if damage is not None:
-            raise DataError(f"{path}, line {len(rows) + 1}: not valid JSON ({damage})") from damage
-        try:
-            rows.append(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            damage = error
-    if damage is not None:
-        log.warning("%s: the last line is torn (the writer was killed); skipped", path)
-    check_lines(path, rows)
+            log.warning("%s: the last line is torn (the writer was killed); skipped", path)
+    for number, row in enumerate(rows, 1):
+        checked(row, model, f"{path}, line {number}")
     return rows
 
 
-def kept_as(path: Path) -> list[Path]:
-    """Those of these files that exist, the one to read first: lines, columns (stored), compressed (by r3l 0.1.0)."""
-    places = (path, columns_path(path), path.with_name(f"{path.name}.gz"))
-    return [place for place in places if place.is_file()]
+def stored_variants(path: Path) -> list[Path]:
+    """Existing variants of a JSON-lines file, preferred first: lines, columns (stored), compressed (by r3l
+    0.1.0).
+    """
+    variants = (path, columns_path(path), path.with_name(f"{path.name}.gz"))
+    return [variant for variant in variants if variant.is_file()]
 
 
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
@@ -73,17 +101,20 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def rewrite_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Replace all lines at once: the bytes that appending them one by one would leave."""
+    """Replace all lines at once, by the bytes that appending them one by one would leave."""
     write_atomic(path, b"".join(_line(path, row) for row in rows))
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file. The last one is empty where its gzip member breaks off."""
+    """The lines of a file; an empty last line stands for a compressed line that breaks off."""
     content = path.read_bytes() if path.is_file() else b""
     if path.suffix != ".gz":
         yield from io.BytesIO(content)
         return
-    count, left = 0, most(len(content))
+
+    # Every line was appended as a gzip member of its own; ``left`` limits what all of them may unpack to.
+    count = 0
+    left = most(len(content))
     while content:
         member = zlib.decompressobj(wbits=31)  # 31: with gzip's header
         try:
@@ -101,6 +132,34 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _line(path: Path, row: Mapping[str, Any]) -> bytes:
-    """A line of JSON; in a ``.gz`` file a gzip member of its own, without a date: equal content is equal bytes."""
+    """One line of JSON; in a ``.gz`` file a gzip member without a date, so that equal content is equal
+    bytes.
+    """
     line = json.dumps(row, sort_keys=True).encode() + b"\n"
     return gzip.compress(line, mtime=0) if path.suffix == ".gz" else line
+
+
+def checked(content: Any, model: Any, where: str) -> Any:
+    """``content`` itself. Raises DataError naming ``where``, the key and the value unless it is of
+    ``model``.
+    """
+    try:
+        _adapter(model).validate_python(content, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            what = f"key {key!r} is missing"
+        else:
+            reason = first["msg"].removeprefix("Value error, ").lower()
+            what = f"{f'key {key!r}' if key else 'its content'} is {shown(first['input'])} ({reason})"
+        raise DataError(
+            f"{where}: {what}; the file is damaged. Restore it from a copy (git checkout of a stored run), "
+            "or delete it and run again the command that wrote it"
+        ) from error
+    return content
+
+
+@cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)

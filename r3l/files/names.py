@@ -17,7 +17,7 @@ def folder_name(kind: str, name: str) -> str:
     """``name`` itself. Raises ConfigError unless it can be one folder; ``kind`` is for the message."""
     if not is_folder_name(name):
         raise ConfigError(
-            f"{kind} {name!r} becomes a folder, so it must be 1 to {LONGEST} visible characters without a slash, and "
-            "neither '.' nor '..'; give it another name"
+            f"{kind} {name!r} becomes a folder, so it must be 1 to {LONGEST} visible characters without a "
+            "slash, and neither '.' nor '..'; give it another name"
         )
     return name

@@ -1,7 +1,7 @@
 """Where the package's data lies.
 
-In a checkout at its top, in a wheel below ``r3l/data`` and ``r3l/envs`` (setup.py). Of the stored results a wheel has
-no runs: those come as an archive (r3l.evaluation.stored_runs).
+In a checkout at its top, in a wheel below ``r3l/data`` and ``r3l/envs`` (setup.py). Of the stored results a
+wheel has no runs: those come as an archive (r3l.evaluation.stored_runs).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ KEPT = STORED if is_checkout() else RESULTS / "stored"  # what is to be kept
 
 
 def cache_folder(name: str) -> Path:
-    """``$R3L_CACHE/<name>`` (an environment's, or ``models``), else ``~/.cache/r3l/<name>``; may always be deleted."""
+    """``$R3L_CACHE/<name>`` (an environment's, or ``models``), else ``~/.cache/r3l/<name>``; may always be
+    deleted.
+    """
     root = os.environ.get("R3L_CACHE") or "~/.cache/r3l"
     return Path(root).expanduser() / name

@@ -1,4 +1,6 @@
-"""What a machine must have: the extras of pyproject.toml that some environments need, and findings of `r3l doctor`."""
+"""What a machine must have: the extras of pyproject.toml that some environments need, and findings of `r3l
+doctor`.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ def require(extra: str, purpose: str) -> None:
     if lacking := missing(extra):
         verb = "is" if len(lacking) == 1 else "are"
         raise ConfigError(
-            f"{purpose} needs packages of the extra {extra!r}, and {', '.join(lacking)} {verb} not installed: "
-            f"{install(extra)}"
+            f"{purpose} needs packages of the extra {extra!r}, and {', '.join(lacking)} {verb} not "
+            f"installed: {install(extra)}"
         )
 
 

@@ -38,7 +38,9 @@ def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object
 
 
 def bounded_lines(stream: io.BufferedIOBase, limit: int, name: object) -> Iterator[bytes]:
-    """The lines of a decompressing ``stream``. Raises DataError before they take more than ``limit`` bytes in all."""
+    """The lines of a decompressing ``stream``. Raises DataError before they take more than ``limit`` bytes
+    in all.
+    """
     left = limit
     while line := stream.readline(left + 1):
         left -= len(line)

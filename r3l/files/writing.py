@@ -16,7 +16,9 @@ from r3l.core.errors import RunDirectoryError
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write and rename, so that a reader sees the old file or the whole new one, also where the writer is killed."""
+    """Write and rename, so that a reader sees the old file or the whole new one, also where the writer is
+    killed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
@@ -59,6 +61,6 @@ def check_room(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise RunDirectoryError(
-            f"{folder} has no room: {needed / 2**20:,.0f} MiB are needed, {free / 2**20:,.0f} MiB are free. Free some; "
-            "re-run to resume"
+            f"{folder} has no room: {needed / 2**20:,.0f} MiB are needed, {free / 2**20:,.0f} MiB are "
+            "free. Free some; re-run to resume"
         )

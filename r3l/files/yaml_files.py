@@ -9,7 +9,8 @@ import yaml
 
 from r3l.core.errors import ConfigError
 
-# libyaml's loader is seven times as fast, and a grid reads thousands of files. Both keep the last of two equal keys.
+# libyaml's loader is seven times as fast, and a grid reads thousands of files. Both keep the last of two
+# equal keys.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 REFUSED = {"timestamp", "set", "binary", "omap", "pairs"}  # types that JSON does not have
@@ -18,7 +19,9 @@ LARGEST = 2**14  # bytes; libyaml follows brackets by recursion, and ends the pr
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file. Raises ConfigError if it cannot be read or is not a mapping of names to values."""
+    """The keys of a YAML file. Raises ConfigError if it cannot be read or is not a mapping of names to
+    values.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -33,7 +36,8 @@ def parse_yaml(content: bytes, path: Path) -> dict[str, Any]:
     try:
         loader = _LOADER(content.decode("utf-8"))
         root = loader.get_single_node()
-        # Look at every node before anything is made of the file. An aliased node counts each time that it is used.
+        # Look at every node before anything is made of the file. An aliased node counts each time that it
+        # is used.
         left, count = [] if root is None else [(root, 0)], 0
         while left:
             node, depth = left.pop()

@@ -18,15 +18,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
+from typing_extensions import TypedDict
 
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, find_model, locate, names
 from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
-from r3l.files.json_files import read_json
+from r3l.files.json_files import Number, read_json
 from r3l.files.paths import STORED_MODELS
-from r3l.files.shapes import TrainerState
 from r3l.files.writing import check_room, write_json_atomic
 from r3l.local.model import lora, weights
 from r3l.local.model.forward import Pass
@@ -39,6 +39,20 @@ MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they
 HUB = 10.0  # seconds that the hub has for its first answer; our choice
 BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer takes 11 MB
 OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
+
+
+class ModelManifest(TypedDict):
+    """The key of a model's manifest (sft.json, source.json) that loading it checks."""
+
+    weights_sha256: str
+
+
+class TrainerState(TypedDict):
+    """state.json of a checkpoint. ``totals``: the run's budget so far."""
+
+    step: int
+    fingerprint: str
+    totals: dict[str, Number]
 
 
 def find(model: str) -> str:
@@ -156,7 +170,9 @@ def _prove(folder: Path) -> None:
     """Raises CheckpointError where a model's files are not those that were written, as far as the folder says."""
     wrong = altered(folder) if (folder / SUMS).is_file() else []
     for manifest in (folder / name for name in MANIFESTS):
-        if manifest.is_file() and read_json(manifest).get("weights_sha256") != sha256_of(folder / weights.WEIGHTS):
+        if not manifest.is_file():
+            continue
+        if read_json(manifest, ModelManifest)["weights_sha256"] != sha256_of(folder / weights.WEIGHTS):
             wrong.append(f"{weights.WEIGHTS} is not that of {manifest.name}")
     if wrong:
         raise CheckpointError(
@@ -248,11 +264,11 @@ def _size(tensors: Mapping[str, torch.Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-def read_state(checkpoint: Path, fingerprint: str) -> dict[str, Any]:
+def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
     """The state file of a checkpoint. Raises CheckpointError when it is of another run."""
     path = checkpoint / STATE
     try:
-        state: dict[str, Any] = read_json(path, TrainerState)
+        state = read_json(path, TrainerState)
     except (OSError, DataError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); delete {checkpoint} to go on without it") from error
     if state["fingerprint"] != fingerprint:

@@ -33,7 +33,7 @@ from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
-from r3l.runs.result import finished_result, result
+from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.session import progress
 from r3l.runs.steps import Metrics, keeping_batch, recording
@@ -48,7 +48,7 @@ def train(
     loggers: Sequence[str] = (),
     minutes: float | None = None,
     after_update: AfterUpdate | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Train ``run`` in ``run_dir``, or resume it there; writes and returns result.json.
 
     ``loggers``: services that get a copy of the metrics (r3l.runs.loggers). ``after_update`` is called after

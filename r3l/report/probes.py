@@ -6,13 +6,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
-from r3l.files.json_files import read_json
-from r3l.files.shapes import Probe
+from r3l.files.json_files import Number, read_json
 from r3l.report.figures import style
 from r3l.report.table import Cell, Column, Table, table
+from r3l.runs.manifest import TaskSetSummary
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +40,55 @@ BARS = {  # of the figure: label and colour by the key of the measure
 }
 
 
+class ProbedModel(TypedDict):
+    """The model of a probe. Digest and size are None for a model at a server."""
+
+    name: str
+    weights_sha256: str | None
+    parameters: int | None
+
+
+class JudgedTarget(TypedDict):
+    """A target in words, and whether the measure met it; None if there is no target, or no value to judge."""
+
+    target: str | None
+    met: bool | None
+
+
+class ProbeMeasure(TypedDict):
+    """A measure with its 95 % interval. ``n``: cases counted. ``tasks``: tasks they are from."""
+
+    value: Number | None
+    low: Number | None
+    high: Number | None
+    n: int
+    tasks: int | None
+    target: NotRequired[str | None]
+    met: NotRequired[bool | None]
+
+
+class ProbeResult(TypedDict):
+    """The keys of a probe (results/probe/*.json) that tables and figures read; r3l.probe.result writes it."""
+
+    env: str
+    label: str
+    tier: str
+    model: ProbedModel
+    temperature: Number
+    task_set: TaskSetSummary
+    attempts: int
+    tasks: int
+    measures: dict[str, ProbeMeasure]
+    gate: NotRequired[dict[str, JudgedTarget]]
+    reflection_schema: NotRequired[str]
+
+
 def read(paths: Sequence[Path]) -> list[Content]:
     """By environment and size. Raises DataError for a file that is no probe."""
     probes = []
     for path in paths:
         try:
-            probes.append(read_json(path, Probe))
+            probes.append(read_json(path, ProbeResult))
         except DataError as error:
             raise DataError(f"{error}. A probe is what r3l probe wrote (results/probe/*.json)") from error
     return sorted(probes, key=lambda probe: (probe["env"], *_size(probe), probe.get("reflection_schema", "")))

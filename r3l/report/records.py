@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from r3l.config import feedback_source
 from r3l.core.errors import DataError
+from r3l.evaluation.episodes import EpisodeRow, Evaluation, GroupScore
 from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.report.labels import question_set
-from r3l.runs.metrics import faults
+from r3l.runs.manifest import Manifest
+from r3l.runs.metrics import faults, read_metrics
+from r3l.runs.result import Result
 from r3l.runs.run_dir import MANIFEST, RESULT
 from r3l.runs.run_paths import run_dir_of
 
@@ -45,13 +48,13 @@ class Record:
     method: str
     method_label: str
     seed: int
-    task_set: dict[str, Any]
-    groups: dict[str, dict[str, float]]
-    evaluation: dict[str, Any]
-    result: dict[str, Any]
-    manifest: dict[str, Any]
-    episodes: list[dict[str, Any]]
-    metrics: list[dict[str, Any]]
+    task_set: Mapping[str, Any]
+    groups: Mapping[str, GroupScore]
+    evaluation: Evaluation
+    result: Result
+    manifest: Mapping[str, Any]
+    episodes: Sequence[Mapping[str, Any]]
+    metrics: list[dict[str, float]]
     feedback: str | None = None
 
     @property
@@ -173,11 +176,11 @@ def renamed(records: Iterable[Record], names: Mapping[str, str]) -> list[Record]
 
 
 def _load(path: Path) -> Record:
-    evaluation, folder, run_dir = read_json(path), path.parent, run_dir_of(path)
+    evaluation, folder, run_dir = read_json(path, Evaluation), path.parent, run_dir_of(path)
     check_signed(folder)
     check_place(run_dir, evaluation)
-    manifest, env = read_json(run_dir / MANIFEST), evaluation["env"]
-    episodes = read_jsonl(folder / "episodes.jsonl")
+    manifest, env = read_json(run_dir / MANIFEST, Manifest), evaluation["env"]
+    episodes = read_jsonl(folder / "episodes.jsonl", EpisodeRow)
     if Counter({"all": len(episodes), **Counter(e["group"] for e in episodes if e["group"])}) != _counts(evaluation):
         raise DataError(f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}")
     source = feedback_source(manifest["run"].get("method_settings", {}))  # a run may be older than a section
@@ -191,12 +194,17 @@ def _load(path: Path) -> Record:
         tier_label=evaluation["label"],
         env=env,
         method_label=evaluation["method_label"].replace("start model", "base checkpoint"),  # runs of earlier versions
-        **{key: evaluation[key] for key in ("tier", "model", "method", "seed", "task_set", "groups")},
+        tier=evaluation["tier"],
+        model=evaluation["model"],
+        method=evaluation["method"],
+        seed=evaluation["seed"],
+        task_set=evaluation["task_set"],
+        groups=evaluation["groups"],
         evaluation=evaluation,
-        result=read_json(run_dir / RESULT),
+        result=read_json(run_dir / RESULT, Result),
         manifest=manifest,
         episodes=episodes,
-        metrics=read_jsonl(run_dir / "metrics.jsonl"),
+        metrics=read_metrics(run_dir),
         feedback=teacher,
     )
 

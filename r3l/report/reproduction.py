@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def compare_runs(fresh: Record, old: Record) -> Row:
     }
 
 
-def equal_episodes(fresh: Sequence[Row], old: Sequence[Row]) -> int:
+def equal_episodes(fresh: Sequence[Mapping[str, Any]], old: Sequence[Mapping[str, Any]]) -> int:
     """How many stored episodes have a fresh one of the same task and member with the same values."""
     by_key = {(episode["task"], episode["member"]): episode for episode in fresh}
     twins = [(episode, by_key.get((episode["task"], episode["member"]), {})) for episode in old]

@@ -7,7 +7,7 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NotRequired
 import numpy as np
 
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.files.shapes import LoggedTrajectory
 from r3l.files.unpacking import most, unpacked
+from r3l.runs.manifest import Manifest
 from r3l.runs.run_dir import MANIFEST
-from r3l.runs.trajectory_log import FILE
+from r3l.runs.trajectory_log import FILE, LoggedTrajectory, TrajectoryLine
 
 if TYPE_CHECKING:
     from r3l.algorithm import R3L
@@ -40,9 +40,9 @@ KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined
 def read(run_dir: Path) -> list[Line]:
     """The lines of a run. Of R3L's policy groups each trajectory says under ``derivation`` how its advantage came
     about, by the settings of the run."""
-    lines = read_jsonl(run_dir / FILE)
+    lines: list[Line] = [{**line} for line in read_jsonl(run_dir / FILE, TrajectoryLine)]
     manifest = run_dir / MANIFEST
-    run = read_json(manifest)["run"] if lines and manifest.is_file() else {}
+    run: Mapping[str, Any] = read_json(manifest, Manifest)["run"] if lines and manifest.is_file() else {}
     if run.get("method_code") == "r3l.algorithm:R3L":
         from r3l.algorithm import R3L  # with torch
 
@@ -54,7 +54,7 @@ def read(run_dir: Path) -> list[Line]:
     return lines
 
 
-def _derive(method: R3L, trajectories: Sequence[Line]) -> None:
+def _derive(method: R3L, trajectories: Sequence[Any]) -> None:
     explained = method.explained_advantages(np.array([t["reward"] for t in trajectories], dtype=float))
     for trajectory, (advantage, how) in zip(trajectories, explained, strict=True):
         if math.isclose(advantage, trajectory["advantage"], abs_tol=1e-6):  # else it was made from other returns

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
+from r3l.evaluation.tuning import TuningResult
 from r3l.files.json_files import read_json
-from r3l.files.shapes import Tuning as TuningFile
 from r3l.report.labels import env_label, method_label
 from r3l.report.table import Cell, Column, Table, table
 
-Tuning = dict[str, Any]  # the content of a tuning's file (r3l.evaluation.tuning)
 
-
-def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | None) -> list[Tuning]:
+def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | None) -> list[TuningResult]:
     """The tunings of a tier below ``results``; ``envs`` and ``method`` None: of all.
 
     Raises DataError if there are none, or a file names a rate that it did not try.
     """
-    chosen: list[Tuning] = []
+    chosen: list[TuningResult] = []
     for path in sorted((results / FOLDER / tier).glob("*/*.json")):
-        tuning: Tuning = read_json(path, TuningFile)
+        tuning = read_json(path, TuningResult)
         tried = [rate["lr"] for rate in tuning["rates"]]
         if tuning["chosen"] not in tried:
             raise DataError(
@@ -37,11 +34,11 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
     return chosen
 
 
-def tuning_table(tunings: Sequence[Tuning]) -> Table:
+def tuning_table(tunings: Sequence[TuningResult]) -> Table:
     """A line for each method and environment; the columns are its lowest, usual and highest rate."""
 
     def rate(place: int, name: str) -> Column:
-        def cell(tuning: Tuning) -> Cell:
+        def cell(tuning: TuningResult) -> Cell:
             tried = tuning["rates"][place]
             seeds = ", ".join(f"{run['success']:.3f}" for run in tried["runs"])
             text = f"{tried['lr']:g}: {tried['success']:.3f} ({seeds})"

@@ -1,8 +1,8 @@
-"""Every form of dialog that a run will render, tried with its model's chat template before any work."""
+"""Check of a model's chat template, before any work: can it render every form of dialog that a run will
+send?
+"""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, build_method, dialogue_of, environment_of
@@ -12,14 +12,17 @@ from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.reflection import ReflectionSettings, reflection_request
 from r3l.retry import PivotSettings, Restart, RetrySettings, with_guidance
 
-FIRST = Observation(
-    "Your task is to: answer.\nInstruction: answer."
-)  # every environment reads it: no engine is started
+# A first observation that every environment's dialogue can read, so that no engine has to be started.
+# A first observation that every environment's dialogue can read, so that no engine has to be started.
+FIRST = Observation("Your task is to: answer.\nInstruction: answer.")
+Dialog = tuple[list[Message], list[Message]]  # messages before the first response, and before a later one
 
 
 def try_dialogs(run: Run, renderer: ChatRenderer) -> None:
-    """Raises ConfigError where the chat template refuses a role, or an order of roles, that ``run`` sends: most take
-    no system message in mid-dialog, some take none at all."""
+    """Raises ConfigError if the chat template refuses a role, or an order of roles, that ``run`` sends.
+
+    Most templates refuse a system message in mid-dialog, some refuse any.
+    """
     for opening, later in _dialogs(run):
         renderer.opening(opening)
         if later and run.samples == "turn":
@@ -28,22 +31,38 @@ def try_dialogs(run: Run, renderer: ChatRenderer) -> None:
             renderer.following(later, ended=True)
 
 
-def _dialogs(run: Run) -> Iterator[tuple[list[Message], list[Message]]]:
-    """The messages before a first response, and those before a later one."""
-    dialogue, method, settings = dialogue_of(run), build_method(run), run.env_settings
-    task = environment_of(run.env).tasks(settings.train_task_set if method.trains else settings.test_task_set)[0]
-    opening, observed = dialogue.opening(task, FIRST), [Message("user", FIRST.text)]
-    yield opening, [] if dialogue.history is not None or settings.max_turns == 1 else observed
+def _dialogs(run: Run) -> list[Dialog]:
+    """One example of each form of dialog that ``run`` sends."""
+    dialogue = dialogue_of(run)
+    method = build_method(run)
+    settings = run.env_settings
     options = getattr(method, "settings", None)
+    task_set = settings.train_task_set if method.trains else settings.test_task_set
+    task = environment_of(run.env).tasks(task_set)[0]
+    opening = dialogue.opening(task, FIRST)
+    observed = [Message("user", FIRST.text)]
+    dialogs: list[Dialog] = []
+
+    # An episode. With a history in the prompt, or a single turn, no further message follows.
+    dialogs.append((opening, [] if dialogue.history is not None or settings.max_turns == 1 else observed))
+
+    # A retry: guidance at its start (turn 0), or in mid-dialog.
     if isinstance(options, RetrySettings):
         guidance = None if getattr(options, "guidance", None) == "none" else "."
         twice = isinstance(options, PivotSettings) and options.replay_duplicate_obs
         first, later = (
-            with_guidance(Restart(turn, guidance, repeat_observation=twice), options.guidance_place) for turn in (0, 1)
+            with_guidance(
+                Restart(turn, guidance, repeat_observation=twice),
+                options.guidance_place,
+            )
+            for turn in (0, 1)
         )
         between = [] if dialogue.stop == "line" and run.samples == "trajectory" else observed
-        yield first(opening).messages, later(between).messages if settings.max_turns > 1 else []
+        dialogs.append((first(opening).messages, later(between).messages if settings.max_turns > 1 else []))
+
+    # A reflection: a compact one continues the episode, others are dialogs of their own.
     if isinstance(options, ReflectionSettings):
         base = Trajectory(task, 0, TrajectoryKind.BASE)
         request = reflection_request(dialogue, base, FIRST, options, [])
-        yield (opening, request) if dialogue.style == "compact" else (request, [])
+        dialogs.append((opening, request) if dialogue.style == "compact" else (request, []))
+    return dialogs

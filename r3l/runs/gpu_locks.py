@@ -1,8 +1,8 @@
-"""File locks share out the GPUs of this machine among the runs on it: each has its own, or a place on a shared one.
+"""Allocation of this machine's GPUs to its runs by file locks, since Snakemake counts GPUs but gives no ids.
 
-R3L_RUNS_PER_GPU says how many runs may share a GPU (1); whether they fit its memory is for whoever sets it to know.
-Snakemake counts GPUs but gives no ids. A run takes its GPUs when it begins, CUDA_VISIBLE_DEVICES names them, and the
-locks die with its process. Inside a Slurm job the scheduler has done so already.
+A run locks its GPUs when it begins and sets CUDA_VISIBLE_DEVICES; the locks end with its process.
+R3L_RUNS_PER_GPU is the number of runs that may share a GPU (default 1); the user must know that they fit
+its memory. Inside a Slurm job the scheduler has chosen already, and nothing is locked.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from r3l.core.errors import ConfigError
 log = logging.getLogger(__name__)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SHARED = "R3L_RUNS_PER_GPU"
-FOLDER = Path(tempfile.gettempdir()) / f"r3l-gpus-{os.getuid()}"  # of this machine, unlike a home directory
-PAUSE = 1.0  # seconds between looks at GPUs that are taken
+FOLDER = Path(tempfile.gettempdir()) / f"r3l-gpus-{os.getuid()}"  # unlike a home directory, of one machine
+PAUSE = 1.0  # seconds between two tries to lock a GPU
 
 
 def visible_gpus() -> list[str]:
-    """The ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
+    """Ids of the GPUs that this process may use, in the form of CUDA_VISIBLE_DEVICES."""
     ids = os.environ.get(VISIBLE)
     if ids is not None:
         return [part.strip() for part in ids.split(",") if part.strip()]
@@ -38,10 +38,10 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
-    """Own ``count`` GPUs, waiting until so many are free; their ids. Must come before the first use of CUDA.
+    """Lock ``count`` GPUs, waiting until they are free; yields their ids. Must precede the first use of CUDA.
 
-    Raises ConfigError where this machine never has so many, or R3L_RUNS_PER_GPU is no number above 0. Without any GPU,
-    in a Slurm job, or for a ``count`` of 0 nothing is changed: a CPU will do, or the scheduler has chosen.
+    Nothing is locked without a GPU, in a Slurm job, or for a ``count`` of 0. Raises ConfigError if this
+    machine has fewer GPUs, or if R3L_RUNS_PER_GPU is not a number above 0.
     """
     visible = visible_gpus()
     if count == 0 or not visible or "SLURM_JOB_ID" in os.environ:
@@ -49,54 +49,50 @@ def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
         return
     if count > len(visible):
         raise ConfigError(
-            f"{count} GPUs are asked for in configs/resources.yaml (or the model's `cluster` in configs/models), but "
-            f"{len(visible)} are visible here ({VISIBLE}={','.join(visible)}); lower it there, or run where there are "
-            "more"
+            f"configs/resources.yaml (or the model's `cluster` in configs/models) requests {count} GPUs, "
+            f"but {len(visible)} are visible here ({VISIBLE}={','.join(visible)}); request fewer, or run "
+            "on a machine that has more"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as locks:
-        with FileLock(folder / "queue.lock"):  # one looks at a time: no two wait for each other's
-            gpus = _lock(count, visible, folder, locks)
+        # Processes queue: two that each hold some GPUs would otherwise wait for each other's.
+        with FileLock(folder / "queue.lock"):
+            gpus = _lock_free_gpus(count, visible, folder, locks)
         before = os.environ.get(VISIBLE)
         os.environ[VISIBLE] = ",".join(gpus)
-        locks.callback(_restore, before)
-        yield gpus
+        try:
+            yield gpus
+        finally:
+            if before is None:
+                os.environ.pop(VISIBLE, None)
+            else:
+                os.environ[VISIBLE] = before
 
 
-def _lock(count: int, visible: Sequence[str], folder: Path, locks: ExitStack) -> list[str]:
-    """Lock the first ``count`` GPUs that are free, as they become free; their ids."""
+def _lock_free_gpus(count: int, visible: Sequence[str], folder: Path, locks: ExitStack) -> list[str]:
+    """Lock ``count`` GPUs as they become free; their ids. A GPU has one lock file for each run that may
+    share it.
+    """
+    shared = os.environ.get(SHARED, "1")
+    if not shared.isdecimal() or int(shared) < 1:
+        raise ConfigError(f"{SHARED} is {shared!r}; give the number of runs that may share a GPU, 1 or more")
+
     gpus: list[str] = []
-    waiting, sharing = False, _runs_per_gpu()
+    warned = False
     while True:
         for gpu in visible:
-            places = (folder / f"{gpu}.{place}.lock" for place in range(sharing))
-            if gpu not in gpus and len(gpus) < count and any(_locked(place, locks) for place in places):
+            if gpu in gpus or len(gpus) == count:
+                continue
+            for place in range(int(shared)):
+                try:
+                    locks.enter_context(FileLock(folder / f"{gpu}.{place}.lock", timeout=0))
+                except Timeout:
+                    continue
                 gpus.append(gpu)
+                break
         if len(gpus) == count:
             return gpus
-        if not waiting:
+        if not warned:
             log.warning("waiting for %d of the GPUs %s", count - len(gpus), ",".join(visible))
-            waiting = True
+            warned = True
         time.sleep(PAUSE)
-
-
-def _runs_per_gpu() -> int:
-    stated = os.environ.get(SHARED, "1")
-    if not stated.isdecimal() or int(stated) < 1:
-        raise ConfigError(f"{SHARED} is {stated!r}; give the number of runs that may share a GPU, 1 or more")
-    return int(stated)
-
-
-def _locked(path: Path, locks: ExitStack) -> bool:
-    try:
-        locks.enter_context(FileLock(path, timeout=0))
-    except Timeout:
-        return False
-    return True
-
-
-def _restore(before: str | None) -> None:
-    if before is None:
-        os.environ.pop(VISIBLE, None)
-    else:
-        os.environ[VISIBLE] = before

@@ -1,10 +1,10 @@
 """Optional copies of metrics.jsonl for other viewers: TensorBoard, and W&B (offline).
 
-In W&B all runs of a tier are one project (``r3l-nano``), named by environment, model, method and seed; the seeds of a
-cell are a group. TensorBoard knows no projects: ``--logdir results`` shows all runs.
+In W&B all runs of a tier are one project (``r3l-nano``), named by environment, model, method and seed; the
+seeds of a cell are a group. TensorBoard has no projects: ``--logdir results`` shows all runs.
 
-Tables and figures read the file. A copy is written again from its first line whenever a command opens it, so that
-resumed and repeated steps cannot be in it twice; training then adds each step.
+Tables and figures read metrics.jsonl itself. A copy is written again from its first line whenever a command
+opens it, so that resumed and repeated steps cannot be in it twice; training then adds each step.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError, check_known
-from r3l.files.json_files import read_jsonl
-from r3l.runs.run_dir import METRICS
+from r3l.runs.metrics import read_metrics
 
 Metrics = Mapping[str, float]
-Log = Callable[[Metrics], None]  # one step's metrics, with "step" among them
+Log = Callable[[Metrics], None]  # takes the metrics of one step, "step" included
 
 
 @contextmanager
 def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any]) -> Iterator[Log]:
-    """A function that gives each step's metrics to the loggers ``names``; what metrics.jsonl holds they have already.
+    """Open the loggers ``names``, each in the folder of its name in ``run_dir``, and log the steps so far.
 
-    ``config`` is the run's (r3l.config.Run, dumped). Each copy lies in the folder of its name in ``run_dir``. Raises
-    ConfigError for an unknown logger and one whose package is not installed.
+    Yields a function that logs a further step. ``config``: the run's (r3l.config.Run, dumped). Raises
+    ConfigError for an unknown logger, and for one whose package is not installed.
     """
     with ExitStack() as stack:
         logs = []
@@ -43,7 +42,7 @@ def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any])
             for write in logs:
                 write(metrics)
 
-        for line in read_jsonl(run_dir / METRICS) if logs else []:
+        for line in read_metrics(run_dir) if logs else []:
             log(line)
         yield log
 
@@ -52,7 +51,8 @@ def _package(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(f"logger {package!r} needs a package that is missing: pip install {package}") from error
+        needs = f"logger {package!r} needs a package that is not installed"
+        raise ConfigError(f"{needs}: pip install {package}") from error
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def _wandb(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
         project=f"r3l-{config['tier']}",
         group=cell,
         name=name,
-        id=name.replace("/", "-"),  # synchronised again it is the same run, not another one
+        id=name.replace("/", "-"),  # so that synchronising again updates the run
         dir=str(folder),
         config=dict(config),
         mode="offline",

@@ -1,4 +1,4 @@
-"""manifest.json: what names and repeats a run: configuration, task sets, versions, hardware, commit, plan."""
+"""manifest.json: configuration, task sets, versions, hardware, commit and pre-registration of a run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import platform
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, cast
+
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
 
 from r3l.config import Run, base_checkpoint_warning, environment_of, trains, validate
 from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import DataError
-from r3l.files.json_files import read_json
-from r3l.files.shapes import Recorded, check_whole
+from r3l.files.json_files import Number, checked, read_json
 from r3l.runs.provenance import commit, preregistration_sha256
-from r3l.runs.run_dir import MANIFEST
+from r3l.runs.run_dir import MANIFEST, RecordedRun
 
 PACKAGES = (
     "torch",
@@ -30,73 +32,132 @@ PACKAGES = (
 )
 
 
-def manifest(run: Run) -> dict[str, Any]:
-    """The content of manifest.json."""
-    inputs, settings = run.inputs(), run.env_settings
-    # Training tasks are not loaded where nothing trains: those of published sets need a download.
-    task_sets = {"train": settings.train_task_set} if trains(run) else {}
-    task_sets |= {"test": settings.test_task_set}
-    return {
+def with_all(groups: dict[str, Any]) -> dict[str, Any]:
+    """``groups`` of tasks, of which "all" must be one. Raises ValueError."""
+    if "all" not in groups:
+        raise ValueError("the group 'all' is missing")
+    return groups
+
+
+class ConstantAnswerScore(TypedDict):
+    """The best constant answer of a task set, and its success by group of tasks."""
+
+    answer: str
+    success: Annotated[dict[str, Number], AfterValidator(with_all)]
+
+
+class TaskSetSummary(TypedDict):
+    """A task set in a manifest or an evaluation. ``tasks``: how many."""
+
+    name: str
+    sha256: str
+    tasks: int
+    warning: NotRequired[str]  # what a reader of its scores must know
+    constant_answer_baseline: NotRequired[ConstantAnswerScore]
+
+
+class TaskSetsOfRun(TypedDict):
+    """``train`` is missing if nothing trains."""
+
+    train: NotRequired[TaskSetSummary]
+    test: TaskSetSummary
+
+
+class TrainSettings(TypedDict):
+    """The training settings that reports read."""
+
+    lr: NotRequired[Number]
+
+
+class RunSettings(TypedDict):
+    """The settings of a run that reports read; playing or verifying a run checks all of them (``Run``)."""
+
+    profile: str
+    method_settings: dict[str, Any]
+    env_settings: dict[str, Any]
+    train: NotRequired[TrainSettings]
+
+
+class Manifest(RecordedRun):
+    """manifest.json."""
+
+    run: RunSettings
+    inputs: dict[str, Any]
+    task_set: TaskSetsOfRun
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+    commit: str | None
+    preregistration_sha256: NotRequired[str | None]
+    start_model_warning: NotRequired[str]
+    agent: NotRequired[dict[str, Any]]  # the model server, if one played
+
+
+def manifest(run: Run) -> Manifest:
+    """The manifest of a run that begins now."""
+    inputs = run.inputs()
+    settings = run.env_settings
+    # Training tasks of published sets need a download: they are loaded only if something trains.
+    task_sets: TaskSetsOfRun = {"test": describe_task_set(run.env, settings.test_task_set)}
+    if trains(run):
+        task_sets["train"] = describe_task_set(run.env, settings.train_task_set)
+    content: Manifest = {
         "schema": SCHEMA_VERSION,
-        "run": run.model_dump(mode="json"),
+        "run": cast(RunSettings, run.model_dump(mode="json")),
         "inputs": inputs,
         "fingerprint": run.fingerprint(inputs),
-        "task_set": {part: describe_task_set(run.env, name) for part, name in task_sets.items()},
+        "task_set": task_sets,
         "versions": versions(),
         "hardware": hardware(),
         "commit": commit(),
         "preregistration_sha256": preregistration_sha256(),
-        **({"start_model_warning": warning} if (warning := base_checkpoint_warning(run)) else {}),
     }
+    if warning := base_checkpoint_warning(run):
+        content["start_model_warning"] = warning
+    return content
 
 
 def run_of(run_dir: Path) -> Run:
-    """The run that a directory holds, as its manifest has it."""
+    """The run of a directory, from its manifest. Raises DataError if another version of r3l wrote it."""
     path = run_dir / MANIFEST
-    manifest = read_json(path, Recorded)
-    if manifest.get("schema") != SCHEMA_VERSION:
+    # The schema first: a manifest of another version may lack the keys of this one.
+    recorded = read_json(path, RecordedRun)
+    if recorded.get("schema") != SCHEMA_VERSION:
         raise DataError(
-            f"{path} is of another version of r3l (schema {manifest.get('schema')}, now {SCHEMA_VERSION}), whose "
-            "results are not comparable: use that version, or rename the directory and run it again"
+            f"{path} is of another version of r3l (schema {recorded.get('schema')}, now {SCHEMA_VERSION}), "
+            "whose results are not comparable: use that version, or rename the directory and run it again"
         )
-    check_whole(path, manifest)
-    return validate(Run, manifest["run"], str(path))
+    content: Manifest = checked(recorded, Manifest, str(path))
+    return validate(Run, content["run"], str(path))
 
 
-def describe_task_set(env: str, task_set: str) -> dict[str, Any]:
-    """Name, size and committed hash of a task set; loading its tasks checks that they have that hash.
-
-    ``warning``, where there is one, says what a reader of its scores must know, ``constant_answer_baseline`` what the
-    best constant answer scores; tables show both.
-    """
+def describe_task_set(env: str, task_set: str) -> TaskSetSummary:
+    """Name, size and committed hash of a task set; loading its tasks checks the hash."""
     environment = environment_of(env)
-    baseline = environment.constant_answer(task_set)
-    notes = {
-        "warning": environment.warning(task_set),
-        "constant_answer_baseline": asdict(baseline) if baseline else None,
-    }
-    return {
+    summary: TaskSetSummary = {
         "name": task_set,
         "sha256": environment.task_set_hash(task_set),
         "tasks": len(environment.tasks(task_set)),
-        **{key: note for key, note in notes.items() if note},
     }
+    if warning := environment.warning(task_set):
+        summary["warning"] = warning
+    if baseline := environment.constant_answer(task_set):
+        summary["constant_answer_baseline"] = cast(ConstantAnswerScore, asdict(baseline))
+    return summary
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what can change a result."""
-    return {"python": platform.python_version()} | {package: _version(package) for package in PACKAGES}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+    """Versions of Python and of the installed packages that can change a result."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
 
 
 def hardware() -> dict[str, Any]:
-    """The class of machine: results are compared across classes, never silently mixed."""
+    """The class of machine; reports say so if runs of several classes are compared."""
     import torch
 
     return {

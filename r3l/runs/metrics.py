@@ -1,7 +1,7 @@
 """Every metric that a training step reports, declared once: name, unit, kind, meaning.
 
-What is added up over a run, what a rate is made from, and the site's page of metrics all come from the tables below; a
-test runs steps of every method and refuses a key that is not declared.
+What is added up over a run, what a rate is made from, and the site's page of metrics all come from the
+tables below; a test runs steps of every method and refuses a key that is not declared.
 """
 
 from __future__ import annotations
@@ -11,6 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from r3l.files.json_files import Number, read_jsonl
+from r3l.runs.run_dir import METRICS as FILE
 
 Counts = Mapping[str, float]
 
@@ -26,7 +33,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """A key of metrics.jsonl. A ``name`` that ends in ``/*`` is a family: one metric for each of its members."""
+    """A key of metrics.jsonl. A ``name`` that ends in ``/*`` is a family: one metric for each of its
+    members.
+    """
 
     name: str
     unit: str
@@ -36,7 +45,9 @@ class Metric:
 
 @dataclass(frozen=True)
 class Rate:
-    """``rate/<name>``: the sum of the counts ``part`` per sum of the counts ``whole`` without those of ``less``."""
+    """``rate/<name>``: the sum of the counts ``part`` per sum of the counts ``whole`` without those of
+    ``less``.
+    """
 
     name: str
     part: tuple[str, ...]
@@ -210,6 +221,23 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
+def _with_step(row: Any) -> Any:
+    if isinstance(row, dict) and not isinstance(row.get("step"), int):
+        raise ValueError("the step is missing, or no whole number")
+    return row
+
+
+# One line of metrics.jsonl: the declared metrics of one step.
+StepMetrics: Any = Annotated[dict[str, Number], BeforeValidator(_with_step)]
+
+
+def read_metrics(run_dir: Path) -> list[dict[str, float]]:
+    """The metrics of every step of a run, in order; [] before the first step. Raises DataError for a
+    damaged line.
+    """
+    return read_jsonl(run_dir / FILE, StepMetrics)
+
+
 @lru_cache(maxsize=4096)
 def declared(name: str) -> Metric | None:
     """The declaration of a metric: its own, or that of the family it is a member of."""
@@ -259,15 +287,17 @@ def with_rates(row: Counts) -> dict[str, float]:
 def base_success(counts: Counts) -> float | None:
     """The share of base rollouts that succeed, of counts as in :func:`rates`; None where there were none.
 
-    Of one step it is ``train/success``, but also right for runs of Critique-GRPO that were stored when that metric left
-    out rollouts which a refinement had replaced.
+    Of one step it is ``train/success``, but also right for runs of Critique-GRPO that were stored when that
+    metric left out rollouts which a refinement had replaced.
     """
     bases = _sum(counts, ("rollouts",)) - _sum(counts, _RETRIES)
     return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
 
 
 def with_rounded_times(row: Counts) -> dict[str, float]:
-    """A step's metrics, its times to a tenth of a millisecond: further digits differ from run to run, and take room."""
+    """A step's metrics, its times to a tenth of a millisecond: further digits differ from run to run, and
+    take room.
+    """
     return {name: round(n, 4) if (m := declared(name)) and m.kind is TIME else n for name, n in row.items()}
 
 

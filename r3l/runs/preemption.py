@@ -1,9 +1,9 @@
-"""Preemption: SIGTERM or SIGUSR1, as schedulers send before they take a machine away, or a time limit of our own.
+"""Preemption: SIGTERM or SIGUSR1 from a scheduler that takes the machine away, or a time limit of our own.
 
-A stop signal ends what is being played, at the model's next token: draws are addressed, so the same episodes are
-played again later. (vLLM and servers first finish what they are asked for.) It waits while anything else is at work:
-an update, a checkpoint, the last files of a run. Then the command ends with exit code 75; re-run it to resume, to the
-same bytes.
+A stop signal cancels the episodes in play at the model's next token. Nothing is lost: draws are addressed,
+so the same episodes are played again later. (vLLM and servers first finish their current requests.)
+Updates, checkpoints and the final files of a run are never interrupted. The command then ends with exit
+code 75; re-run it to resume, to the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 
 
 class Preempted(SystemExit):
-    """A stop signal has ended the command. Not an Exception: it is not a failure, and nothing may handle it as one."""
+    """The command was ended by a stop signal. Not an Exception, so that nothing handles it as a failure."""
 
     def __init__(self, signal_name: str) -> None:
         super().__init__(EXIT_CODE)
@@ -30,7 +30,7 @@ class Preempted(SystemExit):
 
 
 class StopSignals:
-    """The last stop signal that came, and the task that one cancels."""
+    """The last stop signal received, and the task that a signal cancels."""
 
     def __init__(self) -> None:
         self._received: str | None = None
@@ -39,16 +39,16 @@ class StopSignals:
     def receive(self, number: int, frame: FrameType | None = None) -> None:
         self._received = signal.Signals(number).name
         if self._task:
-            self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # wakes a loop that waits for its pipes
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # also wakes a waiting loop
 
     def check(self) -> None:
-        """For long work inside the task that a stop signal cancels. Raises CancelledError where one has come."""
+        """Called by long work inside the task: raises CancelledError if a stop signal has come."""
         if self._received and self._task:
             raise asyncio.CancelledError
 
     @contextmanager
     def cancelling(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Run ``task`` in here. Raises Preempted where a stop signal, now or before, has cancelled it."""
+        """Let stop signals cancel ``task`` in this block. Raises Preempted if one did, now or before."""
         self._task = task
         if self._received:
             task.cancel()
@@ -64,7 +64,7 @@ class StopSignals:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Within :func:`stop_signals` or :func:`stop_at_once`: a SIGALRM comes after ``seconds`` (None: never)."""
+    """Send SIGALRM to this process after ``seconds`` (None: never), for one of the two blocks below."""
     if seconds is not None:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
@@ -75,7 +75,9 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Receive stop signals until the end of the block; none in threads, which no signal reaches."""
+    """Receive stop signals in the block. Outside the main thread, which Python's signals need, none are
+    received.
+    """
     signals = StopSignals()
     if threading.current_thread() is not threading.main_thread():
         yield signals
@@ -86,7 +88,7 @@ def stop_signals() -> Iterator[StopSignals]:
 
 @contextmanager
 def stop_at_once() -> Iterator[None]:
-    """Until the end of the block a stop signal raises Preempted at once: for work that other processes do."""
+    """Raise Preempted at once on a stop signal in the block: for work done by other processes."""
 
     def stop(number: int, frame: FrameType | None = None) -> None:
         raise Preempted(signal.Signals(number).name)

@@ -1,4 +1,4 @@
-"""Where a run's code and plan come from: the checkout's commit, and the pre-registration that it has."""
+"""Provenance of a run: the checkout's commit, and the digest of its pre-registration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIRTY = "-dirty"
 
 
 def commit() -> str | None:
-    """The checkout's commit, or None where there is none; ``-dirty`` when files differ from it."""
+    """The checkout's commit, with ``-dirty`` if files differ from it; None without a checkout or git."""
     if not is_checkout():
         return None
     describe = ["git", "describe", "--always", f"--dirty={DIRTY}", "--abbrev=12", "--exclude=*"]
@@ -25,19 +25,19 @@ def commit() -> str | None:
 
 
 def is_dirty(commit: str | None) -> bool:
-    """Whether a manifest's ``commit`` says that the code was not that of the commit."""
+    """Whether ``commit``, as in a manifest, is of a tree with uncommitted changes."""
     return commit is not None and commit.endswith(DIRTY)
 
 
 def check_clean(purpose: str) -> None:
-    """Raises ConfigError where files of the checkout differ from its commit: nobody could repeat what it makes."""
+    """Raises ConfigError if the checkout has uncommitted changes: such runs cannot be repeated."""
     if is_dirty(found := commit()):
         raise ConfigError(
-            f"{ROOT} has changes that are in no commit ({found}), and {purpose}: nobody could repeat such runs. Commit "
-            "or stash them (git status lists them), or work in a clean clone"
+            f"{ROOT} has uncommitted changes ({found}), and {purpose}: such runs cannot be repeated. "
+            "Commit or stash the changes (git status lists them), or work in a clean clone"
         )
 
 
 def preregistration_sha256() -> str | None:
-    """The sha256 of docs/preregistration.md as it is now; None where there is none."""
+    """The sha256 of docs/preregistration.md as it is now; None if it is missing."""
     return digest_of(PREREGISTRATION) if PREREGISTRATION.is_file() else None

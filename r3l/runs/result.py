@@ -1,29 +1,57 @@
-"""result.json: what a finished run amounts to. It holds no time and no date, so that it repeats byte for byte."""
+"""result.json: summary of a finished run. It holds no times and no date, so that it repeats byte for byte."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+from typing_extensions import TypedDict
 
 from r3l.config import Run
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import DataError
 from r3l.files.digests import sha256_of
-from r3l.files.json_files import read_json, read_jsonl
-from r3l.runs.run_dir import METRICS, RESULT
+from r3l.files.json_files import Number, read_json
+from r3l.runs.metrics import read_metrics
+from r3l.runs.run_dir import RESULT
 
 FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 
 
-def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str, float]) -> dict[str, Any]:
-    """The content of result.json; ``checkpoint`` is the last one, ``totals`` the run's budget.
+class RunIdentity(TypedDict):
+    """The keys of a result or an evaluation that name its run."""
 
-    No checkpoint: nothing was trained, and the digest is that of the base checkpoint, which stays where it lies; None
-    where a server has the model.
+    schema: int
+    cell: str
+    tier: str
+    label: str
+    env: str
+    method: str
+    method_label: str
+    model: str
+    seed: int
+    fingerprint: str
+
+
+class Result(RunIdentity):
+    """result.json. ``budget``: totals over all steps. ``final``: mean training scores of the last steps.
+
+    ``checkpoint`` is None if nothing was trained; the digest is then that of the base checkpoint, which is
+    not copied, or None for a model at a server.
     """
+
+    profile: str
+    steps: int
+    checkpoint: str | None
+    checkpoint_sha256: str | None
+    budget: dict[str, Number]
+    final: dict[str, Number]
+
+
+def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str, float]) -> Result:
+    """The result of a finished run. ``checkpoint``: the last one. ``totals``: the run's budget."""
     weights = None if run.served else base_weights(run.inputs())
-    metrics = read_jsonl(run_dir / METRICS)
+    metrics = read_metrics(run_dir)
     return {
         "schema": 1,
         "cell": run.cell,
@@ -37,29 +65,29 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
         "seed": run.seed,
         "fingerprint": run.fingerprint(),
         "steps": len(metrics),
-        "checkpoint": checkpoint and f"checkpoints/{checkpoint.name}",
+        "checkpoint": f"checkpoints/{checkpoint.name}" if checkpoint else None,
         "checkpoint_sha256": sha256_of(checkpoint) if checkpoint else weights,
         "budget": dict(sorted(totals.items())),
         "final": final_scores(metrics),
     }
 
 
-def finished_result(run: Run, run_dir: Path) -> dict[str, Any] | None:
-    """The result of ``run`` where it is there and so is the very checkpoint that it names; else None: there is work."""
+def finished_result(run: Run, run_dir: Path) -> Result | None:
+    """The result of ``run`` if it is finished and its checkpoint is intact; None if there is work to do."""
     try:
-        content: dict[str, Any] = read_json(run_dir / RESULT)
-    except DataError:  # missing, or damaged and written again
+        content = read_json(run_dir / RESULT, Result)
+    except DataError:  # missing, or damaged and to be written again
         return None
-    if content.get("fingerprint") != run.fingerprint():
+    if content["fingerprint"] != run.fingerprint():
         return None
-    if content.get("checkpoint") is None:
+    if content["checkpoint"] is None:
         return content if content["checkpoint_sha256"] == base_weights(run.inputs()) else None
-    checkpoint = run_dir / str(content.get("checkpoint"))
+    checkpoint = run_dir / content["checkpoint"]
     return content if checkpoint.is_dir() and sha256_of(checkpoint) == content["checkpoint_sha256"] else None
 
 
 def final_scores(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of the training scores over the last steps."""
+    """Means of the ``train/`` metrics over the last FINAL_WINDOW steps."""
     window = metrics[-FINAL_WINDOW:]
     keys = sorted({k for row in window for k in row if k.startswith("train/")})
     return {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}

@@ -1,4 +1,4 @@
-"""A run's directory: the files in it, the lock on it, whose it is, and what is dropped when a run resumes."""
+"""A run's directory: its files and lock, the run that it holds, and what resuming drops."""
 
 from __future__ import annotations
 
@@ -6,34 +6,58 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NotRequired
 
 from filelock import FileLock, Timeout
+from typing_extensions import TypedDict
 
 from r3l.config import Run
 from r3l.core.errors import CheckpointError, DataError, R3LError, RunDirectoryError
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.redact import masked
-from r3l.files.shapes import Recorded
 from r3l.files.writing import write_json_atomic
 
 MANIFEST = "manifest.json"
-METRICS = "metrics.jsonl"  # a line a step
-CURVE = "curve.jsonl"  # a line for each update of evaluation.curve
+METRICS = "metrics.jsonl"  # one line per step
+CURVE = "curve.jsonl"  # one line per update of evaluation.curve
 RESULT = "result.json"
 EVALUATION = "evaluation.json"
-FAILED = "failed.json"  # the error that ended the last command there
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a write's error, which names no file
-SHOWN = 3  # differences that an error names
-LOCK_WAIT = 1.0  # seconds: who only asks whether a directory is in use holds it for a moment
+FAILED = "failed.json"  # the error that ended the last command
+LOCK = ".lock"
+LOCK_WAIT = 1.0  # seconds: :func:`is_locked` holds the lock for a moment
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # errors of a write that name no file
+SHOWN = 3  # differences named in an error
+
+
+class RecordedRun(TypedDict):
+    """The keys of a manifest or result, of any version, that tell which run a directory holds."""
+
+    schema: NotRequired[int]
+    fingerprint: str
+
+
+class StepLine(TypedDict):
+    """The key that every line about a step has (metrics, trajectories, curve)."""
+
+    step: int
+
+
+class Failure(TypedDict):
+    """failed.json."""
+
+    error: str
 
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Own ``run_dir``: create it, check that it can be written, keep others out; note the error it is left with."""
+    """Lock ``run_dir`` for this process, creating it; an error in the block is recorded in failed.json.
+
+    Raises RunDirectoryError if another process holds it, or if it cannot be written, now or in the block.
+    """
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(run_dir / ".lock", timeout=LOCK_WAIT)
+        lock = FileLock(run_dir / LOCK, timeout=LOCK_WAIT)
         lock.acquire()
     except Timeout as error:
         raise RunDirectoryError(
@@ -44,83 +68,95 @@ def locked(run_dir: Path) -> Iterator[None]:
             f"run directory {run_dir} cannot be written ({error}); choose another with --run-dir"
         ) from error
     try:
+        # What earlier commands left: the error they ended with, and unfinished files of killed processes.
         (run_dir / FAILED).unlink(missing_ok=True)
         remove_unfinished(run_dir, run_dir / "checkpoints")
         yield
     except Exception as error:
-        _note_failure(run_dir, error)
-        if isinstance(error, OSError) and not isinstance(error, R3LError) and _is_of(run_dir, error):
-            raise RunDirectoryError(
-                f"run directory {run_dir} was deleted or can no longer be written ({error}); restore it or free the "
-                "disk, then re-run: training resumes from the last checkpoint that is there"
-            ) from error
+        # For `r3l run status`. A deleted directory is not made again; a full disk may refuse this too.
+        with suppress(OSError):
+            if run_dir.is_dir():
+                failure: Failure = {"error": masked(f"{type(error).__name__}: {error}")}
+                write_json_atomic(run_dir / FAILED, failure)
+
+        # A failed access to a file of the directory, or a failed write that names no file: most likely the
+        # disk.
+        if isinstance(error, OSError) and not isinstance(error, R3LError):
+            if error.filename is None:
+                is_ours = error.errno in DISK
+            else:
+                is_ours = Path(str(error.filename)).absolute().is_relative_to(run_dir.absolute())
+            if is_ours:
+                raise RunDirectoryError(
+                    f"run directory {run_dir} was deleted or can no longer be written ({error}); restore "
+                    "it or free the disk, then re-run: training resumes from the last checkpoint that is "
+                    "there"
+                ) from error
         raise
     finally:
         lock.release()
 
 
-def _note_failure(run_dir: Path, error: Exception) -> None:
-    """For `r3l run status`. A deleted directory is not made again; a full disk's error matters more than its note."""
-    with suppress(OSError):
-        if run_dir.is_dir():
-            write_json_atomic(run_dir / FAILED, {"error": masked(f"{type(error).__name__}: {error}")})
-
-
-def _is_of(run_dir: Path, error: OSError) -> bool:
-    """Whether a file of ``run_dir``, or a write that names none, has failed."""
-    if error.filename is None:
-        return error.errno in DISK
-    return Path(str(error.filename)).absolute().is_relative_to(run_dir.absolute())
+def is_locked(run_dir: Path) -> bool:
+    """Whether a process owns the directory."""
+    path = run_dir / LOCK
+    if not path.is_file():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
 
 
 def forget_after(path: Path, step: int) -> None:
-    """Drop lines of steps that the checkpoint does not contain; they will be run again."""
+    """Drop the lines of steps after ``step``, the checkpoint's: those steps will be run again."""
     if path.is_file():
-        rewrite_jsonl(path, [row for row in read_jsonl(path) if row["step"] <= step])
+        rewrite_jsonl(path, [row for row in read_jsonl(path, StepLine) if row["step"] <= step])
 
 
 def recorded_fingerprint(run_dir: Path) -> str | None:
-    """The fingerprint of the run that a directory holds; None where it holds none."""
+    """The fingerprint of the run that a directory holds, or None."""
     path = run_dir / MANIFEST
-    return str(read_json(path, Recorded)["fingerprint"]) if path.is_file() else None
+    return read_json(path, RecordedRun)["fingerprint"] if path.is_file() else None
 
 
 def is_stored(run_dir: Path, fingerprint: str) -> bool:
-    """Whether this run is there, finished or with scores, but without checkpoints, as stored runs are."""
+    """Whether the directory holds this run finished but without checkpoints, as stored runs are."""
     if any((run_dir / "checkpoints").glob("step-*")):
         return False
     if (run_dir / EVALUATION).is_file():
         return True
     path = run_dir / RESULT
     try:
-        return path.is_file() and bool(read_json(path, Recorded)["fingerprint"] == fingerprint)
-    except DataError:  # damaged, and written again
+        return path.is_file() and read_json(path, RecordedRun)["fingerprint"] == fingerprint
+    except DataError:  # damaged: it will be written again
         return False
 
 
 def check_owner(run_dir: Path, run: Run) -> None:
-    """Raises CheckpointError where training would write over a run that is there: another one, as the manifest says, or
-    this one, finished, with nothing left to resume from."""
-    fingerprint, recorded = run.fingerprint(), recorded_fingerprint(run_dir)
-    other = (
-        "choose another directory (--run-dir, in r3l evaluate --out), or have r3l train rename this one (--set-aside)"
-    )
+    """Raises CheckpointError if training would overwrite another run, or this one finished without
+    checkpoints.
+    """
+    fingerprint = run.fingerprint()
+    recorded = recorded_fingerprint(run_dir)
+    other = "choose another directory (--run-dir, --out), or let r3l train rename this one (--set-aside)"
     if recorded not in (None, fingerprint):
-        differences = run.differences(read_json(run_dir / MANIFEST, Recorded))
+        differences = run.differences(read_json(run_dir / MANIFEST, RecordedRun))
         more = [f"and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []
         raise CheckpointError(
             f"{run_dir / MANIFEST} is of a run with another configuration, {recorded} and not {fingerprint}: "
-            f"{'; '.join([*differences[:SHOWN], *more])}. To run this one {other}"
+            f"{'; '.join([*differences[:SHOWN], *more])}. To run this one, {other}"
         )
     if is_stored(run_dir, fingerprint):
         raise CheckpointError(
-            f"{run_dir} holds this very run, finished, without its checkpoints (stored runs have none): its scores are "
-            f"there, and training it again would write over them. To do so {other}"
+            f"{run_dir}: this run is already finished (no checkpoints, as in stored runs); training it again "
+            f"would overwrite its scores. To do so, {other}"
         )
 
 
 def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
-    """Rename a directory that training this run would write over (:func:`check_owner`); its new place, or None."""
+    """Rename a directory that training would overwrite (:func:`check_owner`); its new path, or None."""
     recorded = recorded_fingerprint(run_dir)
     if recorded is None or (recorded == fingerprint and not is_stored(run_dir, fingerprint)):
         return None

@@ -1,4 +1,4 @@
-"""Where runs and evaluations lie under a results folder."""
+"""Paths of runs and evaluations in a results folder: tier/env/model/method/seedN."""
 
 from __future__ import annotations
 
@@ -11,40 +11,45 @@ from r3l.config.tuning import validation_task_set
 from r3l.core.errors import DataError
 from r3l.runs.run_dir import EVALUATION, MANIFEST
 
-FURTHER = "evaluations"  # in a run: its scores on further task sets
-PLAYED = "episodes.played.jsonl"  # while an evaluation is under way
-TRANSCRIPTS = "transcripts.jsonl.gz"  # what was said in its episodes, a line each; for readers, not stored
+FURTHER = "evaluations"  # folder in a run's directory: evaluations on further task sets
+PLAYED = "episodes.played.jsonl"  # finished batches of an evaluation under way
+TRANSCRIPTS = "transcripts.jsonl.gz"  # an evaluation's episodes as text; not stored
 
 
 def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
-    """Where the evaluation of a run on ``task_set`` lies: that on its test task set in the run's own folder."""
+    """Folder of a run's evaluation on ``task_set``: the run's own directory for its test task set."""
     return run_dir if task_set == test_task_set else run_dir / FURTHER / task_set
 
 
 def evaluation_of(run_dir: Path, run: Run) -> Path:
-    """Where a run's score on its test task set lies."""
+    """evaluation.json on the run's test task set."""
     return run_dir / EVALUATION
 
 
 def validation_evaluation(run_dir: Path, run: Run) -> Path:
-    """Where a run's score on its validation task set lies. Raises ConfigError where there is no such task set."""
+    """evaluation.json on the run's validation task set. Raises ConfigError if it has none."""
     return evaluation_folder(run_dir, validation_task_set(run), run.env_settings.test_task_set) / EVALUATION
 
 
 def run_dir_of(evaluation: Path) -> Path:
-    """The run that an evaluation.json is about (see :func:`evaluation_folder`)."""
+    """The run directory of an evaluation.json, on its test task set or a further one."""
     folders = list(evaluation.parents)
-    further = (above for folder, above in zip(folders[1:3], folders[2:4], strict=False) if folder.name == FURTHER)
-    return next(further, folders[0])
+    # A task set's name has one or two parts, so FURTHER is one or two folders above the file's own.
+    for folder, above in zip(folders[1:3], folders[2:4], strict=False):
+        if folder.name == FURTHER:
+            return above
+    return folders[0]
 
 
 def named_evaluation(path: Path) -> Path:
-    """The evaluation.json of a run's directory; a file is taken as one. Raises DataError for another directory."""
-    if not path.is_dir() or (path / EVALUATION).is_file():
-        return path / EVALUATION if path.is_dir() else path
+    """The evaluation.json of a run directory; a file is returned as it is. Raises DataError."""
+    if not path.is_dir():
+        return path
+    if (path / EVALUATION).is_file():
+        return path / EVALUATION
     if (path / MANIFEST).is_file():
         raise DataError(f"{path} holds a run that is not evaluated: r3l evaluate {path}")
-    raise DataError(f"{path} is not the directory of a run; of a folder with many runs: --results {path}")
+    raise DataError(f"{path} is not the directory of a run; for a folder with many runs: --results {path}")
 
 
 def find_further(run_dir: Path) -> list[Path]:
@@ -53,10 +58,7 @@ def find_further(run_dir: Path) -> list[Path]:
 
 
 def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
-    """Every evaluation.json of a run under ``results`` (tier/env/model/method/seedN).
-
-    Raises DataError when there is none, unless that ``may_be_none``.
-    """
+    """Every evaluation.json of a run under ``results``. Raises DataError if none, unless ``may_be_none``."""
     paths = [path for path in results.glob("*/*/*/*/seed*/evaluation.json") if path.parent.name[4:].isdigit()]
     runs = sorted(path for path in paths if path.relative_to(results).parts[0] != FURTHER)
     if not runs and not may_be_none:
@@ -65,7 +67,7 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
 
 
 class Cell(NamedTuple):
-    """What a run is of, read from where it lies."""
+    """The cell of a run, read from its path."""
 
     tier: str
     env: str
@@ -74,7 +76,7 @@ class Cell(NamedTuple):
 
 
 def cell_of(evaluation: Path) -> Cell:
-    """That of tier/env/model/method/seedN/evaluation.json."""
+    """The cell in the path tier/env/model/method/seedN/evaluation.json."""
     return Cell(*evaluation.parts[-6:-2])
 
 
@@ -85,27 +87,26 @@ def runs_of(
     envs: Collection[str] | None = None,
     may_be_none: bool = False,
 ) -> list[Path]:
-    """The evaluation.json of each run of ``methods`` under ``results``. None: of every tier, in every environment.
+    """The evaluation.json of each run of ``methods`` under ``results``; ``tier`` and ``envs`` None mean all.
 
-    Raises DataError where ``results`` has no run at all, unless that ``may_be_none``.
+    Raises DataError if ``results`` has no run at all, unless ``may_be_none``.
     """
-    cells = {path: cell_of(path) for path in find_runs(results, may_be_none)}
-    return [
-        path
-        for path, cell in cells.items()
-        if cell.method in methods and cell.tier == (tier or cell.tier) and cell.env in (envs or [cell.env])
-    ]
-
-
-def first_found(found: Iterable[list[Path]]) -> list[Path]:
-    """Of runs found in several folders: those of a method in an environment from the first folder that has any."""
     chosen: list[Path] = []
-    for paths in found:
-        known = {_compared(path) for path in chosen}
-        chosen += [path for path in paths if _compared(path) not in known]
+    for path in find_runs(results, may_be_none):
+        cell = cell_of(path)
+        if cell.method in methods and cell.tier == (tier or cell.tier) and cell.env in (envs or [cell.env]):
+            chosen.append(path)
     return chosen
 
 
-def _compared(evaluation: Path) -> tuple[str, str, str]:
-    cell = cell_of(evaluation)
-    return cell.tier, cell.env, cell.method
+def first_found(found: Iterable[list[Path]]) -> list[Path]:
+    """Runs from several folders, a list each; a cell's method is taken only from the first folder that has
+    it.
+    """
+    chosen: list[Path] = []
+    known: set[tuple[str, str, str]] = set()
+    for paths in found:
+        cells = {path: cell_of(path) for path in paths}
+        chosen += [path for path, cell in cells.items() if (cell.tier, cell.env, cell.method) not in known]
+        known |= {(cell.tier, cell.env, cell.method) for cell in cells.values()}
+    return chosen

@@ -1,4 +1,4 @@
-"""What playing the episodes of a run needs beside a model: workers, an event loop, stop signals, a rollout context."""
+"""A session that plays a run's episodes: policy, environment workers, event loop and stop signals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from r3l.runs.preemption import StopSignals, stop_signals
 
 
 def progress(run: Run, step: int) -> float:
-    """The share of training that is done before step ``step`` (from 1): 0 in the first step, 1 in the last."""
+    """The finished share of training at step ``step`` (from 1): 0 in the first step, 1 in the last."""
     return (step - 1) / max(run.train.steps - 1, 1)
 
 
@@ -37,7 +37,7 @@ def rollout_context(
     address: Address,
     temperature: float,
 ) -> RolloutContext:
-    """A fresh rollout context (its own budget meter) whose draws are seeded under ``address``."""
+    """A new rollout context, with its own budget counters and with draws seeded under ``address``."""
     s = run.sampling
     return RolloutContext(
         policy=policy,
@@ -52,9 +52,9 @@ def rollout_context(
 
 @dataclass
 class PlaySession:
-    """A run's policy, environment workers and dialogue, alive for the length of a command.
+    """A run's policy, environment workers and dialogue, for the length of a command.
 
-    An evaluation plays ``batches_at_once`` batches of ``batch`` episodes.
+    An evaluation plays ``batches_at_once`` batches of ``batch`` episodes concurrently.
     """
 
     run: Run
@@ -69,33 +69,47 @@ class PlaySession:
     batches_at_once: int = 1
 
     def take_counts(self) -> dict[str, float]:
-        """What a policy at a server has counted since the last call; nothing here."""
+        """Counts of a policy at a server since the last call; {} for a local one."""
         return {}
 
     def conditions(self) -> dict[str, Any]:
-        """What a reader of scores must know of a policy at a server; nothing here."""
+        """Settings of a policy at a server that scores depend on; {} for a local one."""
         return {}
 
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]] | None:
-        """Log-prob of each trainable token of each trajectory under the model, in nats at the temperature of sampling;
-        None where the policy cannot tell, as a server."""
+        """Log-probs of each trajectory's trainable tokens, in nats at the sampling temperature.
+
+        None if the policy cannot compute them, as at a server.
+        """
         return None
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
-        """A fresh rollout context (its own budget meter) whose draws are seeded under ``address``."""
-        return rollout_context(self.run, self.policy, self.pool, self.dialogue, self.gather, address, temperature)
+        """A new rollout context, with its own budget counters and with draws seeded under ``address``."""
+        return rollout_context(
+            self.run,
+            self.policy,
+            self.pool,
+            self.dialogue,
+            self.gather,
+            address,
+            temperature,
+        )
 
     def concurrently(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Sequence[Item]) -> list[T]:
-        """``play`` of every item at the same time; results in order."""
+        """Play every item concurrently; results in the order of ``items``."""
         return self.wait(self.gather(play, items))
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to completion on this session's event loop. Raises Preempted where an order to stop comes first."""
+        """Run ``coroutine`` to its end on this session's loop. Raises Preempted if a stop signal comes
+        first.
+        """
         task = self.loop.create_task(coroutine)
         with self.stop_signals.cancelling(task):
             try:
                 return self.loop.run_until_complete(task)
-            except KeyboardInterrupt:  # it came in the middle of anything: what waits for that ends too
+            except KeyboardInterrupt:
+                # It was raised in the middle of some coroutine: cancel those that wait for it, then let
+                # them end.
                 task.cancel()
                 with suppress(KeyboardInterrupt, asyncio.CancelledError):
                     self.loop.run_until_complete(task)
@@ -104,12 +118,12 @@ class PlaySession:
 
 @contextmanager
 def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[PlaySession]:
-    """Start the workers; closes them at the end."""
+    """Start the environment workers of ``run``; they are closed at the end of the block."""
     package = environment_of(run.env)
     package.check_installed()
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     try:
-        # The runner's end cancels what an error has left waiting.
+        # Leaving the runner cancels whatever an error has left waiting.
         with stop_signals() as received, outside_event_loop(), asyncio.Runner() as runner:
             loop = runner.get_loop()
             yield PlaySession(

@@ -1,95 +1,178 @@
-"""What training leaves for a reader: trajectories of three steps of a run, with text, credit and advantages.
+"""The log of training trajectories: text, credit and advantages of three steps of a run, for readers.
 
-``trajectories.jsonl.gz`` in the run's directory holds one line a task::
-
-    step, method, task, group (easy, hard), selected_as (first | taught)
-    groups: objective (policy | sft | none), and its trajectories:
-        kind, member, attempt, reward, success, stop_reason, advantage, restart_turn, trainable, feedback, parsed
-        turns: prompt, prompt_tokens, response, finish_reason, action, error, advantage
-
-A turn's ``response`` is a list of [text, tokens, trained]: runs of sampled tokens that all carry gradient or all do
-not; ``trainable`` is [first, end) of the turns with credit. An advantage is the mean over sampled tokens; turns have
-their own where a method tells tokens apart. What was played but is not learnt from stands in a last group with the
-objective ``none``. Nothing here draws, trains or counts.
+``trajectories.jsonl.gz`` in the run's directory has one line per logged task (``TrajectoryLine``).
+Advantages are means over sampled tokens; turns have their own if the method's advantages differ by token.
+Trajectories that nothing is learnt from are in a last group with the objective ``none``. Writing the log
+draws, trains and counts nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 import numpy as np
+from pydantic import Field
+from typing_extensions import TypedDict
 
-from r3l.core.advantages import Advantage, Advantages, mean_advantage
+from r3l.core.advantages import Advantage, mean_advantage
 from r3l.core.trajectory import Group, Objective, Trajectory
 from r3l.core.validation import advantages_of
+from r3l.files.json_files import Number
 
 if TYPE_CHECKING:
     from r3l.core.method import Method
 
 FILE = "trajectories.jsonl.gz"
-FIRST, TAUGHT = 1, 2  # tasks of a step: the first ones, and further ones that training learns from; our choice
+# Logged tasks of a step: the first ones, and further ones that teach something; our choice.
+FIRST = 1
+TAUGHT = 2
 Decode = Callable[[list[int]], str]
+Line = dict[str, Any]  # a TrajectoryLine without step and method, which the engine adds
+
+
+class LoggedTurn(TypedDict):
+    """One turn. ``response``: [text, tokens, trained] of each run of tokens that all train or all do not."""
+
+    prompt: str
+    prompt_tokens: int
+    response: list[Annotated[list[str | int | bool], Field(min_length=3, max_length=3)]]
+    finish_reason: str
+    action: NotRequired[str | None]
+    error: NotRequired[str | None]
+    advantage: NotRequired[Number]  # only if the method's advantages differ by token
+
+
+class LoggedTrajectory(TypedDict):
+    """One trajectory. ``advantage``: its mean over sampled tokens. ``trainable``: [first, end) of turns
+    with credit.
+    """
+
+    kind: str
+    member: int
+    attempt: int
+    reward: Number
+    success: bool
+    stop_reason: NotRequired[str | None]
+    advantage: Number | None
+    restart_turn: int
+    trainable: Annotated[list[int], Field(min_length=2, max_length=2)]
+    feedback: str
+    parsed: dict[str, Any] | None
+    turns: list[LoggedTurn]
+
+
+class LoggedGroup(TypedDict):
+    """The trajectories of a group. ``objective``: policy, sft, or none if nothing is learnt from them."""
+
+    objective: str
+    trajectories: list[LoggedTrajectory]
+
+
+class TrajectoryLine(TypedDict):
+    """One line: a task of a step. ``group``: the task's, such as easy. ``selected_as``: first or taught."""
+
+    step: int
+    method: str
+    task: str
+    group: str
+    selected_as: str
+    groups: list[LoggedGroup]
+
+
 Line = dict[str, Any]
 
 
 def logged_steps(steps: int) -> set[int]:
-    """Which of ``steps`` are logged: the first, the middle and the last."""
+    """The logged ones of ``steps`` steps: the first, the middle and the last."""
     return {1, (steps + 1) // 2, steps}
 
 
-def lines(method: Method, tasks: Sequence[Sequence[Group]], played: Sequence[Trajectory], decode: Decode) -> list[Line]:
-    """The lines of a step: its first task, and the next two that teach (an advantage that is not zero, or imitation).
-
-    ``tasks``: the groups of each task of the batch; ``played``: everything that was sampled for them
-    (``RolloutContext.trajectories``); ``decode``: token ids to text.
-    """
-    policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]
-    values = iter(advantages_of(method, policy))
-    advantages = [[_advantages(group, values) for group in groups] for groups in tasks]
-    further = [k for k in range(FIRST, len(tasks)) if _teaches(tasks[k], advantages[k])][:TAUGHT]
-    logged = [*range(min(FIRST, len(tasks))), *further]
-    return [_line(tasks[k], advantages[k], played, decode, "first" if k < FIRST else "taught") for k in logged]
-
-
-def _advantages(group: Group, of_policy_groups: Iterator[Advantages]) -> list[Advantage | None]:
-    """One a trajectory; None where the objective has none."""
-    return list(next(of_policy_groups)) if group.objective is Objective.POLICY else [None] * len(group.trajectories)
-
-
-def _teaches(groups: Sequence[Group], advantages: Sequence[Sequence[Advantage | None]]) -> bool:
-    return any(
-        group.objective is Objective.SFT or any(np.any(value) for value in values)
-        for group, values in zip(groups, advantages, strict=True)
-    )
-
-
-def _line(
-    groups: Sequence[Group],
-    advantages: Sequence[Sequence[Advantage | None]],
+def lines(
+    method: Method,
+    tasks: Sequence[Sequence[Group]],
     played: Sequence[Trajectory],
     decode: Decode,
-    selected_as: str,
-) -> Line:
-    task = groups[0].task
-    grouped = {id(t) for group in groups for t in group.trajectories}
-    rest = [t for t in played if t.task.address == task.address and id(t) not in grouped]
+) -> list[Line]:
+    """The lines of a step, without step and method: its first task, and the next two that teach something.
 
-    logged = [_group(group, values, decode) for group, values in zip(groups, advantages, strict=True)]
-    if rest:
-        logged.append(_group(Group(task, rest, Objective.NONE), [None] * len(rest), decode))
-    return {"task": task.id, "group": task.group, "selected_as": selected_as, "groups": logged}
+    ``tasks``: the groups of each task of the batch. ``played``: all trajectories that were sampled for them
+    (``RolloutContext.trajectories``). ``decode``: token ids to text.
+    """
+    # The advantages of each group: of the method for policy groups, None for the others.
+    policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]
+    of_policy = iter(advantages_of(method, policy))
+    advantages: list[list[list[Advantage | None]]] = []
+    for groups in tasks:
+        of_task: list[list[Advantage | None]] = []
+        for group in groups:
+            is_policy = group.objective is Objective.POLICY
+            of_task.append(list(next(of_policy)) if is_policy else [None] * len(group.trajectories))
+        advantages.append(of_task)
+
+    # A task teaches something if it is imitated, or if one of its advantages is not zero.
+    def teaches(task: int) -> bool:
+        return any(
+            group.objective is Objective.SFT or any(np.any(value) for value in values)
+            for group, values in zip(tasks[task], advantages[task], strict=True)
+        )
+
+    first = list(range(min(FIRST, len(tasks))))
+    taught = [task for task in range(FIRST, len(tasks)) if teaches(task)][:TAUGHT]
+
+    logged: list[Line] = []
+    for k in [*first, *taught]:
+        task = tasks[k][0].task
+        pairs = zip(tasks[k], advantages[k], strict=True)
+        groups = [_group(group, values, decode) for group, values in pairs]
+
+        # Trajectories of the task in no group, such as retries that were not kept.
+        grouped = {id(t) for group in tasks[k] for t in group.trajectories}
+        if rest := [t for t in played if t.task.address == task.address and id(t) not in grouped]:
+            groups.append(_group(Group(task, rest, Objective.NONE), [None] * len(rest), decode))
+        selected_as = "first" if k < FIRST else "taught"
+        logged.append({"task": task.id, "group": task.group, "selected_as": selected_as, "groups": groups})
+    return logged
 
 
-def _group(group: Group, advantages: Sequence[Advantage | None], decode: Decode) -> Line:
+def _group(group: Group, advantages: Sequence[Advantage | None], decode: Decode) -> LoggedGroup:
     trains = group.objective is not Objective.NONE
     pairs = zip(group.trajectories, advantages, strict=True)
-    return {"objective": group.objective, "trajectories": [_trajectory(t, a, trains, decode) for t, a in pairs]}
+    return {
+        "objective": group.objective,
+        "trajectories": [_trajectory(t, advantage, trains, decode) for t, advantage in pairs],
+    }
 
 
-def _trajectory(t: Trajectory, advantage: Advantage | None, trains: bool, decode: Decode) -> Line:
+def _trajectory(t: Trajectory, advantage: Advantage | None, trains: bool, decode: Decode) -> LoggedTrajectory:
+    # The masks and advantages of a trajectory run over all its tokens: prompt and response of turn after
+    # turn.
     mask = t.credit_mask() * trains
+    turns: list[LoggedTurn] = []
+    end = 0
+    for turn in t.turns:
+        start = end + len(turn.prompt_ids)
+        end = start + len(turn.response_ids)
+
+        # Runs of tokens that all train or all do not.
+        response: list[list[str | int | bool]] = []
+        masked = zip(turn.response_ids, mask[start:end], strict=True)
+        for trained, pairs in groupby(masked, key=lambda pair: bool(pair[1])):
+            tokens = [token for token, _ in pairs]
+            response.append([decode(tokens), len(tokens), trained])
+        logged: LoggedTurn = {
+            "prompt": decode(list(turn.prompt_ids)),
+            "prompt_tokens": len(turn.prompt_ids),
+            "response": response,
+            "finish_reason": turn.finish_reason,
+            "action": turn.action,
+            "error": turn.error,
+        }
+        if isinstance(advantage, np.ndarray):
+            logged["advantage"] = float(advantage[start:end].mean()) if turn.response_ids else 0.0
+        turns.append(logged)
+
     trainable = range(len(t.turns)) if t.trainable is None else t.trainable
     return {
         "kind": t.kind,
@@ -103,36 +186,5 @@ def _trajectory(t: Trajectory, advantage: Advantage | None, trains: bool, decode
         "trainable": [trainable.start, trainable.stop],
         "feedback": t.feedback,
         "parsed": None if t.parsed is None else t.parsed.as_json(),
-        "turns": _turns(t, mask, advantage, decode),
+        "turns": turns,
     }
-
-
-def _turns(t: Trajectory, mask: np.ndarray, advantage: Advantage | None, decode: Decode) -> list[Line]:
-    turns: list[Line] = []
-    at = 0
-    for turn in t.turns:
-        at += len(turn.prompt_ids)
-        end = at + len(turn.response_ids)
-        turns.append(
-            {
-                "prompt": decode(list(turn.prompt_ids)),
-                "prompt_tokens": len(turn.prompt_ids),
-                "response": _runs(turn.response_ids, mask[at:end], decode),
-                "finish_reason": turn.finish_reason,
-                "action": turn.action,
-                "error": turn.error,
-            }
-        )
-        if isinstance(advantage, np.ndarray):
-            turns[-1]["advantage"] = float(advantage[at:end].mean()) if turn.response_ids else 0.0
-        at = end
-    return turns
-
-
-def _runs(ids: Sequence[int], mask: np.ndarray, decode: Decode) -> list[tuple[str, int, bool]]:
-    """(text, tokens, trained) of each run of tokens with one mask."""
-    runs = []
-    for trained, pairs in groupby(zip(ids, mask, strict=True), key=lambda pair: bool(pair[1])):
-        tokens = [token for token, _ in pairs]
-        runs.append((decode(tokens), len(tokens), trained))
-    return runs

@@ -56,11 +56,11 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
             counters.update(collected.counters)
         metrics = {
             "step": step,
-            **steps.of_groups(groups, played, len(tasks) - len(accepted)),
-            **steps.of_rows(rows),
+            **steps.group_metrics(groups, played, len(tasks) - len(accepted)),
+            **steps.row_metrics(rows),
             **counters,
             "dropped/tasks": self.run.train.tasks_per_step - len(tasks),
-            **steps.of_training(rows, trainable),
+            **steps.update_metrics(rows, trainable),
         }
         return training_batch(trainable, self.experiences, exps[0].info["model_version"]), metrics
 

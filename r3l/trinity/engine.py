@@ -12,21 +12,21 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from r3l.config import Run, gpu_cluster
 from r3l.config.fingerprint_inputs import model_identity
 from r3l.core.errors import EngineError
 from r3l.endpoint.judge import judge_options
-from r3l.files.json_files import read_jsonl, rewrite_jsonl
+from r3l.files.json_files import rewrite_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import check_template
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import manifest
-from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS
+from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, read_metrics
 from r3l.runs.preemption import stop_at_once, time_limit
-from r3l.runs.result import finished_result, result
+from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.steps import Record, recording
 from r3l.trinity import job as trinity_job
@@ -66,7 +66,7 @@ class Backend(Protocol):
         """The last checkpoint, in Hugging Face layout."""
 
 
-def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> dict[str, Any]:
+def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> Result:
     """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
 
     After ``minutes``, or a signal to stop, it raises Preempted; the next call resumes from the newest checkpoint.
@@ -98,7 +98,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         last = backend.collect()
         if (folder / trajectory_log.FILE).is_file():
             shutil.copy(folder / trajectory_log.FILE, run_dir / trajectory_log.FILE)
-        finished = result(run, run_dir, last, run_metrics.totals(read_jsonl(run_dir / METRICS)))
+        finished = result(run, run_dir, last, run_metrics.totals(read_metrics(run_dir)))
         write_json_atomic(run_dir / RESULT, finished)
         return finished
 
@@ -136,7 +136,7 @@ def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
     Trinity's trainer saves a step before it reports it, and we read reports a moment later. Steps that were reported
     but not read yet are added; checkpoints of steps that nobody reported are dropped, and those steps run again.
     """
-    lines, steps = read_jsonl(run_dir / METRICS), trinity_job.reported(job)
+    lines, steps = read_metrics(run_dir), trinity_job.reported(job)
     lines += [metrics_of(number, reported, backend) for number, reported in steps.items() if number > len(lines)]
     if lines:
         rewrite_jsonl(run_dir / METRICS, lines)

@@ -4,7 +4,7 @@ import numpy as np
 from exploration import CRITIQUE_SCRIPT, LOSE, WIN, explore, played, review, shape
 from scripted import TASK
 
-from r3l.runs.steps import of_groups
+from r3l.runs.steps import group_metrics
 
 
 def test_critique_grpo_swaps_in_the_best_refinement():
@@ -22,7 +22,7 @@ def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
     script = {"rollout": WIN + LOSE, "critique": [review(0)], "retry": WIN}
     _, groups, a = played("critique_grpo", script, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("refined", 1.0)])]
-    metrics = of_groups(groups, a.trajectories)
+    metrics = group_metrics(groups, a.trajectories)
     assert metrics["train/success"] == metrics["train/reward"] == metrics[f"train/success/{TASK.group}"] == 0.5
     assert metrics["train/turns"] == (len(WIN) + len(LOSE)) / 2
 

@@ -5,9 +5,10 @@ import json
 import tracemalloc
 
 import pytest
+from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
-from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
+from r3l.files.json_files import Number, append_jsonl, read_json, read_jsonl, rewrite_jsonl
 from r3l.files.unpacking import most
 
 ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
@@ -60,3 +61,39 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, line):
         read_jsonl(bomb)
     assert tracemalloc.get_traced_memory()[1] < 60_000_000
     tracemalloc.stop()
+
+
+class Score(TypedDict):
+    """A model, as it stands beside the code that writes a file."""
+
+    env: str
+    groups: dict[str, Number]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"env": "math"}, "key 'groups' is missing"),
+        ({"env": 3, "groups": {}}, r"key 'env' is 3 \(input should be a valid string\)"),
+        ({"env": "math", "groups": {"all": True}}, r"key 'groups.all' is True \(input should be a valid number\)"),
+        ({"env": "math", "groups": {"all": float("nan")}}, "key 'groups.all' is nan .*finite number"),
+        ([], r"its content is \[\] \(input should be a valid dictionary\)"),
+    ],
+)
+def test_a_file_that_is_not_of_its_model_is_named_with_the_key_and_the_way_out(tmp_path, content, words):
+    path = tmp_path / "score.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"score.json: {words}.*; the file is damaged. Restore it from a copy"):
+        read_json(path, Score)
+    append_jsonl(tmp_path / "scores.jsonl", {"env": "math", "groups": {}})
+    append_jsonl(tmp_path / "scores.jsonl", content)
+    with pytest.raises(DataError, match=rf"scores.jsonl, line 2: {words}"):
+        read_jsonl(tmp_path / "scores.jsonl", Score)
+
+
+def test_values_are_given_back_as_they_were_read(tmp_path):
+    """A whole number stays one, and a key that the model lacks is kept."""
+    content = {"env": "math", "groups": {"all": 1}, "further": None}
+    path = tmp_path / "score.json"
+    path.write_text(json.dumps(content))
+    assert read_json(path, Score) == content and isinstance(read_json(path, Score)["groups"]["all"], int)

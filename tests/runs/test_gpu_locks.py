@@ -79,7 +79,7 @@ def test_who_comes_late_waits_until_a_run_ends_even_by_sigkill(start):
 def test_more_than_there_are_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(ConfigError, match=r"3 GPUs are asked for in configs/resources.yaml .*, but 2 are visible"):
+    with pytest.raises(ConfigError, match=r"configs/resources.yaml .* requests 3 GPUs, but 2 are visible"):
         gpu_locks.reserved_gpus(3, tmp_path).__enter__()
 
 

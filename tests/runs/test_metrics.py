@@ -13,7 +13,7 @@ from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total, totals
-from r3l.runs.steps import of_groups, of_rows
+from r3l.runs.steps import group_metrics, row_metrics
 
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "workers=0", "threads=1"]
 FAMILIES = {  # methods that report different metrics: what each is run with
@@ -51,10 +51,10 @@ def test_stored_runs_have_declared_metrics():
 def test_reflections_that_are_all_the_same_text_show():
     """Texts of the one turn are "do 0": of three reflections of one turn two are equal once one is changed."""
     reflections = [make_trajectory(1, kind="reflection") for _ in range(3)]
-    assert of_groups([], reflections)["reflection/distinct"] == 1 / 3
+    assert group_metrics([], reflections)["reflection/distinct"] == 1 / 3
     reflections[0].turns[0] = replace(reflections[0].turns[0], response="other")
-    assert of_groups([], reflections)["reflection/distinct"] == 2 / 3
-    assert "reflection/distinct" not in of_groups([], [make_trajectory(1)])
+    assert group_metrics([], reflections)["reflection/distinct"] == 2 / 3
+    assert "reflection/distinct" not in group_metrics([], [make_trajectory(1)])
 
 
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
@@ -66,6 +66,6 @@ def test_tokens_before_the_pivot_that_are_pushed_down(samples, first, pushed_dow
     retry.restart_turn = 2
     other = replace(make_trajectory(3, 0.0), member=1)
     method = build_method(resolve("nano", "math", "r3l", 0))
-    counts = of_rows(rows_of(method, [Group(attempt.task, [attempt, retry, other])], samples))
+    counts = row_metrics(rows_of(method, [Group(attempt.task, [attempt, retry, other])], samples))
     assert (counts["prefix/tokens"], counts["prefix/pushed_down"]) == (8, pushed_down)
-    assert "prefix/tokens" not in of_rows(rows_of(method, [Group(attempt.task, [attempt, other])], samples))
+    assert "prefix/tokens" not in row_metrics(rows_of(method, [Group(attempt.task, [attempt, other])], samples))

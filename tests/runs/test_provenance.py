@@ -48,7 +48,7 @@ def test_a_changed_file_makes_the_commit_dirty_and_runs_for_the_store_are_refuse
     provenance.check_clean("this is a test")
     (checkout / "Snakefile").write_text("2")
     assert provenance.is_dirty(provenance.commit())
-    with pytest.raises(ConfigError, match="changes that are in no commit .*-dirty.*, and this is a test: nobody"):
+    with pytest.raises(ConfigError, match="uncommitted changes .*-dirty.*, and this is a test: such runs cannot"):
         provenance.check_clean("this is a test")
     where = STORED / cell("alfworld", "grpo") / "seed77"
     result = CliRunner().invoke(cli.app, ["train", "--method", "grpo", "--run-dir", str(where)])

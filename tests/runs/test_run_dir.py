@@ -87,7 +87,7 @@ def test_a_run_with_scores_and_without_checkpoints_is_never_trained_over(tmp_pat
     """Its result may be gone: what it scored cannot be made again from nothing."""
     (tmp_path / "manifest.json").write_text(json.dumps({"fingerprint": run.fingerprint()}))
     (tmp_path / "evaluation.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="holds this very run"):
+    with pytest.raises(CheckpointError, match="this run is already finished"):
         check_owner(tmp_path, run)
     (tmp_path / "checkpoints" / "step-000001").mkdir(parents=True)
     check_owner(tmp_path, run)

@@ -36,9 +36,9 @@ def test_spans_are_those_of_the_credit_mask():
     (logged,) = line["groups"][0]["trajectories"]
     assert [turn["prompt"] for turn in logged["turns"]] == ["100", "101", "102"]
     assert [turn["response"] for turn in logged["turns"]] == [
-        [("0 1", 2, False)],
-        [("10 11", 2, True)],
-        [("20 21", 2, True)],
+        [["0 1", 2, False]],
+        [["10 11", 2, True]],
+        [["20 21", 2, True]],
     ]
     mask = [part for turn in logged["turns"] for part in [False, *_flat(turn["response"])]]
     np.testing.assert_array_equal(mask, trajectory.credit_mask().astype(bool))

@@ -86,7 +86,7 @@ class Trainer:
         if lr is None:
             lr = self.config.lr * min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))
         trained = trainable_rows(self.criterion, rows)
-        metrics: dict[str, float] = defaultdict(float, steps.of_training(rows, trained))
+        metrics: dict[str, float] = defaultdict(float, steps.update_metrics(rows, trained))
         if any(row.mask.any() for row in trained):
             self._update(trained, lr, metrics)
         elif rows:  # nothing to learn, but every step reports how far sampling and training are apart

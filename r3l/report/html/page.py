@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from r3l.core.errors import DataError
-from r3l.files.json_files import kept_as
+from r3l.files.json_files import stored_variants
 from r3l.report import claims, tables, trajectories
 from r3l.report.budget import budget_rows, budget_table
 from r3l.report.claim_verdicts import claim_verdicts
@@ -195,7 +195,7 @@ def _task_set(record: Record) -> str:
 
 def viewer(runs: pd.DataFrame) -> list[dict[str, Any]]:
     """Runs that kept trajectories, in equal parts of EMBEDDED. ``runs``: a row a run."""
-    logged = [record for record in runs.record if kept_as(record.path.parent / FILE)]
+    logged = [record for record in runs.record if stored_variants(record.path.parent / FILE)]
     packed = [
         {
             "id": run_id(record),
@@ -224,7 +224,7 @@ def _cells(runs: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
                 "success": run.success,
                 "fingerprint": record.fingerprint,
                 "task_set": f"{run.task_set} {run.task_set_sha256}",
-                "logged": bool(kept_as(record.path.parent / FILE)),
+                "logged": bool(stored_variants(record.path.parent / FILE)),
                 "manifest": json.dumps(record.manifest, indent=2, sort_keys=True),
             }
         )
