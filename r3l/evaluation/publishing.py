@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx2
 import huggingface_hub
@@ -146,12 +148,11 @@ def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> N
 
 def model_card(run_dir: Path) -> str:
     """The model card of an evaluated run in the hub's form, from its manifest, result and episodes."""
-    manifest, evaluation = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / EVALUATION, Evaluation)
-    result, episodes, run = (
-        read_json(run_dir / RESULT, Result),
-        read_jsonl(run_dir / EPISODES, EpisodeRow),
-        manifest["run"],
-    )
+    manifest = read_json(run_dir / MANIFEST, Manifest)
+    evaluation = read_json(run_dir / EVALUATION, Evaluation)
+    result = read_json(run_dir / RESULT, Result)
+    episodes = read_jsonl(run_dir / EPISODES, EpisodeRow)
+    run: Mapping[str, Any] = manifest["run"]
 
     # The header is YAML that the hub reads.
     known = find_model(Path(run["model"]).name)

@@ -8,7 +8,7 @@ draws, trains and counts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
@@ -59,7 +59,7 @@ class LoggedTrajectory(TypedDict):
     restart_turn: int
     trainable: Annotated[list[int], Field(min_length=2, max_length=2)]
     feedback: str
-    parsed: dict[str, Any] | None
+    parsed: Mapping[str, Any] | None
     turns: list[LoggedTurn]
 
 
@@ -79,9 +79,6 @@ class TrajectoryLine(TypedDict):
     group: str
     selected_as: str
     groups: list[LoggedGroup]
-
-
-Line = dict[str, Any]
 
 
 def logged_steps(steps: int) -> set[int]:
@@ -125,14 +122,14 @@ def lines(
     for k in [*first, *taught]:
         task = tasks[k][0].task
         pairs = zip(tasks[k], advantages[k], strict=True)
-        groups = [_group(group, values, decode) for group, values in pairs]
+        logged_groups = [_group(group, values, decode) for group, values in pairs]
 
         # Trajectories of the task in no group, such as retries that were not kept.
         grouped = {id(t) for group in tasks[k] for t in group.trajectories}
         if rest := [t for t in played if t.task.address == task.address and id(t) not in grouped]:
-            groups.append(_group(Group(task, rest, Objective.NONE), [None] * len(rest), decode))
+            logged_groups.append(_group(Group(task, rest, Objective.NONE), [None] * len(rest), decode))
         selected_as = "first" if k < FIRST else "taught"
-        logged.append({"task": task.id, "group": task.group, "selected_as": selected_as, "groups": groups})
+        logged.append({"task": task.id, "group": task.group, "selected_as": selected_as, "groups": logged_groups})
     return logged
 
 
