@@ -1,1 +1,1 @@
-"""Files and folders: where they lie, how they are named, written, read, unpacked and checked."""
+"""Files and folders: paths, names, writing, reading, unpacking, digests."""

@@ -1,6 +1,4 @@
-"""What a killed process leaves beside its files; the next one removes it, but nothing that a live process
-holds.
-"""
+"""Removal of the unfinished files and temporary folders of killed processes, but never of live ones."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-LOCK = ".r3l.lock"  # held for as long as its folder is in use
-YOUNG = 60.0  # seconds in which whoever has made a folder has locked it; our choice
-_UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # as r3l.files.writing names them: name, process[, thread]
+LOCK = ".r3l.lock"  # in a temporary folder; held as long as the folder is in use
+YOUNG = 60.0  # seconds in which a process has locked the folder that it made; our choice
+_UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .NAME.PROCESS[.THREAD].tmp
 
 
 def remove_unfinished(*folders: Path) -> None:
-    """Remove what killed processes of this machine were writing in ``folders``, which the caller has
+    """Remove the temporary files of killed processes of this machine in ``folders``, which the caller has
     locked.
     """
     for path in (path for folder in folders for path in folder.glob(".*.tmp")):
@@ -32,7 +30,7 @@ def remove_unfinished(*folders: Path) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A folder in the system's temporary one, until the end of the block. Those of killed processes are
+    """Make a folder in the system's temporary one for the block; such folders of killed processes are
     removed.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*/{LOCK}"):

@@ -27,7 +27,7 @@ from r3l.files.writing import write_atomic
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Number = Annotated[float, Field(allow_inf_nan=False)]  # a number in a file; an int is one too, and stays an int
+Number = Annotated[float, Field(allow_inf_nan=False)]  # an int is one too, and stays an int
 
 
 @overload
@@ -60,7 +60,7 @@ def read_jsonl(path: Path, model: type[T]) -> list[T]: ...
 
 
 def read_jsonl(path: Path, model: Any = dict[str, Any]) -> list[Any]:
-    """The lines of a JSON-lines file (``.gz``: compressed) or of its stored variant (``stored_variants``); [] if none.
+    """The lines of a JSON-lines file (``.gz``: compressed) or its stored variant; [] if none.
 
     A torn last line, left by a killed writer, is skipped with a warning. Any other damaged line is a
     DataError, and so is a line that is not of ``model``.

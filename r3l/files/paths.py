@@ -1,7 +1,7 @@
-"""Where the package's data lies.
+"""Paths of the package's data, in a checkout or in an installed wheel.
 
-In a checkout at its top, in a wheel below ``r3l/data`` and ``r3l/envs`` (setup.py). Of the stored results a
-wheel has no runs: those come as an archive (r3l.evaluation.stored_runs).
+A checkout has them at its top, a wheel in ``r3l/data`` and ``r3l/envs`` (setup.py). A wheel has no stored
+runs: those come as an archive (r3l.evaluation.stored_runs).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from r3l.core.errors import ConfigError
 
 PACKAGE = Path(__file__).resolve().parents[1]
-ROOT = PACKAGE.parent  # the top of a checkout, or what a wheel was installed into
+ROOT = PACKAGE.parent  # the top of a checkout, or the folder of an installed wheel
 _CHECKOUT = (ROOT / "pyproject.toml").is_file() and (ROOT / "Snakefile").is_file()
 _DATA = ROOT if _CHECKOUT else PACKAGE / "data"
 
@@ -21,14 +21,14 @@ ENVS = (ROOT if _CHECKOUT else PACKAGE) / "envs"
 EXAMPLES = _DATA / "examples"
 SNAKEFILE = _DATA / "Snakefile"
 WORKFLOW = _DATA / "workflow"  # rules and profiles
-STORED = _DATA / "results" / "stored"  # what this project has measured itself
+STORED = _DATA / "results" / "stored"  # this project's own results
 STORED_MODELS = STORED / "models"
 PUBLISHED = STORED / "published"
-RELEASE = _DATA / "build" / "release.json"  # only in a wheel of `make dist`: where the archive of stored runs lies
+RELEASE = _DATA / "build" / "release.json"  # in a wheel of `make dist`: the archive of stored runs
 
 
 def is_checkout() -> bool:
-    """Whether this is a checkout of the project, not an installed wheel."""
+    """Whether the package runs from a checkout of the project, not from an installed wheel."""
     return _CHECKOUT
 
 
@@ -36,18 +36,16 @@ def checkout() -> Path:
     """The top of the checkout. Raises ConfigError in an installed wheel."""
     if not is_checkout():
         raise ConfigError(
-            f"{ROOT} is not a checkout of this project, and this command needs one: clone it and run `make setup` there"
+            f"{ROOT} is not a checkout of this project, which this command needs: clone it, run `make setup`"
         )
     return ROOT
 
 
-RESULTS = Path("results")  # where runs go by default
-KEPT = STORED if is_checkout() else RESULTS / "stored"  # what is to be kept
+RESULTS = Path("results")  # default folder of runs
+KEPT = STORED if is_checkout() else RESULTS / "stored"  # default folder of what is to be kept
 
 
 def cache_folder(name: str) -> Path:
-    """``$R3L_CACHE/<name>`` (an environment's, or ``models``), else ``~/.cache/r3l/<name>``; may always be
-    deleted.
-    """
+    """``$R3L_CACHE/<name>``, by default ``~/.cache/r3l/<name>``. It may be deleted at any time."""
     root = os.environ.get("R3L_CACHE") or "~/.cache/r3l"
     return Path(root).expanduser() / name

@@ -1,4 +1,4 @@
-"""Unpacking what may come from strangers: nothing takes more memory than its packed size allows."""
+"""Unpacking of untrusted data: the packed size limits the memory that it takes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 
 from r3l.core.errors import DataError
 
-RATIO = 200  # of unpacked to packed bytes; our choice (the most of 786 stored files is 86)
-FLOOR = 1 << 20  # bytes that anything may unpack to
+RATIO = 200  # unpacked bytes per packed byte; our choice (at most 86 in 786 stored files)
+FLOOR = 1 << 20  # bytes that any file may unpack to
 
 
 class Decompressor(Protocol):
-    """Of zlib or lzma."""
+    """A decompressor of zlib or lzma."""
 
     @property
     def eof(self) -> bool: ...
@@ -22,14 +22,14 @@ class Decompressor(Protocol):
 
 
 def most(packed: int) -> int:
-    """Bytes that a file or text of ``packed`` bytes may unpack to."""
+    """The most bytes that a file or text of ``packed`` bytes may unpack to."""
     return FLOOR + RATIO * packed
 
 
 def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object) -> bytes:
-    """What ``packed`` begins with, as far as it goes. Raises DataError before it takes more than ``limit`` bytes.
+    """Unpack the first member of ``packed``. Raises DataError before it has more than ``limit`` bytes.
 
-    The decompressor's own errors are its caller's.
+    The caller handles the decompressor's own errors. ``name``: of the file, for the error.
     """
     content = decompressor.decompress(packed, limit + 1)
     if len(content) > limit:
@@ -38,7 +38,7 @@ def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object
 
 
 def bounded_lines(stream: io.BufferedIOBase, limit: int, name: object) -> Iterator[bytes]:
-    """The lines of a decompressing ``stream``. Raises DataError before they take more than ``limit`` bytes
+    """The lines of a decompressing ``stream``. Raises DataError before they have more than ``limit`` bytes
     in all.
     """
     left = limit
@@ -50,4 +50,5 @@ def bounded_lines(stream: io.BufferedIOBase, limit: int, name: object) -> Iterat
 
 
 def _bomb(name: object, limit: int) -> DataError:
-    return DataError(f"{name} unpacks to more than {limit / 2**20:.0f} MiB, which no intact file does; get it again")
+    most_mib = f"{limit / 2**20:.0f} MiB"
+    return DataError(f"{name} unpacks to more than {most_mib}, which no intact file does; get it again")

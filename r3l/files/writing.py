@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and whether they can be written, asked before work begins."""
+"""Atomic writes, and checks before work begins that a file can be written."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from r3l.core.errors import RunDirectoryError
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write and rename, so that a reader sees the old file or the whole new one, also where the writer is
-    killed.
-    """
+    """Write and rename: a reader sees the old file or the complete new one, even if the writer is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
@@ -29,35 +27,39 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """As :func:`write_atomic`, in UTF-8."""
+    """:func:`write_atomic` in UTF-8."""
     write_atomic(path, text.encode())
 
 
 def write_json_atomic(path: Path, content: Any) -> None:
-    """Sorted keys and a final newline: equal content is equal bytes."""
+    """Write JSON with sorted keys and a final newline: equal content gives equal bytes."""
     write_text_atomic(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 @contextmanager
 def writable(path: Path, make: bool = True) -> Iterator[None]:
-    """Turn a refused write into an error that names the file and the fix; by default its folder is made."""
+    """Turn a failed write in the block into an error that names the file and the fix; ``make``: make its
+    folder.
+    """
     try:
         if make:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be written ({error.strerror}); choose another with --out") from error
+        raise RunDirectoryError(
+            f"{path} cannot be written ({error.strerror}); choose another path with --out"
+        ) from error
 
 
 def check_writable(path: Path) -> None:
-    """Raises RunDirectoryError where nothing can be written at ``path``; it leaves nothing there."""
+    """Raises RunDirectoryError if nothing can be written at ``path``. Leaves nothing there."""
     there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if folder.exists())
     with writable(path, make=False), tempfile.TemporaryFile(dir=path if path.is_dir() else there):
         pass
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Raises RunDirectoryError where the disk of ``folder`` has not ``needed`` bytes free."""
+    """Raises RunDirectoryError if the disk of ``folder`` has less than ``needed`` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise RunDirectoryError(

@@ -1,4 +1,4 @@
-"""Reading YAML: data alone, never objects, and no key twice."""
+"""Reading YAML: plain data only, no objects, and no duplicate keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(content: bytes, path: Path) -> dict[str, Any]:
     """The keys of ``content``, which was read from ``path`` (see :func:`read_yaml`)."""
     if len(content) > LARGEST:
-        raise ConfigError(f"{path} has {len(content)} bytes; no configuration has more than {LARGEST}")
+        raise ConfigError(f"{path} has {len(content)} bytes; a configuration may have at most {LARGEST}")
     try:
         loader = _LOADER(content.decode("utf-8"))
         root = loader.get_single_node()
