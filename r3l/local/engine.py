@@ -249,8 +249,8 @@ def log_step(
             append_jsonl(run_dir / trajectory_log.FILE, step | line)
     metrics = {
         "step": collected.number,
-        **steps.of_groups(collected.groups, ctx.played(), len(collected.refused)),
-        **steps.of_rows(rows),
+        **steps.group_metrics(collected.groups, ctx.played(), len(collected.refused)),
+        **steps.row_metrics(rows),
         **ctx.counters,
         **collected.metrics,
         **update_metrics,
