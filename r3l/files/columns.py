@@ -59,8 +59,8 @@ def read_columns(path: Path) -> list[dict[str, Any]]:
         columns = json.loads(text)
     except (lzma.LZMAError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({error}); get it again") from error
-    lists = list(columns.values()) if isinstance(columns, dict) else [None]
-    if not all(isinstance(column, list) for column in lists) or len({len(column) for column in lists}) > 1:
+    are_lists = isinstance(columns, dict) and all(isinstance(column, list) for column in columns.values())
+    if not are_lists or len({len(column) for column in columns.values()}) > 1:
         raise DataError(f"{path} does not hold columns of one length; get it again")
     return [
         {name: value for name, value in zip(columns, values, strict=True) if value is not None}

@@ -186,7 +186,8 @@ def _load(path: Path) -> Record:
     source = feedback_source(manifest["run"].get("method_settings", {}))  # a run may be older than a section
     teacher = source and source.value
     if source is FeedbackSource.JUDGE:
-        teacher = f"judge {manifest['run']['judge']['model']}"
+        settings: Mapping[str, Any] = manifest["run"]
+        teacher = f"judge {settings['judge']['model']}"
     if folder != run_dir:
         env = question_set(evaluation["tier"], env, evaluation["task_set"]["name"])
     return Record(
