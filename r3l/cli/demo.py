@@ -18,7 +18,6 @@ from rich.text import Text
 from r3l.cli.arguments import StoredRuns
 from r3l.core.errors import DataError
 from r3l.processes.parent import end_with_parent
-from r3l.runs.metrics import read_metrics
 
 STEPS = 3
 PAUSE = 0.5  # seconds between two scenes on a terminal
@@ -96,6 +95,7 @@ def _show_stored_group(console: Console, stored: Path | None) -> None:
 def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
     """A line for each update, as soon as the training process has written its metrics."""
     from r3l.report.demo import update_line
+    from r3l.runs.metrics import read_metrics
 
     shown = 0
     while shown < STEPS:

@@ -22,10 +22,15 @@ class TaughtRecipe(TypedDict):
     env: str
 
 
-class SFTRecord(TypedDict):
-    """The keys of sft.json that runs from its model read; ``loss`` has one entry per finished phase."""
+class SFTOrigin(TypedDict):
+    """The key of sft.json that tells what a model learned (written by r3l.sft.checkpoint)."""
 
     config: TaughtRecipe
+
+
+class SFTProgress(SFTOrigin):
+    """The keys of sft.json that tell whether it is finished; ``loss`` has one entry per finished phase."""
+
     loss: list[Any]
 
 
@@ -40,7 +45,7 @@ def base_checkpoint_of(run: Run) -> str:
     folder = sft_folder(run.model, name)
     manifest = folder / "sft.json"
     phases = len(recipe_of(name)["phases"])
-    if not manifest.is_file() or len(read_json(manifest, SFTRecord)["loss"]) < phases:
+    if not manifest.is_file() or len(read_json(manifest, SFTProgress)["loss"]) < phases:
         raise ConfigError(
             f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: make it with "
             f"r3l sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
@@ -61,7 +66,7 @@ def _sft_environment(run: Run) -> str | None:
     if run.env_settings.sft:
         return str(recipe_of(run.env_settings.sft)["env"])
     manifest = Path(locate(run.model)) / "sft.json"
-    return read_json(manifest, SFTRecord)["config"]["env"] if manifest.is_file() else None
+    return read_json(manifest, SFTOrigin)["config"]["env"] if manifest.is_file() else None
 
 
 def _registered(env: str) -> str:

@@ -180,7 +180,8 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     assert target == tmp_path / "cache" / "models" / "math-1.5m-tiny"
     run = resolve("nano", "math", "grpo", 0)
     staged = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"sft": "tiny"})})
-    (tmp_path / "envs").symlink_to(paths.CONFIGS / "envs")
+    for name in ("envs", "models"):
+        (tmp_path / name).symlink_to(paths.CONFIGS / name)
     monkeypatch.setattr(paths, "CONFIGS", tmp_path)
     assert config.base_checkpoint_of(run) == run.model
     with pytest.raises(ConfigError, match="make it with r3l sft tiny --model math-1.5m"):
