@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from r3l.stats.intervals import t_interval, wilson_interval
+from r3l.stats.intervals import cluster_bootstrap, newcombe_bounds, t_interval, wilson_interval
 
 T_975_2 = 4.302653  # t quantile, 2 degrees of freedom
 
@@ -45,3 +46,22 @@ def test_no_statistics_of_nothing(bad):
 def test_two_seeds_are_points():
     few = t_interval([0.28, 0.43])
     assert (few.mean, few.low, few.high, few.points) == (pytest.approx(0.355), None, None, (0.28, 0.43))
+
+
+def test_newcombes_interval_is_that_of_his_table():
+    """56 of 70 minus 48 of 80, method 10 (Newcombe 1998, table II): 0.0524 to 0.3339."""
+    assert newcombe_bounds(56 / 70, 70, 48 / 80, 80) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_the_bootstrap_draws_whole_tasks():
+    """Of two tasks, solved always and never, a quarter of the draws has one of them twice: all of [0, 1]."""
+
+    def mean(sums, counts):
+        return sums[..., 0] / counts[..., 0]
+
+    generator = np.random.default_rng(7)
+    solved, attempts = np.array([[10.0], [0.0]]), np.array([[10.0], [10.0]])
+    assert cluster_bootstrap(solved, attempts, mean, generator) == (0, 1)
+    half = np.array([[5.0], [5.0]])  # tasks alike: nothing to resample, however attempts differ
+    assert cluster_bootstrap(half, attempts, mean, generator) == (0.5, 0.5)
+    assert cluster_bootstrap(solved[:1], attempts[:1], mean, generator) is None
