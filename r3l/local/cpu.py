@@ -1,16 +1,17 @@
-"""What makes torch fast on a CPU: freed memory is kept, the faster of its two libraries multiplies matrices, and
-numbers too small for a normal float32 are 0.
+"""CPU settings that make torch fast: kept memory, the faster library for matrix products, no subnormal
+numbers.
 
-Measured (results/notebook): with AVX-512 MKL, which torch asks by default, multiplies float32 matrices at
-115 GFLOP/s with one thread, oneDNN, which torch has as well, at 230 to 245 from 128 rows on, as exactly. MKL uses half
-of an AMD processor's vectors. On one with vectors of half the width the two are equal (102 and 105 to 109).
+torch has two libraries for matrix products. Measured with AVX-512 and one thread (results/notebook): MKL,
+its default, multiplies float32 matrices at 115 GFLOP/s; oneDNN at 230 to 245 from 128 rows on, with the same
+error, since MKL uses half of an AMD processor's vectors. On a processor with vectors of half that width the
+two are equal (102 and 105 to 109).
 
-torch lets oneDNN have float32 products only where ``fp32_precision`` is ``bf16``, that is where it may round them to
-bfloat16. oneDNN makes use of that on processors with AMX alone; so each process tries whether products are float32's
-here, and stays with MKL where they are not.
+torch gives float32 products to oneDNN only if ``fp32_precision`` is ``bf16``, which allows it to round them
+to bfloat16. oneDNN does so only on processors with AMX. So each process tests whether products have float32
+precision here, and stays with MKL if not.
 
-oneDNN writes code for each shape that it meets, which takes half a millisecond. So matrices of many rows are padded to
-a number of rows that others share, and matrices of few rows go to MKL.
+oneDNN generates code for each new shape, which takes half a millisecond. So matrices with many rows are
+padded to a number of rows that other matrices have too, and matrices with few rows go to MKL.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from typing import Any
 
 import torch
 
-_mkldnn: Any = torch.backends.mkldnn  # torch's types do not know its attribute matmul
+_mkldnn: Any = torch.backends.mkldnn  # torch's type stubs lack its attribute matmul
 
-FEW = 16  # rows; below, what oneDNN does before it begins costs more than it saves
-TOLERANCE = 1e-5  # of a product, relative to its largest number; float32 errs by 1e-7, bfloat16 by 1e-3
+FEW = 16  # rows; below, oneDNN's set-up costs more than its products save
+TOLERANCE = 1e-5  # error of a product relative to its largest number: float32 has 1e-7, bfloat16 1e-3
 
 # Parameters of glibc's mallopt (malloc.h).
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
@@ -36,13 +37,13 @@ TOP_PAD = 64 * 2**20  # bytes by which the heap grows
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with ``count`` threads, to which a float32 below 1.2e-38 is 0 until the end of the block.
+    """Compute with ``count`` threads; inside, a float32 below 1.2e-38 (a subnormal number) is 0.
 
-    Intel's processors are slow with such numbers (its optimization manual: microcode assists), and weights of attention
-    and gradients of a confident model have many (results/notebook). Weights after three steps were the same
-    to the last bit with them and without.
+    Intel's processors are slow with subnormal numbers (its optimization manual: microcode assists), and
+    attention weights and gradients of a confident model have many (results/notebook). Weights after three
+    steps were the same bits either way.
     """
-    torch.set_flush_denormal(True)  # threads that start later begin with what holds in this one
+    torch.set_flush_denormal(True)  # threads that start later inherit it
     torch.set_num_threads(count)
     try:
         yield
@@ -51,9 +52,10 @@ def threads(count: int) -> Iterator[None]:
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep the memory of tensors that it frees, for the next ones; false where there is no mallopt.
+    """Keep the memory of freed tensors in this process, for the next ones; false without glibc's mallopt.
 
-    By default glibc returns large blocks at once, so every large tensor costs a page fault for each 4 KiB.
+    By default glibc returns large blocks at once, so that every large tensor costs a page fault for each 4
+    KiB.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:  # musl, macOS
@@ -63,56 +65,58 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Return the memory that this process keeps to the kernel, so that what is resident is what is in use."""
+    """Return kept memory to the kernel, so that only memory in use is resident."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:  # glibc
         malloc_trim(ctypes.c_size_t(0))
 
 
 def use_onednn(wanted: bool) -> None:
-    """From now on let oneDNN multiply this process's float32 matrices where it does so in float32; or MKL."""
+    """Multiply this process's float32 matrices by oneDNN if ``wanted``, and if it is exact; else by MKL."""
     _allow_rounding(wanted and is_exact())
 
 
 def mkl_below(rows: int) -> AbstractContextManager[None]:
-    """Products inside are of matrices with so many ``rows``: MKL's where these are few."""
+    """Inside, products of matrices with few ``rows`` are MKL's."""
     return _rounding(False if rows < FEW else None)
 
 
 def padded_rows(rows: int) -> int:
-    """``rows`` or some more, at most a sixteenth: all counts up to 32, and 16 from a power of two to the next."""
+    """``rows`` rounded up by at most a sixteenth: every number up to 32, then 16 between powers of two."""
     step = 1 << max(0, (rows - 1).bit_length() - 5)
     return -(-rows // step) * step
 
 
 def bfloat16_factors(given: bool) -> AbstractContextManager[None]:
-    """Inside, where ``given``, all factors of float32 products are numbers of bfloat16: oneDNN may take them as such.
+    """Inside, if ``given``, oneDNN may multiply in bfloat16, since all factors are bfloat16 numbers already.
 
-    It adds in float32, so that this rounds nothing (a vocabulary projection of 150,000 words takes less than half the
-    time with AMX).
+    It adds in float32, so nothing is rounded. With AMX a vocabulary projection of 150,000 words takes less
+    than half the time.
     """
     return _rounding(True if given else None)
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this processor multiplies matrices in bfloat16 faster than in float32: by AMX, where oneDNN rounds to it,
-    or by AVX512-BF16."""
+    """True if bfloat16 matrices are multiplied faster here than float32 ones: by AMX or AVX512-BF16."""
+    # AMX shows in oneDNN's rounding of float32 products.
     return not is_exact() or bool(torch.cpu._is_avx512_bf16_supported())
 
 
 @cache
 def is_exact() -> bool:
-    """Whether oneDNN's float32 products are float32's on this machine."""
+    """True if oneDNN's float32 products have float32 precision on this machine."""
     generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(64, 192, generator=generator) for _ in range(2))
+    left = torch.randn(64, 192, generator=generator)
+    right = torch.randn(64, 192, generator=generator)
     with _rounding(True):
-        product, exact = left @ right.T, left.double() @ right.double().T
+        product = left @ right.T
+        exact = left.double() @ right.double().T
     return bool((product - exact).abs().max() < TOLERANCE * exact.abs().max())
 
 
 @contextmanager
 def _rounding(allowed: bool | None) -> Iterator[None]:
-    """Inside, it is ``allowed``, refused, or (None) as before."""
+    """Inside, oneDNN may round float32 products (true), may not (false), or as before (None)."""
     before = _mkldnn.matmul.fp32_precision
     if allowed is not None:
         _allow_rounding(allowed)
@@ -123,4 +127,5 @@ def _rounding(allowed: bool | None) -> Iterator[None]:
 
 
 def _allow_rounding(allowed: bool) -> None:
+    """Let oneDNN have float32 products, which it may then round, or leave them to MKL."""
     _mkldnn.matmul.fp32_precision = "bf16" if allowed else "ieee"

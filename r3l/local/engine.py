@@ -239,8 +239,7 @@ def log_step(
     totals: Counter[str],
     run_dir: Path,
 ) -> Metrics:
-    """Metrics of a step, added to ``totals``; of a few steps the trajectories are logged too, for
-    readers."""
+    """Metrics of a step, added to ``totals``; of a few steps, trajectories are logged too."""
     run = session.run
     ctx = collected.ctx
     if collected.number in trajectory_log.logged_steps(run.train.steps):

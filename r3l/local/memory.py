@@ -1,4 +1,4 @@
-"""GPU memory: the plan that `r3l doctor` prints, settings that make a run fit, and what an out-of-memory error says."""
+"""GPU memory: a plan by formula, settings that make a run fit, and explained out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from r3l.core.errors import ConfigError, EngineError
 from r3l.core.method import MethodSettings
 from r3l.files.requirements import Finding, checked
 
-SPARE = 0.1  # of a GPU, for CUDA itself and for fragments: our choice (an H100 with room to spare held 4 to 23 % more)
-RANK = 16  # of the adapter that is proposed: our choice, TRL's default
-SAMPLING_REMEDY = "lower sampling.tokens_per_batch; if that does not help, train.tasks_per_step or sampling.max_context"
+# Share of a GPU for CUDA and fragmentation: our choice (an H100 with room to spare held 4 to 23 % more).
+SPARE = 0.1
+RANK = 16  # rank of the adapter that is proposed: our choice, TRL's default
+SAMPLING_REMEDY = "lower sampling.tokens_per_batch; if that is not enough, train.tasks_per_step or sampling.max_context"
 TRAINING_REMEDY = "lower train.tokens_per_microbatch, or set train.gradient_checkpointing=true"
 NOTHING_FITS = "take a smaller model or a larger GPU, or lower sampling.max_context"
 
@@ -27,7 +28,7 @@ S = TypeVar("S", bound=TierSettings)
 
 
 def checks(config: TierConfig) -> Iterator[Finding]:
-    """Whether the tier's published model fits on the GPU, by formula (r3l.config.gpu_memory); none for a nano model."""
+    """Check by formula (r3l.config.gpu_memory) that the tier's model fits on the GPU; none at nano."""
     model = find_model(config.model)
     if model is None:
         return
@@ -41,23 +42,32 @@ def checks(config: TierConfig) -> Iterator[Finding]:
 
 
 def report(run: Run, capacity: float | None) -> dict[str, Any]:
-    """The memory plan of ``run``, in GiB. ``fits``: whether a GPU of ``capacity`` bytes (None: not known) has room for
-    it; ``set``: the settings to change for that, None where none help.
+    """Memory plan of ``run`` in GiB.
 
-    Raises ConfigError for a model of unknown sizes, or another engine.
+    ``fits``: whether a GPU of ``capacity`` bytes (None: unknown) has room for it; ``set``: settings to
+    change so that it fits, None if none help. Raises ConfigError for a model of unknown sizes, or another
+    engine.
     """
-    model, method = find_model(run.model), build_method(run)
+    model = find_model(run.model)
+    method = build_method(run)
     if run.engine != "local":
-        raise ConfigError(f"this plan is for the local engine; r3l doctor --tier {run.tier} has that of the tier")
+        raise ConfigError(
+            f"this plan is for the local engine; r3l doctor --tier {run.tier} has the one of the tier",
+        )
     if model is None:
-        raise ConfigError(f"--model {run.model}: a memory plan needs sizes; write a file of configs/models for it")
+        raise ConfigError(
+            f"--model {run.model}: a memory plan needs sizes; write a file of configs/models for it",
+        )
     dialogs = method.max_rollouts // method.max_rounds
     return {"run": run.cell, **_report(model.architecture, run, dialogs, capacity)}
 
 
 def rendered(found: Mapping[str, Any]) -> str:
-    """A :func:`report` as lines of text."""
-    lines = [f"{found['run']}: {found['total_gib']:.1f} GiB of GPU memory at most", f"  {_parts(found['plan_gib'])}"]
+    """Lines of text for a :func:`report`."""
+    lines = [
+        f"{found['run']}: {found['total_gib']:.1f} GiB of GPU memory at most",
+        f"  {_parts(found['plan_gib'])}",
+    ]
     if found["fits"] is None:
         return "\n".join([*lines, "no GPU here: --gib N says whether it fits one of N GiB"])
     has = f"{found['gpu_gib']:.0f} GiB, of which a tenth stays free for CUDA and fragments"
@@ -66,21 +76,22 @@ def rendered(found: Mapping[str, Any]) -> str:
     lines.append(f"does not fit {has}")
     if found["set"] is None:
         return "\n".join([*lines, f"no settings make it fit: {NOTHING_FITS}"])
-    return "\n".join([*lines, f"fits with {found['total_gib_then']:.1f} GiB as", f"  {overrides(found['set'])}"])
+    lines += [f"fits with {found['total_gib_then']:.1f} GiB as", f"  {overrides(found['set'])}"]
+    return "\n".join(lines)
 
 
 def overrides(changes: Mapping[str, Any]) -> str:
-    """``changes`` as a command takes them."""
+    """Options of a command that make these ``changes``."""
     return " ".join(f"--set {key}={str(value).lower()}" for key, value in changes.items())
 
 
 def gpu_memory() -> float | None:
-    """Bytes of this machine's GPU."""
+    """Bytes of this machine's GPU; None without one."""
     return float(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 
 def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> memory.InTurns:
-    """The most memory that a run of these settings takes, ``dialogs`` of each task at once."""
+    """Most memory that a run with these settings takes, with ``dialogs`` at once for each task."""
     train, sampling = settings.train, settings.sampling
     cached = train.tasks_per_step * dialogs * sampling.max_context
     return memory.in_turns(
@@ -98,13 +109,13 @@ def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> 
 def settings_that_fit(
     a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacity: float
 ) -> dict[str, Any] | None:
-    """What to change so that a run fits ``capacity`` bytes; {} where nothing is to be, None where nothing helps.
-
-    Of all that fit the one that costs least, in this order: what costs time alone (tokens sampled at once, then the
-    micro-batch, then checkpointing), then what trains differently (fewer tasks a step, and last an adapter).
-    """
-    train, longest = settings.train, settings.sampling.max_context
+    """Cheapest changes that make a run fit ``capacity`` bytes; {} if none is needed, None if none helps."""
+    train = settings.train
+    longest = settings.sampling.max_context
     sampled = settings.sampling.tokens_per_batch or train.tasks_per_step * dialogs * longest
+    # From the most expensive to the cheapest: an adapter and fewer tasks a step change the training;
+    # checkpointing, a smaller micro-batch and fewer tokens sampled at once only cost time. product() varies
+    # the last one first, so the first combination that fits is the cheapest.
     choices: dict[str, list[Any]] = {
         "lora.rank": [settings.lora.rank] if settings.lora.rank else [0, RANK],
         "train.tasks_per_step": halved(train.tasks_per_step, 1),
@@ -113,7 +124,7 @@ def settings_that_fit(
         "sampling.tokens_per_batch": halved(sampled, longest),
     }
     first = [of_key[0] for of_key in choices.values()]
-    for values in product(*choices.values()):  # the last key changes first
+    for values in product(*choices.values()):
         pairs = zip(choices, values, first, strict=True)
         changes = {key: value for key, value, usual in pairs if value != usual}
         if memory_plan(a, changed(settings, changes), dialogs).total <= (1 - SPARE) * capacity:
@@ -122,7 +133,7 @@ def settings_that_fit(
 
 
 def halved(value: int, least: int) -> list[int]:
-    """``value``, and its halves down to ``least``."""
+    """``value`` and its halves, quarters and so on down to ``least``."""
     values = [value]
     while values[-1] // 2 >= least:
         values.append(values[-1] // 2)
@@ -130,7 +141,7 @@ def halved(value: int, least: int) -> list[int]:
 
 
 def changed(settings: S, changes: Mapping[str, Any]) -> S:
-    """``settings`` with other values of some ``section.key``."""
+    """``settings`` with new values for some keys ``SECTION.NAME``."""
     for key, value in changes.items():
         section, name = key.split(".")
         of_section = getattr(settings, section).model_copy(update={name: value})
@@ -140,18 +151,24 @@ def changed(settings: S, changes: Mapping[str, Any]) -> S:
 
 @contextmanager
 def out_of_memory_explained(doing: str, remedy: str) -> Iterator[None]:
-    """Turns torch's out-of-memory error into an EngineError that says what to set."""
+    """Turn torch's out-of-memory error into an EngineError that says what to set."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         reason = str(error).partition(".")[0]
         raise EngineError(
-            f"out of GPU memory {doing} ({reason}); {remedy} (--set KEY=VALUE). `r3l doctor memory` finds settings "
-            "that fit"
+            f"out of GPU memory {doing} ({reason}); {remedy} (--set KEY=VALUE). `r3l doctor memory` finds "
+            "settings that fit"
         ) from error
 
 
-def _report(a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacity: float | None) -> dict[str, Any]:
+def _report(
+    a: ArchitectureConfig,
+    settings: TierSettings,
+    dialogs: int,
+    capacity: float | None,
+) -> dict[str, Any]:
+    """The part of :func:`report` that needs no run."""
     plan = memory_plan(a, settings, dialogs)
     in_gib = {name: value / memory.GIB for name, value in asdict(plan).items()}
     found: dict[str, Any] = {"plan_gib": in_gib, "total_gib": plan.total / memory.GIB, "fits": None}
@@ -165,5 +182,6 @@ def _report(a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacit
 
 
 def _parts(plan: Mapping[str, float]) -> str:
+    """Parts of a plan in words."""
     stays = ", ".join(f"{name} {plan[name]:.1f}" for name in ("weights", "optimiser", "gradients"))
     return f"{stays}; in turns training {plan['training']:.1f} and sampling's caches {plan['caches']:.1f}"

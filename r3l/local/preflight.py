@@ -70,9 +70,9 @@ def preflight(run: Run) -> dict[str, Any]:
         raise EngineError(f"{run.cell}: no sampled token to compare: {report}; raise train.tasks_per_step")
     if mismatch.mean > mean_limit or mismatch.max > max_limit:
         raise EngineError(
-            f"{run.cell}: training and sampling disagree on log-probs by {mismatch.mean:.2g} nats in the mean "
-            f"and {mismatch.max:.2g} at most over {mismatch.tokens} tokens; allowed are {mean_limit:g} and "
-            f"{max_limit:g} in {dtype}. Do not train: try device=cpu or compute_dtype=float32, and report it with "
-            "what r3l doctor shows"
+            f"{run.cell}: training and sampling disagree on log-probs by {mismatch.mean:.2g} nats in the "
+            f"mean and {mismatch.max:.2g} at most over {mismatch.tokens} tokens; allowed are {mean_limit:g} "
+            f"and {max_limit:g} in {dtype}. Do not train: try device=cpu or compute_dtype=float32, and "
+            "report it with what r3l doctor shows"
         )
     return report

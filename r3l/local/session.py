@@ -193,7 +193,7 @@ def check_installed(run: Run) -> None:
     environment_of(run.env).check_installed()
     if run.compute == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
-            f"{run.cell}: compute is vllm, but vLLM is not installed for {sys.executable}: on a CPU `make vllm` "
-            "makes an environment that has it (.venv-vllm/bin/r3l), on a GPU install it into this one "
-            "(docs/architecture.md); or leave compute out"
+            f"{run.cell}: compute is vllm, but vLLM is not installed for {sys.executable}: on a CPU `make "
+            "vllm` makes an environment that has it (.venv-vllm/bin/r3l), on a GPU install it into this "
+            "one (docs/architecture.md); or leave compute out"
         )

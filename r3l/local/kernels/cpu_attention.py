@@ -1,21 +1,24 @@
-"""Attention on a CPU, in machine code that numba compiles once a machine: over caches, and over trees of rows.
+"""Attention kernels for a CPU, compiled by numba once a machine: over caches, and over prefix trees.
 
-Why it pays (``cpu_kernel_decoder`` has the numbers): attention of a small model over short dialogs is bound by what
-surrounds its products. Three decisions make these loops fast:
+Why they are worth it (``cpu_kernel_decoder`` has the numbers): attention of a small model over short dialogs
+spends most of its time around its products. Three decisions make these loops fast:
 
-- Four queries at a time. Queries of one key-value head (of several heads, or of neighbouring tokens) read the same keys
-  and values, so a number that is loaded serves four multiplications, and sixteen sums fit into the registers.
-- By dimension, not by token. Keys and values of a head lie as (D, T): the innermost loop runs along the tokens, which
-  are many and contiguous, in vectors as wide as the processor's; along a head's 32 numbers vectors would be mostly
-  set-up, and each score would need a sum across a vector.
-- Nothing that a query does not see. Each query stops at its own token, but for the columns that fill its last vector.
-  So there is no mask, and no padding to the longest row; softmax runs over scores that are still in the first cache.
+- Four queries at a time. Queries of one key-value head (of several heads, or of neighbouring tokens) read
+  the same keys and values, so a loaded number serves four multiplications, and sixteen sums fit into the
+  registers.
+- By dimension, not by token. Keys and values of a head are stored as (D, T): the innermost loop runs along
+  the tokens, which are many and contiguous, in vectors as wide as the processor's. Along a head's 32 numbers
+  vectors would be mostly set-up, and each score would need a sum across a vector.
+- Only what a query sees. Each query stops at its own token, except for the columns that fill its last
+  vector. So there is no mask and no padding to the longest row, and softmax runs over scores that are still
+  in the first-level cache.
 
-The backward pass computes the weights again instead of keeping them (as FlashAttention does, 2205.14135): they are a
-row's length squared, and computing them costs less than reading them from memory.
+The backward pass computes the attention weights again instead of keeping them (as FlashAttention does,
+2205.14135): their number is a row's length squared, and computing them costs less than reading them from
+memory.
 
-Functions here are compiled for the types of their arguments: float32, C-contiguous arrays throughout. They stand in one
-file, since numba's cache notices changes only in the file in which a cached function stands.
+numba compiles the functions for the types of their arguments: float32, C-contiguous arrays throughout. All
+are in this file, since numba's cache notices changes only in the file of a cached function.
 """
 
 from __future__ import annotations
@@ -36,16 +39,17 @@ from numba.extending import intrinsic
 
 from r3l.local.model.forward import DIMENSIONS
 
-AT_ONCE = 4  # queries; the code below is written for as many
-LANES = 16  # columns are computed in full vectors of an AVX-512 processor, so caches have multiples
+AT_ONCE = 4  # queries computed together; the code below is written for exactly four
+LANES = 16  # float32 numbers of an AVX-512 vector: caches have a multiple of so many columns
 
-# Products may be fused into sums, and the terms of a sum added in another order, that of the processor's vectors.
+# Compiler flags: products may be fused into sums, and the terms of a sum may be added in the order of
+# vectors.
 ASSOCIATIVE = {"contract", "reassoc", "nsz"}
 
 
 @intrinsic
 def _power_of_two(typing_context: Any, exponent: Any) -> Any:
-    """2 to an int32 from -126 to 127, as a float32: its bits are the exponent's."""
+    """2 to the power of an int32 from -126 to 127, as a float32, whose exponent bits are set directly."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         biased = builder.add(arguments[0], ir.Constant(ir.IntType(32), 127))
@@ -56,13 +60,13 @@ def _power_of_two(typing_context: Any, exponent: Any) -> Any:
 
 @njit(inline="always", fastmath={"contract", "nsz"})
 def _exp(x):
-    """exp of float32 numbers that are not above 0, within 1e-7: Cephes' expf, which compiles to vectors.
+    """exp of a float32 up to 0, within 1e-7, in a form that compiles to vectors (Cephes' expf).
 
-    Below -87, where a float32 is no longer normal, that of -87.
+    Below -87, where the result is no longer a normal float32, it is exp(-87).
     """
     if x < np.float32(-87.0):  # not max(), which would hide a NaN
         x = np.float32(-87.0)
-    whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))  # to the nearest: truncated, x is not above 0
+    whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))  # the nearest: truncation rounds up, since x <= 0
     power = np.float32(whole)
     rest = x - power * np.float32(0.693359375) + power * np.float32(2.12194440e-4)
     value = np.float32(1.9875691500e-4)
@@ -98,7 +102,7 @@ def _scores(queries, keys, columns, scores):
 
 @njit
 def _largest(s, columns):
-    """Of the first ``columns``, a multiple of 8: eight candidates side by side, which compiles to vectors."""
+    """Maximum of the first ``columns`` (a multiple of 8), by eight candidates side by side, as in a vector."""
     m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = s[0]
     for t in range(0, columns, 8):
         if s[t + 0] > m0:
@@ -122,7 +126,7 @@ def _largest(s, columns):
 
 @njit(fastmath=ASSOCIATIVE)
 def _weights(scores, seen, columns):
-    """exp(score - largest) of the first ``seen`` columns, in place, 0 in the others; their sum."""
+    """Replace scores by exp(score - maximum) in the first ``seen`` columns, by 0 in the others; their sum."""
     scores[seen:columns] = -np.inf
     largest = _largest(scores, columns)
     total = np.float32(0.0)
@@ -175,8 +179,10 @@ def _add_outer(weights, vectors, columns, sums):
 
 @njit(fastmath={"contract", "nsz"})
 def _to_gradients_of_scores(weights, gradients, part, mean, columns):
-    """In place: multiply the weights by ``part``, so that they sum to 1; turn their gradients, whose weighted mean is
-    ``mean``, into those of the scores: softmax backward, w (g - mean)."""
+    """Backward pass of softmax, in place: gradients of weights become gradients of scores, w (g - mean).
+
+    ``part``: factor by which the weights sum to 1; ``mean``: mean of the gradients under these weights.
+    """
     for t in range(columns):
         weights[t] *= part
         gradients[t] = weights[t] * (gradients[t] - mean)
@@ -184,7 +190,7 @@ def _to_gradients_of_scores(weights, gradients, part, mean, columns):
 
 @njit
 def _take(of_N_H_D, first, m, last, group, share, factor, taken):
-    """Vectors m to m + 3 of a group's heads, token by token from ``first``; past ``last`` it is repeated."""
+    """Copy vectors m to m + 3 of a group's heads, times ``factor``; past ``last`` repeat that one."""
     for i in range(AT_ONCE):
         c, h = divmod(min(m + i, last), share)
         for d in range(of_N_H_D.shape[2]):
@@ -193,24 +199,26 @@ def _take(of_N_H_D, first, m, last, group, share, factor, taken):
 
 @njit
 def _whole(columns):
-    """As many in whole vectors."""
+    """``columns`` rounded up to full vectors."""
     return (columns + LANES - 1) // LANES * LANES
 
 
 @njit
 def _work(columns, size):
-    """Memory for four queries after another: two of (4, columns), three of (4, size)."""
+    """Working memory of four queries: two arrays (4, columns) and three (4, size)."""
     return np.empty((2, AT_ONCE, columns), np.float32), np.empty((3, AT_ONCE, size), np.float32)
 
 
 @njit
 def _attend_row(queries_N_H_D, first, count, start, keys_G_D_T, values_G_D_T, wide, short, attended_N_H_D):
-    """Attention of ``count`` tokens from ``first`` on, which stand at ``start`` and after in their row."""
+    """Attention of ``count`` tokens from ``first`` on, whose positions in their row begin at ``start``."""
     groups, size, _ = keys_G_D_T.shape
     share, scale = queries_N_H_D.shape[1] // groups, np.float32(1.0 / math.sqrt(size))
     scores, queries, mixed, totals = wide[0], short[0], short[1], short[2, 0]
     for g in range(groups):
         keys, values = keys_G_D_T[g], values_G_D_T[g]
+        # The queries of a group: `share` heads of each token, four at a time. All four are computed over the
+        # columns that the last of them sees; its own number of columns then limits each one's softmax.
         for m in range(0, count * share, AT_ONCE):
             last = min(m + AT_ONCE, count * share) - 1
             width = _whole(start + last // share + 1)
@@ -227,6 +235,7 @@ def _attend_row(queries_N_H_D, first, count, start, keys_G_D_T, values_G_D_T, wi
 
 @njit
 def _put(vectors_G_D, into_G_D_T, column):
+    """Write the vectors of a token into a column."""
     for g in range(vectors_G_D.shape[0]):
         for d in range(vectors_G_D.shape[1]):
             into_G_D_T[g, d, column] = vectors_G_D[g, d]
@@ -234,6 +243,7 @@ def _put(vectors_G_D, into_G_D_T, column):
 
 @njit
 def _add_column(of_G_D_T, column, vectors_G_D):
+    """Add a column to the vectors of a token."""
     for g in range(vectors_G_D.shape[0]):
         for d in range(vectors_G_D.shape[1]):
             vectors_G_D[g, d] += of_G_D_T[g, d, column]
@@ -241,10 +251,10 @@ def _add_column(of_G_D_T, column, vectors_G_D):
 
 @njit(cache=True)
 def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, ends_K, attended_N_H_D):
-    """Store the new tokens' keys and values in the cache; their attention over their rows, into ``attended_N_H_D``.
+    """Store the new tokens' keys and values in the cache, and write their attention to ``attended_N_H_D``.
 
-    ``rows_K``: rows of the cache with new tokens; ``starts_K``: tokens that they held before; ``ends_K``: where the new
-    ones end among N. ``T`` is a multiple of LANES.
+    ``rows_K``: rows of the cache with new tokens; ``starts_K``: number of tokens that they held before;
+    ``ends_K``: end of their new tokens among N. ``T`` is a multiple of LANES.
     """
     wide, short = _work(cache_2_R_G_D_T.shape[4], cache_2_R_G_D_T.shape[3])
     first = 0
@@ -260,7 +270,7 @@ def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, end
 
 @njit
 def _longest(ends_K):
-    """Tokens of the longest path."""
+    """Length of the longest path."""
     longest, begin = 0, 0
     for end in ends_K:
         longest, begin = max(longest, end - begin), end
@@ -269,7 +279,7 @@ def _longest(ends_K):
 
 @njit
 def _gather(states_N_2_G_D, path, gathered_2_G_D_T):
-    """Keys and values of the nodes of ``path``, as in a cache; zeros up to a whole vector."""
+    """Copy keys and values of the nodes of ``path`` into a cache's layout, with zeros up to a full vector."""
     gathered_2_G_D_T[..., len(path) : _whole(len(path))] = 0
     for t in range(len(path)):
         _put(states_N_2_G_D[path[t], 0], gathered_2_G_D_T[0], t)
@@ -278,10 +288,10 @@ def _gather(states_N_2_G_D, path, gathered_2_G_D_T):
 
 @njit(cache=True)
 def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D):
-    """Attention of every node of a tree over the path to it, into ``attended_N_H_D``.
+    """Write the attention of every node of a tree over the path to it to ``attended_N_H_D``.
 
-    Row k's path ends at ``ends_K[k]`` of ``paths_P``; its nodes from ``starts_K[k]`` on are its own and follow each
-    other among N.
+    ``paths_P``: the nodes of all rows' paths, one after another; row k's path ends at ``ends_K[k]``. Its
+    nodes from position ``starts_K[k]`` on belong to no earlier row and are contiguous among N.
     """
     columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
@@ -300,8 +310,11 @@ def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attend
 def attend_tree_backward(
     queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D, gradients_N_H_D, of_queries, of_states
 ):
-    """Gradients of :func:`attend_tree`, whose result has the gradient ``gradients_N_H_D``, added to ``of_queries`` and
-    ``of_states``. Weights are computed again, as in FlashAttention (2205.14135)."""
+    """Backward pass of :func:`attend_tree`: adds gradients to ``of_queries`` and ``of_states``.
+
+    ``gradients_N_H_D``: gradient of the result ``attended_N_H_D``. Weights are computed again, as in
+    FlashAttention.
+    """
     columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
     (wide, short), gathered = _work(columns, size), np.empty((2, groups, size, columns), np.float32)
@@ -322,7 +335,7 @@ def attend_tree_backward(
 
 @njit
 def _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_queries, sums_2_G_D_T):
-    """Gradients of :func:`_attend_row` of ``row``: those of its queries, and the row's sums for keys and values."""
+    """Backward pass of :func:`_attend_row`: adds gradients of queries, and of the row's keys and values."""
     first, count, start, states_2_G_D_T, wide, short = row
     groups, size = states_2_G_D_T.shape[1:3]
     share, scale = queries_N_H_D.shape[1] // groups, np.float32(1.0 / math.sqrt(size))
@@ -332,10 +345,13 @@ def _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_querie
         for m in range(0, count * share, AT_ONCE):
             last = min(m + AT_ONCE, count * share) - 1
             width = _whole(start + last // share + 1)
+            # Weights as in the forward pass, and their gradients: products of the result's gradient with the
+            # values.
             _take(queries_N_H_D, first, m, last, g, share, scale, queries)
             _take(gradients_N_H_D, first, m, last, g, share, np.float32(1.0), outer)
             _scores(queries, keys, width, weights)
             _scores(outer, values, width, gradients)
+            # Through softmax. A repeated query past `last` gets weight 0, so that it adds nothing below.
             for i in range(AT_ONCE):
                 c, h = divmod(min(m + i, last), share)
                 total = _weights(weights[i], start + c + 1, width)
@@ -344,6 +360,7 @@ def _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_querie
                 for d in range(size):
                     mean += attended_N_H_D[first + c, g * share + h, d] * outer[i, d]
                 _to_gradients_of_scores(weights[i], gradients[i], part, mean, width)
+            # Gradients of queries, keys and values.
             _mixture(gradients, keys, width, mixed)
             _add_outer(gradients, queries, width, sums_2_G_D_T[0, g])
             _add_outer(weights, outer, width, sums_2_G_D_T[1, g])
@@ -354,22 +371,23 @@ def _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_querie
 
 
 def load() -> None:
-    """Take the kernels from numba's cache, into which another process compiles them where they are not there yet.
+    """Load the kernels from numba's cache; if they are not in it, another process compiles them first.
 
-    Code that a process has just compiled was seen to round otherwise than the same code from the cache (numba 0.68.1,
-    the last digit of sums), so that a run would not have been the one that the same command makes the next time.
+    Code that a process has just compiled rounded differently from the same code out of the cache (numba
+    0.68.1, last digit of sums). So a run that compiled its own kernels would not be repeated by the same
+    command.
     """
     cache, source = Path(str(attend.stats.cache_path)), Path(__file__).stat()
     processor = (get_host_cpu_name(), get_host_cpu_features().flatten())
-    asked = repr((source.st_mtime_ns, source.st_size, processor, numba.__version__, sys.version))
-    marker = cache / f"kernels-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.compiled"
+    inputs = repr((source.st_mtime_ns, source.st_size, processor, numba.__version__, sys.version))
+    marker = cache / f"kernels-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}.compiled"
     if not marker.is_file():
         subprocess.run([sys.executable, "-c", f"from {__name__} import compile_all; compile_all()"], check=True)
         marker.touch()
 
 
 def compile_all() -> None:
-    """Compile what is not in numba's cache yet, some ten seconds once a machine."""
+    """Compile the kernels that are not in numba's cache yet: about ten seconds, once a machine."""
     queries, states, cache = (np.zeros(shape, np.float32) for shape in ((1, 1, 8), (1, 2, 1, 8), (2, 1, 1, 8, LANES)))
     one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
     attend(queries, states, cache, none, none, one, queries.copy())

@@ -1,8 +1,8 @@
 """LoRA (2106.09685) by peft: chosen projections compute W x + alpha / rank * B A x, and only A and B train.
 
-peft puts its layers into the modules of the model, so that sampling, training and, with the adapter off, the reference
-are one model with one set of frozen weights. A checkpoint holds A and B alone, in the layout that peft's PeftModel
-loads. peft is imported where an adapter is made: it brings half of transformers.
+peft puts its layers into the modules of the model. So sampling, training and, with the adapter off, the
+reference are one model with one set of frozen weights. A checkpoint holds A and B alone, in the layout that
+peft's PeftModel loads. peft is imported only to make an adapter, since it imports half of transformers.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from r3l.files.requirements import require
 from r3l.files.writing import write_json_atomic
 
 ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"  # peft's names
-_NAME, _PREFIX = "default", "base_model.model."  # of the adapter in the model; of a PeftModel's tensors
+_NAME = "default"  # the adapter's name in the model
+_PREFIX = "base_model.model."  # of the names of a PeftModel's tensors
 
 
 def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
-    """Freeze ``model`` and give it an adapter that changes nothing yet: B is 0, A is drawn at addresses of ``seed``.
+    """Freeze ``model`` and give it an adapter that changes nothing yet: B is 0, A is drawn by ``seed``.
 
-    ``base``: the base checkpoint that it was loaded from.
-
-    Raises ConfigError where peft is missing, or the model has no projection of a name in ``targets``.
+    ``base``: the base checkpoint that it was loaded from. Raises ConfigError if peft is missing, or the
+    model has no projection with a name in ``targets``.
     """
     require("smol", "LoRA")
     import peft
 
-    projections = {name.rpartition(".")[2] for name, module in model.named_modules() if hasattr(module, "weight")}
+    weighted = [name for name, module in model.named_modules() if hasattr(module, "weight")]
+    projections = {name.rpartition(".")[2] for name in weighted}
     if absent := sorted({*config.targets} - projections):
         left = [name for name in config.targets if name not in absent]
         raise ConfigError(
@@ -62,15 +63,15 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
 
 
 def _drawn(seed: int, name: str, shape: Sequence[int]) -> torch.Tensor:
-    """A of the projection ``name``, shape (rank, width of its input): as peft and torch draw a linear layer."""
+    """Matrix A of the projection ``name``, shape (rank, input width), drawn as a linear layer's weights."""
     bound = shape[1] ** -0.5
     return torch.from_numpy(generator(seed, "lora", name).uniform(-bound, bound, tuple(shape)))
 
 
 def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
-    """Write the adapter that :func:`add` begins with, for an engine that trains elsewhere; no weight is read.
+    """Write the adapter that :func:`add` begins with, for an engine that trains elsewhere.
 
-    ``base``: a folder or hub id, of which the configuration alone is read.
+    ``base``: a folder or hub id; only its configuration is read, no weights.
     """
     from transformers import AutoModelForCausalLM
 
@@ -87,9 +88,10 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
 
 
 def adopt(trained: Path, start: Path) -> None:
-    """Give the adapter in ``trained``, which another engine has written, the form of :func:`save`.
+    """Rewrite the adapter in ``trained``, which another engine has saved, in the form of :func:`save`.
 
-    ``start``: that of :func:`write_start`, with which it began. Raises CheckpointError where its tensors are others.
+    ``start``: the adapter of :func:`write_start` with which training began. Raises CheckpointError if the
+    two have different tensors.
     """
     tensors, first = load_file(trained / ADAPTER), load_file(start / ADAPTER)
     if {name: t.shape for name, t in tensors.items()} != {name: t.shape for name, t in first.items()}:
@@ -101,13 +103,13 @@ def adopt(trained: Path, start: Path) -> None:
 
 
 def has_adapter(model: Any) -> bool:
-    """Whether :func:`add` was here."""
+    """True after :func:`add`."""
     return hasattr(model, "peft_config")
 
 
 @contextmanager
 def without_adapter(model: Any) -> Iterator[None]:
-    """Inside, ``model`` computes with its frozen weights alone."""
+    """Inside, the adapter of ``model`` is off: it computes with its frozen weights alone."""
     for _, layer in _layers(model):
         layer.enable_adapters(False)
     try:
@@ -118,31 +120,35 @@ def without_adapter(model: Any) -> Iterator[None]:
 
 
 def projected(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
-    """``module(hidden)``, of peft's layers in three products: on a GPU each operation less is time."""
+    """``module(hidden)``; a layer of peft as three products, since each operation costs time on a GPU."""
     if not hasattr(module, "lora_A") or module.disable_adapters:
         return module(hidden_N_H)  # type: ignore[no-any-return]
     a, b = module.lora_A[_NAME].weight, module.lora_B[_NAME].weight
-    return module.base_layer(hidden_N_H).addmm_(hidden_N_H @ a.T, b.T, alpha=module.scaling[_NAME])  # type: ignore[no-any-return]
+    output: torch.Tensor = module.base_layer(hidden_N_H)
+    return output.addmm_(hidden_N_H @ a.T, b.T, alpha=module.scaling[_NAME])
 
 
 def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """``weights`` of ``model`` under the names of its base checkpoint, W + alpha / rank * B A in place of W.
+    """``weights`` of ``model`` by the names of its base checkpoint, with W + alpha / rank * B A for W.
 
-    Computed in float64 and rounded once, so that whole models of one adapter are the same bytes on other machines.
+    Computed in float64 and rounded once, so that merged models have the same bytes on every machine.
     """
-    plain = {name.replace(".base_layer.", "."): weight for name, weight in weights.items() if ".lora_" not in name}
+    own = {name: weight for name, weight in weights.items() if ".lora_" not in name}
+    plain = {name.replace(".base_layer.", "."): weight for name, weight in own.items()}
     for name, layer in _layers(model):
         base, a, b = plain[f"{name}.weight"], layer.lora_A[_NAME].weight, layer.lora_B[_NAME].weight
-        whole = base.double() + layer.scaling[_NAME] * (b.detach().double() @ a.detach().double())
-        plain[f"{name}.weight"] = whole.to(base.dtype)
+        total = base.double() + layer.scaling[_NAME] * (b.detach().double() @ a.detach().double())
+        plain[f"{name}.weight"] = total.to(base.dtype)
     return plain
 
 
 def save(folder: Path, model: Any, trained: Mapping[str, torch.Tensor]) -> None:
-    """Write the adapter, whose tensors are ``trained`` by the names of ``model``, and what it is an adapter of."""
-    tensors = {_PREFIX + name.replace(f".{_NAME}.", "."): tensor.contiguous() for name, tensor in trained.items()}
+    """Write the adapter of ``model``, with tensors ``trained``, and the identity of its base checkpoint."""
+    by_peft = {_PREFIX + name.replace(f".{_NAME}.", "."): tensor for name, tensor in trained.items()}
+    tensors = {name: tensor.contiguous() for name, tensor in by_peft.items()}
     own = model.peft_config[_NAME]
-    _write(folder, tensors, own.r, own.lora_alpha, own.target_modules, own.base_model_name_or_path, own.revision)
+    base = own.base_model_name_or_path
+    _write(folder, tensors, own.r, own.lora_alpha, own.target_modules, base, own.revision)
 
 
 def _write(
@@ -154,7 +160,7 @@ def _write(
     base: str | None,
     digest: str | None,
 ) -> None:
-    """In peft's layout, but not by peft, which writes targets in the order of a set."""
+    """Write an adapter in peft's layout; not by peft, which writes targets in the order of a set."""
     save_file(dict(tensors), folder / ADAPTER, metadata={"format": "pt"})
     settings = {"r": rank, "lora_alpha": alpha, "target_modules": sorted(targets)}
     of_base = {"base_model_name_or_path": base, "revision": digest}
@@ -162,12 +168,14 @@ def _write(
 
 
 def load(folder: Path, model: Any) -> None:
-    """Put the adapter in ``folder`` into ``model``. Raises CheckpointError where it is of another base checkpoint."""
-    stated, found = read_json(folder / CONFIG), model.peft_config[_NAME].revision
-    if stated["revision"] != found:
+    """Load the adapter in ``folder`` into ``model``. Raises CheckpointError for another base checkpoint."""
+    config = read_json(folder / CONFIG)
+    revision = model.peft_config[_NAME].revision
+    if config["revision"] != revision:
         raise CheckpointError(
-            f"{folder} is an adapter of the base checkpoint {stated['base_model_name_or_path']} with the digest "
-            f"{stated['revision']}, but that in {model.name_or_path} has {found}: restore it, or train again"
+            f"{folder} is an adapter of the base checkpoint {config['base_model_name_or_path']} with the "
+            f"digest {config['revision']}, but that in {model.name_or_path} has {revision}: restore it, or "
+            "train again"
         )
     names = {_PREFIX + name.replace(f".{_NAME}.", "."): name for name, _ in model.named_parameters()}
     tensors = load_file(folder / ADAPTER)
@@ -175,16 +183,16 @@ def load(folder: Path, model: Any) -> None:
 
 
 def _layers(model: Any) -> Iterator[tuple[str, Any]]:
-    """peft's layers in ``model``, by the names of the projections that they stand for."""
+    """Layers of peft in ``model``, each with the name of the projection that it replaces."""
     return ((name, module) for name, module in model.named_modules() if hasattr(module, "lora_A"))
 
 
 def _name(base: str) -> str:
-    """Of a base checkpoint: its folder's, wherever that lies, or its hub id."""
+    """Name of a base checkpoint: of its folder, without the path, or its hub id."""
     return Path(base).name if Path(base).is_dir() else base
 
 
 def _digest(base: str) -> str | None:
-    """Of a base checkpoint's folder, or its revision on the hub."""
+    """Digest of a base checkpoint's folder, or its revision on the hub."""
     identity = model_identity(base)
     return identity.get("sha256") or identity.get("revision")

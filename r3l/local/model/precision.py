@@ -1,16 +1,16 @@
-"""The precision policy of the local engine, all of it.
+"""Precision of every computation in the local engine.
 
-========================  =============  ========================================================================
-weights of the optimiser  float32        master weights; AdamW's moments and gradients summed over micro-batches as well
+========================  =============  ==================================================================
+weights of the optimiser  float32        master weights, AdamW's moments, and gradients summed over micro-batches
 forward and backward      float32        ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU and on a CPU that
                                          multiplies such matrices (AMX), ``bfloat16_anywhere`` on every CPU
-vocabulary projection     float32        of the computed hidden states and weights, in sampling and training alike;
-                                         from there log-probs and losses are float32, sampling's softmax float64
+vocabulary projection     float32        of the computed hidden states and weights, in sampling and training; from
+                                         there log-probs and losses are float32, sampling's softmax float64
 key-value caches          as forward
-========================  =============  ========================================================================
+========================  =============  ==================================================================
 
-One module both samples and is trained, so the two differ by the order of sums alone (``logprob_mismatch`` in the
-metrics).
+The model that samples is the model that is trained, so the log-probs of the two differ by the order of sums
+alone (``logprob_mismatch`` in the metrics).
 """
 
 from __future__ import annotations
@@ -25,31 +25,34 @@ from r3l.config import ComputeDtype, Device
 from r3l.core.errors import ConfigError
 from r3l.local.cpu import bfloat16_factors, multiplies_bfloat16
 
-# Largest mean and largest single |training - sampling| of a token's log-prob, nats. float32: a hundred times what was
-# measured on a CPU. bfloat16: four to six times the most that an H100 measured in 59 updates (notebook of 2026-11-26).
+# Limits of |training - sampling| of a token's log-prob (nats): mean, and largest single one. float32: a
+# hundred times the values measured on a CPU. bfloat16: four to six times the largest values of 59 updates on
+# an H100 (notebook of 2026-11-26).
 LIMITS = {torch.float32: (1e-4, 1e-2), torch.bfloat16: (3e-2, 2.0)}
 
 
 def device_of(wanted: Device = "auto") -> torch.device:
-    """Where to compute; ``auto``: a GPU where torch finds one. Raises ConfigError where ``cuda`` cannot be had."""
+    """Device of a run; ``auto``: a GPU if there is one. Raises ConfigError for ``cuda`` without a GPU."""
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
-            f"device is 'cuda', but torch {torch.__version__} finds no GPU; set device=cpu (or auto), or install a "
-            "torch with CUDA and check nvidia-smi"
+            f"device is 'cuda', but torch {torch.__version__} finds no GPU; set device=cpu (or auto), or "
+            "install a torch with CUDA and check nvidia-smi"
         )
     return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def compute_dtype(wanted: ComputeDtype, device: torch.device) -> torch.dtype:
-    """The type of forward and backward passes on ``device``."""
+    """Type of forward and backward passes on ``device``."""
     rounded = wanted == "bfloat16_anywhere"
     rounded |= wanted == "bfloat16" and (device.type == "cuda" or multiplies_bfloat16())
     return torch.bfloat16 if rounded else torch.float32
 
 
 def cast_parameters(model: Any, dtype: torch.dtype, frozen_alone: bool = False) -> None:
-    """Round the parameters, or those that do not train, to ``dtype``, in place. Not the buffers: rounded rotary
-    frequencies shift late positions."""
+    """Round the parameters to ``dtype`` in place, or only the frozen ones.
+
+    Buffers stay: rounded rotary frequencies would shift late positions.
+    """
     for parameter in model.parameters():
         if not (frozen_alone and parameter.requires_grad):
             parameter.data = parameter.data.to(dtype)
@@ -58,14 +61,17 @@ def cast_parameters(model: Any, dtype: torch.dtype, frozen_alone: bool = False) 
 def recompute_activations(model: Any) -> None:
     """Activation checkpointing: backward computes each layer's activations again, forward keeps none."""
     with warnings.catch_warnings():
-        # another name from some transformers between 5.17 and 5.23 on; this one works in all
+        # Some version between 5.17 and 5.23 gave the method another name; this one works in all.
         warnings.simplefilter("ignore", FutureWarning)
         model.gradient_checkpointing_enable()
 
 
 class Projection(NamedTuple):
-    """What makes logits of hidden states: weights (V, H) and bias (V,), float32 (float64 of float64); then they are
-    multiplied by ``scale``, and at last ``cap * tanh(logits / cap)`` keeps them within ``cap`` (0: as they are)."""
+    """Vocabulary projection: weights (V, H) and bias (V,), in float32, or float64 for a float64 model.
+
+    Logits are multiplied by ``scale``; then ``cap * tanh(logits / cap)`` keeps them within ``cap`` (0: no
+    cap).
+    """
 
     weight_V_H: torch.Tensor
     bias_V: torch.Tensor | None = None
@@ -74,19 +80,21 @@ class Projection(NamedTuple):
 
 
 def vocabulary_projection(model: Any) -> Projection:
-    """That of ``model``. Cohere's models have a ``logit_scale``, Granite's a divisor ``logits_scaling``, Gemma-2's a
-    ``final_logit_softcapping`` (their classes in transformers)."""
-    head, dtype, config = model.lm_head, torch.promote_types(model.lm_head.weight.dtype, torch.float32), model.config
+    """Vocabulary projection of ``model``, with the scale and the cap that its configuration names."""
+    head = model.lm_head
+    config = model.config
+    dtype = torch.promote_types(head.weight.dtype, torch.float32)
+    # As in their classes in transformers: Cohere's models have a factor, Granite's a divisor, Gemma-2's a
+    # cap.
     scale = getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0)
     cap = getattr(config, "final_logit_softcapping", None) or 0.0
     return Projection(head.weight.to(dtype), None if head.bias is None else head.bias.to(dtype), scale, cap)
 
 
 def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Tensor:
-    """Logits of hidden states, in the type of ``projection``, shape (..., H) to (..., V).
-
-    Hidden states in bfloat16 come with weights that were rounded to it, so that their products are exact in float32.
-    """
+    """Logits of hidden states, shape (..., H) to (..., V), in the type of ``projection``."""
+    # Hidden states in bfloat16 come with weights that were rounded to it, so their products are exact in
+    # float32.
     weight_V_H, bias_V, scale, cap = projection
     with bfloat16_factors(hidden.dtype == torch.bfloat16):
         logits = torch.nn.functional.linear(hidden.to(weight_V_H.dtype), weight_V_H, bias_V)
@@ -95,26 +103,27 @@ def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Ten
 
 
 def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
-    """The same logits on a GPU, shape (B, V), of too few rows for gradients to matter.
-
-    Factors in bfloat16 are not widened first (a fifth of the time of a token): their sum is float32 all the same.
-    """
+    """Logits for sampling on a GPU, shape (B, V), without gradients."""
     head = model.lm_head
+    # bfloat16 factors are multiplied as they are, which saves a fifth of a token's time; sums are float32
+    # all the same.
     if hidden_B_H.is_cuda and hidden_B_H.dtype == torch.bfloat16 and head.bias is None:
         return torch.mm(hidden_B_H, head.weight.T, out_dtype=torch.float32)
     return vocabulary_logits(hidden_B_H, vocabulary_projection(model))
 
 
 class MasterWeights:
-    """The float32 weights that the optimiser updates; those of a float32 model are its own. Frozen ones have none.
+    """Float32 weights that the optimiser updates; for a float32 model its own. Frozen weights have no
+    master.
 
-    Takes a float32 model and leaves it in ``dtype``. A step: ``accumulate_gradients`` after every backward pass, clip
-    and update ``parameters``, ``copy_to_model``.
+    Takes a float32 model and leaves it in ``dtype``. A step is: ``accumulate_gradients`` after every
+    backward pass, clip and update ``parameters``, ``copy_to_model``.
     """
 
     def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self._names, self._computed = list(trained), list(trained.values())
+        self._names = list(trained)
+        self._computed = list(trained.values())  # the parameters that the model computes with
         self._separate = dtype != torch.float32
         self.parameters: list[torch.nn.Parameter] = self._computed
         if self._separate:
@@ -136,13 +145,13 @@ class MasterWeights:
                 computed.copy_(master)
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The master weights by the model's names."""
+        """Master weights by the model's names."""
         return zip(self._names, self.parameters, strict=True)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The master weights by the model's names, without gradients."""
+        """Master weights by the model's names, without gradients."""
         return {name: p.detach() for name, p in self.named_parameters()}
 
     def _pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
-        """(master, computed) where they are two."""
+        """Pairs (master weight, the model's parameter); none for a float32 model, which has both in one."""
         return zip(self.parameters, self._computed, strict=True) if self._separate else iter(())

@@ -1,7 +1,8 @@
-"""Llama-like models as their weights alone, by transformers' names and in their order.
+"""Llama-like models as bare weights, with transformers' names and order.
 
-The packed forward pass (``forward``) asks nothing else of a model. Importing transformers' modules takes a second
-and a half, as long as torch itself; its configuration and tokenizer classes are not of that part.
+The packed forward pass (``forward``) needs nothing else of a model, and importing transformers' modules
+takes a second and a half, as long as torch itself. (Its configuration and tokenizer classes, which are used
+here, import fast.)
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from transformers import AutoConfig, GenerationConfig
 from r3l.core.pretrained import pretrained
 from r3l.local.model.forward import head_size, is_of_family
 
-WEIGHTS, GENERATION = "model.safetensors", "generation_config.json"
+WEIGHTS = "model.safetensors"
+GENERATION = "generation_config.json"
 
 
 class CausalLM(nn.Module):
-    """The part of transformers' interface of a causal language model that the engine uses."""
+    """Causal language model with the part of transformers' interface that the engine uses."""
 
     def __init__(self, folder: Path, config: Any) -> None:
-        """Float32. Raises ValueError where the file's tensors are not those of the architecture."""
+        """Load float32 weights. Raises ValueError if the file has other tensors than the architecture."""
         super().__init__()
-        self.config, self.name_or_path = config, str(folder)
+        self.config = config
+        self.name_or_path = str(folder)
         self.config.dtype = torch.float32
         self._generation = pretrained(GenerationConfig, folder)
         self.model = _Decoder(config)
         self.lm_head = _Weights(config.vocab_size, config.hidden_size)
-        # Float32 stays where load_file maps it, as with transformers: the rounding of a product depends on the place.
+        # Float32 tensors stay in the memory that load_file maps, as with transformers: the rounding of a
+        # product depends on the address.
         state = {name: tensor.to(torch.float32) for name, tensor in load_file(folder / WEIGHTS).items()}
         if config.tie_word_embeddings:
             state["lm_head.weight"] = state["model.embed_tokens.weight"]
@@ -57,27 +61,24 @@ class CausalLM(nn.Module):
             layer.gradient_checkpointing = True  # type: ignore[assignment]  # torch knows no attribute of a class
 
     def save_pretrained(self, folder: Path, state_dict: dict[str, torch.Tensor]) -> None:
-        """A folder that transformers loads; ``state_dict``: weights by name, tied ones once."""
+        """Write a folder that transformers loads; ``state_dict``: weights by name, tied ones once."""
         self.config.save_pretrained(folder)
         self._generation.save_pretrained(folder)
         save_file(state_dict, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def load(folder: Path) -> CausalLM | None:
-    """The model in ``folder``; None where it is none of these, or in other files. Raises ValueError."""
+    """Model in ``folder``; None for another architecture, or other files. Raises ValueError."""
     if not all((folder / name).is_file() for name in (WEIGHTS, GENERATION)):
         return None
     config = pretrained(AutoConfig, folder)
-    return CausalLM(folder, config).eval() if is_of_family(config) and _has_plain_positions(config) else None
-
-
-def _has_plain_positions(config: Any) -> bool:
-    """Rotary positions as in RoFormer: no scaling for longer dialogs."""
-    return (getattr(config, "rope_parameters", None) or {}).get("rope_type") == "default"
+    # Only rotary positions as in RoFormer: _Rotation has no scaling for longer dialogs.
+    plain_positions = (getattr(config, "rope_parameters", None) or {}).get("rope_type") == "default"
+    return CausalLM(folder, config).eval() if is_of_family(config) and plain_positions else None
 
 
 class _Weights(nn.Module):
-    """Of an embedding (words, hidden), the vocabulary projection or a norm; without memory until they are loaded."""
+    """Weights of an embedding, the vocabulary projection or a norm, on the meta device until loaded."""
 
     bias = None
 
@@ -100,17 +101,21 @@ class _Layer(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self.self_attn = _Attention(config)
+        self.self_attn = _SelfAttention(config)
         self.mlp = _MLP(config)
         self.input_layernorm = _Norm(config.hidden_size, config)
         self.post_attention_layernorm = _Norm(config.hidden_size, config)
 
 
-class _Attention(nn.Module):
+class _SelfAttention(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.head_dim = head_size(config)
-        kind, hidden, queries = config.model_type, config.hidden_size, config.num_attention_heads * self.head_dim
+        kind, hidden, queries = (
+            config.model_type,
+            config.hidden_size,
+            config.num_attention_heads * self.head_dim,
+        )
         states = config.num_key_value_heads * self.head_dim
         biased = kind == "qwen2" or getattr(config, "attention_bias", False)
         self.q_proj = nn.Linear(hidden, queries, biased, "meta")
@@ -124,7 +129,11 @@ class _Attention(nn.Module):
 class _MLP(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
-        hidden, between, biased = config.hidden_size, config.intermediate_size, getattr(config, "mlp_bias", False)
+        hidden, between, biased = (
+            config.hidden_size,
+            config.intermediate_size,
+            getattr(config, "mlp_bias", False),
+        )
         self.gate_proj = nn.Linear(hidden, between, biased, "meta")
         self.up_proj = nn.Linear(hidden, between, biased, "meta")
         self.down_proj = nn.Linear(between, hidden, biased, "meta")

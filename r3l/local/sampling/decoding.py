@@ -1,5 +1,4 @@
-"""Decoding: one batch of responses, token by token; and the reference decoder, by transformers' forward
-pass."""
+"""Decoding one batch of responses, token by token; and the reference decoder, by transformers' pass."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ class GenerationRequest:
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Tokens of the dialog with the longest possible response; or, if not ``at_most``, with one of one
-        token."""
+        """Tokens of the dialog with the longest response; if not ``at_most``, with its first token only."""
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
@@ -152,8 +150,7 @@ class Decoder(ABC):
                 self.live += newcomers
 
     def projection(self) -> Projection:
-        """Vocabulary projection; on a CPU cast once a batch, which takes as long as all layers of a
-        token."""
+        """Vocabulary projection; on a CPU cast once a batch: it takes as long as all layers of a token."""
         if self.model.device.type != "cpu":
             return vocabulary_projection(self.model)
         self._projection = self._projection or vocabulary_projection(self.model)
@@ -173,8 +170,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def _keep(self, indices: list[int]) -> list[GenerationRequest]:
-        """Keep the live requests ``indices`` and drop the others; returns queued requests that begin in
-        their rows."""
+        """Keep only the live requests ``indices``; returns queued requests that begin in the others' rows."""
 
     def _sample(self, logits_B_V: torch.Tensor) -> torch.Tensor:
         """Sample one token for each live request and append it, with its log-prob; the tokens, shape (B,).

@@ -37,15 +37,13 @@ def rounded_up(count: int, step: int) -> int:
 
 
 class Storage:
-    """Memory for the caches of one batch after another: new pages would cost a tenth of sampling on a
-    CPU."""
+    """Memory for the caches of one batch after another: new pages cost a tenth of sampling on a CPU."""
 
     def __init__(self) -> None:
         self._flat: torch.Tensor | None = None
 
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
-        """A tensor of ``shape`` in the type and on the device of ``like``; its numbers are finite but
-        arbitrary."""
+        """A tensor of ``shape``, type and device of ``like``; its numbers are finite but arbitrary."""
         size = math.prod(shape)
         if self._flat is None or len(self._flat) < size:
             if like.device.type == "cpu":  # own pages, which take memory only once they are written to
@@ -125,13 +123,11 @@ class NewTokens(Protocol):
     last_R: torch.Tensor | None
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; attention of every new token over its row so far, shape (N, H *
-        D)."""
+        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
 
 
 class AppendedTokens:
-    """New tokens of some rows of a cache (a NewTokens). Rows with about as many new tokens attend
-    together."""
+    """New tokens of some rows of a cache (a NewTokens). Rows with similar numbers of them attend together."""
 
     def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
         self._layers = cache.layers
@@ -173,8 +169,7 @@ class AppendedTokens:
             cache.lengths[row] += count
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; attention of every new token over its row so far, shape (N, H *
-        D)."""
+        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         attended = []
@@ -234,8 +229,7 @@ class AppendedColumn:
         self._bias = zeros.masked_fill_(hidden, -torch.inf)
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; attention of every new token over its row so far, shape (N, H *
-        D)."""
+        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         keys, values = cache[..., : self._end, :]
@@ -300,8 +294,7 @@ class PackedDecoder(Decoder):
         return torch.stack([after[leader] for leader in leader_of.values()])
 
     def _encode(self, new: Mapping[int, Sequence[int]]) -> dict[int, torch.Tensor]:
-        """Append ``new`` tokens by row; logits after each row's last one. In as few passes as memory
-        allows."""
+        """Append ``new`` tokens by row, in as few passes as memory allows; the last logits of each row."""
         rows = list(new)
         after: dict[int, torch.Tensor] = {}
         most = ACTIVATIONS // self.model.config.intermediate_size

@@ -92,16 +92,14 @@ class LocalPolicy:
         return counts
 
     def begin(self) -> None:
-        """Forget earlier rollouts: called before those of a step or a batch, so that these do not depend on
-        them."""
+        """Forget earlier rollouts, so that those of the next step or batch do not depend on them."""
 
     def release(self) -> None:
         """Give GPU memory that only sampling needs to training: called after the rollouts."""
         self._storage.release()
 
     def sync_weights(self) -> dict[str, float]:
-        """Sample with the present weights of ``model`` from now on; metrics. Here the weights are shared
-        already."""
+        """Sample with the present weights of ``model`` from now on; metrics. Here they are shared anyway."""
         return {}
 
     def close(self) -> None:
@@ -141,8 +139,7 @@ class LocalPolicy:
 
 
 class SamplingProgress:
-    """Prints a line to stderr every half a minute while responses are sampled, which can take minutes on a
-    CPU."""
+    """Prints a line to stderr every half a minute while responses are sampled: on a CPU it can take long."""
 
     def __init__(self, requests: Sequence[GenerationRequest]) -> None:
         self.requests = requests

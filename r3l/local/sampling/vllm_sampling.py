@@ -102,10 +102,11 @@ class VllmPolicy(LocalPolicy):
         limits = LIMITS[self.model.dtype]
         if not (mean <= limits[0] and most <= limits[1]):
             raise EngineError(
-                f"vLLM samples from a stale copy of the weights: after a sync its log-probs are {mean:.2g} nats "
-                f"in the mean and {most:.2g} at most from the model's over {len(gap_T)} tokens; allowed are "
-                f"{limits[0]:g} and {limits[1]:g} in {self.model.dtype}. Do not train with it: leave compute "
-                f"out, or install the vllm of configs/vllm/requirements.txt (here: {self._vllm.__version__})"
+                f"vLLM samples from a stale copy of the weights: after a sync its log-probs are {mean:.2g} "
+                f"nats in the mean and {most:.2g} at most from the model's over {len(gap_T)} tokens; "
+                f"allowed are {limits[0]:g} and {limits[1]:g} in {self.model.dtype}. Do not train with it: "
+                "leave compute out, or install the vllm of configs/vllm/requirements.txt (here: "
+                f"{self._vllm.__version__})"
             )
         return {"handover/mean": mean, "handover/max": most}
 
@@ -168,16 +169,15 @@ class VllmPolicy(LocalPolicy):
         except (ValueError, NotImplementedError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise EngineError(
-                f"vLLM cannot start with the model {model.name_or_path}: {reason[:500]}. If it lacks memory, lower "
-                "sampling.tokens_per_batch"
+                f"vLLM cannot start with the model {model.name_or_path}: {reason[:500]}. If it lacks "
+                "memory, lower sampling.tokens_per_batch"
             ) from error
         finally:
             torch.set_num_threads = set_num_threads
 
     @torch.inference_mode()
     def _gap(self) -> torch.Tensor:
-        """|log-prob of vLLM - log-prob of the model| of a row of tokens spread over the vocabulary, shape
-        (T,)."""
+        """|log-prob of vLLM - log-prob of the model| for tokens across the vocabulary, shape (T,)."""
         count = min(PROBE, self.max_context - 1)
         ids = [k * self.model.config.vocab_size // count for k in range(count)]
         of_prompt = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)

@@ -1,5 +1,4 @@
-"""AdamW (1711.05101) by torch's function: the first call of torch's class takes a second to import a
-compiler."""
+"""AdamW (1711.05101) by torch's function: torch's class takes a second to import its compiler."""
 
 from __future__ import annotations
 

@@ -117,8 +117,7 @@ def trajectory_logprobs(
 def vocabulary_logprobs(
     model: Any, hidden_W_H: torch.Tensor, where_S: torch.Tensor, tokens_S: torch.Tensor, temperature: float
 ) -> torch.Tensor:
-    """Log-probability of each of ``tokens_S`` after the hidden state that ``where_S`` indexes, shape
-    (S,)."""
+    """Log-probability of each of ``tokens_S`` after the hidden state ``where_S`` (index), shape (S,)."""
     projection = vocabulary_projection(model)
     rows = max(1, CHUNK // (LOGITS * len(projection.weight_V_H)))
     if len(hidden_W_H) <= rows:

@@ -173,8 +173,7 @@ class Trainer:
             self.sampler.load_state_dict(self.model.state_dict())
 
     def kl_to_reference(self, rows: Sequence[Row]) -> float:
-        """Mean k3 of sampled tokens against the base checkpoint (nats): how far training has moved the
-        policy."""
+        """Mean k3 of sampled tokens to the base checkpoint (nats): how far training has moved the policy."""
         total = 0.0
         count = 0.0
         for part in self._microbatches(rows):
@@ -243,8 +242,7 @@ class Trainer:
         return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
-        """Log-probability under ``model`` of every masked token given those before it, else 0; shape (B,
-        T)."""
+        """Log-probability under ``model`` of every masked token given those before it, else 0, (B, T)."""
         if self.forward == "transformers":
             return token_logprobs(model, ids_B_T, mask_B_T, self.temperature)
         return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self._tree_of)
