@@ -1,10 +1,11 @@
-"""A client for any server that speaks OpenAI's protocol: vLLM, SGLang, llama.cpp, `transformers serve`, hosted ones.
+"""Client for servers that speak OpenAI's protocol: vLLM, SGLang, llama.cpp, `transformers serve`, hosted
+ones.
 
-The `openai` package does the work: connections, pauses between attempts, Retry-After in both forms. Three things are
-ours, all in the HTTP client that it sends through (``_Connection``), because only there is every attempt seen:
-attempts are counted by how they failed; a deadline covers the whole answer, not the pause between two packets; and a
-body is bounded and checked, so that a server that once answers with half a page is asked again.
-The key is read from the environment and stands in no message, file or log (r3l.files.redact).
+The `openai` package does most of the work: connections, pauses between attempts, Retry-After in both forms.
+Three things are ours, all in the HTTP client that it sends through (``_Connection``), because only there is
+every attempt seen: attempts are counted by how they failed; a deadline covers the whole answer, not the
+pause between two packets; and a body is bounded and checked, so that a request that got half a page is
+repeated. The key is read from the environment and appears in no message, file or log (r3l.files.redact).
 """
 
 from __future__ import annotations
@@ -28,50 +29,82 @@ from r3l.core.errors import ConfigError
 from r3l.core.policy import Sampling
 from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
-from r3l.endpoint.context_limits import entry_of_model, limit_of_model, limit_of_properties, message, refusal_for_room
-from r3l.endpoint.options import CONNECT, KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
-from r3l.endpoint.responses import Answer, ChatAnswer, ModelList, TokenAnswer, UnfinishedAnswer, UnusableAnswer
+from r3l.endpoint.context_limits import (
+    entry_of_model,
+    limit_of_model,
+    limit_of_properties,
+    message,
+    room_of_refusal,
+)
+from r3l.endpoint.options import (
+    CONNECT,
+    KEPT,
+    DialogTooLongError,
+    EndpointOptions,
+    ServerError,
+    UnfinishedError,
+)
+from r3l.endpoint.responses import (
+    Answer,
+    ChatAnswer,
+    ModelList,
+    TokenAnswer,
+    UnfinishedAnswer,
+    UnusableAnswer,
+)
 from r3l.files.redact import KEY, masked
 
 log = logging.getLogger(__name__)
-ATTEMPTS = 20  # of one request; their pauses of up to 8 s add up to two minutes, in which a server can restart
-LATE_ATTEMPTS = 3  # the third deadline passed is final (each takes that long), and the third filtered or unknown answer
-LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one
-QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to say
-NOTICE = 60.0  # seconds without an answer before a warning and a check that the server still listens; our choice
-_IN_HEADER = re.compile(r"[!-~]*")  # what a header can carry of a key
+ATTEMPTS = 20  # of one request; pauses of up to 8 s add up to two minutes, in which a server can restart
+# Missed deadlines, and filtered or unknown answers, are final at the third attempt: each takes long, or
+# comes again.
+LATE_ATTEMPTS = 3
+LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one MiB
+QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to report
+# Seconds without an answer before a warning and a check that the server still listens; our choice.
+NOTICE = 60.0
+_IN_HEADER = re.compile(r"[!-~]*")  # characters of a key that a header can carry
 _TERMINAL = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours
 _RESPONSE_TOKENS = ("max_tokens", "max_completion_tokens")  # fields of a request
 _OF_WEIGHTS = ("root", "parent", "owned_by", "meta")  # fields of an entry of /models
-_KINDS: dict[str, type[Answer]] = {"/chat/completions": ChatAnswer, "/completions": TokenAnswer, "/models": ModelList}
-_ASIDE = "x-r3l-aside"  # a header that is not sent: of a question that need not be answered
+_KINDS: dict[str, type[Answer]] = {
+    "/chat/completions": ChatAnswer,
+    "/completions": TokenAnswer,
+    "/models": ModelList,
+}
+_ASIDE = "x-r3l-aside"  # marks, inside the client alone, a question whose answer is optional
 _OPTIONAL: Any = {"max_retries": 0, "headers": {_ASIDE: "1"}}
-_FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)  # no such server, most likely
+# Before a server's first answer these mean, most likely, that there is no such server.
+_FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)
 AnswerT = TypeVar("AnswerT", bound=Answer)
 ReceivedT = TypeVar("ReceivedT")
 
 
 class Endpoint:
-    """A connection to the server; an asynchronous context.
+    """Connection to a server; an asynchronous context.
 
-    ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated (or given up);
-    ``shortened``, responses for which the server had less room than asked; ``overlong``, responses of more tokens than
-    were asked for; ``uncounted``, answers without their number
-    of tokens; ``replaced``, characters that were not Unicode; ``end_marks``, texts that ended with a control token.
-    ``wait``: seconds between two attempts where the server asks for no pause (a wait of tenacity); None: up to 8.
+    ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated or given up;
+    ``shortened``, responses for which the server had less room than requested; ``overlong``, responses of
+    more tokens than requested; ``uncounted``, answers without token counts; ``replaced``, characters that
+    were not Unicode; ``end_marks``, texts that ended with a control token. ``wait``: seconds between two
+    attempts if the server asks for no pause (a wait of tenacity); None: up to 8.
     """
 
     def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
-        self.options, self.counts = options, Counter[str]()
-        self._asking, self._has_asked = asyncio.Lock(), False
+        self.options = options
+        self.counts = Counter[str]()
+        self._limit_lock = asyncio.Lock()
+        self._limit_is_known = False
         self._limit: int | None = None
         key = os.environ.get(KEY, "")
         if not _IN_HEADER.fullmatch(key):
-            raise ConfigError(f"the key in {KEY} has spaces, line breaks or characters that no header can carry")
+            raise ConfigError(
+                f"the key in {KEY} has spaces, line breaks or characters that no header can carry",
+            )
         try:
             self._client = _Client(
                 base_url=options.base,
-                api_key=key or "none",  # the client wants one; servers without keys ignore it
+                api_key=key or "none",  # the client requires one; servers without keys ignore it
                 max_retries=ATTEMPTS - 1,
                 http_client=_Connection(options, self.counts),
                 timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline covers the whole request
@@ -87,50 +120,67 @@ class Endpoint:
         await self.close()
 
     async def close(self) -> None:
+        """Close all connections."""
         await self._client.close()
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling, address: Address) -> ChatAnswer:
-        """The next message of a dialog. Raises ServerError."""
+        """Sample the next message of a dialog. Raises ServerError."""
         content = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
-        return await self._sample(ChatAnswer, "/chat/completions", content | _request(sampling, address), None)
+        body = content | _request(sampling, address)
+        return await self._sample(ChatAnswer, "/chat/completions", body, None)
 
     async def complete(
         self, ids: Sequence[int], stops: Sequence[int], sampling: Sampling, address: Address
     ) -> TokenAnswer:
-        """What follows the tokens ``ids``, up to and including one of ``stops``. Raises ServerError."""
+        """Sample tokens after ``ids``, up to and including one of ``stops``. Raises ServerError."""
         content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
-        return await self._sample(TokenAnswer, "/completions", content | _request(sampling, address), len(ids))
+        body = content | _request(sampling, address)
+        return await self._sample(TokenAnswer, "/completions", body, len(ids))
 
     async def models(self) -> list[str]:
-        """The names that the server says it serves. Raises ServerError."""
+        """Names of the served models. Raises ServerError."""
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
     async def about(self) -> dict[str, Any]:
-        """What the server says of its model that tells weights apart: vLLM the folder, llama.cpp sizes, or nothing."""
+        """Fields of /models that tell weights apart: vLLM's folder, llama.cpp's sizes, of others nothing."""
         entry = entry_of_model(await self._get("/models"), self.options.model)
         return {key: entry[key] for key in _OF_WEIGHTS if entry.get(key) is not None}
 
-    async def _sample(self, kind: type[AnswerT], path: str, content: Mapping[str, Any], prompt: int | None) -> AnswerT:
-        """A response; a shorter one where the server has less room. ``prompt``: its tokens, where they are known.
+    async def _sample(
+        self,
+        kind: type[AnswerT],
+        path: str,
+        content: Mapping[str, Any],
+        prompt: int | None,
+    ) -> AnswerT:
+        """Sample a response; a shorter one if the server has less room. ``prompt``: its number of tokens, if
+        known.
 
-        Raises DialogTooLongError where there is no room for one token, ServerError for all other refusals: a request
-        that is refused has no answer that could be wrong.
+        Raises DialogTooLongError if there is no room for one token, ServerError for all other refusals: a
+        refused request is never scored as a wrong answer.
         """
         request = {"model": self.options.model, **content, **self.options.fields}
         body = {key: value for key, value in request.items() if value is not None}
-        limits, asked = _limits(body), _asked(body)
+        limits = _response_limits(body)
+        requested = _requested_tokens(body)
         try:
             return await self._ask(kind, path, body)
         except DialogTooLongError as error:
             refused = error
-        if not asked:
+        if not requested:
             raise refused
-        limit = refused.room.limit or await self._room()
-        left = refused.room.left(asked, limit, prompt)
+
+        # Prompt and response do not fit together. Find out how many tokens are left: from the refusal, or
+        # from the limit that /models or /props names.
+        limit = refused.room.limit or await self._context_limit()
+        left = refused.room.left(requested, limit, prompt)
         if left is not None and left < 1:
             raise refused
+
+        # Request as many as are left; if that is unknown, or refused too, a single token. Only if that is
+        # refused is there no room.
         for less in (left, 1):
-            if less is None or less >= asked > 1:
+            if less is None or less >= requested > 1:
                 continue
             try:
                 answer = await self._ask(kind, path, body | dict.fromkeys(limits, less))
@@ -141,9 +191,10 @@ class Endpoint:
             if less == left:
                 self.counts["shortened"] += 1
                 return answer
-            # The server says nothing of numbers, but it has now read the prompt and counted it.
+            # The single token fitted, and with it the server has counted the prompt, so now it is known what
+            # is left.
             read = answer.read_tokens
-            if limit and read is not None and 0 < limit - read < asked:
+            if limit and read is not None and 0 < limit - read < requested:
                 with suppress(DialogTooLongError):
                     answer = await self._ask(kind, path, body | dict.fromkeys(limits, limit - read))
                     self.counts["shortened"] += 1
@@ -152,18 +203,19 @@ class Endpoint:
             f"{refused}. It has room for a shorter response, but does not say how long: ask for fewer tokens"
         )
 
-    async def _room(self) -> int | None:
-        """Tokens that the server says it has room for, prompt and response; asked for once."""
-        async with self._asking:
-            if not self._has_asked:
-                self._has_asked = True
-                models, root = await self._get("/models"), self.options.base.removesuffix("/v1")
-                self._limit = limit_of_model(models, self.options.model)
-                self._limit = self._limit or limit_of_properties(await self._get(root + "/props"))
+    async def _context_limit(self) -> int | None:
+        """Most tokens of prompt and response that /models or /props names; both are read once."""
+        async with self._limit_lock:
+            if not self._limit_is_known:
+                self._limit_is_known = True
+                self._limit = limit_of_model(await self._get("/models"), self.options.model)
+                if self._limit is None:
+                    root = self.options.base.removesuffix("/v1")
+                    self._limit = limit_of_properties(await self._get(root + "/props"))
         return self._limit
 
     async def _get(self, path: str) -> Any:
-        """What the server answers at once, as JSON; None where it does not."""
+        """JSON that the server answers at the first attempt; None if there is none."""
         try:
             async with asyncio.timeout(CONNECT):
                 response = await self._client.get(path, cast_to=httpx2.Response, options=_OPTIONAL)
@@ -172,6 +224,7 @@ class Endpoint:
         return json.loads(response.content)
 
     async def _ask(self, kind: type[AnswerT], path: str, body: Mapping[str, Any] | None) -> AnswerT:
+        """Send a request (GET if ``body`` is None), repeated as needed, and count what the answer lacks."""
         try:
             if body is None:
                 response = await self._client.get(path, cast_to=httpx2.Response)
@@ -189,42 +242,49 @@ class Endpoint:
             self.counts["end_marks"] += 1
         if body is not None and answer.counted is None:
             self.counts["uncounted"] += 1
-        limit = _asked(body) if body is not None else 0
+        limit = _requested_tokens(body) if body is not None else 0
         if limit and answer.counted and answer.counted.response > limit:
             self.counts["overlong"] += 1
         return answer
 
 
-def _limits(body: Mapping[str, Any]) -> list[str]:
-    """The fields that say how many tokens a response may have."""
+def _response_limits(body: Mapping[str, Any]) -> list[str]:
+    """Fields of a request that limit the tokens of its response."""
     return [key for key in _RESPONSE_TOKENS if type(body.get(key)) is int]
 
 
-def _asked(body: Mapping[str, Any]) -> int:
-    """Tokens that a response may have; 0 where the request does not say."""
-    return max((body[key] for key in _limits(body)), default=0)
+def _requested_tokens(body: Mapping[str, Any]) -> int:
+    """Most tokens that a response may have; 0 if the request has no limit."""
+    return max((body[key] for key in _response_limits(body)), default=0)
 
 
 class _Client(openai.AsyncOpenAI):
+    """The openai package's client with another pause between attempts, for tests and benches."""
+
     wait: Callable[[Any], float] | None = None
 
-    def _calculate_retry_timeout(self, remaining_retries: int, options: Any, response_headers: Any = None) -> float:
-        asked = self._parse_retry_after_header(response_headers)
-        if self.wait is not None and not (asked and asked > 0):
+    def _calculate_retry_timeout(
+        self,
+        remaining_retries: int,
+        options: Any,
+        response_headers: Any = None,
+    ) -> float:
+        pause = self._parse_retry_after_header(response_headers)
+        if self.wait is not None and not (pause and pause > 0):
             return self.wait(None)
         return super()._calculate_retry_timeout(remaining_retries, options, response_headers)
 
 
 class _Connection(httpx2.AsyncClient):
-    """Sends one attempt. What may pass is raised as httpx2's errors, which openai's client repeats; a ServerError is
-    final."""
+    """HTTP client of one attempt. openai's client repeats it after errors of httpx2; a ServerError is final."""
 
     def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
         super().__init__(limits=httpx2.Limits(max_connections=None))
-        self._options, self._counts = options, counts
-        self._has_answered = False  # so it is such a server, and a strange answer may be an accident
-        self._is_there = False  # whatever it answers
-        self._warned = self._answered = float("-inf")
+        self._options = options
+        self._counts = counts
+        self._has_answered = False  # with a completion: it is a server of the protocol
+        self._is_there = False  # it has answered anything at all
+        self._warned = self._answered = float("-inf")  # times of the last warning and the last answer
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """The answer, read to its end and checked."""
@@ -232,12 +292,15 @@ class _Connection(httpx2.AsyncClient):
         self._counts["requests"] += 1
         path = request.url.path.removeprefix(urlsplit(self._options.base).path)
         attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
+
+        # Receive the whole answer before the deadline and check it. What may be an accident is raised as it
+        # is, to be repeated; what would come again is final, some of it only after a few attempts.
         try:
             async with asyncio.timeout(self._options.deadline):
-                response, content = await self._watched(self._received(request, options))
+                response, content = await self._watched(self._receive(request, options))
             answer = _KINDS.get(path, Answer).read(content) if response.is_success else None
             if answer is not None:
-                answer.check_whole()
+                answer.check_complete()
         except UnfinishedAnswer as error:
             self._has_answered = True
             self._count(error.reason)
@@ -251,83 +314,100 @@ class _Connection(httpx2.AsyncClient):
             raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
         except (httpx2.TransportError, UnusableAnswer) as error:
             self._count(type(error).__name__)
-            # Before any answer there is most likely no such server: once is enough to know that nobody listens, or that
-            # it speaks otherwise; a connection that breaks may be an accident, a few times.
+            # Before any answer there is most likely no such server. One attempt shows that nothing listens,
+            # or that it speaks another protocol; a connection that breaks may be an accident a few times.
             unlikely = isinstance(error, _FINAL_AT_FIRST) or attempt >= LATE_ATTEMPTS
-            if unlikely and not (self._has_answered or (self._is_there and not isinstance(error, UnusableAnswer))):
+            is_there = self._is_there and not isinstance(error, UnusableAnswer)
+            if unlikely and not (self._has_answered or is_there):
                 raise _failure(self._options, path, error) from None
             raise
-        self._is_there, self._answered = True, time.monotonic()
+        self._is_there = True
+        self._answered = time.monotonic()
+
         # A server that fails before it has ever answered fails at every request; a busy one says so (503).
-        final = response.status_code == 500 and attempt >= LATE_ATTEMPTS and not self._has_answered
+        status = response.status_code
+        final = status == 500 and attempt >= LATE_ATTEMPTS and not self._has_answered
         if answer is not None:
             self._has_answered = True
-        elif not aside and (response.status_code in (408, 409, 429) or response.status_code >= 500):  # repeated
-            self._count(str(response.status_code))
-        # The body is unpacked, and read as UTF-8: a server may name a character set that is none.
+        elif not aside and (status in (408, 409, 429) or status >= 500):  # repeated by openai's client
+            self._count(str(status))
+        if status >= 500:  # a pause would not give it more room
+            final = final or room_of_refusal(status, content.decode(errors="replace")) is not None
+
+        # Hand the answer to openai's client. The body is unpacked and UTF-8 now, whatever the headers say: a
+        # server may name a character set that does not exist.
         changed = (b"content-encoding", b"content-type")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in changed]
-        if response.status_code >= 500:  # to wait would not give it more room
-            final = final or refusal_for_room(response.status_code, content.decode(errors="replace")) is not None
         if final:
             headers.append((b"x-should-retry", b"false"))
         return httpx2.Response(
-            response.status_code, headers=headers, content=content, request=request, extensions={"answer": answer}
+            status,
+            headers=headers,
+            content=content,
+            request=request,
+            extensions={"answer": answer},
         )
 
-    async def _received(self, request: httpx2.Request, options: dict[str, Any]) -> tuple[httpx2.Response, bytes]:
+    async def _receive(self, request: httpx2.Request, options: dict[str, Any]) -> tuple[httpx2.Response, bytes]:
+        """An answer and its body. Raises UnusableAnswer if it is too large, or not compressed as it says."""
         response = await super().send(request, **options | {"stream": True})
-        return response, await _read(response)
+        content = bytearray()
+        try:
+            async for piece in response.aiter_bytes():
+                content += piece
+                if len(content) > LARGEST_BODY:
+                    reason = f"it is longer than {LARGEST_BODY / 2**20:.0f} MiB"
+                    raise UnusableAnswer(reason, bytes(content[:100]))
+        except httpx2.DecodingError as error:
+            raise UnusableAnswer(f"it is not compressed as it says ({error})") from error
+        finally:
+            await response.aclose()
+        return response, bytes(content)
 
     async def _watched(self, receiving: Coroutine[Any, Any, ReceivedT]) -> ReceivedT:
-        """What is being received. A server that stops may keep its connections open: where nobody listens at its
-        address any more, this attempt has failed."""
-        task, began = asyncio.ensure_future(receiving), time.monotonic()
+        """Wait for ``receiving``, with warnings, and end it if the server has gone.
+
+        A server that stops may keep its connections open; the attempt has failed if nothing listens at its
+        address.
+        """
+        task = asyncio.ensure_future(receiving)
+        began = time.monotonic()
         try:
             while not (await asyncio.wait({task}, timeout=NOTICE))[0]:
                 try:
                     await asyncio.to_thread(self._options.check_there)
                 except ServerError as error:
-                    raise httpx2.ReadError("nobody listens there any more") from error
+                    raise httpx2.ReadError("nothing listens there any more") from error
                 silent = time.monotonic() - max(began, self._answered)
                 if silent >= NOTICE:
                     setting = self._options.settable.deadline
-                    self._warn(f"no answer for {silent:.0f} s; waiting up to {self._options.deadline:g} s ({setting})")
+                    longest = f"{self._options.deadline:g} s ({setting})"
+                    self._warn(f"no answer for {silent:.0f} s; waiting up to {longest}")
             return task.result()
         finally:
             task.cancel()
             await asyncio.wait({task})
 
     def _count(self, reason: str) -> None:
+        """Count a failed attempt, and warn of it."""
         self._counts[f"repeated/{reason}"] += 1
         self._warn(f"an attempt failed ({reason})")
 
     def _warn(self, what: str) -> None:
+        """Log a warning, unless there was one a moment ago."""
         now = time.monotonic()
         if now - self._warned >= QUIET:
             self._warned = now
             log.warning("%s: %s", self._options.shown, what)
 
 
-async def _read(response: httpx2.Response) -> bytes:
-    """The body. Raises UnusableAnswer where it is too large, or not compressed as it says."""
-    content = bytearray()
-    try:
-        async for piece in response.aiter_bytes():
-            content += piece
-            if len(content) > LARGEST_BODY:
-                raise UnusableAnswer(f"it is longer than {LARGEST_BODY / 2**20:.0f} MiB", bytes(content[:100]))
-    except httpx2.DecodingError as error:
-        raise UnusableAnswer(f"it is not compressed as it says ({error})") from error
-    finally:
-        await response.aclose()
-    return bytes(content)
-
-
 def _refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
-    where, status, text = options.shown + path, response.status_code, response.content.decode(errors="replace")
+    """The error for a request that the server has refused."""
+    where = options.shown + path
+    status = response.status_code
+    text = response.content.decode(errors="replace")
     reason = _safe(options, message(text))[:300]
-    room = refusal_for_room(status, text)
+    room = room_of_refusal(status, text)
     if room is not None:
         return DialogTooLongError(f"{where} answered {status}: {reason}", room)
     advice = {
@@ -341,29 +421,35 @@ def _refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> 
 
 
 def _failure(options: EndpointOptions, path: str, error: BaseException) -> ServerError:
-    where, settable = options.shown + path, options.settable
+    """The error for a request that got no usable answer."""
+    where = options.shown + path
+    settable = options.settable
     if isinstance(error, TimeoutError):
         return ServerError(
-            f"{where} gave no answer within {options.deadline:g} s, {LATE_ATTEMPTS} times. Raise {settable.deadline}, "
-            f"lower {settable.concurrency}, or check the server. {KEPT}"
+            f"{where} gave no answer within {options.deadline:g} s, {LATE_ATTEMPTS} times. Raise "
+            f"{settable.deadline}, lower {settable.concurrency}, or check the server. {KEPT}"
         )
     if isinstance(error, UnusableAnswer):
         return ServerError(
-            f"{where} did not answer with a completion ({error}; it begins {_safe(options, error.text)[:80]!r}). Is "
-            f"{settable.url} the address of an OpenAI-compatible server? {KEPT}"
+            f"{where} did not answer with a completion ({error}; it begins "
+            f"{_safe(options, error.text)[:80]!r}). Is {settable.url} the address of an OpenAI-compatible "
+            f"server? {KEPT}"
         )
     if isinstance(error, UnfinishedAnswer):
         return UnfinishedError(
-            f"{where} gave no whole answer, asked again and again ({_safe(options, str(error))[:300]}). A response "
-            f"that may be broken off is not scored: check the server. {KEPT}",
+            f"{where} gave no complete answer after {LATE_ATTEMPTS if error.lasting else ATTEMPTS} attempts "
+            f"({_safe(options, str(error))[:300]}). A response that may be incomplete is not scored: check "
+            "the "
+            f"server. {KEPT}",
             error.reason if error.lasting else None,
         )
     reason = f"{type(error).__name__}: {_safe(options, str(error))}"
-    return ServerError(f"{where} cannot be reached ({reason}). Start the server, or correct {settable.url}. {KEPT}")
+    advice = f"Start the server, or correct {settable.url}. {KEPT}"
+    return ServerError(f"{where} cannot be reached ({reason}). {advice}")
 
 
 def _safe(options: EndpointOptions, text: str) -> str:
-    """``text`` on one line without key and password, which servers may repeat, and without what moves a terminal."""
+    """``text`` on one line, without control codes, and without key and password, which servers may repeat."""
     user, _, password = urlsplit(options.url).netloc.rpartition("@")[0].partition(":")
     text = masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
     plain = "".join(sign if sign.isprintable() else " " for sign in _TERMINAL.sub(" ", text))
@@ -371,19 +457,19 @@ def _safe(options: EndpointOptions, text: str) -> str:
 
 
 def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
-    """What chat and completion requests share; servers take 32-bit seeds."""
+    """Fields that chat and completion requests share; servers take 32-bit seeds."""
     seed = seed_of(*address) % 2**31
     return {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens, "seed": seed}
 
 
 async def about_model(options: EndpointOptions) -> dict[str, Any]:
-    """What the server says of its model (:meth:`Endpoint.about`)."""
+    """Description of the model by its server (:meth:`Endpoint.about`)."""
     async with Endpoint(options) as endpoint:
         return await endpoint.about()
 
 
 async def only_model(options: EndpointOptions) -> str:
-    """The name of the one model that is served. Raises ServerError where there is not exactly one."""
+    """Name of the served model. Raises ServerError unless there is exactly one."""
     async with Endpoint(options) as endpoint:
         try:
             names = await endpoint.models()

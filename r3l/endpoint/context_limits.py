@@ -1,8 +1,8 @@
-"""Room for a response: what a server's refusal says of it, and where servers tell how many tokens they have room for.
+"""Context limits of a server: how its refusals and its /models and /props answers name them.
 
-Only a refusal that is about room may end a dialog for want of it. Fields decide where there are any (OpenAI's and
-llama.cpp's codes), else the wordings of vLLM, SGLang, TGI, lmdeploy, Gemini, Mistral, llama.cpp; an error of a chat
-template is never one, whatever words it contains.
+A full context ends the dialog, so a refusal must be recognized as one with certainty. Error codes decide if
+there are any (OpenAI's, llama.cpp's), else the wordings of vLLM, SGLang, TGI, lmdeploy, Gemini, Mistral and
+llama.cpp. An error of a chat template never counts, whatever words it contains.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 _CODES = {
-    *("context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "contextwindowexceedederror"),
+    *(
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "context_window_exceeded",
+        "contextwindowexceedederror",
+    ),
     *("context_length_error", "model_max_prompt_tokens_exceeded"),
 }
 _TEMPLATE = re.compile(r"template|jinja", re.IGNORECASE)
@@ -50,23 +55,27 @@ _ROOMS = ("max_model_len", "context_length", "max_context_length", "context_wind
 
 @dataclass(frozen=True)
 class Room:
-    """Tokens as a refusal names them: there are at all, has the prompt, are in prompt and response, may a response
-    have."""
+    """Numbers of tokens that a refusal names; None for those it does not.
+
+    ``limit``: most tokens of prompt and response together; ``prompt``: those of the prompt; ``total``: those
+    of prompt and requested response; ``response``: most tokens of a response.
+    """
 
     limit: int | None = None
     prompt: int | None = None
     total: int | None = None
     response: int | None = None
 
-    def left(self, asked: int, limit: int | None, prompt: int | None) -> int | None:
-        """For a response of ``asked`` tokens that was refused; less than 1 where there is none, None if unknown.
+    def left(self, requested: int, limit: int | None, prompt: int | None) -> int | None:
+        """Tokens left for a response after one of ``requested`` was refused: below 1 if none, None if
+        unknown.
 
-        ``limit``, ``prompt``: where they are known otherwise.
+        ``limit``, ``prompt``: the same numbers from other sources, if known.
         """
         if prompt is None:
             prompt = self.prompt
-        if prompt is None and self.total is not None and self.total > asked:
-            prompt = self.total - asked
+        if prompt is None and self.total is not None and self.total > requested:
+            prompt = self.total - requested
         limit = self.limit or limit
         known = [] if self.response is None else [self.response]
         if limit is not None and prompt is not None:
@@ -74,8 +83,8 @@ class Room:
         return min(known, default=None)
 
 
-def refusal_for_room(status: int, text: str) -> Room | None:
-    """What an error says of room; None where the request was refused for another reason."""
+def room_of_refusal(status: int, text: str) -> Room | None:
+    """Parse a refused request's error as "context full"; None if it was refused for another reason."""
     if status < 400 or status in (401, 403, 404, 429):
         return None
     try:
@@ -83,9 +92,10 @@ def refusal_for_room(status: int, text: str) -> Room | None:
     except (ValueError, RecursionError):
         value = None
     objects = list(_objects(value))
-    words = {str(found.get(key)).lower() for found in objects for key in ("code", "type", "error_type", "status")}
+    fields = ("code", "type", "error_type", "status")
+    codes = {str(found.get(key)).lower() for found in objects for key in fields}
     said = message(text)
-    if not words & _CODES and (_TEMPLATE.search(said) or not _WORDS.search(said)):
+    if not codes & _CODES and (_TEMPLATE.search(said) or not _WORDS.search(said)):
         return None
     return Room(
         _field(objects, "n_ctx") or _number(_LIMIT, said),
@@ -96,19 +106,17 @@ def refusal_for_room(status: int, text: str) -> Room | None:
 
 
 def message(text: str) -> str:
-    """What an error's JSON says to a person; the whole ``text`` where there is no such field."""
+    """Message of an error's JSON; the whole ``text`` if there is none."""
     try:
         objects = list(_objects(json.loads(text)))
     except (ValueError, RecursionError):
         return text
-    found = [
-        value for each in objects for key in ("message", "error", "detail") if isinstance(value := each.get(key), str)
-    ]
-    return next((value for value in found if value.strip()), text)
+    values = [each.get(key) for each in objects for key in ("message", "error", "detail")]
+    return next((value for value in values if isinstance(value, str) and value.strip()), text)
 
 
 def entry_of_model(models: Any, name: str) -> dict[str, Any]:
-    """What the answer of /models says of a model; of the only one, whatever it is called."""
+    """Entry of a model in the answer of /models; of the only one, whatever its name; else {}."""
     data = models.get("data") if isinstance(models, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     named = [entry for entry in entries if entry.get("id") == name] or (entries if len(entries) == 1 else [])
@@ -116,25 +124,26 @@ def entry_of_model(models: Any, name: str) -> dict[str, Any]:
 
 
 def limit_of_model(models: Any, name: str) -> int | None:
-    """Tokens in all, from the answer of /models."""
+    """Context limit of a model in the answer of /models; None if it has none."""
     entry = entry_of_model(models, name)
     return _first_room(entry, entry.get("meta"))
 
 
 def limit_of_properties(properties: Any) -> int | None:
-    """Tokens in all, from the answer of llama.cpp's /props."""
+    """Context limit in the answer of llama.cpp's /props; None if it has none."""
     if not isinstance(properties, dict):
         return None
     return _first_room(properties.get("default_generation_settings"), properties)
 
 
 def _first_room(*objects: Any) -> int | None:
+    """The first context limit among the objects' fields."""
     found = (_field([value], key) for value in objects if isinstance(value, dict) for key in _ROOMS)
     return next((number for number in found if number), None)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """The error first: Gemini wraps all in a list, FastAPI in ``detail``, others in nothing."""
+    """Objects of an error's JSON, the error first: Gemini wraps it in a list, FastAPI in ``detail``."""
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, dict):
@@ -143,10 +152,12 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _field(objects: list[dict[str, Any]], key: str) -> int | None:
+    """The first number of tokens under ``key``."""
     values = (each.get(key) for each in objects)
     return next((value for value in values if type(value) is int and 0 < value < 2**31), None)
 
 
 def _number(pattern: str, text: str) -> int | None:
+    """The number that ``pattern`` captures in ``text``."""
     found = re.search(pattern, text, re.IGNORECASE)
     return int(next(filter(None, found.groups()))) if found else None

@@ -1,4 +1,4 @@
-"""The judge of a run: a served model that writes feedback on episodes; nothing of it is trained."""
+"""Judge of a run: a served model that writes feedback on episodes and is not trained."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from r3l.endpoint.policy import MessagePolicy
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.redact import KEY
 
-if TYPE_CHECKING:  # a run without a judge needs no client
+if TYPE_CHECKING:  # imported only for a run with a judge
     from r3l.endpoint.client import Endpoint
 
-ADDRESS = "R3L_JUDGE"  # environment variable: where a server is does not belong to a run's configuration
+ADDRESS = "R3L_JUDGE"  # environment variable: a server's address is not part of a run's configuration
 
 
 class EndpointJudge:
-    """A judge (r3l.core.policy.Judge). No more requests are under way at once than the endpoint's ``concurrency``."""
+    """Judge at an endpoint (r3l.core.policy.Judge), with at most ``concurrency`` requests at once."""
 
     def __init__(self, endpoint: Endpoint, sampling: Sampling, prompts: JudgePrompts) -> None:
         self.prompts = prompts
@@ -35,9 +35,10 @@ class EndpointJudge:
         self._slots = asyncio.Semaphore(endpoint.options.concurrency)
 
     async def write(self, messages: Sequence[Message], address: Address) -> Completion:
-        """Its response, without the thoughts before it. Raises ServerError.
+        """The judge's response to ``messages``, without its thoughts. Raises ServerError.
 
-        Feedback that its filter keeps back is empty, counted as ``missing/REASON``, and so invalid: it is no score.
+        Feedback that the server's filter keeps back is empty, and so invalid, and is counted as
+        ``missing/REASON``.
         """
         dialog = self._policy.open()
         for message in messages:
@@ -56,12 +57,12 @@ class EndpointJudge:
         return replace(completion, text=after_thought(completion.text).strip())
 
     def counts(self) -> dict[str, float]:
-        """The endpoint's counts under ``judge/`` (r3l.runs.metrics)."""
+        """Counts of the endpoint, named ``judge/NAME`` (r3l.runs.metrics)."""
         return {f"judge/{name}": number for name, number in self._policy.endpoint.counts.items()}
 
 
 def judge_options(run: Run) -> EndpointOptions | None:
-    """How the judge of ``run`` is asked; None where it has none. Raises ConfigError where one is not named."""
+    """Options of the judge of ``run``; None if it needs none. Raises ConfigError if one is missing."""
     if feedback_source(run.method_settings) is not FeedbackSource.JUDGE:
         return None
     url, judge = os.environ.get(ADDRESS, ""), run.judge
@@ -71,8 +72,9 @@ def judge_options(run: Run) -> EndpointOptions | None:
     ]
     if missing:
         raise ConfigError(
-            f"{run.cell}: feedback is 'judge', but {' and '.join(missing)}; give it, with the server's key in {KEY} if "
-            "it asks for one (docs/methods.md), or let another write: --method METHOD@feedback=self or environment"
+            f"{run.cell}: feedback is 'judge', but {' and '.join(missing)}; give it, with the server's key "
+            f"in {KEY} if it asks for one (docs/methods.md), or let another write: --method "
+            "METHOD@feedback=self or environment"
         )
     settable = Settable(ADDRESS, "judge.model", "judge.deadline", "judge.concurrency")
     return EndpointOptions(url, judge.model, judge.concurrency, judge.deadline, settable=settable)
@@ -80,7 +82,7 @@ def judge_options(run: Run) -> EndpointOptions | None:
 
 @asynccontextmanager
 async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
-    """Give ``ctx`` the judge of ``run``, if it has one, for the length of the block; then add its counts."""
+    """Inside, ``ctx`` has the judge of ``run``, if it needs one; its counts are added to ``ctx`` at the end."""
     options = judge_options(run)
     if options is None:
         yield

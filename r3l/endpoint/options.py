@@ -1,4 +1,4 @@
-"""Where a model is served, how it is asked, and the errors of a server. Imports no client: that takes seconds."""
+"""Options of a served model, and the errors of a server. Imports no client, which takes seconds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ADDRESS = re.compile(r"https?://[^\s/]\S*")
 
 
 class ServerError(R3LError, RuntimeError):
-    """A model server cannot be reached, refuses, or does not answer with a completion."""
+    """A model server cannot be reached, refuses a request, or does not answer with a completion."""
 
 
 class DialogTooLongError(ServerError):
-    """The server has no room for this dialog and a response; ``room``: what it says of it."""
+    """The context is full: no room for dialog and response. ``room``: token counts that the server names."""
 
     def __init__(self, message: str, room: Room) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class DialogTooLongError(ServerError):
 
 
 class UnfinishedError(ServerError):
-    """The server breaks off its answers. ``lasting``: why, where the same request is always answered so (a filter)."""
+    """The server's answers are incomplete. ``lasting``: the reason, if repeating would not help (a filter)."""
 
     def __init__(self, message: str, lasting: str | None) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class UnfinishedError(ServerError):
 
 
 class Settable(NamedTuple):
-    """The names of the settings that an error message tells the user to change."""
+    """Names of the settings that error messages tell the user to change."""
 
     url: str = "--server"
     model: str = "--model"
@@ -53,8 +53,9 @@ class Settable(NamedTuple):
 class EndpointOptions:
     """A served model.
 
-    ``url``: the server's base, with or without ``/v1``. ``concurrency``: dialogs at once. ``deadline``: seconds for one
-    request. ``fields``: added to every request; a null removes a field that would be sent otherwise.
+    ``url``: the server's base, with or without ``/v1``. ``concurrency``: dialogs at once. ``deadline``:
+    seconds for one request. ``fields``: added to every request; a null removes a field that would be sent
+    otherwise.
     """
 
     url: str
@@ -74,15 +75,16 @@ class EndpointOptions:
 
     @property
     def base(self) -> str:
+        """The address up to ``/v1``."""
         return self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
 
     def check_there(self) -> None:
-        """Raises ServerError where nothing listens at the address. Behind a proxy only the client can tell."""
+        """Raises ServerError if nothing listens at the address. Behind a proxy only the client can tell."""
         parts = urlsplit(self.base)
         host = str(parts.hostname)
         if getproxies().get(parts.scheme) and not proxy_bypass(host):
             return
-        with suppress(TimeoutError):  # it may be slow: the client has more patience
+        with suppress(TimeoutError):  # a slow server is left to the client, which waits longer
             try:
                 socket.create_connection((host, parts.port or PORTS[parts.scheme]), timeout=CONNECT).close()
             except TimeoutError:

@@ -1,4 +1,4 @@
-"""Policies that sample at an endpoint: by messages, which every server takes, or by tokens, as our own engines do."""
+"""Policies that sample at an endpoint: by messages, which every server takes, or by tokens."""
 
 from __future__ import annotations
 
@@ -24,17 +24,25 @@ _LINES = re.compile(r"[^\n]*\n+|[^\n]+\Z")
 
 
 class MessagePolicy:
-    """Opens dialogs that the server renders with its chat template, whole, at every turn.
+    """Policy that sends all messages of a dialog at every turn; the server renders them with its chat
+    template.
 
-    ``max_context``: tokens of a dialog, as far as the server counts them. ``lines``: of a response at most, where a
-    turn is a line: the response is then sampled whole, and its lines are read one by one. ``renderer``, where the
-    model's tokenizer is known: ``same_template`` then says whether the server reads opening prompts as it does.
+    ``max_context``: most tokens of a dialog, as far as the server counts them. ``lines``: most lines of a
+    response, where a turn is one line: the response is then sampled as a whole and its lines become turns.
+    ``renderer``: the model's own tokenizer and template, if known; ``same_template`` then tells whether the
+    server renders opening prompts alike.
     """
 
     def __init__(
-        self, endpoint: Endpoint, max_context: int | None = None, lines: int = 1, renderer: ChatRenderer | None = None
+        self,
+        endpoint: Endpoint,
+        max_context: int | None = None,
+        lines: int = 1,
+        renderer: ChatRenderer | None = None,
     ) -> None:
-        self.endpoint, self.max_context, self.lines = endpoint, max_context, lines
+        self.endpoint = endpoint
+        self.max_context = max_context
+        self.lines = lines
         self.same_template: bool | None = None
         self._renderer = renderer
 
@@ -42,27 +50,28 @@ class MessagePolicy:
         return MessageConversation(self)
 
     def check_template(self, messages: list[Message], read: int) -> None:
-        """Compare the tokens that the server has ``read`` for the opening ``messages`` with our rendering of them."""
+        """Compare the tokens that the server ``read`` for opening ``messages`` with our own rendering."""
         if self._renderer is None or self.same_template is False:
             return
         own = len(self._renderer.opening(messages))
         self.same_template = own == read
         if not self.same_template:
             log.warning(
-                "the server reads the first prompt as %d tokens, the model's own tokenizer and chat template as %d: "
+                "the server reads the first prompt as %d tokens, the model's own tokenizer and chat "
+                "template as %d: "
                 "the scores are not those of the model as it was trained (docs/endpoints.md says how to serve it)",
                 *(read, own),
             )
 
 
 class MessageConversation:
-    """A dialog of messages (see r3l.core.policy.Conversation)."""
+    """Dialog of messages (see r3l.core.policy.Conversation)."""
 
     def __init__(self, policy: MessagePolicy) -> None:
         self._policy = policy
         self._messages: list[Message] = []
         self._messages_at = [0]  # messages after each response
-        self._left: list[Completion] = []  # lines of the response that nobody has asked for yet
+        self._left: list[Completion] = []  # lines of the last response that are not read yet
 
     def add(self, message: Message) -> None:
         self._messages.append(message)
@@ -75,7 +84,7 @@ class MessageConversation:
         return self._accept(self._left.pop(0))
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
-        """Append a response of another dialog; nobody knows its prompt ids here."""
+        """Append a response of another dialog; its prompt ids here, which are unknown, so none."""
         self._accept(completion)
         return ()
 
@@ -84,7 +93,10 @@ class MessageConversation:
 
     def fork(self, turns: int) -> Self:
         twin = type(self)(self._policy)
-        twin._messages, twin._messages_at = self._messages[: self._messages_at[turns]], self._messages_at[: turns + 1]
+        twin._messages, twin._messages_at = (
+            self._messages[: self._messages_at[turns]],
+            self._messages_at[: turns + 1],
+        )
         return twin
 
     def afresh(self) -> Self:
@@ -94,22 +106,27 @@ class MessageConversation:
         """The server keeps no dialog."""
 
     async def _sample(self, sampling: Sampling, address: Address) -> list[Completion]:
+        """The next response, as one completion, or one for each line."""
         messages = self._joined()
-        of_line = sampling.stop == "line"
-        whole = Sampling(sampling.temperature, sampling.max_tokens * (self._policy.lines if of_line else 1))
+        by_line = sampling.stop == "line"
+        tokens = sampling.max_tokens * (self._policy.lines if by_line else 1)
         try:
-            answer = await self._policy.endpoint.chat(messages, whole, address)
+            request = Sampling(sampling.temperature, tokens)
+            answer = await self._policy.endpoint.chat(messages, request, address)
         except DialogTooLongError:
-            return [_NO_ROOM]
-        usage, read, room = answer.counted, answer.read_tokens, self._policy.max_context
+            return [_CONTEXT_FULL]
+        read = answer.read_tokens
+        limit = self._policy.max_context
         if read is not None and len(self._messages_at) == 1:
             self._policy.check_template(messages, read)
-        if read is not None and room and read + sampling.max_tokens > room:
-            return [_NO_ROOM]
-        return _lines(answer) if of_line else [_completion(answer.text, answer.finish_reason, usage)]
+        # The dialog ends where a local one would: whether it fits is known only now that the server has
+        # counted it.
+        if read is not None and limit and read + sampling.max_tokens > limit:
+            return [_CONTEXT_FULL]
+        return _lines(answer) if by_line else [_completion(answer.text, answer.finish_reason, answer.counted)]
 
     def _joined(self) -> list[Message]:
-        """The messages; lines of one response together."""
+        """The messages, with lines of one response joined."""
         groups = groupby(
             enumerate(self._messages), lambda pair: "assistant" if pair[1].role == "assistant" else pair[0]
         )
@@ -129,11 +146,11 @@ def _completion(text: str, reason: FinishReason, usage: Usage | None) -> Complet
 
 
 _NOTHING = Usage(0, 0)
-_NO_ROOM = _completion("", FinishReason.CONTEXT, _NOTHING)
+_CONTEXT_FULL = _completion("", FinishReason.CONTEXT, _NOTHING)
 
 
 def _lines(answer: ChatAnswer) -> list[Completion]:
-    """A response by lines, as a model is asked for them one by one: a last one after a line break is empty."""
+    """A response as lines, with an empty one after a final line break, as if the model had ended its turn."""
     texts = _LINES.findall(answer.text)
     ended = [text for text in texts if text.endswith("\n")]
     last = texts[len(ended)] if len(texts) > len(ended) else ""
@@ -144,31 +161,41 @@ def _lines(answer: ChatAnswer) -> list[Completion]:
 
 
 class TokenPolicy:
-    """Opens dialogs whose tokens are kept as they were sampled, never rendered again; needs the model's tokenizer.
+    """Policy whose dialogs keep their tokens as they were sampled and never render them again.
 
-    The server must take prompts as token ids and return them (vLLM). ``max_context`` counts tokens of a dialog.
+    It needs the model's tokenizer, and a server that takes and returns token ids (vLLM). ``max_context``:
+    most tokens of a dialog.
     """
 
-    def __init__(self, endpoint: Endpoint, renderer: ChatRenderer, max_context: int, samples: Samples) -> None:
-        self.endpoint, self.renderer = endpoint, renderer
-        self.max_context, self.samples = max_context, samples
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        renderer: ChatRenderer,
+        max_context: int,
+        samples: Samples,
+    ) -> None:
+        self.endpoint = endpoint
+        self.renderer = renderer
+        self.max_context = max_context
+        self.samples = samples
 
     def open(self) -> TokenConversation:
         return TokenConversation(self)
 
 
 class TokenConversation(TokenDialog):
-    """A dialog of tokens (see r3l.core.policy.Conversation). Log-probs are not asked for and stand as 0."""
+    """Dialog of tokens (see r3l.core.policy.Conversation). Log-probs are not requested and recorded as 0."""
 
     _policy: TokenPolicy
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        prompt, nothing = self._advance(), Completion("", (), (), (), FinishReason.CONTEXT)
+        prompt = self._advance()
+        context_full = Completion("", (), (), (), FinishReason.CONTEXT)
         if not self._fits(sampling):
-            return nothing
+            return context_full
         stops: Set[int] = self._policy.renderer.stops(sampling.stop)
         try:
             answer = await self._policy.endpoint.complete(self._ids, sorted(stops), sampling, address)
         except DialogTooLongError:
-            return nothing
+            return context_full
         return self._accept(prompt, answer.ids, [0.0] * len(answer.ids), stops)

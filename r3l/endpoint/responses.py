@@ -1,7 +1,7 @@
-"""What a server may answer, checked field by field: a number where text belongs is an error, not a response.
+"""Answers of a server, checked field by field: a number in place of a text is an error, not a response.
 
-The `openai` package's own types are not strict enough (they take any JSON) or too strict (servers have finish reasons
-of their own), so these stand in their place.
+The `openai` package's own types are not strict enough (they take any JSON) or too strict (servers have their
+own finish reasons), so these replace them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,53 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from r3l.core.policy import FinishReason, Usage
 from r3l.core.text import well_formed_json
 
-# Why a response ended, as servers write it, in lower case. The model ended it, or it reached its limit; any other word,
-# and none, leaves open whether the response is whole, so that it is never graded.
-_ENDS = {"stop", "stop_sequence", "eos", "eos_token", "end", "end_turn", "endoftext", "complete", "completed", "finish"}
+# Finish reasons of many servers, in lower case: the model ended the response, or it reached its limit. With
+# any other word, or none, the response may be incomplete, so it is never graded.
+_ENDS = {
+    "stop",
+    "stop_sequence",
+    "eos",
+    "eos_token",
+    "end",
+    "end_turn",
+    "endoftext",
+    "complete",
+    "completed",
+    "finish",
+}
 _LENGTHS = {
     *("length", "max_length", "model_length", "max_tokens", "max_new_tokens", "max_output_tokens"),
     *("max_completion_tokens", "token_limit", "model_context_window_exceeded"),
 }
-_ACCIDENTS = {"abort", "aborted", "error", "cancelled", "canceled", "timeout", "overloaded", "load", "unload"}
-_CHOICES = {"content_filter", "safety", "recitation", "refusal", "tool_calls", "tool_use", "function_call", *_ENDS}
+_ACCIDENTS = {
+    "abort",
+    "aborted",
+    "error",
+    "cancelled",
+    "canceled",
+    "timeout",
+    "overloaded",
+    "load",
+    "unload",
+}
+_CHOICES = {
+    "content_filter",
+    "safety",
+    "recitation",
+    "refusal",
+    "tool_calls",
+    "tool_use",
+    "function_call",
+    *_ENDS,
+}
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class UnusableAnswer(httpx2.RequestError):
-    """Not JSON, or not of the protocol; ``text`` is what came, which may repeat what was sent.
+    """The answer is not JSON, or not of the protocol; ``text``: its content, which may repeat the request.
 
-    One of httpx2's errors, since openai's client sends a request again after those.
+    It is one of httpx2's errors, after which openai's client repeats a request.
     """
 
     def __init__(self, reason: str, content: bytes = b"") -> None:
@@ -41,14 +71,15 @@ class UnusableAnswer(httpx2.RequestError):
         self.text = content.decode(errors="replace")
 
 
-# Ends of a turn as control tokens spell them: the next prompt would have them twice. Bounded for the sake of time.
+# Control tokens that end a turn, left in the text: the next prompt would have them twice. Bounded, to be
+# fast.
 _END_MARKS = re.compile(r"(?:(?:<\|[^|<>\s]{1,40}\|>|</s>|<end_of_turn>|<eos>)\s{0,4}){1,4}\Z")
 
 
 class UnfinishedAnswer(httpx2.RequestError):
-    """A response that its server broke off, or does not say to be whole. openai's client sends the request again.
+    """A response that is incomplete, or may be. openai's client repeats the request.
 
-    ``reason``: a word for counts. ``lasting``: the same request would most likely be answered the same.
+    ``reason``: a word for counts. ``lasting``: a repetition would most likely get the same answer.
     """
 
     def __init__(self, reason: str, words: str, lasting: bool) -> None:
@@ -66,7 +97,7 @@ class _Usage(_Part):
 
 
 class _Ended(_Part):
-    """What the choices of both protocols have in common."""
+    """Fields of a choice in both protocols."""
 
     index: int | None = None
     finish_reason: str | None = None
@@ -74,41 +105,43 @@ class _Ended(_Part):
 
     @property
     def end(self) -> FinishReason | None:
-        """None where the response is not known to be whole or cut off at its limit."""
+        """Why the response ended; None if it may be incomplete."""
         word = (self.finish_reason or "").lower()
         if self.error:
             return None
         return FinishReason.END if word in _ENDS else FinishReason.LENGTH if word in _LENGTHS else None
 
     def unfinished(self, error: Any, words: str) -> UnfinishedAnswer:
-        """``error``: that of the whole answer; ``words``: what is wrong beside the reason it gives."""
-        word, error = (self.finish_reason or "").lower(), error or self.error
+        """The error of this choice. ``error``: the error field of the answer; ``words``: further reasons."""
+        word = (self.finish_reason or "").lower()
+        error = error or self.error
         if error:
             reason = "error"
         else:
             reason = (word if word in _ACCIDENTS | _CHOICES else "other") if word else "null"
-        told = f"; error {json.dumps(error)}" if error else ""
+        detail = f"; error {json.dumps(error)}" if error else ""
         lasting = not error and word not in _ACCIDENTS
-        return UnfinishedAnswer(reason, f"finish_reason {json.dumps(self.finish_reason)}{words}{told}", lasting)
+        shown = f"finish_reason {json.dumps(self.finish_reason)}{words}{detail}"
+        return UnfinishedAnswer(reason, shown, lasting)
 
 
 ChoiceT = TypeVar("ChoiceT", bound=_Ended)
 
 
 def _first(choices: Sequence[ChoiceT]) -> ChoiceT:
-    """That of index 0, wherever it stands."""
+    """The choice with index 0, or the first one."""
     return next((choice for choice in choices if choice.index == 0), choices[0])
 
 
 class Answer(_Part):
-    """What all answers have in common."""
+    """Fields of all answers."""
 
     usage: _Usage | None = None
     _replaced: int = PrivateAttr(0)
 
     @classmethod
     def read(cls, content: bytes) -> Self:
-        """From JSON. Raises UnusableAnswer, naming the first field that is wrong."""
+        """Parse an answer from JSON. Raises UnusableAnswer, naming the first wrong field."""
         try:
             value, replaced = well_formed_json(json.loads(content.decode(errors="surrogateescape")))
             answer = cls.model_validate(value)
@@ -123,20 +156,20 @@ class Answer(_Part):
 
     @property
     def replaced(self) -> int:
-        """How many bytes and characters of it were not Unicode; each is U+FFFD now."""
+        """Number of bytes and characters that were not Unicode, each replaced by U+FFFD."""
         return self._replaced
 
     @property
     def has_end_marks(self) -> bool:
-        """Whether the server left the model's end of turn in a text, which is read without it."""
+        """True if the server left the model's end of turn in the text, from which it is removed."""
         return False
 
-    def check_whole(self) -> None:
-        """Raises UnfinishedAnswer where it holds no response that could be graded."""
+    def check_complete(self) -> None:
+        """Raises UnfinishedAnswer if the answer has no complete response that could be graded."""
 
     @property
     def counted(self) -> Usage | None:
-        """Tokens as the server counts them; None where it does not say."""
+        """Token counts of the server; None if it gives none."""
         usage = self.usage
         if usage is None or usage.prompt_tokens is usage.completion_tokens is None:
             return None
@@ -144,18 +177,18 @@ class Answer(_Part):
 
     @property
     def read_tokens(self) -> int | None:
-        """Of the prompt, as the server counts them; None where it does not say."""
+        """Number of prompt tokens that the server counts; None if it gives none."""
         return self.usage.prompt_tokens if self.usage else None
 
 
 class ChatAnswer(Answer):
-    """Of /chat/completions."""
+    """Answer of /chat/completions."""
 
-    class _Choice(_Ended):
+    class _ChatChoice(_Ended):
         class _Message(_Part):
             content: str | None = None
-            reasoning_content: str | None = None  # servers that take the thinking out of the text
-            reasoning: str | None = None  # vLLM's newer name of it
+            reasoning_content: str | None = None  # of servers that separate the thought from the text
+            reasoning: str | None = None  # vLLM's newer name of that field
             tool_calls: list[Any] | None = None
 
             @property
@@ -164,12 +197,12 @@ class ChatAnswer(Answer):
 
         message: _Message
 
-    choices: list[_Choice] = Field(min_length=1)
+    choices: list[_ChatChoice] = Field(min_length=1)
     error: Any = None
 
     @property
     def text(self) -> str:
-        """The response, with the thinking where the model wrote it; without an end where no answer follows."""
+        """The response with its thought in <think> tags; without a closing tag if no answer follows."""
         message = _first(self.choices).message
         text, thought = _END_MARKS.sub("", message.content or ""), message.thought
         if not thought or "</think>" in text:
@@ -180,7 +213,7 @@ class ChatAnswer(Answer):
     def has_end_marks(self) -> bool:
         return bool(_END_MARKS.search(_first(self.choices).message.content or ""))
 
-    def check_whole(self) -> None:
+    def check_complete(self) -> None:
         choice = _first(self.choices)
         message = choice.message
         if self.error or choice.end is None:
@@ -193,20 +226,20 @@ class ChatAnswer(Answer):
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Of a response that is whole, or cut off at its limit."""
+        """Why a checked response ended."""
         return _first(self.choices).end or FinishReason.LENGTH
 
 
 class TokenAnswer(Answer):
-    """Of /completions with ``return_token_ids``, which vLLM has since 0.10.2."""
+    """Answer of /completions with ``return_token_ids`` (vLLM from 0.10.2 on)."""
 
-    class _Choice(_Ended):
+    class _TokenChoice(_Ended):
         token_ids: list[_Token] | None = None
 
-    choices: list[_Choice] = Field(min_length=1)
+    choices: list[_TokenChoice] = Field(min_length=1)
     error: Any = None
 
-    def check_whole(self) -> None:
+    def check_complete(self) -> None:
         choice = _first(self.choices)
         if self.error or choice.end is None:
             raise choice.unfinished(self.error, "")
@@ -215,12 +248,12 @@ class TokenAnswer(Answer):
 
     @property
     def ids(self) -> list[int]:
-        """The sampled tokens, the end token included."""
+        """Sampled tokens, the end token included."""
         return _first(self.choices).token_ids or []
 
 
 class ModelList(Answer):
-    """Of /models."""
+    """Answer of /models."""
 
     class _Model(_Part):
         id: str

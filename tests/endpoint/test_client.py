@@ -144,7 +144,7 @@ def test_a_broken_off_answer_is_asked_for_again_then_an_error(unfinished):
     with serving(lambda request, before: completion("4") if before else (200, {"choices": [broken]})) as (url, _):
         assert ask(url, counts).text == "4" and counts == {"requests": 2, f"repeated/{reason}": 1}
     with serving(lambda request, before: (200, {"choices": [broken]})) as (url, seen):
-        with pytest.raises(ServerError, match=r"gave no whole answer.*\(finish_reason .* is not scored") as refused:
+        with pytest.raises(ServerError, match=r"gave no complete answer.*\(finish_reason .* is not scored") as refused:
             ask(url)
         assert len(seen) == (ATTEMPTS if accident else LATE_ATTEMPTS) and str(refused.value).isprintable()
 

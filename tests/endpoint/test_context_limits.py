@@ -10,7 +10,7 @@ from chat_server import completion, serving
 from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.endpoint.client import Endpoint
-from r3l.endpoint.context_limits import Room, limit_of_model, limit_of_properties, refusal_for_room
+from r3l.endpoint.context_limits import Room, limit_of_model, limit_of_properties, room_of_refusal
 from r3l.endpoint.options import DialogTooLongError, EndpointOptions, ServerError
 from r3l.files.yaml_files import read_yaml
 
@@ -27,7 +27,7 @@ REFUSALS = read_yaml(Path(__file__).with_name("refusals.yaml"))
 @pytest.mark.parametrize("server", REFUSALS)
 def test_want_of_room_in_the_words_of_many_servers(server):
     refusal = REFUSALS[server]
-    assert refusal_for_room(refusal["status"], refusal["text"]) == Room(*refusal["room"])
+    assert room_of_refusal(refusal["status"], refusal["text"]) == Room(*refusal["room"])
 
 
 OTHER = [
@@ -42,7 +42,7 @@ OTHER = [
 
 @pytest.mark.parametrize(("status", "text"), OTHER)
 def test_other_refusals_are_not_for_want_of_room(status, text):
-    assert refusal_for_room(status, text) is None
+    assert room_of_refusal(status, text) is None
 
 
 def ask(answer, tokens=4096, counts=None, **options):
@@ -106,7 +106,7 @@ def test_a_refusal_for_another_reason_quotes_the_server():
     assert str(refused.value).isprintable() and not isinstance(refused.value, DialogTooLongError)
 
 
-def test_a_refusal_for_room_with_a_servers_error_is_not_waited_out():
+def test_a_room_of_refusal_with_a_servers_error_is_not_waited_out():
     seen = []
     full = error("no room", type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096)
     with pytest.raises(DialogTooLongError):

@@ -206,7 +206,7 @@ TEMPLATE = {"error": {"message": "template error: 'context' has no maximum conte
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [((400, TEMPLATE), "answered 400: template error"), (completion("Let me", "content_filter"), "no whole answer")],
+    [((400, TEMPLATE), "answered 400: template error"), (completion("Let me", "content_filter"), "no complete answer")],
 )
 def test_what_the_server_refuses_or_breaks_off_is_no_score(program, answer, message):
     with serving(lambda request, before: scripted(request, before) if before < 6 else answer) as (url, _):
