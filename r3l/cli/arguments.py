@@ -108,7 +108,7 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
 
 
 def configured(tier: str | None, **options: Any) -> WorkflowConfig:
-    """configs/workflow.yaml, or the tier's own, with the ``options`` that are not None."""
+    """configs/workflow.yaml, or the tier's own file, with the ``options`` that are not None."""
     from r3l.workflow import plan
 
     given = {key: value for key, value in options.items() if value is not None}
@@ -118,7 +118,7 @@ def configured(tier: str | None, **options: Any) -> WorkflowConfig:
 def listed(text: str | None, option: str) -> list[str] | None:
     """The comma-separated parts of an ``option``; a variant (r3l@alpha=5,retries=2) is one part.
 
-    Raises ConfigError where one is empty or repeated.
+    Raises ConfigError if a part is empty or repeated.
     """
     if text is None:
         return None
@@ -158,13 +158,13 @@ def seeds_named(text: str | None) -> list[int] | None:
 
 
 def check_cores(text: str) -> None:
-    """Raises ConfigError unless snakemake takes ``text`` as a number of cores."""
+    """Raise ConfigError unless snakemake takes ``text`` as a number of cores."""
     if text != "all" and not (text.isdecimal() and text.isascii() and int(text) > 0):
         raise ConfigError(f"--cores is {text!r}; it must be a whole number of at least 1, or all")
 
 
 def check_arguments(arguments: list[str]) -> None:
-    """Raises ConfigError for an argument that is empty, or that a terminal could not show in one line."""
+    """Raise ConfigError for an argument that is empty, or that a terminal cannot show in one line."""
     for k, argument in enumerate(arguments):
         after = f" after {arguments[k - 1]}" if k else ""
         if not argument.strip() or re.fullmatch(r"--[\w-]+=\s*", argument):

@@ -1,4 +1,4 @@
-"""`r3l new method`, `r3l new env`: write a template."""
+"""`r3l new method`, `r3l new env`: scaffold a method or an environment."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
 
 
 def _write(kind: str, name: str, folder: Path | None, commands: tuple[str, ...], as_json: bool) -> None:
+    """Write the example of ``kind`` under ``name``, and print the commands that try it."""
     from r3l.config.files import OWN, own_folders
     from r3l.config.template import EXAMPLE, write_template
 

@@ -1,4 +1,4 @@
-"""How commands print: one JSON object, or text for people."""
+"""Output of commands: one JSON object, or text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """Print in the block. Raises ConfigError where the output cannot be written: what is left is given up, so that
-    Python does not try again at its end."""
+    """Flush the standard output after the block. Raises ConfigError if it cannot be written.
+
+    Then the rest of the output is discarded, so that Python does not try again when it exits.
+    """
     try:
         try:
             yield
@@ -39,7 +41,7 @@ def flushed() -> Iterator[None]:
 
 
 def _takes_output() -> bool:
-    """Whether the standard output can be written to; it gets a line break."""
+    """Whether the standard output can be written to. The test writes a line break."""
     try:
         os.write(sys.stdout.fileno(), b"\n")
     except OSError:
@@ -48,10 +50,12 @@ def _takes_output() -> bool:
 
 
 def print_result(content: Mapping[str, Any], as_json: bool, text: str) -> None:
+    """Print ``content`` as JSON, or ``text``."""
     print(json.dumps(content, sort_keys=True) if as_json else printable(text))
 
 
 def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -> None:
+    """Print ``content`` as JSON, or ``shown`` by rich."""
     if as_json:
         print(json.dumps(content))
     else:
@@ -59,12 +63,12 @@ def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -
 
 
 def print_report(content: dict[str, Any], as_json: bool) -> None:
-    """A measurement; always JSON."""
+    """Print a measurement: JSON in any case, indented unless ``as_json``."""
     print(json.dumps(content, indent=None if as_json else 2))
 
 
 def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
-    """The one list of rows in ``content``: JSON, or a table."""
+    """Print ``content``, which has one list of rows, as JSON or as a table."""
     from r3l.report.render import to_terminal
     from r3l.report.table import Cell, Column, table
 
@@ -74,7 +78,7 @@ def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
 
 
 def console() -> Console:
-    """As wide as the terminal; wide enough for every table where there is none."""
+    """A console as wide as the terminal, or wide enough for every table if there is no terminal."""
     return Console() if Console().is_terminal else Console(width=150)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from r3l.config import Run
     from r3l.workflow.plan import WorkflowConfig
 
-CLAIM = 3  # seeds that a claim needs at least
+CLAIM = 3  # least number of seeds for a claim
 
 
 Targets = Annotated[
@@ -79,6 +79,11 @@ def run(
 
     Example: `r3l run table1 --tier paper --profile slurm --dry-run`
     """
+    from r3l.cli.table import print_table
+    from r3l.evaluation import stored_runs
+    from r3l.report.reproduction import reproduction
+    from r3l.report.tables import Selection
+    from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
 
     check_cores(cores)
@@ -92,10 +97,19 @@ def run(
         return
     began = time.monotonic()
     make(command, runs)
-    made, compared = _made(files), _compared(runs)
-    if not as_json:
-        _show_tables(files, config)
-    text = _closing(made, compared, time.monotonic() - began, _next(runs, config))
+
+    # Each file, and the same in other formats next to it.
+    paths = [same for file in map(Path, files) for same in sorted(file.parent.glob(f"{file.stem}.*"))]
+    made = [str(path) for path in dict.fromkeys(paths)]
+    rows = reproduction([RESULTS / key / EVALUATION for key in runs], stored_runs.folder())
+    compared = dict(Counter(row["verdict"] for row in rows))
+    tables = plan.tables()
+    for path in map(Path, files):
+        if path.suffix == ".csv" and path.stem in tables and not as_json:
+            table = tables[path.stem]
+            own = [RESULTS / key / EVALUATION for key in plan.runs(config, table)]
+            print_table(table, Selection(None, config.rows(table), own), seeds_planned=len(config.seeds))
+    text = _closing(made, compared, time.monotonic() - began, runs, config)
     print_result({"made": made, "runs": list(runs), "compared": compared}, as_json, text)
 
 
@@ -142,7 +156,7 @@ def _configured(
     overrides: list[str] | None,
     logger: list[str] | None = None,
 ) -> tuple[dict[str, Any], WorkflowConfig]:
-    """configs/workflow.yaml, or the tier's own, with the options that are given: as it is written, and validated."""
+    """configs/workflow.yaml, or the tier's own file, with the given options: as raw values, and validated."""
     from r3l.workflow import plan
 
     given = {
@@ -159,77 +173,66 @@ def _configured(
 
 
 def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
-    """How often snakemake restarts a job: as often as the longest training reaches the end of its time, and as often
-    again as the profile says for other reasons; nothing where every training is expected to fit."""
+    """The option of snakemake for restarts of a job; none if every training is expected to fit into its time limit.
+
+    A job restarts as often as the longest training reaches its time limit, and as often again as the profile allows
+    for other reasons.
+    """
     from r3l.files.paths import WORKFLOW
     from r3l.files.yaml_files import read_yaml
     from r3l.report.gpu_hours import training_hours
     from r3l.workflow.resources import load, requested_resources
 
     requests = load()
-    cells = {run.cell: run for run in runs.values()}.values()  # seeds take the same
+    cells = {run.cell: run for run in runs.values()}.values()  # all seeds of a cell take equally long
     parts = max([requested_resources(requests, "train", run, training_hours(run)).parts for run in cells], default=1)
     if parts == 1:
         return []
-    lost = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)
-    return ["--restart-times", str(parts - 1 + lost)]
+    for_failures = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)
+    return ["--restart-times", str(parts - 1 + for_failures)]
 
 
 def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[str], dict[str, Run]]:
-    """The files to make, and the runs behind them by their directories under results/."""
+    """The files to make, and the runs that they need, by directory under results/. Raises ConfigError."""
+    from r3l.report.figures import FIGURES
     from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
-    from r3l.workflow.jobs import DEFAULT_TARGETS
+    from r3l.workflow.jobs import DEFAULT_TARGETS, PAGES
 
     if not targets and config.methods:
         runs = plan.grid(config, config.envs, config.methods)
         return [str(RESULTS / path / EVALUATION) for path in runs], runs
-    files = [file_of(target) for target in targets] if targets else list(DEFAULT_TARGETS)
-    return files, _runs_behind(files, config)
+    tables = plan.tables()
+    known = {name: f"{name}.csv" for name in tables} | PAGES
+    known |= {f"figures/{name}": f"figures/{name}.png" for name in FIGURES}
+    files = []
+    for target in targets or ():
+        if Path(target).is_relative_to(RESULTS):
+            files.append(target)
+        else:
+            check_known("target", target, known)
+            files.append(str(RESULTS / known[target]))
+    files = files or list(DEFAULT_TARGETS)
 
-
-def _runs_behind(files: Sequence[str], config: WorkflowConfig) -> dict[str, Run]:
-    """The runs that ``files`` are made of, by their directories under results/; none for a base checkpoint, say."""
-    from r3l.runs.run_dir import EVALUATION
-    from r3l.workflow import plan
-
-    planned: dict[str, Run] = {}
+    # A figure or a page shows the runs of a table; other files, such as a base checkpoint, need none.
+    needed: dict[str, Run] = {}
     for path in map(Path, files):
-        if table := _table_behind(path):
-            planned |= plan.runs(config, plan.tables()[table])
-        elif path.name == EVALUATION:
-            every = {key: run for table in plan.tables().values() for key, run in plan.runs(config, table).items()}
-            planned |= {key: run for key, run in every.items() if RESULTS / key == path.parent}
-    return planned
-
-
-def _table_behind(path: Path) -> str | None:
-    """The table whose runs a file under results/ is made of: itself, or that of a figure or page."""
-    from r3l.report.figures import FIGURES
-    from r3l.workflow import plan
-    from r3l.workflow.jobs import PAGES
-
-    if path.parent.name == "figures":
-        return FIGURES[path.stem].table
-    name = "table1" if path.name in PAGES.values() else path.stem
-    return name if name in plan.tables() else None
-
-
-def file_of(target: str) -> str:
-    """The file of a target's name. Raises ConfigError for an unknown one."""
-    from r3l.report.figures import FIGURES
-    from r3l.workflow import plan
-    from r3l.workflow.jobs import PAGES
-
-    if Path(target).is_relative_to(RESULTS):
-        return target
-    files = {name: f"{name}.csv" for name in plan.tables()} | PAGES
-    files |= {f"figures/{name}": f"figures/{name}.png" for name in FIGURES}
-    check_known("target", target, files)
-    return str(RESULTS / files[target])
+        if path.name == EVALUATION:
+            every = {key: run for table in tables.values() for key, run in plan.runs(config, table).items()}
+            needed |= {key: run for key, run in every.items() if RESULTS / key == path.parent}
+            continue
+        table = path.stem
+        if path.parent.name == "figures" and path.stem in FIGURES:
+            table = FIGURES[path.stem].table
+        elif path.name in PAGES.values():
+            table = "table1"
+        if table in tables:
+            needed |= plan.runs(config, tables[table])
+    return files, needed
 
 
 def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
+    """Print the command, the directories that are renamed, and the jobs with their GPU hours."""
     from r3l.report import gpu_hours
     from r3l.report.render import to_terminal
 
@@ -238,7 +241,7 @@ def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowCon
     if hours and not as_json:
         seeds = len(config.seeds)
         print_shown({}, False, to_terminal(gpu_hours.cost_table(hours["costs"], seeds, "GPU hours")))
-    words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing, all is made"
+    words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing: everything is finished"
     cost = {"gpu_hours": hours["rows"]} if hours else {}
     print_result(
         {"command": command, "jobs": jobs, **cost},
@@ -248,7 +251,7 @@ def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowCon
 
 
 def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:
-    """The cost of ``runs`` by the published seconds a step; empty for a tier that trains on this machine."""
+    """The cost of ``runs`` by the published seconds per step; empty for a tier that trains on this machine."""
     from r3l.config import TierConfig, load
     from r3l.report import gpu_hours
 
@@ -259,54 +262,25 @@ def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:
     return {"costs": costs, "rows": rows, "summary": summary}
 
 
-def _made(files: Sequence[str]) -> list[str]:
-    """Each file, and what was written beside it in other forms."""
-    paths = [sibling for file in map(Path, files) for sibling in sorted(file.parent.glob(f"{file.stem}.*"))]
-    return [str(path) for path in dict.fromkeys(paths)]
-
-
-def _compared(runs: Mapping[str, Run]) -> dict[str, int]:
-    """The number of runs by how they compare with the stored ones."""
-    from r3l.evaluation import stored_runs
-    from r3l.report.reproduction import reproduction
-    from r3l.runs.run_dir import EVALUATION
-
-    rows = reproduction([RESULTS / key / EVALUATION for key in runs], stored_runs.folder())
-    return dict(Counter(row["verdict"] for row in rows))
-
-
-def _show_tables(files: Sequence[str], config: WorkflowConfig) -> None:
-    from r3l.cli.table import print_table
-    from r3l.report.tables import Selection
-    from r3l.runs.run_dir import EVALUATION
-    from r3l.workflow import plan
-
-    tables = plan.tables()
-    for path in map(Path, files):
-        if path.suffix == ".csv" and path.stem in tables:
-            table = tables[path.stem]
-            own = [RESULTS / key / EVALUATION for key in plan.runs(config, table)]
-            print_table(table, Selection(None, config.rows(table), own), seeds_planned=len(config.seeds))
-
-
-def _next(runs: Mapping[str, Run], config: WorkflowConfig) -> dict[str, str]:
-    """What to type next: only commands that find these runs."""
-    following = {"r3l report": "one HTML page of the runs, with their trajectories"}
-    if len(config.seeds) < CLAIM:
-        following["the same with --seed 0,1,2"] = "more seeds: one shows that it works, a claim needs three"
-    if {"r3l", "grpo"} <= {run.method for run in runs.values()}:
-        command = offline_command("r3l", config.tier, (run.env for run in runs.values()))
-        following[f"{command} --against grpo"] = "one method against another, seed by seed"
-    return following
-
-
-def _closing(made: Sequence[str], compared: Mapping[str, int], seconds: float, following: Mapping[str, str]) -> str:
-    """What was made, how it compares with what is stored, what to do next."""
+def _closing(
+    made: Sequence[str],
+    compared: Mapping[str, int],
+    seconds: float,
+    runs: Mapping[str, Run],
+    config: WorkflowConfig,
+) -> str:
+    """The files, the comparison with stored runs by verdict, and the next commands: only those that find these runs."""
     from r3l.processes.progress import clock
 
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
-    counts = counts.replace("another", "of another")
-    beside = [f"Compared with the stored runs: {counts} (details: r3l verify results)."] if compared else []
-    lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made), *beside]
-    width = max(map(len, following))
-    return "\n".join([*lines, "Next:", *(f"  {command:{width}}  {what}" for command, what in following.items())])
+    lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made)]
+    if compared:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items()).replace("another", "of another")
+        lines.append(f"Compared with the stored runs: {counts} (details: r3l verify results).")
+    commands = {"r3l report": "one HTML page of the runs, with their trajectories"}
+    if len(config.seeds) < CLAIM:
+        commands["the same with --seed 0,1,2"] = "more seeds: one shows that it works, a claim needs three"
+    if {"r3l", "grpo"} <= {run.method for run in runs.values()}:
+        offline = offline_command("r3l", config.tier, (run.env for run in runs.values()))
+        commands[f"{offline} --against grpo"] = "one method against another, seed by seed"
+    width = max(map(len, commands))
+    return "\n".join([*lines, "Next:", *(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())])

@@ -1,4 +1,4 @@
-"""Commands about finished runs: `r3l verify`, `r3l stored add`, `r3l stored fetch`."""
+"""Verifying and archiving finished runs: `r3l verify`, `r3l stored add`, `r3l stored fetch`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def verify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check finished runs: every number is computed again from the raw lines, and every file has its digest.
+    """Check finished runs: recompute every number from the raw lines, and compare the digest of every file.
 
-    Exit code 2 where one differs; all that do are named. Runs that are not the stored ones are also compared with
-    them, episode by episode. It says which runs were made from uncommitted code, and under which text of
+    Exit code 2 if one differs; all that differ are named. Your own runs are also compared with the stored ones,
+    episode by episode. Also says which runs were made from uncommitted code, and under which text of
     docs/preregistration.md.
 
     Example: `r3l verify`
@@ -65,9 +65,9 @@ def add(
     out: Annotated[Path | None, output("Default: results/stored of this project.", folder=True)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Store finished runs and tunings: verified, compressed, without checkpoints.
+    """Archive finished runs and tunings: verified, compressed, without checkpoints.
 
-    This project's results/stored takes no run from a tree with uncommitted changes.
+    This project's results/stored accepts no run from a tree with uncommitted changes.
 
     Example: `r3l stored add --results results`
     """

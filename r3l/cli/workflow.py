@@ -1,4 +1,4 @@
-"""How commands run the workflow: the snakemake command, one line per run while it works, what went wrong."""
+"""Running the workflow from commands: the snakemake command, progress of its runs, and its failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from r3l.runs.preemption import Preempted
 
 if TYPE_CHECKING:
     from r3l.config import Run
-    from r3l.workflow.status import Split, Status
+    from r3l.workflow.status import Split
 
 PLAIN = re.compile(r"(?!(?:inf|infinity|nan|true|false|null)$)[a-z_./][\w./@-]*", re.IGNORECASE | re.ASCII)
 RENAMED = "holds a run of another configuration: renamed; running again"
@@ -32,22 +32,22 @@ REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "',
 
 
 def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
-    """A snakemake command; ``config``: keys of configs/workflow.yaml, ``placement``: cores or a profile."""
+    """A snakemake command. ``config``: keys of configs/workflow.yaml; ``placement``: cores or a profile."""
     here = [] if Path("Snakefile").resolve() == SNAKEFILE else ["--snakefile", str(SNAKEFILE)]
     pairs = [f"{key}={_as_yaml(value)}" for key, value in config.items()]
-    shown = ("--printshellcmds", "--show-failed-logs")  # each step can be repeated by hand
+    shown = ("--printshellcmds", "--show-failed-logs")  # so that a user can repeat each step by hand
     return ["snakemake", *here, *shown, *placement, *targets, *(["--config", *pairs] if pairs else [])]
 
 
 def _as_yaml(value: Any) -> str:
-    """What snakemake's --config reads as ``value``: it strips quotes at the ends, then tries a number, then YAML."""
+    """The text that snakemake's --config reads as ``value``: it strips outer quotes, then tries a number, then YAML."""
     if isinstance(value, str):
         return value if PLAIN.fullmatch(value) else f" {json.dumps(value, ensure_ascii=False)} "
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
-    """Where jobs run, in snakemake's words. Raises ConfigError for an unknown profile."""
+    """The options of snakemake that say where jobs run. Raises ConfigError for an unknown profile."""
     if profile is None:
         return ["--cores", cores]
     profiles = WORKFLOW / "profiles"
@@ -56,10 +56,10 @@ def placement(profile: str | None, cores: str) -> list[str]:
 
 
 def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
-    """Run a command of :func:`line`, showing on stderr how far its ``runs`` are; the last state of each counts.
+    """Run a command of :func:`line` and show the progress of its ``runs`` on stderr. Returns snakemake's log.
 
-    Returns snakemake's log. Raises ConfigError where an environment's packages are missing, DataError where a job
-    failed, Preempted after Ctrl-C: runs have saved a checkpoint then.
+    Raises ConfigError if packages of an environment are missing, DataError if a job failed, and Preempted after
+    Ctrl-C, when running jobs have saved a checkpoint.
     """
     from r3l.evaluation import stored_runs
     from r3l.report.progress import follow
@@ -67,6 +67,8 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
 
     check_installed(RESULTS, runs, split)
     check_cache()
+
+    # Say what is started, and which directories are renamed first.
     log, began = execution.new_log(), time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
@@ -74,7 +76,12 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
         console.print(f"{place} {RENAMED}", soft_wrap=True, markup=False)
     if execution.busy():
         console.print(execution.WAITING)
-    cores = _cores(command) or len(runs)
+
+    # Follow the runs until snakemake ends. Expected times come from stored runs in the same environments.
+    cores = len(runs)  # of a profile, which runs them elsewhere
+    if "--cores" in command:
+        wanted = command[command.index("--cores") + 1]
+        cores = len(os.sched_getaffinity(0)) if wanted == "all" else int(wanted)
     benches = {(run.tier, run.env) for run in runs.values()}
     known = [path for path in stored_runs.folder().glob("*/*/*/*/seed*") if path.parts[-5:-3] in benches]
     times = status.learned_times(known)
@@ -86,22 +93,16 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
         raise Preempted("Ctrl-C") from None
     if process.returncode:
         _raise_refusal(log.read_text(encoding="utf-8", errors="replace"))
-        for text in _failures(statuses, began) or [_tail(log)]:
+        failed = [(s.name, s.log) for s in statuses if s.state != "done" and s.log and s.log.stat().st_mtime >= began]
+        texts = [f"\n{name} did not finish; {_tail(path)}" for name, path in failed]
+        for text in texts or [_tail(log)]:
             console.print(text, soft_wrap=True, markup=False)
         raise DataError("some runs did not finish (see above); re-run to resume")
     return log
 
 
-def _cores(command: list[str]) -> int | None:
-    """The number behind ``--cores``; None: a profile says where jobs run."""
-    if "--cores" not in command:
-        return None
-    cores = command[command.index("--cores") + 1]
-    return len(os.sched_getaffinity(0)) if cores == "all" else int(cores)
-
-
 def others(runs: Mapping[str, Run]) -> list[Path]:
-    """The directories of ``runs`` that hold another run, as their manifests say: they are renamed first."""
+    """The directories of ``runs`` whose manifests are of another run: they are renamed first."""
     from r3l.runs.run_dir import recorded_fingerprint
 
     places = {RESULTS / path: run for path, run in runs.items()}
@@ -109,25 +110,27 @@ def others(runs: Mapping[str, Run]) -> list[Path]:
 
 
 def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
-    """How many jobs of each kind a command of :func:`line` would start, of them those for the directories that are
-    ``renamed`` first. Raises DataError with what the Snakefile or else snakemake says."""
+    """Count the jobs of each kind that a command of :func:`line` would start.
+
+    ``renamed`` are directories that are renamed first, so that their runs are made again. Raises DataError with the
+    message of the Snakefile, or else of snakemake.
+    """
     check_cache()
-    asked = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
+    words = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
     if renamed:
-        asked += ["--forcerun", *(str(place / "result.json") for place in renamed)]
-    done = subprocess.run(asked, capture_output=True, text=True)
+        words += ["--forcerun", *(str(place / "result.json") for place in renamed)]
+    done = subprocess.run(words, capture_output=True, text=True)
     output = done.stdout + done.stderr
     if done.returncode:
         _raise_refusal(output)
         last = [f"    {text}" for text in output.splitlines()[-TAIL:]]
         raise DataError("\n".join([f"{shlex.join(command)} --dry-run says:", *last]))
-    counted = re.findall(r"^(\w+) +(\d+)$", output, re.MULTILINE)  # the table of jobs, which it prints twice
+    counted = re.findall(r"^(\w+) +(\d+)$", output, re.MULTILINE)  # snakemake prints the table of jobs twice
     return {kind: int(count) for kind, count in counted if kind != "total"}
 
 
 def check_cache() -> None:
-    """Raises ConfigError where the folder cannot be made in which snakemake keeps its cache; it says so itself in the
-    last lines of a traceback."""
+    """Raise ConfigError if snakemake's cache folder cannot be made. Snakemake itself would print a traceback."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "snakemake")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,9 +142,9 @@ def check_cache() -> None:
 
 
 def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> None:
-    """Raises ConfigError where runs without a finished evaluation need packages that are missing.
+    """Raise ConfigError if runs without a finished evaluation need packages that are missing.
 
-    Now, not in a job that starts when others have trained for an hour.
+    This is checked now, not in a job that starts after others have trained for an hour.
     """
     from r3l.config import environment_of
     from r3l.workflow.status import EVALUATIONS
@@ -152,17 +155,12 @@ def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> Non
 
 
 def _raise_refusal(output: str) -> None:
-    """Raises DataError with the paragraph for which the Snakefile ended, if snakemake's output has one."""
+    """Raise DataError with the Snakefile's error paragraph, if snakemake's output has one."""
     if refused := REFUSED.search(output):
         raise DataError(refused[1])
 
 
-def _failures(statuses: list[Status], began: float) -> list[str]:
-    """The log tail of each run that did not finish."""
-    logs = [(status.name, status.log) for status in statuses if status.state != "done"]
-    return [f"\n{name} did not finish; {_tail(log)}" for name, log in logs if log and log.stat().st_mtime >= began]
-
-
 def _tail(log: Path) -> str:
+    """The last lines of a log, indented."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join([f"{log} ends with", *(f"    {line}" for line in lines[-TAIL:])])
