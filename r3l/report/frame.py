@@ -103,7 +103,7 @@ def frame_of(records: Iterable[Record]) -> pd.DataFrame:
     counters = sorted({key for row in rows for key in row} - {*COLUMNS})
     runs = pd.DataFrame(rows, columns=[*COLUMNS, *counters], dtype=object)
     numbers = dict.fromkeys(("seed", "episodes"), int) | dict.fromkeys(("success", "reward", *counters), float)
-    return runs.astype(numbers)
+    return runs.astype(numbers).copy()  # in one piece: pandas warns of frames that many insertions made
 
 
 def whole(runs: pd.DataFrame) -> pd.DataFrame:
