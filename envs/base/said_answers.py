@@ -1,7 +1,8 @@
 """Answers said in a sentence: ``The answer is approximately 5.``, ``She has 5 apples left``, ``so $x = 5$``.
 
-Used by the flexible rule, after boxes and tags (``r3l.envs.base.answers``). A sentence gives an answer only where it
-offers one: ``24 or 25`` and ``2 dozen`` are left as they are written, and the grader finds them wrong.
+Used by the flexible rule, after boxes and tags (``r3l.envs.base.answers``). A sentence gives an answer only
+where it offers one: ``24 or 25`` and ``2 dozen`` are left as they are written, and the grader finds them
+wrong.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _without_words(text: str) -> str:
             return text
         return _inside(formulas[0]) + _percent(text[formulas[0].end() :])
 
-    # The formula reaches from the first piece with a digit or a command to the last one, without a word in between.
+    # It reaches from the first piece with a digit or a command to the last one, without words between.
     pieces = text.split()
     words = [_WORD.fullmatch(piece) is not None for piece in pieces]
     numbers = [k for k, piece in enumerate(pieces) if re.search(r"\d|\\[A-Za-z]", piece) and not words[k]]
@@ -127,7 +128,7 @@ def _percent(text: str) -> str:
 
 
 def _calculated(text: str) -> str:
-    """The result of a calculation such as ``3 * 6 = 18``; all of ``text`` where a side before it has a variable."""
+    """The result of a calculation such as ``3 * 6 = 18``; all of ``text`` if a side has a variable."""
     *before, result = text.split("=")
     if not before or not result.strip():
         return text
@@ -155,7 +156,7 @@ def last_number(text: str) -> str | None:
         if formula.start() <= last.start() and last.end() <= formula.end():
             return _calculated(_inside(formula))
 
-    # A formula without marks: the piece around the number, and its neighbours over operators (1.5 \times 10^3).
+    # A formula without marks: the piece around the number, and neighbours over operators (1.5 \times 10^3).
     left = max(text.rfind("\n", 0, last.start()) + 1, last.start() - _NEARBY)
     line_end = text.find("\n", last.end())
     right = min(line_end if line_end >= 0 else len(text), last.end() + _NEARBY)

@@ -19,12 +19,14 @@ Extraction = Literal["strict", "flexible", "released"]
 
 
 class MathOptions(AnswerOptions):
-    """``extraction``: which rule reads the answer in a response (``r3l.envs.base.answers``).
+    """Settings of mathematics.
 
-    ``released``, of both: the release's own rule, defects included (``r3l.envs.math.engine.answer_engine``).
-    ``ask``: what full prompts ask for. ``tags``: a thought and then the answer, each in tags; ``example``: so too, with
-    an example and what else the release says. ``boxed``: the answer in a box at the end of a free text, the way in
-    which such models are mostly evaluated; ``boxed_system`` asks for it in a system message.
+    ``extraction``: the rule that reads the answer in a response (``r3l.envs.base.answers``). ``released``,
+    of ``extraction`` and ``grader``: the release's own rule with its defects
+    (``r3l.envs.math.engine.answer_engine``). ``ask``: the form of response that full prompts ask for.
+    ``tags``: a thought and the answer, each in tags; ``example``: the same with an example, as in the
+    release; ``boxed``: free text with the answer in a box at its end, as such models are mostly evaluated;
+    ``boxed_system``: the same, asked for in a system message.
     """
 
     ask: Literal["tags", "example", "boxed", "boxed_system"] = option(
@@ -39,7 +41,7 @@ class MathOptions(AnswerOptions):
 
 
 class Math(EnvironmentPackage[MathOptions]):
-    """Its question sets are those that papers evaluate on."""
+    """Word problems of tier nano, and the question sets that papers evaluate on."""
 
     name, options, extra = "math", MathOptions, "math"
     decisive = ("math-verify", "latex2sympy2-extended")  # the grader
@@ -65,7 +67,7 @@ class Math(EnvironmentPackage[MathOptions]):
         from r3l.envs.math.text import gsm8k_demonstrations
 
         if task_set == gsm8k_demonstrations.NAME:
-            gsm8k_demonstrations.tasks()  # data that are missing are an error before anything is played
+            gsm8k_demonstrations.tasks()  # raises DataError for missing data, before the first demonstration
             return AnswerDemonstrator(
                 self,
                 gsm8k_demonstrations.task,
@@ -75,7 +77,7 @@ class Math(EnvironmentPackage[MathOptions]):
                 imitates_errors=False,
             )
         sets = self.task_sets()
-        sets.definition(task_set)  # an unknown one is an error before anything is played
+        sets.definition(task_set)  # raises ConfigError for an unknown name, before the first demonstration
         return AnswerDemonstrator(self, lambda index: sets.spare_task(task_set, index), False, solution, write)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:

@@ -1,4 +1,4 @@
-"""RLTF's reasoning puzzles: Knights & Knaves, binary matrix, shortest path, and countdown beside them."""
+"""RLTF's reasoning puzzles (Knights & Knaves, binary matrix, shortest path), and countdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PuzzleOptions(AnswerOptions):
-    """``verifier``: ours, strict, or the released one with its defects (r3l.envs.puzzles.engine.released)."""
+    """``verifier``: our strict one, or the released one with its defects."""
 
     verifier: Literal["ours", "released"] = option(
         "ours", "what grades an answer", "our choice: the released one has defects (docs/environments.md)"
@@ -28,7 +28,7 @@ class PuzzleOptions(AnswerOptions):
 
 
 class Puzzles(EnvironmentPackage[PuzzleOptions]):
-    """A task set says which puzzle its problems are of."""
+    """One environment for four puzzles: the task set decides which one is played."""
 
     name, options, extra = "puzzles", PuzzleOptions, "puzzles"
 
@@ -49,7 +49,10 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
         return TASK_SETS
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> AnswerDemonstrator:
-        """Of the spare problems of ``task_sets``, which take turns; there is no default: each is another puzzle."""
+        """Worked solutions of the spare problems of ``task_sets``, one from each in turn.
+
+        Raises ConfigError without task sets: each is another puzzle, so that no default would be right.
+        """
         from r3l.envs.base.demonstrations import AnswerDemonstrator
         from r3l.envs.puzzles.expert import solution, write
 
@@ -60,7 +63,7 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
             )
         sets = self.task_sets()
         for name in task_sets:
-            sets.definition(name)  # an unknown one is an error before anything is played
+            sets.definition(name)  # raises ConfigError for an unknown name, before the first demonstration
 
         def task(index: int) -> Task:
             number, turn = divmod(index, len(task_sets))

@@ -1,10 +1,11 @@
-"""Mathematics as an environment: a response is graded by its answer, by our rule or by the release's.
+"""Mathematics as an environment: responses are graded by their answer, with our grader or the release's.
 
-The release's rule is kept with its defects, so that its scores can be told from those of a grader. It reads gold and
-answer as bare text (defect 2: LaTeX outside a box is lost; 51 of MATH-500's golds read as nothing), and takes any
-exception of math-verify for a reason to compare lower-cased text. Its workflows run in the asyncio thread of a Ray
-actor, where math-verify raises at every call because it sets an alarm (defect 1): what is left there is text equality.
-Sources: audit B-26, B-27; workflows/dapo and eval_math of the release; math-verify 0.9.0.
+The release's grader is kept with its defects, so that scores can be compared with the paper's. It parses
+gold and answer as bare text (defect 2: LaTeX outside a box is lost; 51 of MATH-500's gold answers are read
+as nothing), and on any exception of math-verify it compares lower-cased text. Its workflows run in the
+asyncio thread of a Ray actor, where math-verify raises at every call, because it sets an alarm (defect 1):
+what remains is text equality. Sources: audit B-26, B-27; workflows/dapo and eval_math of the release;
+math-verify 0.9.0.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cache
 
 from r3l.envs.base.action_parsers import first_between
 from r3l.envs.base.answers import AnswerEngine, AnswerGrade, ResponseGrader, extract
-from r3l.envs.math import Extraction, MathOptions
+from r3l.envs.math import MathOptions
 from r3l.envs.math.engine.grader import compare_plainly
 from r3l.envs.math.engine.grader_process import Grader
 
@@ -30,10 +31,15 @@ def _grader() -> Grader:
 
 
 def response_grader(options: MathOptions) -> ResponseGrader:
-    """How a response is graded under ``options``. Plain texts and numbers need no grading process."""
+    """A function that reads and grades the answer of a response.
+
+    Equal texts and numbers need no grading process.
+    """
 
     def grade(task: Task, response: str) -> AnswerGrade:
-        gold, answer = str(task.payload["answer"]), _answer(response, options.extraction)
+        gold = str(task.payload["answer"])
+        released = options.extraction == "released"
+        answer = answer_in(response) if released else extract(response, options.extraction)
         if options.grader == "released":
             return AnswerGrade(check_in_actor(gold, answer or ""), answer)
         if answer is None:
@@ -44,11 +50,8 @@ def response_grader(options: MathOptions) -> ResponseGrader:
     return grade
 
 
-def _answer(response: str, rule: Extraction) -> str | None:
-    return answer_in(response) if rule == "released" else extract(response, rule)
-
-
 def create(options: MathOptions) -> AnswerEngine:
+    """The engine, with the reading and grading that ``options`` name."""
     return AnswerEngine(options, response_grader(options))
 
 
@@ -56,9 +59,10 @@ _ANSWER_LINE = re.compile(r"Answer:\s*(.+)", re.IGNORECASE)
 
 
 def answer_in(response: str) -> str | None:
-    """What stands in the first answer tags, else after the first ``Answer:``, the thinking included; box and all.
+    """The released reading: the content of the first answer tags, else the line after the first ``Answer:``.
 
-    None without either, and without thinking in its tags. Nothing between answer tags is an answer.
+    Both also inside the thought; a box stays. None without either, and without a thought in tags. Empty
+    answer tags are an answer.
     """
     text = with_opening(response.strip())
     if first_between(text, "think") is None:
@@ -70,7 +74,10 @@ def answer_in(response: str) -> str | None:
 
 
 def check(gold: str, answer: str) -> bool:
-    """The released rule, in whatever thread this is called; in the main thread it may take 15 s (three alarms of 5)."""
+    """The released grader in the calling thread.
+
+    In the main thread it may take 15 s: three alarms of 5 s.
+    """
     from math_verify import parse, verify
 
     if not gold or not answer:
@@ -78,11 +85,11 @@ def check(gold: str, answer: str) -> bool:
     gold = gold.rpartition("#")[2].strip()
     try:
         return bool(verify(parse(gold), parse(answer)))
-    except Exception:  # noqa: BLE001 - the release does so; this is what makes it text equality outside the main thread
+    except Exception:  # noqa: BLE001 - as in the release; outside the main thread this makes it text equality
         return gold.lower() == answer.strip().lower()
 
 
 def check_in_actor(gold: str, answer: str) -> bool:
-    """The released rule where training and evaluation call it: in a thread that is not the main one."""
+    """The released grader as its training and evaluation call it: in a thread other than the main one."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(check, gold, answer).result()

@@ -1,10 +1,11 @@
-"""Whether an answer equals the gold one: text, then numbers, then math-verify on both, each wrapped in a box.
+"""Compare an answer with the gold one: as texts, then as numbers, then with math-verify on both in boxes.
 
-``grade`` computes and may take forever on a hostile answer. So ``grader_process`` runs this module (``python -m
-r3l.envs.math.engine.grader DEADLINE``; a JSON line [gold, answer] in, [correct, status, by] out), which it kills and
-replaces when a line takes too long. A Python loop is interrupted by an alarm at the deadline; only what does not
-even come back to Python is killed from outside. The deadline is in seconds of processor time, so that a busy machine
-does not make right answers wrong. What cannot be read or takes too long is wrong, and counted under its reason.
+``grade`` may take forever on a hostile answer. So ``grader_process`` runs this module (``python -m
+r3l.envs.math.engine.grader DEADLINE``; a JSON line [gold, answer] in, [correct, status, by] out), and kills
+and replaces it when a line takes too long. An alarm at the deadline interrupts Python code; only code that
+never returns to Python has to be killed. The deadline is in seconds of processor time, so that a busy
+machine makes no right answer wrong. An answer that cannot be parsed or takes too long is wrong, and counted
+by reason.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ By = Literal["text", "number", "symbols", ""]
 
 @dataclass(frozen=True)
 class MathGrade:
-    """``status``: whether an answer was read at all. ``by``: which rule decided."""
+    """The result of a comparison.
+
+    ``status``: why there was none, or "graded". ``by``: the rule that decided.
+    """
 
     correct: bool
     status: Status = "graded"
@@ -37,12 +41,18 @@ class MathGrade:
 
 
 def grade(gold: str, answer: str | None) -> MathGrade:
-    """Compare ``answer`` (without its box) with ``gold`` (bare, as the data set has it). May not return in time."""
+    """Compare ``answer`` (without its box) with ``gold`` (bare, as the data set has it).
+
+    May not return in time.
+    """
     return compare_plainly(gold, answer) or _compare_symbols(gold, str(answer))
 
 
 def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
-    """Grade what needs no math-verify: no answer, one too long, equal texts, two numbers. None for all else."""
+    """Grade what needs no math-verify: no answer, one too long, equal texts, two numbers.
+
+    None for all else.
+    """
     if answer is None or not answer.strip():
         return MathGrade(False, "none")
     if len(answer) > LONGEST:
@@ -78,7 +88,7 @@ class TimeIsUpError(BaseException):
 
 
 def main() -> None:
-    """Answer until the input closes."""
+    """Grade a JSON line [gold, answer] after another until the input closes."""
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call without a timeout of its own
     deadline = float(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

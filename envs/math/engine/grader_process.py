@@ -1,7 +1,7 @@
-"""A grader that answers within a deadline whatever it is asked: it computes in processes that it may kill.
+"""A grader with a deadline: it grades in a process of its own, which is killed when it takes too long.
 
-The processes are not ``multiprocessing``'s, so that a worker process of an environment, which may have no children of
-that kind, and a thread, in which math-verify's own timeouts raise, can both use one.
+The process is no ``multiprocessing`` one, so that workers, which may not have such children, can use it, and
+threads too, in which math-verify's own timeouts raise.
 """
 
 from __future__ import annotations
@@ -19,28 +19,32 @@ from r3l.envs.math.engine.grader import MathGrade
 
 from r3l.core.errors import EngineError
 
-DEADLINE = 2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's own is 5)
-GRACE = 1.0  # what the process gets beyond the deadline to stop by itself
-_WALL = 120.0  # seconds by the clock after which a process that does nothing at all is given up
-_POLL = 0.1  # seconds between looks at the processor time of a process that has not answered
-_START = 120.0  # seconds for a process to import sympy on a busy machine
+DEADLINE = (
+    2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's default is 5)
+)
+GRACE = 1.0  # additional processor seconds in which the process can stop by itself
+_WALL = 120.0  # seconds of wall-clock time after which an idle process is killed
+_POLL = 0.1  # seconds between checks of the processor time
+_START = 120.0  # seconds for the import of sympy on a busy machine
 
 
 class Grader:
-    """A grading process, started when first needed. Close it, or use it as a context manager. Safe to call from several
-    threads, which wait for each other."""
+    """Grades answers in a process, started when first needed. Close it, or use it as a context manager.
+
+    Threads can share one: calls wait for each other.
+    """
 
     def __init__(self, deadline: float = DEADLINE) -> None:
         self._deadline = deadline
         self._process: _Process | None = None
-        self._asking = Lock()
+        self._lock = Lock()
 
     def grade(self, gold: str, answer: str | None) -> MathGrade:
-        """Whether ``answer`` (None: there was none) equals ``gold``."""
-        with self._asking:
+        """Compare ``answer`` (None: the response had none) with ``gold``."""
+        with self._lock:
             if self._process is None or not self._process.alive:
                 self._process = _Process(self._deadline)
-            return self._process.ask(gold, answer)
+            return self._process.grade(gold, answer)
 
     def close(self) -> None:
         if self._process:
@@ -66,14 +70,14 @@ class _Process:
         if self._read(_START, _START) != "ready\n":
             self.kill()
             raise EngineError(
-                f"the grading process did not start; try it by hand: {' '.join(command)} (pip install math-verify)"
+                f"the grading process did not start; to see why, run: {' '.join(command)} (pip install math-verify)"
             )
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, gold: str, answer: str | None) -> MathGrade:
+    def grade(self, gold: str, answer: str | None) -> MathGrade:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps([gold, answer]) + "\n")
@@ -81,7 +85,7 @@ class _Process:
         except BrokenPipeError:
             line = ""
         if not line:
-            crashed = not self.alive  # it ended itself: out of memory, or a defect of sympy
+            crashed = not self.alive  # it ended by itself: out of memory, or a defect of sympy
             self.kill()
             return MathGrade(False, "crash" if crashed else "timeout")
         correct, status, by = json.loads(line)
@@ -95,9 +99,11 @@ class _Process:
                 pipe.close()
 
     def _read(self, cpu_s: float, wall_s: float) -> str:
-        """A line, or nothing when the time is up (of the processor, or by the clock) or the process has ended."""
+        """The next line; "" after ``cpu_s`` of processor time or ``wall_s``, or if the process has ended."""
         assert self._process.stdout is not None
-        before, began, spent = self._cpu_s(), time.monotonic(), 0.0
+        before = self._cpu_s()
+        began = time.monotonic()
+        spent = 0.0
         while spent < cpu_s and time.monotonic() - began < wall_s:
             ready, _, _ = select.select([self._process.stdout], [], [], _POLL)
             if ready:

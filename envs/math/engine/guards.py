@@ -1,8 +1,8 @@
 """Guards: what math-verify 0.9.0 accepts and a reader does not, one function and one reason each.
 
-A guard sees the two texts that math-verify sees and returns True to refuse the pair. Whatever math-verify accepts and
-no guard refuses is right (``tests/envs/math/test_guards.py``), so that a guard must be certain: where it cannot tell,
-it returns False.
+A guard sees the two texts that math-verify sees and returns True to refuse the pair. Whatever math-verify
+accepts and no guard refuses is right (``tests/envs/math/test_guards.py``), so that a guard must be certain:
+where it cannot tell, it returns False.
 """
 
 from __future__ import annotations
@@ -59,14 +59,16 @@ def bases_agree(gold: str, answer: str) -> bool | None:
     return None if None in digits else digits[0] == digits[1]
 
 
-# A digit that TeX takes as the argument of a command, index or exponent belongs to that and not to the next number.
+# A digit that is the argument of a command, an index or an exponent does not belong to the next number.
 _SIDE_BY_SIDE = re.compile(
     r"(?P<argument>\\[a-z]*(?:frac|binom|sqrt) ?\d?|[_^] ?)?\d+(?:\s|~|\\[,:;> ]|\\q?quad(?![a-z]))+(?=[\d.])"
 )
 
 
 def numbers_side_by_side(gold: str, answer: str) -> bool:
-    """A blank between two numbers on one side alone. math-verify adds or joins them: ``3 4`` is no 7 and no 34.
+    """A blank between two numbers on one side alone. math-verify adds or joins them.
+
+    ``3 4`` is no 7 and no 34.
 
     ``\\frac 3 4``, ``\\log_2 3`` and ``2^3 5`` are no such pairs: the first digit is an argument there.
     """
@@ -80,8 +82,8 @@ def _side_by_side(text: str) -> bool:
 def brackets_differ(gold: str, answer: str) -> bool:
     r"""A tuple, interval or set against another of these. math-verify takes (1,2) for \{1,2\} and for [1,2).
 
-    A list in brackets of any kind is its members: \{(6,3),(9,3)\} is (6,3),(9,3). A list without any, such as 1,2,
-    may be a tuple or a set.
+    A list in brackets of any kind is its members: \{(6,3),(9,3)\} is (6,3),(9,3). A list without any, such
+    as 1,2, may be a tuple or a set.
     """
     expected, given = _bracketed(normalize(gold)), _bracketed(normalize(answer))
     known = len(expected) == len(given) and None not in expected and None not in given
@@ -108,7 +110,10 @@ _SCALES = re.compile(
 
 
 def scales_differ(gold: str, answer: str) -> bool:
-    r"""A word that multiplies the number, on one side alone. math-verify leaves out words: 2\text{ dozen} is no 2."""
+    r"""A word that multiplies the number, on one side alone.
+
+    math-verify leaves out words: 2\text{ dozen} is no 2.
+    """
     return _SCALES.findall(gold.casefold()) != _SCALES.findall(answer.casefold())
 
 
@@ -138,7 +143,10 @@ def _symbols(text: str) -> set[str]:
 
 
 def beyond_rounding(gold: str, answer: str) -> bool:
-    """Numbers whose difference is no rounding. math-verify takes all numbers below its sixth decimal for equal."""
+    """Numbers that differ by more than rounding.
+
+    math-verify takes all numbers below its sixth decimal for equal.
+    """
     expected, given = parsed(gold), parsed(answer)
     return bool(expected and given) and _far_apart(expected[0], given[0])
 
@@ -164,7 +172,7 @@ def _far_apart(one: Any, other: Any) -> bool:
 
 
 def _value(parsed: Any) -> Any:
-    """The side of an equation such as x = 5 that holds the value; other equations, whose sides say nothing, as None."""
+    """The side of an equation such as x = 5 that holds the value; None for other equations."""
     from sympy import Eq, Symbol, Tuple
     from sympy.core.function import AppliedUndef
 

@@ -1,7 +1,8 @@
-"""Spellings that math-verify does not read, rewritten in those that it does; and the text and number comparisons.
+"""Rewrite spellings that math-verify does not read; compare answers as texts and as numbers.
 
-math-verify 0.9.0 reads LaTeX. It does not read unicode mathematics (``√3``, ``½``, ``60°``), repeating decimals,
-``1.5e3``, ordinals, compound units, or a number base in words. ``normalize`` rewrites these and changes no value.
+math-verify 0.9.0 reads LaTeX. It does not read unicode mathematics (``√3``, ``½``, ``60°``), repeating
+decimals, ``1.5e3``, ordinals, compound units, or a number base in words. ``normalize`` rewrites these and
+changes no value.
 """
 
 from __future__ import annotations
@@ -246,7 +247,7 @@ def _in_base(number: re.Match[str]) -> str:
 
 
 def _only_member(text: str) -> str:
-    r"""``(6,3)`` of ``\{(6,3)\}``: math-verify takes a pair and a set with that pair for different things."""
+    r"""Take the pair out of a set with one pair: math-verify does not take these for equal."""
     if enclosing(text) in SETS:
         inner = re.sub(r"^\\?\{|\\?\}$", "", text).strip()
         if (enclosing(inner) or ("", ""))[0] in ("(", "["):
@@ -261,7 +262,9 @@ _BRACKET = re.compile(r"\\\{|\\\}|[()\[\]{}]")
 
 
 def enclosing(text: str) -> tuple[str, str] | None:
-    r"""The brackets around all of ``text``, such as ``(`` and ``]``; None where the first one closes earlier.
+    r"""The brackets around all of ``text``, such as ``(`` and ``]``.
+
+    None where the first one closes earlier.
 
     Braces without a backslash count where they hold a list, as in ``{1,2}``.
     """
@@ -314,7 +317,10 @@ _RATIO = re.compile(r"([-+]?) ?(?:\\frac\{([-+]?\d+)\}\{(\d+)\}|(\d+) ?/ ?(\d+))
 
 
 def number(text: str) -> tuple[Fraction, bool] | None:
-    """The value of a normalized decimal or fraction, and whether it is a fraction; None for anything else."""
+    """The value of a normalized decimal or fraction, and whether it is a fraction.
+
+    None for anything else.
+    """
     ten = Fraction(1)
     if power := _POWER_OF_TEN.fullmatch(text):
         text, exponent = power[1].strip(), int(power[2])

@@ -1,7 +1,7 @@
 """Units and percentages: whether they count depends on the other answer.
 
-``18 dollars`` is right for 18 and 18 for ``18 dollars``, but no answer in another unit. ``12.5%`` is right for 12.5 and
-for 0.125.
+``18 dollars`` is right for 18 and 18 for ``18 dollars``, but no answer in another unit. ``12.5%`` is right
+for 12.5 and for 0.125.
 """
 
 from __future__ import annotations
@@ -66,10 +66,12 @@ _PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
 
 
 def readings(gold: str, answer: str) -> list[tuple[str, str]]:
-    """What ``gold`` and ``answer`` may say, as normalized pairs. The answer is right if either side's pair is equal.
+    """What ``gold`` and ``answer`` may say, as normalized pairs.
 
-    A unit goes where only one side has it or both have the same. A percentage against a plain number is read both
-    as its number and as its hundredth: data sets print 12.5 for 12.5 %, and 0.125.
+    The answer is right if either side's pair is equal.
+
+    A unit goes where only one side has it or both have the same. A percentage against a plain number is read
+    both as its number and as its hundredth: data sets print 12.5 for 12.5 %, and 0.125.
     """
     gold, answer = normalize(gold), normalize(answer)
     bare_gold, gold_percent = _without_percent(gold)
@@ -108,7 +110,8 @@ def without_units(gold: str, answer: str) -> tuple[str, str]:
 def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
     """A number and its unit; all of ``text`` and no unit where it is not of that form.
 
-    ``letters_are_units``: whether single letters such as m and s are units. In a gold answer they are variables.
+    ``letters_are_units``: whether single letters such as m and s are units. In a gold answer they are
+    variables.
     """
     stripped = text.strip(_CURRENCY + " ")
     words = re.sub(r"\{ +|(?<=\S) +(?=\})", lambda blank: blank[0].strip(), TEXT.sub(r" \1 ", stripped))
@@ -157,7 +160,10 @@ def _unit_name(unit: str) -> str:
 
 
 def equal_numbers(gold: str, answer: str) -> bool | None:
-    """Whether a reading of both sides is the same number; None where a reading is no number or math-verify decides."""
+    """Whether a reading of both sides is the same number.
+
+    None where a reading is no number or math-verify decides.
+    """
     decided = [numbers_equal(*reading) for reading in readings(gold, answer)]
     if any(decided):
         return True

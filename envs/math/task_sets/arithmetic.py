@@ -1,4 +1,4 @@
-"""Templated word problems whose solution is a line for each operation: mathematics that the nano model can learn.
+"""Templated word problems that a nano model can learn: the solution has a line for each operation.
 
 Ann has 12 apples. Ann finds 7. Ann eats 5. How many apples are left?
 12 + 7 = 19
@@ -24,17 +24,17 @@ from r3l.core.task import Task
 NAMES = ("Ann", "Ben", "Cora", "Dan", "Eve", "Finn")
 THINGS = ("apples", "books", "coins", "pens", "shells", "stamps")
 SIGN_OF = {"buys": "+", "finds": "+", "wins": "+", "eats": "-", "gives": "-", "loses": "-"}
-MISREAD = ("finds", "gives")  # verbs that a systematic error takes for their opposite
-LARGEST = 50  # of every number; so that a small model can know its sums
-# Shares of all problems, by a hash of the text: no problem is in two shares. The tasks of "validation" are of the share
-# of "train", which are others (r3l.envs.math.task_sets.tasks).
-# "warmstart" (the tasks of SFT) is part of the seeds that the stored model was taught with.
+MISREAD = ("finds", "gives")  # verbs that a systematic error reads as their opposite
+LARGEST = 50  # for every number, so that a small model can learn all sums
+# A hash of the text decides which splits a problem can be in, so that none is in two. "validation" shares
+# the hashes of "train"; r3l.envs.math.task_sets.tasks keeps their problems apart. "warmstart" (the tasks of
+# SFT) is in the seed addresses of the stored model's training data, so that it cannot be renamed.
 BUCKETS = {"test": range(2), "train": range(2, 6), "validation": range(2, 6), "warmstart": range(6, 10)}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """``verb`` and operand, e.g. finds 7."""
+    """A sentence of the story, such as "finds 7"."""
 
     verb: str
     operand: int
@@ -44,12 +44,12 @@ class Operation:
         return SIGN_OF[self.verb]
 
     def applied(self, value: int, sign: str | None = None) -> int:
-        """The value after it, under its own sign or another."""
+        """The value after the operation; ``sign`` replaces the operation's own one."""
         return value + self.operand if (sign or self.sign) == "+" else value - self.operand
 
 
 def problem(split: str, number: int, operations: int) -> Task:
-    """Problem ``number`` of a split with so many operations; deterministic in the three."""
+    """Problem ``number`` of a split, with ``operations`` operations. The arguments are the seed address."""
     rng = generator("arithmetic", split, number, operations)
     while True:
         name, thing = str(rng.choice(NAMES)), str(rng.choice(THINGS))
@@ -73,13 +73,14 @@ def problem(split: str, number: int, operations: int) -> Task:
 
 
 def _draw(value: int, rng: np.random.Generator) -> Operation:
+    """A random operation that keeps the value between 0 and LARGEST."""
     room = {"+": LARGEST - value, "-": value}
     verb = str(rng.choice([verb for verb, sign in SIGN_OF.items() if room[sign] > 0]))
     return Operation(verb, int(rng.integers(1, room[SIGN_OF[verb]] + 1)))
 
 
 def operations(task: Task) -> list[Operation]:
-    """The problem's operations. Raises DataError where it is none of these problems."""
+    """The operations of a templated problem. Raises DataError for any other task."""
     pairs = task.payload.get("operations")
     if pairs is None:
         raise DataError(f"task {task.id} is no arithmetic problem: its payload has no 'operations'")
@@ -87,8 +88,9 @@ def operations(task: Task) -> list[Operation]:
 
 
 def solution(task: Task) -> list[str]:
-    """The right lines, the answer last."""
-    lines, value = [], int(task.payload["start"])
+    """The lines of a correct response; the answer is last."""
+    lines = []
+    value = int(task.payload["start"])
     for operation in operations(task):
         lines.append(_line(value, operation.sign, operation.operand, operation.applied(value)))
         value = operation.applied(value)
@@ -96,11 +98,13 @@ def solution(task: Task) -> list[str]:
 
 
 def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> str:
-    """The line after ``lines``. Errors: a verb taken for its opposite (systematic), or a result off by 1 or 10.
+    """The line that an erring solver writes after ``lines``.
 
-    The last operation may be overlooked.
+    A systematic error reads a verb as its opposite, any other is a result off by 1 or 10. An error model
+    that overlooks leaves the last operation out.
     """
-    due, done = operations(task), len(lines)
+    due = operations(task)
+    done = len(lines)
     value = int(lines[-1].rpartition("=")[2]) if lines else int(task.payload["start"])
     if done == len(due) or (error_model.overlooks and done == len(due) - 1 and done > 0):
         return _answer(value)
@@ -116,7 +120,7 @@ def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A whole response that begins with ``prefix``."""
+    """A complete response that begins with ``prefix``, by ``error_model``."""
     lines = list(prefix)
     while not lines or lines[-1].endswith("\n"):
         lines.append(next_line(task, lines, error_model, rng))
@@ -124,13 +128,14 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
-    """The first line that is not as it should be, and the operation due there, without its result.
+    """The first line that differs from the solution, and the operation due there without its result.
 
-    None for problems without ``operations``, and where every line is right.
+    None for problems without ``operations``, and if all lines are right.
     """
     if "operations" not in task.payload:
         return None
-    right, value = solution(task), int(task.payload["start"])
+    right = solution(task)
+    value = int(task.payload["start"])
     for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):
         written = lines[k].strip() if k < len(lines) else ""
         if written != expected.strip():
@@ -160,8 +165,9 @@ def _answer(value: int) -> str:
 
 @dataclass(frozen=True)
 class Templated:
-    """``layout``: the published set whose rows these are like. ``split``, ``first`` and ``count``: which problems of
-    r3l.envs.math.task_sets.arithmetic, where a split says who may see a problem and numbers have no end.
+    """A set of templated problems in the file layout of a published one, ``layout``.
+
+    Its problems are ``first`` to ``first + count - 1`` of ``split`` (see ``problem``).
     """
 
     layout: str
@@ -170,7 +176,7 @@ class Templated:
     count: int
 
 
-TEMPLATED = {  # numbers from 0 on are those of configs/task_sets/math_nano.yaml; sizes: our choice, as there
+TEMPLATED = {  # configs/task_sets/math_nano.yaml uses the numbers from 0; sizes: our choice, as there
     "gsm8k_templated": Templated("gsm8k", "test", 10_000, 200),
     "gsm8k_templated_train": Templated("gsm8k", "train", 10_000, 256),
     "math500_templated": Templated("math500", "test", 20_000, 200),
@@ -181,7 +187,7 @@ TEMPLATED = {  # numbers from 0 on are those of configs/task_sets/math_nano.yaml
 
 
 def rows(templated: Templated) -> Iterator[Row]:
-    """The rows of a set; problems of two and of three operations take turns."""
+    """The rows of a set, with two and three operations in turn."""
     for number in range(templated.first, templated.first + templated.count):
         yield _LAYOUTS[templated.layout](problem(templated.split, number, 2 + number % 2))
 

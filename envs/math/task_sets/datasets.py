@@ -1,13 +1,14 @@
-"""The problem sets: one record a problem, read from a folder, from this package or from the Hugging Face hub.
+"""The problem sets, read from a folder, from this package or from the Hugging Face hub.
 
-Wherever a set comes from, it must be the set that ``sets.json`` froze: its number of records and the sha256 over them
-are compared at every load. This package holds only what its licence allows (MIT: ``data/LICENSES.md``); the others
-are read from a folder (``R3L_MATH``; docs/environments.md lists files and addresses) or from the hub. Those
-of tier nano are made (``r3l.envs.math.task_sets.arithmetic``).
+At each load the number of records and their sha256 are compared with ``sets.json``, wherever a set comes
+from. This package contains the sets whose licence allows it (MIT: ``data/LICENSES.md``). Other sets are read
+from the folder in ``R3L_MATH`` (docs/environments.md lists files and addresses) or from the hub. Those of
+tier nano are generated (``r3l.envs.math.task_sets.arithmetic``).
 
-Published training data is cleaned of duplicates, contradictions and test problems; what each rule dropped is counted.
-Two problems are the same when they differ in layout only: case, white space, punctuation, and LaTeX commands that say
-how to print something rather than what it is. Translations are not recognised (a fifth of DAPO is Chinese).
+Published training data is cleaned of duplicates, contradictions and test problems, and the number dropped by
+each rule is counted. Two problems are duplicates if they differ only in layout: case, white space,
+punctuation, and LaTeX commands for typesetting. Translations are not recognised (a fifth of DAPO is
+Chinese).
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ _FRACTION = re.compile(r"\\[dt]frac")
 
 
 @dataclass(frozen=True)
-class Problem:
-    """``gold`` is bare, as the data set has it: the grader boxes it. ``source`` is the set; ``lang`` is en or zh.
+class MathProblem:
+    """A problem of a set. ``gold``: the answer without a box. ``source``: the set. ``lang``: en or zh.
 
-    ``sha256`` (16 hex digits) is over problem and gold, so that stored results can name the item they are of.
+    ``sha256``: 16 hex digits over problem and gold, by which stored results name a problem.
     """
 
     id: str
@@ -58,14 +59,14 @@ class Problem:
     sha256: str
 
 
-def record(source: str, key: str, problem: str, gold: str) -> Problem:
-    """A record with its language and hash filled in."""
+def record(source: str, key: str, problem: str, gold: str) -> MathProblem:
+    """A problem with its language and sha256 filled in."""
     digest = hashlib.sha256(json.dumps([problem, gold]).encode()).hexdigest()[:16]
     lang = "zh" if _CHINESE.search(problem) else "en"
-    return Problem(f"{source}/{key}", problem, gold, source, lang, digest)
+    return MathProblem(f"{source}/{key}", problem, gold, source, lang, digest)
 
 
-# Parts of a training set that SFT and RL share out, by tenths of the problems' digests. Sizes: our choice.
+# A training set is divided between SFT and RL by the problems' sha256 modulo 10. Sizes: our choice.
 DIVIDED = ("gsm8k_train",)
 SHARES = {"sft": range(4), "validation": range(4, 5), "rl": range(5, 10)}
 TEST_SETS = ("gsm8k", "math500", "minerva", "olympiadbench", "amc23", "aime24")
@@ -74,13 +75,16 @@ TEMPLATED_TEST_SETS = ("gsm8k_templated", "math500_templated")
 
 @dataclass(frozen=True)
 class Cleaning:
-    """``held_out``: test problems of cleaned training data. ``tests``: sets whose problems may not stand in it."""
+    """How to clean training data.
+
+    ``held_out``: its number of test problems. ``tests``: sets not to overlap with.
+    """
 
     held_out: int
     tests: tuple[str, ...]
 
 
-CLEANING = {  # training data that is cleaned here: NAME_raw becomes NAME and NAME_train
+CLEANING = {  # NAME_raw becomes NAME, the held-out problems, and NAME_train
     "dapo": Cleaning(300, TEST_SETS),  # as many as the paper's own split (spec: weijiezz/DAPO-Math-17k-split)
     "deepmath": Cleaning(500, TEST_SETS),  # as many as RLTF's, which are the last rows (RLTF audit 5)
     "dapo_templated": Cleaning(200, TEMPLATED_TEST_SETS),
@@ -90,82 +94,75 @@ CLEANED = {part: name for name in CLEANING for part in (name, f"{name}_train")}
 SETS = tuple(name for name in (*ORIGINS, *TEMPLATED) if not name.endswith("_raw")) + tuple(CLEANED)
 
 
-def load(name: str, source: Path | None = None) -> list[Problem]:
-    """The records of a set, in its own order. ``source`` is a folder of data files (default: ``$R3L_MATH``).
+def load(name: str, source: Path | None = None) -> list[MathProblem]:
+    """The problems of a set, in its own order.
 
-    Raises ConfigError for an unknown set, DataError where a set cannot be found, read, or is not the frozen one.
+    ``source`` is a folder of data files (default: ``$R3L_MATH``).
+
+    Raises ConfigError for an unknown set; DataError for one that cannot be found or read, or that differs
+    from the frozen one.
     """
-    known_set(name)
-    problems = cleaned(CLEANED[name], source)[0][name] if name in CLEANED else read_set(name, source)
-    _verify(name, problems)
-    return problems
-
-
-def known_set(name: str) -> str:
-    """``name``. Raises ConfigError where it is no set."""
     check_known("set", name, SETS)
-    return name
-
-
-def sha256_of(problems: Sequence[Problem]) -> str:
-    """Hex digest over the records, in order."""
-    return hashlib.sha256("".join(_line(p) for p in problems).encode()).hexdigest()
-
-
-@cache
-def frozen() -> dict[str, dict[str, Any]]:
-    """sets.json: rows, sha256 and, for test sets, the ids that stand in DAPO."""
-    return dict(read_json(FROZEN))
-
-
-def _line(problem: Problem) -> str:
-    return json.dumps(asdict(problem), sort_keys=True) + "\n"
-
-
-def _verify(name: str, problems: Sequence[Problem]) -> None:
+    problems = cleaned(CLEANED[name], source)[0][name] if name in CLEANED else read_set(name, source)
     if name not in frozen():
         raise DataError(
             f"set {name!r} is not frozen yet: {FROZEN} has no sha256 of it. Run, once: r3l data build "
             f"{CLEANED[name]} --env math; it reads the published files and writes their hash there"
         )
+    digest = sha256_of(problems)
     expected = frozen()[name]
-    if (len(problems), sha256_of(problems)) != (expected["rows"], expected["sha256"]):
+    if (len(problems), digest) != (expected["rows"], expected["sha256"]):
         raise DataError(
-            f"set {name!r} is not the frozen one: {len(problems)} records with sha256 {sha256_of(problems)[:16]}, "
+            f"set {name!r} is not the frozen one: {len(problems)} records with sha256 {digest[:16]}, "
             f"{FROZEN.name} has {expected['rows']} with {expected['sha256'][:16]}. Get the file named in "
             f"docs/environments.md and give its folder in {FOLDER}; if the change is meant: "
             "python -m r3l.envs.math.task_sets.tasks DIR"
         )
+    return problems
 
 
-def share_of(problem: Problem) -> str:
-    """``sft``, ``validation`` or ``rl``: which part of a training set that is divided a problem is in, by its text."""
+def sha256_of(problems: Sequence[MathProblem]) -> str:
+    """Hex digest over the problems as JSON lines."""
+    lines = (json.dumps(asdict(problem), sort_keys=True) + "\n" for problem in problems)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@cache
+def frozen() -> dict[str, dict[str, Any]]:
+    """sets.json: the rows and sha256 of each set; for test sets also the ids that are in DAPO too."""
+    return dict(read_json(FROZEN))
+
+
+def share_of(problem: MathProblem) -> str:
+    """The part of a divided training set that a problem is in: ``sft``, ``validation`` or ``rl``."""
     tenth = int(problem.sha256, 16) % 10
     return next(share for share, tenths in SHARES.items() if tenth in tenths)
 
 
 def solutions(name: str) -> dict[str, str]:
-    """Worked solutions of a published training set by the ids of its problems. Raises as :func:`load`."""
+    """The worked solutions of a published training set by problem id. Raises as :func:`load`."""
     rows = (row for file in _files(name, None) for row in rows_of(file, ORIGINS[name].columns))
     return {f"{name}/{number}": str(row["answer"]) for number, row in enumerate(rows)}
 
 
-def read_set(name: str, source: Path | None) -> list[Problem]:
-    """A set as the folder, this package or the hub has it (the first that does), whether frozen or not."""
+def read_set(name: str, source: Path | None) -> list[MathProblem]:
+    """A set from the folder, else this package, else the hub; it is not compared with the frozen one."""
     if name in TEMPLATED:
         read = ORIGINS[TEMPLATED[name].layout].read
         return [record(name, *read(row, number)) for number, row in enumerate(rows(TEMPLATED[name]))]
-    packaged, folder = PACKAGED / f"{name}.jsonl.gz", _folder(source)
+    packaged = PACKAGED / f"{name}.jsonl.gz"
+    folder = _folder(source)
     if packaged.is_file() and not (folder and any(folder.glob(ORIGINS[name].file))):
         with gzip.open(packaged) as file:
             lines = bounded_lines(file, most(packaged.stat().st_size), packaged)
             return [record(name, *json.loads(line)) for line in lines]
-    return _read_files(name, _files(name, source))
+    return [record(name, *fields) for file in _files(name, source) for fields in read_file(file, ORIGINS[name])]
 
 
 def _files(name: str, source: Path | None) -> list[Path]:
-    """The published files of a set, of the folder where there is one, else of the hub."""
-    origin, folder = ORIGINS[name], _folder(source)
+    """The published files of a set, from the folder if one is given, else from the hub."""
+    origin = ORIGINS[name]
+    folder = _folder(source)
     if folder is None:
         return _download(name, origin)
     if files := sorted(folder.glob(origin.file)):
@@ -173,11 +170,8 @@ def _files(name: str, source: Path | None) -> list[Path]:
     raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it")
 
 
-def _read_files(name: str, files: Sequence[Path]) -> list[Problem]:
-    return [record(name, *fields) for file in files for fields in read_file(file, ORIGINS[name])]
-
-
 def _folder(source: Path | None) -> Path | None:
+    """``source``, else the folder in R3L_MATH, else None. Raises ConfigError if it does not exist."""
     folder = source or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
     if folder and not folder.is_dir():
         raise ConfigError(f"the data folder {folder} does not exist; correct {FOLDER}")
@@ -185,7 +179,7 @@ def _folder(source: Path | None) -> Path | None:
 
 
 def _download(name: str, origin: Origin) -> list[Path]:
-    """The hub's files, from its cache or the network."""
+    """The files of the hub, from its cache or the network. Raises DataError without either."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -203,7 +197,10 @@ def _download(name: str, origin: Origin) -> list[Path]:
 
 
 def read_file(path: Path, origin: Origin) -> list[Fields]:
-    """Every row with a gold answer of a .jsonl or .parquet file. Raises DataError naming file, row, key and fix."""
+    """The rows of a .jsonl or .parquet file that have a gold answer.
+
+    Raises DataError naming file, row, key and fix.
+    """
     parsed = []
     for number, row in enumerate(rows_of(path, origin.columns)):
         if number in origin.without_gold:
@@ -226,8 +223,8 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
 
 
 @cache
-def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[Problem]], CleaningReport]:
-    """NAME and NAME_train of published training data, whether frozen or not, and what cleaning dropped, by reason."""
+def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[MathProblem]], CleaningReport]:
+    """The problems of NAME and NAME_train after cleaning NAME_raw, and the number dropped by each rule."""
     raw = read_set(f"{name}_raw", source)
     tests = {test: [p.problem for p in load(test, source)] for test in CLEANING[name].tests}
     train, test, report = clean([(p.problem, p.gold) for p in raw], tests, CLEANING[name].held_out)
@@ -239,7 +236,10 @@ def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[Problem]], C
 
 @dataclass(frozen=True)
 class CleaningReport:
-    """What became of the rows. ``overlaps``: clusters dropped by the test set that they also stand in."""
+    """Counts of a cleaning.
+
+    A cluster is a problem with its duplicates; ``overlaps``: clusters dropped, by test set.
+    """
 
     rows: int
     duplicates: int
@@ -254,33 +254,38 @@ class CleaningReport:
 
 
 def normalise(problem: str) -> str:
-    """The problem without layout; equal texts are one problem."""
+    """The text of a problem without layout; problems with equal texts are duplicates."""
     return _LAYOUT.sub("", _FRACTION.sub(r"\\frac", problem.lower()))
 
 
 def key_of(problem: str) -> str:
-    """A name for a problem that does not depend on layout or on where a copy of the data has it."""
+    """A hash of a problem that depends neither on its layout nor on its place in the data."""
     return hashlib.sha256(normalise(problem).encode()).hexdigest()
 
 
 def clean(
     rows: Iterable[tuple[str, str]], tests: Mapping[str, Sequence[str]], held_out: int
 ) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]], CleaningReport]:
-    """(train, test, report) of (problem, gold) rows; ``tests`` holds the problems of every test set.
+    """Remove duplicates, contradictions and test problems from (problem, gold) rows; train, test and report.
 
-    Both parts are lists of (key, problem, gold) in the order of their keys; test is the first ``held_out``. Of a
-    cluster's texts the first in alphabetical order stays, so that the result does not depend on the rows' order.
+    ``tests``: the problems of each test set. Train and test are lists of (key, problem, gold) sorted by key;
+    test is the first ``held_out``.
     """
+    # Duplicates share a key. Only the alphabetically first text of a cluster stays, so that the order of the
+    # rows does not matter.
     clusters: dict[str, set[tuple[str, str]]] = {}
     count = 0
     for problem, gold in rows:
         clusters.setdefault(key_of(problem), set()).add((problem, gold))
         count += 1
+
+    # A cluster with two gold answers contradicts itself; one that is in a test set would leak it.
     where = {key_of(problem): name for name, problems in tests.items() for problem in problems}
     overlaps = {name: sum(where.get(key) == name for key in clusters) for name in tests}
     agreed = {key: texts for key, texts in clusters.items() if len({gold for _, gold in texts}) == 1}
     problems = sorted((key, *min(texts)) for key, texts in agreed.items() if key not in where)
-    test, train = problems[:held_out], problems[held_out:]
+    test = problems[:held_out]
+    train = problems[held_out:]
     report = CleaningReport(
         rows=count,
         duplicates=count - len(clusters),

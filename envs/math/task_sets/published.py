@@ -1,4 +1,4 @@
-"""The published files: where each set lies and how a row of it is read."""
+"""The published files of each set, and how to read their rows."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DAPO_SUFFIX = re.compile(r"\n\nRemember to put your answer on its own line afte
 
 @dataclass(frozen=True)
 class Origin:
-    """A file in a data folder, the same data on the hub (dataset, file), and how a row of either is read.
+    """Where the file of a set is, in a data folder and on the hub (dataset, file), and how to read a row.
 
-    Both names may be patterns of several files, which are read in the order of their names. ``columns``: those of a
-    parquet file that are read; none: all.
+    Both names may be patterns; the files are read in the order of their names. ``columns``: the columns to
+    read from a parquet file; None for all.
     """
 
     file: str
@@ -45,10 +45,10 @@ def _math500(row: Row, number: int) -> Fields:
 
 
 def _math_train(row: Row, number: int) -> Fields:
-    """The box of the solution, which every copy has.
+    """The gold answer is the box in the solution, which all copies have.
 
-    The verl copy's own ``target`` has lost rows of matrices and spaces after commands (``\\tanx``), and is empty twice
-    where the box has an answer.
+    The verl copy's own ``target`` lacks rows of matrices and spaces after commands (``\\tanx``), and is
+    empty twice although the box has an answer.
     """
     truth = row["reward_model"]["ground_truth"] if "reward_model" in row else row
     return str(number), truth["question" if "question" in truth else "problem"].strip(), _boxed_in(truth, "solution")
@@ -66,7 +66,7 @@ def _olympiad(row: Row, number: int) -> Fields:
 
 
 def _whole_number(row: Row, number: int) -> Fields:
-    """AMC and AIME: answers are integers that some copies store as floats or with leading zeros."""
+    """A row of AMC or AIME. Some copies store the integer answers as floats or with leading zeros."""
     value = float(row["answer"])
     if value != int(value):
         raise ValueError(f"key 'answer' has value {row['answer']!r}; it must be a whole number")
@@ -74,7 +74,7 @@ def _whole_number(row: Row, number: int) -> Fields:
 
 
 def _dapo(row: Row, number: int) -> Fields:
-    """The published rows wrap each problem in an instruction, other copies do not; both give the bare problem."""
+    """A row of DAPO without the instruction around the problem, which only the published file has."""
     problem = _DAPO_SUFFIX.sub("", _DAPO_PREFIX.sub("", row["prompt"][0]["content"]))
     return str(number), problem.strip(), str(row["reward_model"]["ground_truth"]).strip()
 
@@ -84,7 +84,7 @@ def _deepmath(row: Row, number: int) -> Fields:
 
 
 def _boxed_in(row: Row, key: str) -> str:
-    """The last box; TeX lets one character stand in it without braces."""
+    """The content of the last box of a field. In TeX a single character needs no braces."""
     answer = boxed(_BARE_BOX.sub(r"\\boxed{\1}", row[key]))
     if answer is None:
         raise ValueError(f"key {key!r} has no \\boxed{{...}}")
@@ -92,7 +92,10 @@ def _boxed_in(row: Row, key: str) -> str:
 
 
 def _listed(text: str) -> Iterator[str]:
-    r"""Parts of an OlympiadBench answer: ``$8$,$4$`` is two, ``$(2,4)$`` one; a full stop at the end is dropped."""
+    r"""The answers in an OlympiadBench text.
+
+    ``$8$,$4$`` has two, ``$(2,4)$`` one. A final full stop is dropped.
+    """
     for part in re.split(r"\$\s*,\s*\$?|,\s*\$", text.strip().rstrip(".")):
         if bare := part.strip().strip("$").strip():
             yield bare
@@ -121,18 +124,29 @@ ORIGINS = {
         "deepmath/train-*.parquet",
         ("zwhe99/DeepMath-103K", "data/train-*.parquet"),
         _deepmath,
-        columns=("question", "final_answer"),  # beside them 5 GB of solutions
+        columns=("question", "final_answer"),  # the other columns are 5 GB of solutions
     ),
 }
 
 
 def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """Every row; of a .parquet file ``columns`` alone (none: all). Raises DataError where the file cannot be read."""
+    """The rows of a file; of a .parquet file only ``columns`` (None: all).
+
+    Raises DataError if it is unreadable.
+    """
     if path.suffix == ".parquet":
-        yield from _parquet_rows(path, columns)
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=columns):  # in batches: DAPO's file has each row a hundred times
+                    yield from batch.to_pylist()
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(f"{path}: not a readable parquet file ({error}); download it again") from error
         return
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
             try:
                 row = json.loads(line)
             except ValueError as error:
@@ -140,15 +154,3 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
             if not isinstance(row, dict):
                 raise DataError(f"{path}, row {number}: not a JSON object; take the file named in docs/environments.md")
             yield row
-
-
-def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=columns):  # the published DAPO file repeats its rows a hundred times
-                yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable parquet file ({error}); download it again") from error

@@ -1,8 +1,8 @@
-"""The task sets of mathematics: templated problems that are generated, and real data sets that are frozen by hash.
+"""The task sets of mathematics: generated templated problems, and published sets frozen by their sha256.
 
-``NAME/SPLIT`` of configs/task_sets/math_NAME.yaml; ``SET/test`` and ``SET/train`` of ``datasets``.
-``python -m r3l.envs.math.task_sets.tasks DIR`` freezes every data set again from a folder with all files, for
-whoever changes one on purpose; every load is compared with what it wrote.
+``NAME/SPLIT`` of configs/task_sets/math_NAME.yaml; ``SET/test`` and ``SET/train`` of ``datasets``. ``python
+-m r3l.envs.math.task_sets.tasks DIR`` freezes all sets again from a folder with all files, after an intended
+change of one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,20 @@ PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
 
 
 class MathDefinition(task_sets.TaskSetDefinition):
-    """configs/task_sets/math_NAME.yaml. ``splits``: problems of each group in each split."""
+    """configs/task_sets/math_NAME.yaml.
+
+    ``splits``: number of problems by group. ``operations``: their length.
+    """
 
     splits: Mapping[str, Mapping[str, int]]
     operations: Mapping[str, int]
 
 
 class MathTaskSets(DefinedTaskSets[MathDefinition]):
-    """A data set is checked where it is read, against its own hash in ``sets.json``."""
+    """Generated sets and published ones.
+
+    Published sets are checked where they are read, against ``sets.json``.
+    """
 
     env = "math"
     definition_type = MathDefinition
@@ -50,7 +56,10 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return self.regenerate(name, split) if name in self.others else super().tasks(task_set)
 
     def committed_hash(self, task_set: str) -> str:
-        """``unfrozen`` for a set that nobody has frozen yet: its runs can be planned, and loading it is an error."""
+        """The sha256.
+
+        ``unfrozen`` for a set without one: its runs can be planned, but loading it is an error.
+        """
         name, _ = self.parts(task_set)
         if name in self.others:
             return str(datasets.frozen().get(name, {"sha256": "unfrozen"})["sha256"])
@@ -63,13 +72,14 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return [Task(r.id, self.env, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in records]
 
     def spare_task(self, name: str, index: int) -> Task:
-        """As many operations as the task set has: from its fewest to its most, in turn."""
+        """Problem ``index`` for SFT. The numbers of operations of the task set take turns."""
         counts = self.definition(name).operations.values()
-        fewest, kinds = min(counts), max(counts) - min(counts) + 1
+        fewest = min(counts)
+        kinds = max(counts) - fewest + 1
         return problem("warmstart", index, fewest + index % kinds)
 
     def validate(self, task: Task) -> None:
-        """The engine accepts the solution."""
+        """Check that the engine accepts the worked solution."""
         from r3l.envs.math import MathOptions
         from r3l.envs.math.engine.answer_engine import create
 
@@ -81,11 +91,11 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
             raise DataError(f"task {task.id}: its solution {solution(task)} is not accepted")
 
     def build(self, name: str) -> Path:
-        """Of published training data (dapo, deepmath) and of sets made for tier nano: read, clean and freeze it."""
+        """Build a task set. Training sets and templated sets are cleaned and frozen."""
         return freeze(name, None) if name in datasets.CLEANING or name in TEMPLATED else super().build(name)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
-        """The most frequent answer and what always giving it would score, by group."""
+        """The most frequent answer and its success by group."""
         answers = [(task.group, str(task.payload["answer"])) for task in self.tasks(task_set)]
         ((best, _),) = Counter(answer for _, answer in answers).most_common(1)
         groups: dict[str, list[bool]] = {"all": [answer == best for _, answer in answers]}
@@ -99,13 +109,17 @@ TASK_SETS = MathTaskSets()
 
 @lru_cache(maxsize=8)
 def _generated(name: str, split: str) -> tuple[Task, ...]:
-    """The problems of a split of a generated task set, no two alike and none of a split before it, sorted by id."""
+    """The problems of a split of a generated task set, sorted by id.
+
+    None is in an earlier split.
+    """
     defined = TASK_SETS.definition(name)
     names = list(defined.splits)
     taken = {task.id for before in names[: names.index(split)] for task in _generated(name, before)}
     problems: dict[str, Task] = {}
     for group, count in defined.splits[split].items():
-        number, size = 0, len(problems) + count
+        number = 0
+        size = len(problems) + count
         while len(problems) < size:
             task = problem(split, number, defined.operations[group])
             if task.id not in taken:
@@ -115,9 +129,12 @@ def _generated(name: str, split: str) -> tuple[Task, ...]:
 
 
 def freeze(name: str, source: Path | None) -> Path:
-    """Freeze one set, of cleaned training data both parts with the report of its cleaning; the file written.
+    """Write rows and sha256 of a set to ``sets.json``.
 
-    ``source`` is a folder of data files (default: ``$R3L_MATH``, else the hub). Raises DataError as ``load`` does.
+    Training data is written as two parts, with the report of its cleaning.
+
+    ``source`` is a folder of data files (default: ``$R3L_MATH``, else the hub). Returns the file written.
+    Raises DataError as ``load`` does.
     """
     if name in datasets.CLEANING:
         parts, report = datasets.cleaned(name, source)
@@ -130,7 +147,7 @@ def freeze(name: str, source: Path | None) -> Path:
 
 
 def freeze_all(folder: Path) -> None:
-    """Freeze every set as ``folder`` has it, but DeepMath, and write the packaged ones."""
+    """Freeze the sets in ``folder`` (all except DeepMath), and write those that this package contains."""
     sets = {name: datasets.read_set(name, folder) for name in datasets.SETS if name not in datasets.CLEANED}
     published = {datasets.key_of(p.problem) for p in datasets.read_set("dapo_raw", folder)}
     content = {name: _frozen(problems) for name, problems in sets.items()}
@@ -140,12 +157,14 @@ def freeze_all(folder: Path) -> None:
     for name in PACKAGED:
         lines = "".join(json.dumps([p.id.partition("/")[2], p.problem, p.gold]) + "\n" for p in sets[name])
         path = datasets.PACKAGED / f"{name}.jsonl.gz"
-        path.write_bytes(gzip.compress(lines.encode(), 9, mtime=0))  # no date in it: the same set is the same bytes
+        path.write_bytes(
+            gzip.compress(lines.encode(), 9, mtime=0)
+        )  # without a date, so that the bytes depend on the set alone
     for name in ("dapo", "dapo_templated", "deepmath_templated"):
         freeze(name, folder)
 
 
-def _frozen(problems: list[datasets.Problem]) -> dict[str, Any]:
+def _frozen(problems: list[datasets.MathProblem]) -> dict[str, Any]:
     return {"rows": len(problems), "sha256": datasets.sha256_of(problems)}
 
 

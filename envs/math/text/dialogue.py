@@ -1,6 +1,6 @@
-"""How mathematics talks: the problem, and for real models how to answer; in our words or in the release's own.
+"""Prompts and feedback of mathematics, in our words or in the release's.
 
-The release's code calls mathematics ``dapo`` (``prompts: released``).
+With ``prompts: released`` the texts are read from a clone of the release, which calls mathematics ``dapo``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ BOXED = "Please reason step by step, and put your final answer within \\boxed{}.
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
-    """Of a problem whose solution is known: a templated one, or one for SFT; None of others."""
+    """The first wrong line of a response to a templated problem or one with a published solution.
+
+    None for others.
+    """
     if "steps" in task.payload:
         return gsm8k_demonstrations.first_wrong_line(task, lines)
     return arithmetic.first_wrong_line(task, lines)
@@ -71,6 +74,7 @@ RELEASED_SYSTEM = "math_system"
 
 
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
+    """The dialogue for a prompt style and, in the full style, for the form that ``options.ask`` names."""
     if style == "released":
         return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
     system = {"boxed_system": BOXED, "example": EXAMPLE}.get(options.ask, SYSTEM)
@@ -79,8 +83,11 @@ def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue
 
 
 class ExampleDialogue(AnswerDialogue):
-    """What the release says, in our words. Where there are several attempts, every message ends with the form wanted,
-    and a wrong answer is repeated."""
+    """The release's dialogue in our words.
+
+    With several attempts each message ends with a reminder of the form, and feedback repeats the wrong
+    answer.
+    """
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         *before, problem = super().opening(task, first)
@@ -106,22 +113,22 @@ class BoxedDialogue(AnswerDialogue):
 
 
 class MathPrompts(ReleasedPrompts):
-    """Those of its mathematics: a critic has a role, a log has a heading for each message."""
+    """The release's prompts for mathematics: critiques, logs and reminders are its own."""
 
     def critique(self, log: str, reward: float) -> list[Message]:
-        """The request for a critique, after a system message that the release has here only."""
+        """The request for a critique, with a system message, which the release has only in mathematics."""
         file = f"{self._folder}/critique_grpo_workflow.py"
         words = [text.fill({}) for text in texts(file, "generate_critique", used="responses")]
         role = words[words.index("system") + 1]
         return [Message("system", role), *super().critique(log, reward)]
 
     def reminder(self, feedback: str) -> str:
-        """Feedback between two attempts, with the format wanted."""
+        """Feedback between two attempts, with a reminder of the format."""
         (words,) = self.texts("format_dapo_prompt", "feedback", used="return")
         return words.fill({"feedback": feedback})
 
     def closed(self, feedback: str) -> str:
-        """The last message. A response without an answer has the reminder even after the last attempt."""
+        """The last message. A response without an answer gets the reminder even after the last attempt."""
         return self.reminder(feedback) if feedback == self.no_answer() else super().closed(feedback)
 
     def no_answer(self) -> str:
@@ -138,7 +145,7 @@ class MathPrompts(ReleasedPrompts):
 
 
 class ReleasedMathDialogue(AnswerDialogue):
-    """Mathematics' rules with the release's words. Raises ConfigError without a clone of the release."""
+    """The dialogue in the release's own texts. Raises ConfigError without a clone of the release."""
 
     styles: Sequence[Style] = ("released",)
     release: MathPrompts
@@ -151,20 +158,20 @@ class ReleasedMathDialogue(AnswerDialogue):
             )
         super().__init__(subject, style, max_turns, options)
         self.release = MathPrompts("dapo")
-        self.release.template(RELEASED_SYSTEM)  # no clone is an error now, not in the middle of a run
+        self.release.template(RELEASED_SYSTEM)  # raises ConfigError without a clone, before the run starts
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
-        """The system prompt, and the problem with the format wanted."""
+        """The system prompt, and the problem with a reminder of the format."""
         (words,) = self.release.texts("format_dapo_prompt", "prompt", used="return")
         user = words.fill({"prompt": first.text})
         return [Message("system", self.release.template(RELEASED_SYSTEM)), Message("user", user)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """What is said to a wrong answer or to none."""
+        """Feedback on a wrong or missing answer."""
         return Message("user", self.release.reminder(self._feedback(actions[-1], solved=False, last=False)))
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback; none where the dialog outgrew the context."""
+        """The final feedback; empty if the context was full."""
         if error is StopReason.CONTEXT:
             return ""
         return self._feedback(response, success, last=turns >= self.max_turns)

@@ -1,9 +1,9 @@
-"""GSM8K's worked solutions as demonstrations: a line for each step, and scripted errors in them.
+"""Demonstrations from GSM8K's published solutions: a line for each step, with scripted errors.
 
-The published ``Natalia sold 48/2 = <<48/2=24>>24 clips in May.`` becomes the line ``Natalia sold 48/2 = 24 clips in
-May.``, whose hint is ``compute 48/2``; ``#### 72`` becomes ``\\boxed{72}``. An erring agent takes an operation for its
-opposite or is off by 1 or 10, and what follows is computed from that. Problems whose annotations do not compute are
-left out.
+The published ``Natalia sold 48/2 = <<48/2=24>>24 clips in May.`` becomes the line ``Natalia sold 48/2 = 24
+clips in May.``, whose hint is ``compute 48/2``; ``#### 72`` becomes ``\\boxed{72}``. A scripted error swaps
+an operation for its opposite or is off by 1 or 10, and later lines are computed from the wrong result.
+Problems with annotations that are wrong are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from r3l.core.task import Task
 NAME, SPLIT = "gsm8k_train", "sft"
 _ANNOTATED = re.compile(r"<<([^<>=]+)=([^<>=]+)>>")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
-# What stands before an annotation and says the same: `0.2 x 50 = $`. An x is a sign only between no letters.
+# The formula in front of an annotation, which repeats it: `0.2 x 50 = $`. An x next to a letter is no sign.
 _SAID = re.compile(r"(?:[\d\s.,$%()+\-−–*/×÷]|(?<![A-Za-z])[xX](?![A-Za-z]))*=\s*(\$?)\s*\Z")
 _OPPOSITE = {"+": "-", "-": "+", "*": "+", "/": "*"}
 _OPERATORS: Mapping[type[ast.AST], Callable[[Fraction, Fraction], Fraction]] = {
@@ -41,7 +41,10 @@ _PLACES = 2  # decimals of a recomputed number
 
 @cache
 def tasks() -> tuple[Task, ...]:
-    """The problems of the share for SFT whose solution can be shown, with it, in the order of the published file."""
+    """The problems of the share for SFT with usable solutions, in the order of the published file.
+
+    A payload has ``steps``, as JSON. A step is a list of parts: text, or [expression, result, "$" or ""].
+    """
     solutions = datasets.solutions(NAME)
     chosen = (p for p in datasets.load(NAME) if datasets.share_of(p) == SPLIT)
     shown = ((p, _steps(solutions[p.id], p.gold)) for p in chosen)
@@ -53,21 +56,27 @@ def tasks() -> tuple[Task, ...]:
 
 
 def task(index: int) -> Task:
-    """Task ``index`` (from 0, without end) of those for SFT: after the last the first again."""
+    """Task ``index`` (from 0, unbounded) for SFT; after the last one they repeat."""
     return tasks()[index % len(tasks())]
 
 
 def solution(task: Task) -> list[str]:
-    """The right lines, the answer last."""
+    """The lines of a correct response; the answer is last."""
     return [*(_line(parts, {}) for parts in task.payload["steps"]), _answer(task.payload["answer"])]
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A whole response that begins with ``prefix``, lines of the solution. The last step may be overlooked."""
-    lines, wrong, result = list(prefix), dict[str, str](), ""
+    """A complete response that begins with ``prefix``, lines of the solution, by ``error_model``.
+
+    An error model that overlooks leaves the last computed step out.
+    """
+    lines = list(prefix)
     if lines and not lines[-1].endswith("\n"):
         return lines
-    steps, last = task.payload["steps"], _last_computed(task)
+    steps = task.payload["steps"]
+    last = max(number for number, parts in enumerate(steps) if _expressions(parts))
+    wrong: dict[str, str] = {}  # wrong numbers by the right ones: later steps are computed from them
+    result = ""
     for number, parts in enumerate(steps):
         if error_model.overlooks and 0 < number == last >= len(prefix):
             break
@@ -81,9 +90,9 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
-    """The first line that is not the solution's, and the operation due there, without its result; for scripted lines.
+    """The first line that differs from the solution, and the operation due there without its result.
 
-    None where every line is right.
+    It compares texts, so that it is of use for scripted lines only. None if all lines are right.
     """
     steps = task.payload["steps"]
     for k, expected in enumerate(solution(task)):
@@ -101,11 +110,8 @@ def _cause(written: str, due: str) -> str:
     return "wrong result" if f"{due} =" in written else "wrong operation"
 
 
-# A step is a list of parts as JSON has them: text, or [expression, result, sign of money or nothing].
-
-
 def _steps(solution: str, gold: str) -> list[list[Any]] | None:
-    """The steps of a published solution; None where it has none, or one whose annotations do not compute."""
+    """The steps of a published solution; None without any, or if an annotation is wrong."""
     *lines, _ = solution.strip().splitlines()
     steps = [_parts(line.strip()) for line in lines if line.strip()]
     if not steps or None in steps or not any(_result(parts or []) == gold for parts in steps):
@@ -114,7 +120,7 @@ def _steps(solution: str, gold: str) -> list[list[Any]] | None:
 
 
 def _parts(line: str) -> list[Any] | None:
-    """A line as text and computations; None where an annotation is wrong, or the line does not say its result."""
+    """A line as text and computations; None if an annotation is wrong or its result is not in the line."""
     parts: list[Any] = []
     end = 0
     for found in _ANNOTATED.finditer(line):
@@ -138,7 +144,10 @@ def _parts(line: str) -> list[Any] | None:
 
 
 def _line(parts: Sequence[Any], wrong: dict[str, str], error: list[str] | None = None) -> str:
-    """A step as a line, from numbers that are ``wrong`` on; ``error`` takes the place of its first computation."""
+    """A step as a line, computed from the numbers in ``wrong``, to which its own wrong results are added.
+
+    ``error`` replaces the first computation: [expression, result].
+    """
     written = []
     for part in parts:
         if isinstance(part, str):
@@ -154,6 +163,7 @@ def _line(parts: Sequence[Any], wrong: dict[str, str], error: list[str] | None =
 
 
 def _computed(part: Sequence[str], wrong: Mapping[str, str]) -> list[str]:
+    """A computation again, as [expression, result], from the numbers in ``wrong``."""
     expression = _with(part[0], wrong)
     value = None if expression == part[0] else _value(expression)
     return [expression, part[1] if value is None else _written(value)]
@@ -162,14 +172,19 @@ def _computed(part: Sequence[str], wrong: Mapping[str, str]) -> list[str]:
 def _error(
     parts: Sequence[Any], wrong: Mapping[str, str], error_model: ErrorModel, rng: np.random.Generator
 ) -> list[str] | None:
-    """A wrong computation in place of a step's first; None where it has none, or none that is above 0."""
+    """A wrong version of a step's first computation.
+
+    None without a computation, or if its result is not positive.
+    """
     first = next((part for part in parts if not isinstance(part, str)), None)
     if first is None:
         return None
     expression, result = _computed(first, wrong)
     signs = [k for k, sign in enumerate(expression) if sign in _OPPOSITE and k]
     systematic = bool(signs) and rng.random() < error_model.systematic
-    place, slip = int(rng.integers(len(signs) or 1)), int(rng.choice(_SLIPS))
+    # Both draws are always made, so that later draws do not depend on the kind of error.
+    place = int(rng.integers(len(signs) or 1))
+    slip = int(rng.choice(_SLIPS))
     if systematic:
         k = signs[place]
         expression = expression[:k] + _OPPOSITE[expression[k]] + expression[k + 1 :]
@@ -179,25 +194,22 @@ def _error(
     return [expression, _written(value)] if value is not None and value > 0 else None
 
 
-def _last_computed(task: Task) -> int:
-    return max(k for k, parts in enumerate(task.payload["steps"]) if _expressions(parts))
-
-
 def _expressions(parts: Sequence[Any]) -> list[str]:
     return [part[0] for part in parts if not isinstance(part, str)]
 
 
 def _result(parts: Sequence[Any]) -> str:
-    """Of the last computation of a step; empty where it has none."""
+    """The result of the last computation of a step; "" without any."""
     return next((str(part[1]) for part in reversed(parts) if not isinstance(part, str)), "")
 
 
 def _with(text: str, wrong: Mapping[str, str]) -> str:
+    """``text`` with wrong numbers in place of the right ones."""
     return _NUMBER.sub(lambda found: wrong.get(_plain(found[0]), found[0]), text)
 
 
 def _plain(number: str) -> str:
-    """A number as it is computed with: 1,200.50 is 1200.5."""
+    """A number in the form that results are compared in: 1,200.50 is 1200.5."""
     bare = number.strip().replace(",", "").lstrip("$")
     try:
         return _written(Fraction(bare))
@@ -212,7 +224,7 @@ def _written(value: Fraction) -> str:
 
 
 def _value(expression: str) -> Fraction | None:
-    """Of numbers, + - * / and brackets; None where it is anything else."""
+    """The value of an expression of numbers, + - * / and brackets; None for anything else."""
     try:
         return _evaluated(ast.parse(expression, mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, KeyError):

@@ -18,6 +18,7 @@ from r3l.core.task import Task
 
 
 def response_grader(options: PuzzleOptions) -> ResponseGrader:
+    """A function that reads and verifies the answer of a response, by ``options.verifier``."""
 
     def grade(task: Task, response: str) -> AnswerGrade:
         kind, ours = puzzle(task.payload["puzzle"]), options.verifier == "ours"
@@ -31,6 +32,7 @@ def response_grader(options: PuzzleOptions) -> ResponseGrader:
 
 
 def create(options: PuzzleOptions) -> AnswerEngine:
+    """The engine, with the verifier that ``options`` name."""
     return AnswerEngine(options, response_grader(options))
 
 
@@ -38,6 +40,6 @@ PUZZLES: Mapping[str, Puzzle] = {p.name: p for p in (KnightsKnaves(), BinaryMatr
 
 
 def puzzle(name: str) -> Puzzle:
-    """The puzzle of that name. Raises ConfigError where there is none."""
+    """The puzzle called ``name``. Raises ConfigError for an unknown name."""
     check_known("puzzle", name, PUZZLES)
     return PUZZLES[name]

@@ -1,8 +1,8 @@
-"""Puzzle: what a kind of problem with one checkable answer brings, and how its scripted solver errs.
+"""The base class of puzzles: generator, verifier, critic and scripted solver of one kind of problem.
 
-Problems come from reasoning-gym's generators; verifiers and critics are our own. A problem's ``data`` is all that
-verifier, critic and solver need, JSON-serialisable. Answers are texts that a model wrote: they are read by literal
-parsers with bounded work, never evaluated, and a text that cannot be read is never right.
+Problems come from reasoning-gym's generators; verifiers and critics are our own. A problem's ``data`` holds
+all that verifier, critic and solver need, as JSON. Answers are model output: parsers with bounded work read
+them, they are never evaluated, and an answer that cannot be parsed is wrong.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from r3l.envs.base.task_sets import Strict
 from r3l.core.errors import ConfigError, DataError
 
 Data = Mapping[str, Any]
-MAX_ANSWER = 2000  # characters; ours: the longest right answer (5 people) has about 130
+MAX_ANSWER = 2000  # characters; our choice: the longest right answer (5 people) has about 130
 CORRECT = "the answer is correct"
 
 
 class Difficulty(Strict):
-    """What a set of problems is drawn from. ``seed`` names the set: problem k is reasoning-gym's (seed, k).
+    """The generator's settings. Problem k is reasoning-gym's item k under ``seed``.
 
-    ``style``: ``released`` has reasoning-gym's own wording, ``compact`` a few words that a nano model can read.
+    ``style``: ``released`` is reasoning-gym's own wording, ``compact`` a few words that a nano model can
+    read.
     """
 
     seed: int = Field(ge=0)
@@ -35,7 +36,7 @@ class Difficulty(Strict):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        """Every min_x is at most its max_x."""
+        """Check that each min_x is at most its max_x."""
         for least in type(self).model_fields:
             most = least.replace("min_", "max_")
             if getattr(self, least) > getattr(self, most):
@@ -44,8 +45,8 @@ class Difficulty(Strict):
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One problem: its text, a right answer, the ``data`` to grade answers by, and the stratum it is reported in."""
+class PuzzleProblem:
+    """A problem with a right answer, the ``data`` to grade answers by, and its group in tables."""
 
     text: str
     answer: str
@@ -54,7 +55,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkedSolution:
     """A worked solution: lines of reasoning, then the answer."""
 
     lines: list[str]
@@ -62,8 +63,11 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A scripted solver's response. ``first_wrong``: index into ``lines`` of the first wrong one; None: all right."""
+class PuzzleAttempt:
+    """A scripted solver's response.
+
+    ``first_wrong``: index of the first wrong line; None if all are right.
+    """
 
     lines: list[str]
     answer: str
@@ -71,58 +75,61 @@ class Attempt:
 
 
 class Puzzle(ABC):
-    """A kind of puzzle. Stateless; everything is deterministic in its arguments."""
+    """A kind of puzzle. Stateless: each method is a function of its arguments."""
 
     name: ClassVar[str]
     difficulty: ClassVar[type[Difficulty]]
 
     @abstractmethod
-    def generate(self, index: int, difficulty: Any) -> Problem:
-        """Problem ``index`` (from 0, without end) of the set that ``difficulty`` (this puzzle's own type) names."""
+    def generate(self, index: int, difficulty: Any) -> PuzzleProblem:
+        """Problem ``index`` (from 0, unbounded) under ``difficulty``, which is of this puzzle's own type."""
 
     @abstractmethod
     def key(self, data: Data) -> str:
-        """What makes a problem the same one: problems with equal keys may not stand in two splits."""
+        """The content of a problem. Problems with equal keys are duplicates, and never in two splits."""
 
     @abstractmethod
     def verify(self, data: Data, answer: str) -> bool:
-        """Whether ``answer`` is right. Never raises on any text; one that cannot be read is not right."""
+        """Whether ``answer`` is right. Never raises; an answer that cannot be parsed is wrong."""
 
     @abstractmethod
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Whether the released verifier accepts it, defects included: RLTF's, of countdown R3L's. Never raises."""
+        """Whether the released verifier with its defects (RLTF's; for countdown R3L's) accepts.
+
+        Never raises.
+        """
 
     @abstractmethod
     def critique(self, data: Data, answer: str) -> str:
-        """What is wrong with ``answer``, from the problem alone: never the right answer. Never raises on any text."""
+        """Describe what is wrong with ``answer`` without giving the right one away. Never raises."""
 
     @abstractmethod
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """Answers, by name, that take no reasoning: the same for every problem but for its words."""
+        """Answers that need no reasoning, by name: the same ones for every problem, in its words."""
 
     @abstractmethod
-    def work(self, data: Data) -> Work:
-        """A worked solution of ``data``, found as a careful reader would. It also accepts what it misread."""
+    def work(self, data: Data) -> WorkedSolution:
+        """The worked solution of a careful solver. ``data`` may be a misread problem, without a solution."""
 
     @abstractmethod
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """``data`` as a careless reader takes it, in random order; at least one makes the answer of ``work`` wrong."""
+        """Misread versions of ``data`` in random order; for at least one the answer of ``work`` is wrong."""
 
     def by_habit(self, data: Data) -> Data:
-        """``data`` as one with this puzzle's bad habit reads it throughout. Raises ConfigError where it has none."""
+        """``data`` as misread by this puzzle's bad habit. Raises ConfigError if the puzzle has none."""
         raise ConfigError(f"puzzle {self.name!r} has no bad habit: set error_rates.overlook to 0 (configs/sft)")
 
     def steps(self, data: Data) -> list[str]:
-        """The worked solution as lines, the answer last."""
+        """The lines of the worked solution, and the answer as the last one."""
         work = self.work(data)
         return [*work.lines, work.answer]
 
-    def attempt(self, data: Data, rng: np.random.Generator, skill: float, after: int = 0) -> Attempt:
-        """A solver that with probability 1 - ``skill`` misreads something once and works on with it.
+    def attempt(self, data: Data, rng: np.random.Generator, skill: float, after: int = 0) -> PuzzleAttempt:
+        """Solve ``data``; with probability 1 - ``skill`` after misreading something once.
 
-        An attempt is right iff ``first_wrong`` is None. The first ``after`` lines are right ones, as in a retry; where
-        no mistake is left to make after them, so is the rest. The same generator state gives the same mistake: an
-        address without a variant (r3l.core.seeds) makes it a systematic one.
+        An attempt is right if and only if ``first_wrong`` is None. In a retry the first ``after`` lines are
+        right; if no mistake is possible after them, the rest is right too. The same generator state gives
+        the same mistake, so that a seed address without a variant (``r3l.core.seeds``) makes it systematic.
         """
         careful = self.work(data)
         if rng.random() >= skill:
@@ -130,14 +137,17 @@ class Puzzle(ABC):
                 work = self.work(misread)
                 line = first_difference(careful.lines, work.lines)
                 if line is not None and line >= after and not self.verify(data, work.answer):
-                    return Attempt(work.lines, work.answer, line)
+                    return PuzzleAttempt(work.lines, work.answer, line)
             if not after:
                 raise DataError(f"{self.name}: no misreading of {dict(data)} leads to a wrong answer")
-        return Attempt(careful.lines, careful.answer, None)
+        return PuzzleAttempt(careful.lines, careful.answer, None)
 
 
 def first_difference(right: Sequence[str], other: Sequence[str]) -> int | None:
-    """Where ``other`` leaves ``right``; where one ends before the other does, that end. None where they are equal."""
+    """Index of the first difference; if one is a prefix of the other, its length.
+
+    None for equal sequences.
+    """
     if list(right) == list(other):
         return None
     pairs = zip(right, other, strict=False)
@@ -145,6 +155,7 @@ def first_difference(right: Sequence[str], other: Sequence[str]) -> int | None:
 
 
 def shuffled(items: list[Any], rng: np.random.Generator) -> list[Any]:
+    """A shuffled copy of ``items``."""
     return [items[k] for k in rng.permutation(len(items))]
 
 
@@ -162,5 +173,5 @@ def _dataset(generator: str, seed: int, parameters: tuple[tuple[str, Any], ...])
 
 
 def range_of(difficulty: Difficulty, *names: str) -> dict[str, Any]:
-    """The named fields of a difficulty, as reasoning-gym takes them."""
+    """The named fields of a difficulty as keyword arguments of reasoning-gym."""
     return {name: getattr(difficulty, name) for name in names}

@@ -1,6 +1,6 @@
-"""Binary matrix: how far is each cell of a square matrix of zeros and ones from the nearest zero (in steps)?
+"""Binary matrix: the distance in steps of each cell of a square 0/1 matrix to the nearest zero.
 
-``data``: ``matrix`` (n rows of n numbers, at least one zero) and ``style``.
+``data``: ``matrix`` (n rows of n numbers, at least one of them zero) and ``style``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from r3l.envs.puzzles.engine.base import (
     MAX_ANSWER,
     Data,
     Difficulty,
-    Problem,
     Puzzle,
-    Work,
+    PuzzleProblem,
+    WorkedSolution,
     item,
     range_of,
     shuffled,
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 class BinaryMatrixDifficulty(Difficulty):
-    """Rows (and columns), and how likely a cell is a zero."""
+    """Number of rows, which is that of columns too, and the probability of a zero."""
 
     min_n: int = Field(ge=2)
     max_n: int = Field(ge=2, le=9)
@@ -38,35 +38,36 @@ class BinaryMatrixDifficulty(Difficulty):
 
 
 class BinaryMatrix(Puzzle):
-    """Binary matrix. An answer has a line for each row (or ``/`` between rows), or is a list of lists."""
+    """The puzzle. An answer has rows on lines or between ``/``, or is a JSON list of lists."""
 
     name = "binary_matrix"
     difficulty = BinaryMatrixDifficulty
 
-    def generate(self, index: int, difficulty: BinaryMatrixDifficulty) -> Problem:
+    def generate(self, index: int, difficulty: BinaryMatrixDifficulty) -> PuzzleProblem:
         generated = item(self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero"))
         data = {"matrix": generated["metadata"]["matrix"], "style": difficulty.style}
         text = generated["question"]
         if difficulty.style == "compact":
             text = f"Matrix {_write(data, data['matrix'])} : distance of each cell to the nearest 0 ?"
         size = len(data["matrix"])
-        return Problem(text, _write(data, distances(data["matrix"])), data, f"{size}x{size}")
+        return PuzzleProblem(text, _write(data, distances(data["matrix"])), data, f"{size}x{size}")
 
     def key(self, data: Data) -> str:
         return json.dumps(data["matrix"])
 
     def verify(self, data: Data, answer: str) -> bool:
-        """Every cell is right, and rows stand apart."""
+        """Whether all cells are right, in the right rows."""
         return read(answer) == distances(data["matrix"])
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Equal but for white space (so without rows too), as a text or as a Python list of rows is printed."""
+        """Whether the cells are equal in reading order: white space and so rows do not count, as in RLTF."""
         gold = [str(cell) for row in distances(data["matrix"]) for cell in row]
         return gold in (answer.split(), released.cells(answer))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Which cells are wrong, or that the shape is."""
-        gold, matrix = distances(data["matrix"]), read(answer)
+        """Name the wrong cells, or the shape that an answer must have."""
+        gold = distances(data["matrix"])
+        matrix = read(answer)
         if matrix is None or [len(row) for row in matrix] != [len(row) for row in gold]:
             return f"the answer must have {len(gold)} rows of {len(gold)} numbers"
         wrong = [
@@ -75,19 +76,19 @@ class BinaryMatrix(Puzzle):
         return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """One number everywhere, or the matrix itself: right where every one is beside a zero."""
+        """The same number in every cell, or the matrix itself (right if each one has a zero next to it)."""
         size = range(len(data["matrix"]))
         same = {f"all {value}": _write(data, [[value for _ in size] for _ in size]) for value in (0, 1)}
         return {**same, "copy": _write(data, data["matrix"])}
 
-    def work(self, data: Data) -> Work:
+    def work(self, data: Data) -> WorkedSolution:
         solution = distances(data["matrix"])
         pairs = zip(data["matrix"], solution, strict=True)
         lines = [f"row {k}: {_row(ones)} gives {_row(row)}" for k, (ones, row) in enumerate(pairs, 1)]
-        return Work(lines, _write(data, solution))
+        return WorkedSolution(lines, _write(data, solution))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One cell taken for the other digit; a zero remains."""
+        """One cell read as the other digit; at least one zero remains."""
         size = range(len(data["matrix"]))
         for r, c in shuffled([(r, c) for r in size for c in size], rng):
             matrix = [list(row) for row in data["matrix"]]
@@ -107,31 +108,20 @@ def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
 
 
 def read(answer: str) -> Matrix | None:
-    """The rows of an answer; None where it is neither lines of numbers nor a list of lists of them."""
+    """The rows of an answer; None if it is neither lines of numbers nor a JSON list of lists of integers."""
     if len(answer) > MAX_ANSWER:
         return None
     if answer.strip().startswith("["):
-        return _json_list(answer)
+        try:
+            rows = json.loads(answer)
+        except (ValueError, RecursionError):
+            return None
+        are_rows = [isinstance(row, list) and all(type(cell) is int for cell in row) for row in rows]
+        return rows if rows and all(are_rows) else None
     rows = [row.split() for row in re.split(r"[\n/]", answer.strip())]
     if not all(_NUMBER.fullmatch(cell) for row in rows for cell in row):
         return None
     return [[int(cell) for cell in row] for row in rows]
-
-
-def _json_list(answer: str) -> Matrix | None:
-    try:
-        return _as_matrix(json.loads(answer))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _as_matrix(value: object) -> Matrix | None:
-    rows = [list(row) for row in value] if isinstance(value, list) and all(map(_is_row, value)) else None
-    return rows or None
-
-
-def _is_row(value: object) -> bool:
-    return isinstance(value, list) and all(type(cell) is int for cell in value)
 
 
 def _write(data: Data, matrix: Sequence[Sequence[int]]) -> str:

@@ -1,6 +1,6 @@
-"""Countdown: write an expression that uses each given number once and is worth the target.
+"""Countdown: an expression that uses each given number once and has the target as its value.
 
-``data``: ``numbers``, ``target``, ``style``, and ``expression``, a right one (the generator's).
+``data``: ``numbers``, ``target``, ``style``, and ``expression``, the generator's solution.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from r3l.envs.puzzles.engine.base import (
     MAX_ANSWER,
     Data,
     Difficulty,
-    Problem,
     Puzzle,
-    Work,
+    PuzzleProblem,
+    WorkedSolution,
     item,
     range_of,
     shuffled,
@@ -34,7 +34,7 @@ _LIMITS = ("min_numbers", "max_numbers", "min_value", "max_value", "min_target",
 
 
 class CountdownDifficulty(Difficulty):
-    """How many numbers, from where to where, targets, and the operators of the generator's expressions."""
+    """The number of numbers, their range, that of targets, and the generator's operators."""
 
     min_numbers: int = Field(ge=2)
     max_numbers: int = Field(ge=2, le=6)
@@ -46,34 +46,34 @@ class CountdownDifficulty(Difficulty):
 
 
 class Countdown(Puzzle):
-    """Countdown. An answer is one expression of whole numbers, ``+ - * /`` and brackets, without an equals sign."""
+    """The puzzle. An answer is one expression of whole numbers, ``+ - * /`` and brackets, without ``=``."""
 
     name = "countdown"
     difficulty = CountdownDifficulty
 
-    def generate(self, index: int, difficulty: CountdownDifficulty) -> Problem:
+    def generate(self, index: int, difficulty: CountdownDifficulty) -> PuzzleProblem:
         generated = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
         metadata = generated["metadata"]
         data = {key: metadata[key] for key in ("numbers", "target", "expression")} | {"style": difficulty.style}
         text = generated["question"]
         if difficulty.style == "compact":
             text = f"Numbers {' '.join(map(str, data['numbers']))} : make {data['target']}"
-        return Problem(text, generated["answer"], data, f"{len(data['numbers'])} numbers")
+        return PuzzleProblem(text, generated["answer"], data, f"{len(data['numbers'])} numbers")
 
     def key(self, data: Data) -> str:
-        """The numbers, in any order, and the target."""
+        """The sorted numbers and the target."""
         return f"{sorted(data['numbers'])} {data['target']}"
 
     def verify(self, data: Data, answer: str) -> bool:
-        """Uses each number once and is worth exactly the target."""
+        """Whether the expression uses each number once and has exactly the target as its value."""
         return self.critique(data, answer) == CORRECT
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """R3L's: also with ``**``, ``//`` and decimals, and a value that is nearly the target."""
+        """R3L's verifier: it allows ``**``, ``//`` and decimals, and a value close to the target."""
         return released.solves(answer, data["numbers"], data["target"])
 
     def critique(self, data: Data, answer: str) -> str:
-        """Which numbers are used wrongly, else what the expression is worth."""
+        """Name the numbers that are used too often or too rarely, else the value of the expression."""
         expression = parse(answer) if len(answer) <= MAX_ANSWER else None
         if expression is None:
             return "the answer is not one expression of whole numbers, operators and brackets"
@@ -88,37 +88,38 @@ class Countdown(Puzzle):
         return CORRECT if value == data["target"] else f"the expression is worth {value}, not {data['target']}"
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """All numbers with one operator between them."""
+        """All numbers joined by one operator."""
         return {name: f" {sign} ".join(map(str, data["numbers"])) for name, sign in (("sum", "+"), ("product", "*"))}
 
-    def work(self, data: Data) -> Work:
-        """Where plus and minus do: the sum, how much too large it is, and what to take off; else bracket by bracket."""
+    def work(self, data: Data) -> WorkedSolution:
+        """Use plus and minus if these suffice: the sum, its excess, and what to subtract instead.
+
+        Otherwise evaluate the generator's expression operation by operation.
+        """
         off = _to_take_off(data["numbers"], data["target"])
         if off is not None:
             return _by_half_the_excess(data["numbers"], data["target"], off)
         lines: list[str] = []
         _evaluate(_parsed(data), lines)
-        return Work(lines, data["expression"])
+        return WorkedSolution(lines, data["expression"])
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One of the numbers or the target taken for another, so that a solution remains; or, past plus and minus,
-        one operator for another.
+        """One number or the target misread so that a solution by plus and minus remains.
+
+        Otherwise one operator of the generator's expression misread.
         """
-        misread = [*_other_targets(data), *_other_numbers(data)]
+        total = sum(data["numbers"])
+        targets = {total - 2 * sum(subset) for subset in _subsets(data["numbers"])}
+        misread = [{**data, "target": target} for target in sorted(targets) if 0 < target != data["target"]]
+        misread += _other_numbers(data)
         if _to_take_off(data["numbers"], data["target"]) is None:
             variants = [_write(variant) for variant in _swaps(_parsed(data)) if worth(variant) is not None]
             misread = [{**data, "expression": text} for text in variants]
         yield from shuffled(misread, rng)
 
 
-def _other_targets(data: Data) -> list[Data]:
-    total = sum(data["numbers"])
-    makable = {total - 2 * sum(subset) for subset in _subsets(data["numbers"])}
-    return [{**data, "target": target} for target in sorted(makable) if 0 < target != data["target"]]
-
-
 def _other_numbers(data: Data) -> list[Data]:
-    """One number off by at most two."""
+    """``data`` with one number changed by at most two, as far as plus and minus still reach the target."""
     changed = [
         [*data["numbers"][:k], number + off, *data["numbers"][k + 1 :]]
         for k, number in enumerate(data["numbers"])
@@ -129,14 +130,18 @@ def _other_numbers(data: Data) -> list[Data]:
 
 
 def _parsed(data: Data) -> Expression:
-    """The generator's expression, which can always be read."""
+    """The generator's expression.
+
+    Raises DataError if it cannot be parsed, which would be a defect of the data.
+    """
     expression = parse(data["expression"])
     if expression is None:
         raise DataError(f"countdown: {data['expression']!r} is no expression")
     return expression
 
 
-def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -> Work:
+def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -> WorkedSolution:
+    """Add all numbers, then subtract ``off``, whose sum is half of the excess over the target."""
     lines: list[str] = []
     total = given[0]
     for number in given[1:]:
@@ -144,28 +149,24 @@ def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -
         total += number
     lines.append(f"{total} - {target} = {total - target}, half {(total - target) // 2}")
     lines.append(f"take off {' and '.join(map(str, off)) or 'nothing'}")
-    rest = Counter(given) - Counter(off)
-    added = [number for number in given if _take(rest, number)]
-    return Work(lines, " - ".join([" + ".join(map(str, added)), *map(str, off)]))
+    added = list(given)
+    for number in off:  # keep the first ones of equal numbers
+        del added[len(added) - 1 - added[::-1].index(number)]
+    return WorkedSolution(lines, " - ".join([" + ".join(map(str, added)), *map(str, off)]))
 
 
 def _to_take_off(given: Sequence[int], target: int) -> tuple[int, ...] | None:
-    """The fewest numbers whose change of sign turns the sum into ``target``; None where none do."""
+    """The fewest numbers to subtract instead of adding so that the sum is ``target``; None if impossible."""
     return next((subset for subset in _subsets(given) if sum(given) - 2 * sum(subset) == target), None)
 
 
 def _subsets(given: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every choice of numbers but all of them, small ones first."""
+    """All choices of numbers except the complete one, small ones first."""
     return itertools.chain.from_iterable(itertools.combinations(given, size) for size in range(len(given)))
 
 
-def _take(rest: Counter[int], number: int) -> bool:
-    rest[number] -= 1
-    return rest[number] >= 0
-
-
 def _evaluate(expression: Expression, lines: list[str]) -> Fraction:
-    """The value of an expression; a line for each operation, inner ones first."""
+    """The value of an expression. Appends a line for each operation to ``lines``, inner ones first."""
     if isinstance(expression, Number):
         return Fraction(expression.value)
     left, right = _evaluate(expression.left, lines), _evaluate(expression.right, lines)
@@ -175,7 +176,7 @@ def _evaluate(expression: Expression, lines: list[str]) -> Fraction:
 
 
 def _swaps(expression: Expression) -> list[Expression]:
-    """``expression`` with one operator replaced; none that divides, which may be impossible."""
+    """``expression`` with one operator replaced; never by a division, which may be by zero."""
     if isinstance(expression, Number):
         return []
     here = [] if expression.sign else [replace(expression, operator=o) for o in "+-*" if o != expression.operator]
@@ -192,10 +193,10 @@ def _write(expression: Expression) -> str:
 
 def _bracketed(expression: Expression) -> str:
     text = _write(expression)
-    return f"({text})" if isinstance(expression, Operation) else text
+    return f"({text})" if isinstance(expression, BinaryOperation) else text
 
 
-MAX_TOKENS = 100  # ours: six numbers with brackets around every pair take 21; also bounds how deep brackets nest
+MAX_TOKENS = 100  # our choice: six numbers with brackets around each pair have 21; also bounds the nesting
 _TOKENS = re.compile(r"\s*(?:([0-9]{1,6})|([-+*/()]))")
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
 
@@ -208,8 +209,8 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Operation:
-    """``left operator right``; a sign before an operand is ``0 -`` it, with ``sign`` set."""
+class BinaryOperation:
+    """``left operator right``. A minus sign before an operand is ``0 - operand``, with ``sign`` set."""
 
     operator: str
     left: Expression
@@ -217,11 +218,11 @@ class Operation:
     sign: bool = False
 
 
-Expression = Number | Operation
+Expression = Number | BinaryOperation
 
 
 def parse(text: str) -> Expression | None:
-    """The expression that a text is, all of it; None for any other text."""
+    """The expression that is all of ``text``; None for any other text."""
     tokens = _tokens(text)
     if not tokens:
         return None
@@ -241,7 +242,7 @@ def numbers(expression: Expression) -> list[int]:
 
 
 def worth(expression: Expression) -> Fraction | None:
-    """The value of an expression; None where it divides by zero."""
+    """The value of an expression; None if it divides by zero."""
     try:
         return _value(expression)
     except ZeroDivisionError:
@@ -264,9 +265,10 @@ def apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
 
 
 def _tokens(text: str) -> list[str]:
-    """The tokens of a text; none where something else stands in it or there are too many."""
+    """The tokens of a text; empty if it contains anything else, or too many."""
     tokens: list[str] = []
-    place, text = 0, text.strip()
+    text = text.strip()
+    place = 0
     while place < len(text) and len(tokens) <= MAX_TOKENS:
         match = _TOKENS.match(text, place)
         if match is None:
@@ -277,23 +279,27 @@ def _tokens(text: str) -> list[str]:
 
 
 def _sum(tokens: list[str], rank: int) -> tuple[Expression, list[str]]:
-    """Operands joined by operators of at least ``rank``, from the left. Raises ValueError, IndexError."""
+    """Parse operands joined by operators of at least ``rank``; the expression and the tokens after it.
+
+    Operators of one rank associate to the left. Raises ValueError or IndexError for a syntax error.
+    """
     left, tokens = _operand(tokens)
     while tokens and _RANK.get(tokens[0], 0) >= rank:
         operator = tokens[0]
         right, tokens = _sum(tokens[1:], _RANK[operator] + 1)
-        left = Operation(operator, left, right)
+        left = BinaryOperation(operator, left, right)
     return left, tokens
 
 
 def _operand(tokens: list[str]) -> tuple[Expression, list[str]]:
-    first, rest = tokens[0], tokens[1:]
+    """Parse a number, a bracket or a signed operand; the expression and the tokens after it."""
+    first, *rest = tokens
     if first == "(":
         inner, rest = _sum(rest, 1)
         if rest[0] != ")":
-            raise ValueError("a bracket stays open")
+            raise ValueError("a bracket is not closed")
         return inner, rest[1:]
     if first == "-":
         inner, rest = _operand(rest)
-        return Operation("-", Number(0), inner, sign=True), rest
+        return BinaryOperation("-", Number(0), inner, sign=True), rest
     return Number(int(first)), rest

@@ -1,8 +1,11 @@
-"""Knights & Knaves: everybody is a knight, who tells the truth, or a knave, who lies; who is what?
+"""Knights & Knaves: each person is a knight, who tells the truth, or a knave, who lies.
 
-``data``: ``names`` and ``roles`` (the word of a truth-teller, then of a liar), ``style``, and one statement a person:
-``["telling-truth", i]``, ``["lying", i]``, ``["not", s]``, ``["and" | "or", s, ...]``, ``["->" | "<=>", s, s]``.
-A solution gives every person a truth value that equals the one of the person's own statement; it is unique.
+Find out who is which.
+
+``data``: ``names``, ``roles`` (the word for a truth-teller, then for a liar), ``style``, and a statement per
+person: ``["telling-truth", i]``, ``["lying", i]``, ``["not", s]``, ``["and" | "or", s, ...]``, ``["->" |
+"<=>", s, s]``. In the solution, which is unique, a person is a truth-teller exactly if the person's
+statement is true.
 """
 
 from __future__ import annotations
@@ -15,28 +18,38 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
-from r3l.envs.puzzles.engine.base import CORRECT, MAX_ANSWER, Data, Difficulty, Problem, Puzzle, Work, item, shuffled
+from r3l.envs.puzzles.engine.base import (
+    CORRECT,
+    MAX_ANSWER,
+    Data,
+    Difficulty,
+    Puzzle,
+    PuzzleProblem,
+    WorkedSolution,
+    item,
+    shuffled,
+)
 
-Roles = tuple[bool, ...]  # by person: True for one who tells the truth
-MOST_PEOPLE = 5  # of the constant answers: RLTF's problems have five people
+Roles = tuple[bool, ...]  # by person: True for a truth-teller
+MOST_PEOPLE = 5  # in constant answers: RLTF's problems have five people
 _LETTERS = "PQRST"  # compact names; an A would be an article to the released verifier
 _WORDS = {"and": " and ", "or": " or ", "<=>": " iff "}
-# Our choice: who reads so is right by luck in 0.20 of 800 generated problems of 2 people, 0.06 of 4.
+# Our choice of a bad habit: it is right by luck in 0.20 of 800 generated problems of 2 people, in 0.06 of 4.
 _CONFUSED = {"and": "or", "or": "and", "->": "and", "<=>": "or"}
-# How an answer may be laid out. None of it gives a role: emphasis, LaTeX text, parentheses, the mark of a list's item.
+# Layout that says nothing about roles: emphasis, LaTeX text, parentheses, marks of list items.
 _LAYOUT = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf)\b|[*_`(){}$~]|(?<!\\)\\ |^[ \t]*(?:[-+•–]|\d+[.)])[ \t]+", re.MULTILINE
 )
 # The mark of a list's item before a person's name, on a new line or not: (1), 2., [3], (b), (iv).
 _MARK = r"(?<!\w)[*_]*(?:\(\s*(?:\d+|[a-z]|[ivx]+)\s*\)[.:]?|\[\d+\]|#?\d+[.):]*|[a-z][.)]|[①-⑳])[*_]*\s*"
-# Words that lead up to an answer and say nothing of it; reasoning-gym's reader skips them too.
+# Introductory words, which reasoning-gym's parser skips too.
 _LEAD = re.compile(r"\s*(?:(?:(?:the )?(?:final )?answer(?: is)?|therefore|thus|hence|so|finally)\b[\s,:]*)*")
 _BETWEEN = re.compile(r"[.,;|\n]|\\\\|\\?&|\band\b")
 _PART = re.compile(r"(\w+)(?: is | ?[:=–—-] ?| )(?:(?:an?|the) )?(\w+)")
 
 
 class KnightsKnavesDifficulty(Difficulty):
-    """People (numbers of them take turns), and the depth and width of their statements."""
+    """The number of people (from least to most in turn), and the depth and width of their statements."""
 
     min_people: int = Field(ge=2)
     max_people: int = Field(ge=2, le=MOST_PEOPLE)
@@ -45,12 +58,12 @@ class KnightsKnavesDifficulty(Difficulty):
 
 
 class KnightsKnaves(Puzzle):
-    """Knights & Knaves. An answer names every person's role once: ``A is a knight, B is a knave``."""
+    """The puzzle. An answer gives each person's role once: ``A is a knight, B is a knave``."""
 
     name = "knights_knaves"
     difficulty = KnightsKnavesDifficulty
 
-    def generate(self, index: int, difficulty: KnightsKnavesDifficulty) -> Problem:
+    def generate(self, index: int, difficulty: KnightsKnavesDifficulty) -> PuzzleProblem:
         people = difficulty.min_people + index % (difficulty.max_people - difficulty.min_people + 1)
         limits = {"depth_constraint": difficulty.depth, "width_constraint": difficulty.width}
         generated = item(self.name, difficulty.seed, index, n_people=people, **limits)
@@ -65,26 +78,29 @@ class KnightsKnaves(Puzzle):
         text, gold = generated["question"], generated["answer"]
         if compact:
             text, gold = _compact_text(data), render(data, metadata["solution"])
-        return Problem(text, gold, data, f"{people} people")
+        return PuzzleProblem(text, gold, data, f"{people} people")
 
     def key(self, data: Data) -> str:
-        """The statements; names and words for roles make no other problem."""
+        """The statements alone: other names or words for roles make the same problem."""
         return json.dumps([_plain(statement) for statement in data["statements"]])
 
     def verify(self, data: Data, answer: str) -> bool:
-        """Every person has the right role, and nobody is named twice."""
+        """Whether each person has the right role, and is named once."""
         roles = read(data, answer)
         return roles is not None and not _contradicting(data, roles)
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Equal sets of (name, role) as reasoning-gym, which RLTF took it from, reads them: extra words are skipped."""
+        """Whether the sets of (name, role) are equal as reasoning-gym's parser reads them, as in RLTF.
+
+        It skips other words, so that a negation is lost.
+        """
         from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
         read_pairs = KnightsKnavesDataset._normalize_answer
         return bool(read_pairs(answer) == read_pairs(render(data, solve(data))))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Whose statements do not go with the roles that the answer gives."""
+        """Name the people whose statements contradict the roles in the answer."""
         roles = read(data, answer)
         if roles is None:
             return f"the answer must give each of {', '.join(data['names'])} one role: {' or '.join(data['roles'])}"
@@ -98,14 +114,14 @@ class KnightsKnaves(Puzzle):
         )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """Every fixed sequence of roles, as T and F, cut to the number of people."""
+        """All fixed sequences of roles, named by T and F, cut to the number of people."""
         patterns = itertools.product([True, False], repeat=MOST_PEOPLE)
         return {
             "".join("FT"[role] for role in pattern): render(data, pattern[: len(data["names"])]) for pattern in patterns
         }
 
-    def work(self, data: Data) -> Work:
-        """Try assignments one after another; each statement is checked until one does not go with its speaker."""
+    def work(self, data: Data) -> WorkedSolution:
+        """Try one assignment of roles after another, and check statements up to the first contradiction."""
         lines: list[str] = []
         tried: Roles = ()
         for number, tried in enumerate(_assignments(data)):
@@ -117,13 +133,15 @@ class KnightsKnaves(Puzzle):
             if not wrong:
                 break
         else:
-            lines.append("none fits")  # only in a misread problem: the last one is the guess
-        return Work(lines, render(data, tried))
+            lines.append("none fits")  # only a misread problem has no solution; the last assignment is the guess
+        return WorkedSolution(lines, render(data, tried))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One word of one statement the other way round, or one statement negated: from some trial on, else always.
+        """One word of a statement reversed, or a statement negated.
 
-        ``careful_until``: trials before this one go by the ``original_statements``.
+        First from some trial on, then from the first trial on.
+
+        ``careful_until``: earlier trials use the ``original_statements``.
         """
         original = data["statements"]
         variants = [(speaker, variant) for speaker, s in enumerate(original) for variant in [*_flips(s), ["not", s]]]
@@ -140,16 +158,17 @@ class KnightsKnaves(Puzzle):
                 }
 
     def by_habit(self, data: Data) -> Data:
-        """Every connective is taken for another one: ``and`` and ``iff`` for ``or``, ``or`` and ``if`` for ``and``."""
+        """All connectives misread: ``and`` and ``iff`` as ``or``, ``or`` and ``if`` as ``and``."""
         return {**data, "statements": [_confused(statement) for statement in data["statements"]]}
 
 
 def solve(data: Data) -> Roles:
+    """The solution, by trying all assignments."""
     return next(roles for roles in _assignments(data) if not _contradicting(data, roles))
 
 
 def holds(statement: Sequence[Any], roles: Sequence[bool]) -> bool:
-    """The truth of a statement where people have ``roles``."""
+    """Whether a statement is true for given ``roles``."""
     kind, *parts = statement
     if kind in ("telling-truth", "lying"):
         return bool(roles[parts[0]] == (kind == "telling-truth"))
@@ -164,7 +183,7 @@ def holds(statement: Sequence[Any], roles: Sequence[bool]) -> bool:
 
 
 def render(data: Data, roles: Sequence[bool]) -> str:
-    """The answer that gives people ``roles``."""
+    """The answer text for ``roles``."""
     words = [_word(data, role) for role in roles]
     if data["style"] == "compact":
         return ", ".join(f"{name} {word}" for name, word in zip(data["names"], words, strict=True))
@@ -173,9 +192,9 @@ def render(data: Data, roles: Sequence[bool]) -> str:
 
 
 def read(data: Data, answer: str) -> Roles | None:
-    """The roles that an answer gives, by person; None unless it names each person once and nothing else.
+    """The roles in an answer, by person; None unless it names each person once and says nothing else.
 
-    Upper and lower case, layout and what stands between two people are the writer's.
+    Case, layout, and the punctuation between two people do not matter.
     """
     if len(answer) > MAX_ANSWER:
         return None
@@ -198,7 +217,7 @@ def _assignments(data: Data) -> Iterator[Roles]:
 
 
 def _contradicting(data: Data, roles: Sequence[bool]) -> list[int]:
-    """Who says something true and is no truth-teller, or something false and is one."""
+    """Indices of people whose statement is true though they lie, or false though they tell the truth."""
     return [k for k, statement in enumerate(data["statements"]) if holds(statement, roles) != roles[k]]
 
 
@@ -215,7 +234,7 @@ def _as_lists(statement: Any) -> Any:
 
 
 def _plain(statement: Any) -> Any:
-    """``statement`` with "not a knight" as "a knave", which is how both are worded."""
+    """``statement`` with "not a knight" written as "a knave"."""
     if statement[0] in ("telling-truth", "lying"):
         return statement
     if statement[0] == "not" and statement[1][0] in ("telling-truth", "lying"):
@@ -228,7 +247,7 @@ def _opposite(statement: Any) -> Any:
 
 
 def _flips(statement: Any) -> list[Any]:
-    """``statement`` with one of its words the other way round, in every way."""
+    """All variants of ``statement`` with one "knight" and "knave" swapped."""
     if statement[0] in ("telling-truth", "lying"):
         return [_opposite(statement)]
     return [
@@ -239,7 +258,7 @@ def _flips(statement: Any) -> list[Any]:
 
 
 def _confused(statement: Any) -> Any:
-    """``statement`` with every connective taken for another one."""
+    """``statement`` with all connectives misread by ``_CONFUSED``."""
     kind, *parts = statement
     if kind in ("telling-truth", "lying"):
         return statement

@@ -1,7 +1,8 @@
-"""How the releases read a response and an answer, defects included: RLTF's of its three puzzles, R3L's of countdown.
+"""The released readers and verifiers with their defects: RLTF's for its three puzzles, R3L's for countdown.
 
-RLTF evaluates a matrix as Python and R3L an equation; here the first is read as a literal and the second by an
-arithmetic of bounded numbers. What only ``eval`` can read is wrong here (docs/audit.md, RLTF defect 8).
+RLTF passes a matrix to Python's ``eval``, R3L an equation. Model output is never evaluated here: a matrix is
+read as a literal, an equation by arithmetic on bounded numbers. What only ``eval`` can read is wrong
+(docs/audit.md, RLTF defect 8).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
-LONGEST_LITERAL = 100_000  # characters; ours: more than the 8,096 tokens of a response of RLTF hold
-MOST_BITS = 1_000_000  # of a power; ours: larger ones take the release minutes and more
-TOLERANCE = 1e-5  # of an equation's value (R3L, countdown)
+LONGEST_LITERAL = 100_000  # characters; our choice: more than 8,096 tokens hold, RLTF's longest response
+MOST_BITS = 1_000_000  # of a power; our choice: larger ones take the release minutes
+TOLERANCE = 1e-5  # on an equation's value (R3L, countdown)
 MOVES = {short: name for name in ("right", "down", "left", "up") for short in (name, name[0])}
 NO_PATH = ("infeasible", "impossible", "no path")
 
@@ -27,9 +28,9 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError,
 
 
 def answer_in(response: str) -> str | None:
-    """What stands in the box that closes last, or in ``\\boxed 7``; an empty box is an answer.
+    """The content of the box that closes last, else of ``\\boxed 7``; it may be empty.
 
-    None without one, and wherever a brace closes that none opened.
+    None without a box, and for any response with an unmatched closing brace.
     """
     answer: slice | None = None
     opened: list[int] = []
@@ -49,7 +50,7 @@ def answer_in(response: str) -> str | None:
 
 
 def moves(answer: str) -> list[str]:
-    """The moves among the words of an answer, others skipped; none where it says that there is no path."""
+    """The moves in an answer; other words are skipped. An answer that denies a path has no moves."""
     text = answer.lower()
     if any(words in text for words in NO_PATH):
         return []
@@ -58,7 +59,7 @@ def moves(answer: str) -> list[str]:
 
 
 def cells(answer: str) -> list[str] | None:
-    """The words of a Python list of rows when it is printed, whatever its rows are; None for anything else."""
+    """The words that Python prints for a list of rows, of whatever type they are; None for anything else."""
     if len(answer) > LONGEST_LITERAL:
         return None
     try:
@@ -69,7 +70,7 @@ def cells(answer: str) -> list[str] | None:
 
 
 def solves(equation: str, numbers: Sequence[int], target: int) -> bool:
-    """Whether an equation has each number once (as digits) and Python takes it for the target, nearly."""
+    """Whether an equation uses each number once and has the target as its value, within TOLERANCE."""
     if not _EQUATION.fullmatch(equation):
         return False
     try:
@@ -81,13 +82,16 @@ def solves(equation: str, numbers: Sequence[int], target: int) -> bool:
 
 
 def _expression(text: str) -> ast.expr:
-    """Python's reading of ``text``. What it remarks on a model's style is for nobody's terminal."""
+    """The syntax tree of ``text``, without Python's warnings about its style."""
     with warnings.catch_warnings(action="ignore"):
         return ast.parse(text.lstrip(" \t"), mode="eval").body
 
 
 def _value(node: ast.expr) -> complex:
-    """The value of arithmetic, as Python has it: a root of a negative number is complex. Raises _UNREADABLE."""
+    """The value of an arithmetic expression as Python computes it: roots of negative numbers are complex.
+
+    Raises one of _UNREADABLE for anything that is no arithmetic.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):

@@ -1,4 +1,4 @@
-"""Shortest path: the fewest moves from ``*`` to ``#`` in a grid, past blocked cells ``X``, or that there is no way.
+"""Shortest path: the fewest moves from ``*`` to ``#`` in a grid with blocked cells ``X``, or ``infeasible``.
 
 ``data``: ``grid``, rows as strings of ``*``, ``#``, ``O`` (open) and ``X``; and ``style``.
 """
@@ -17,9 +17,9 @@ from r3l.envs.puzzles.engine.base import (
     MAX_ANSWER,
     Data,
     Difficulty,
-    Problem,
     Puzzle,
-    Work,
+    PuzzleProblem,
+    WorkedSolution,
     item,
     range_of,
     shuffled,
@@ -31,7 +31,7 @@ MOVES = {"right": (0, 1), "down": (1, 0), "left": (0, -1), "up": (-1, 0)}  # in 
 
 
 class ShortestPathDifficulty(Difficulty):
-    """Rows, columns, and how likely a cell is blocked."""
+    """Numbers of rows and columns, and the probability of a blocked cell."""
 
     min_rows: int = Field(ge=2)
     max_rows: int = Field(ge=2)
@@ -41,13 +41,16 @@ class ShortestPathDifficulty(Difficulty):
 
 
 class ShortestPath(Puzzle):
-    """Shortest path. An answer is moves between spaces or commas, ``right down``, or ``infeasible``."""
+    """The puzzle. An answer is a list of moves such as ``right down``, or ``infeasible``."""
 
     name = "shortest_path"
     difficulty = ShortestPathDifficulty
 
-    def generate(self, index: int, difficulty: ShortestPathDifficulty) -> Problem:
-        """See Puzzle. The start is never the destination (in RLTF's own generator it is in 3.4 %)."""
+    def generate(self, index: int, difficulty: ShortestPathDifficulty) -> PuzzleProblem:
+        """See Puzzle.
+
+        The start is never the goal (it is in 3.4 % of the problems of RLTF's own generator).
+        """
         limits = range_of(difficulty, "min_rows", "max_rows", "min_cols", "max_cols", "p_blocked")
         generated = item(self.name, difficulty.seed, index, **limits)
         grid = ["".join(row) for row in generated["metadata"]["matrix"]]
@@ -55,39 +58,43 @@ class ShortestPath(Puzzle):
         if difficulty.style == "compact":
             text = f"Grid {' / '.join(map(' '.join, grid))} : shortest path from * to # ?"
         group = INFEASIBLE if generated["answer"] == INFEASIBLE else "feasible"
-        return Problem(text, generated["answer"], {"grid": grid, "style": difficulty.style}, group)
+        return PuzzleProblem(text, generated["answer"], {"grid": grid, "style": difficulty.style}, group)
 
     def key(self, data: Data) -> str:
         return "/".join(data["grid"])
 
     def verify(self, data: Data, answer: str) -> bool:
-        """A way as short as any, or the word for none where there is none."""
+        """Whether the moves are a shortest path, or the answer is ``infeasible`` and there is no path."""
         moves = read(answer)
         return moves is not None and _are_shortest(data["grid"], moves)
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """The words that are moves are a shortest path; where there is no path, that none of them is one."""
+        """Whether those words that are moves are a shortest path, or none is and there is none."""
         return _are_shortest(data["grid"], released.moves(answer))
 
     def critique(self, data: Data, answer: str) -> str:
-        """The first illegal move, the wrong end, or how much too long it is; no direction, since one may be all."""
-        moves, shortest = read(answer), search(data["grid"]).path()
+        """Name the first illegal move, a wrong end or the excess length.
+
+        Never a direction: on a small grid a single move may be the answer.
+        """
+        moves = read(answer)
+        shortest = search(data["grid"]).path()
         if moves is None:
             return "the answer is not a list of moves"
         if not moves:
             return CORRECT if shortest is None else "there is a path"
         problem = walk(data["grid"], moves)
-        if problem or shortest is None:  # where there is no path, every walk has a problem
+        if problem or shortest is None:  # without a path every walk has a problem
             return problem
         longer = len(moves) - len(shortest)
         return f"the path arrives but is {longer} {'step' if longer == 1 else 'steps'} too long" if longer else CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """The word for no way, and each single move."""
+        """``infeasible``, and each single move."""
         return {text: text for text in (INFEASIBLE, *MOVES)}
 
-    def work(self, data: Data) -> Work:
-        """Breadth first, a line for the cells at each distance with the move that reached them; then back."""
+    def work(self, data: Data) -> WorkedSolution:
+        """Search breadth first, with a line for the cells at each distance, then follow the moves back."""
         searched = search(data["grid"])
         lines = [f"start {_place(searched.start)} goal {_place(searched.goal)}"]
         for distance, cells in enumerate(searched.waves, 1):
@@ -95,12 +102,12 @@ class ShortestPath(Puzzle):
             lines.append(f"step {distance}: {reached}")
         path = searched.path()
         if path is None:
-            return Work([*lines, "goal not reached"], INFEASIBLE)
+            return WorkedSolution([*lines, "goal not reached"], INFEASIBLE)
         lines.append(f"back: {' '.join(reversed(path))}")
-        return Work(lines, " ".join(path))
+        return WorkedSolution(lines, " ".join(path))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One open cell taken for blocked or the other way round; else the goal taken to be elsewhere."""
+        """One cell misread as blocked or open; after all of these, the goal misread as another cell."""
         grid = [list(row) for row in data["grid"]]
         cells = [(r, c) for r, row in enumerate(grid) for c, mark in enumerate(row) if mark in "OX"]
         for r, c in shuffled(cells, rng):
@@ -112,8 +119,10 @@ class ShortestPath(Puzzle):
 
 @dataclass(frozen=True)
 class Search:
-    """A breadth-first search up to the goal: ``waves`` are the new cells at distance 1, 2, ...; the last is empty
-    where the goal cannot be reached. ``came``: the move that first reached a cell.
+    """The result of a breadth-first search.
+
+    ``waves``: the new cells at distance 1, 2, ...; the last one is empty if the goal cannot be reached.
+    ``came``: the move that first reached a cell.
     """
 
     start: Cell
@@ -122,7 +131,7 @@ class Search:
     came: dict[Cell, str]
 
     def path(self) -> list[str] | None:
-        """The moves of a shortest path; None where there is none."""
+        """The moves of a shortest path; None without a path."""
         if self.goal not in self.came:
             return None
         moves: list[str] = []
@@ -134,9 +143,12 @@ class Search:
 
 
 def search(grid: Sequence[str]) -> Search:
-    """Breadth first from ``*`` until ``#`` is reached or nothing new is."""
-    start, goal = _find(grid, "*"), _find(grid, "#")
-    waves, came, edge = list[list[Cell]](), dict[Cell, str](), [start]
+    """Search breadth first from ``*`` until ``#`` or no new cell is reached."""
+    start = _find(grid, "*")
+    goal = _find(grid, "#")
+    waves: list[list[Cell]] = []
+    came: dict[Cell, str] = {}
+    edge = [start]
     while edge and goal not in came:
         wave: list[Cell] = []
         for cell in edge:
@@ -151,7 +163,7 @@ def search(grid: Sequence[str]) -> Search:
 
 
 def walk(grid: Sequence[str], moves: Sequence[str]) -> str:
-    """Why ``moves`` do not lead from start to goal: the first illegal one, or the wrong end; "" where they do."""
+    """The reason why ``moves`` do not lead from start to goal; "" if they do."""
     cell = _find(grid, "*")
     for number, move in enumerate(moves, 1):
         cell = _moved(cell, move)
@@ -165,7 +177,7 @@ def walk(grid: Sequence[str], moves: Sequence[str]) -> str:
 
 
 def read(answer: str) -> list[str] | None:
-    """The moves of an answer; none for ``infeasible``; None where it is neither."""
+    """The moves of an answer, an empty list for ``infeasible``; None for any other text."""
     if len(answer) > MAX_ANSWER:
         return None
     words = re.split(r"[\s,]+", answer.strip().lower())
@@ -175,7 +187,7 @@ def read(answer: str) -> list[str] | None:
 
 
 def _are_shortest(grid: Sequence[str], moves: Sequence[str]) -> bool:
-    """Whether no path is shorter; no moves say that there is none."""
+    """Whether ``moves`` are a shortest path; an empty list says that there is none."""
     shortest = search(grid).path()
     if shortest is None or not moves:
         return shortest is None and not moves

@@ -66,7 +66,7 @@ def allocation(**changes):
 
 
 def test_a_group_that_never_comes_is_an_error(monkeypatch):
-    monkeypatch.setattr(module, "_IN_VAIN", 50)
+    monkeypatch.setattr(module, "_MAX_UNUSED", 50)
     with pytest.raises(ConfigError, match=r"still missing: \{'test': \{'5x5': 1\}\}"):
         allocation(splits={"test": {"5x5": 1}}).split("test")
 
