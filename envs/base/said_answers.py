@@ -16,11 +16,12 @@ _MARKED = re.compile(r"(?<!#)####(?!#)\s*+(?!\d+[.)]\s+[A-Za-z])(?=[-+−~$*({\[
 _ANNOUNCEMENT = re.compile(
     r"(?:final\s+)?answers?\**\s*(?:(?:is|are|would be|should be|must be|equals|comes to)\b|[:=])+\s*", re.IGNORECASE
 )
+_LONGEST = 1_000  # characters of a clause; a longer one is no sentence, and would take quadratic time
 _NEXT_SENTENCE = re.compile(r"(?<=\S)(?<!\bapprox)[.!?]\s+(?=\S)")
 
 
 def announced(text: str) -> str | None:
-    """The answer after the last ``####`` or ``answer is``; None where nothing is announced."""
+    """The answer after the last ``####`` or ``answer is``, preferably one with a number, or None."""
     text = text.rstrip()
     tails = _MARKED.findall(text)
     if not tails:
@@ -74,6 +75,8 @@ _AFTER_A_NUMBER = re.compile(r"(?:is|are|was|were|of|in|for|to|at|on|by|as|with|
 
 def said(clause: str) -> str:
     """The answer in the first sentence of ``clause``, without what leads up to it and what explains it."""
+    if len(clause) > _LONGEST:
+        return clause
     first, *_ = _NEXT_SENTENCE.split(clause.replace("**", "").strip())
     text = _REMARK.split(first, maxsplit=1)[0].strip().rstrip(".").strip("* ") or first
     if (remark := _IN_PARENTHESES.search(text)) and not _FUNCTION_BEFORE.search(text[: remark.start()]):
@@ -87,7 +90,7 @@ def said(clause: str) -> str:
 
 
 def _without_words(text: str) -> str:
-    """The one formula or number of a sentence; all of ``text`` where there is none, or more than one."""
+    """The formula or number of a sentence; all of ``text`` if it has none, or more than one."""
     formulas = _formulas(text)
     if formulas:
         around = _FORMULA.sub(" ", text)
@@ -115,7 +118,7 @@ def _without_words(text: str) -> str:
 
 
 def _formulas(text: str) -> list[re.Match[str]]:
-    """Formulas between their marks; amounts in dollars are none."""
+    """The formulas between marks such as $...$, without text between two amounts in dollars."""
     return [found for found in _FORMULA.finditer(text) if not _PROSE.search(_inside(found))]
 
 

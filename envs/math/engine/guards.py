@@ -1,6 +1,6 @@
 """Guards: what math-verify 0.9.0 accepts and a reader does not, one function and one reason each.
 
-A guard sees the two texts that math-verify sees and returns True to refuse the pair. Whatever math-verify
+A guard gets the two texts that math-verify gets, and returns True to refuse the pair. Whatever math-verify
 accepts and no guard refuses is right (``tests/envs/math/test_guards.py``), so that a guard must be certain:
 where it cannot tell, it returns False.
 """
@@ -50,9 +50,11 @@ def bases_differ(gold: str, answer: str) -> bool:
 
 
 def bases_agree(gold: str, answer: str) -> bool | None:
-    """Whether two numbers with a base have the same digits and base; None where that does not decide."""
-    gold, answer = normalize(gold), normalize(answer)
-    expected, given = base_suffixes(gold), base_suffixes(answer)
+    """Whether two numbers with a base have the same digits and base; None if there is no base to compare."""
+    gold = normalize(gold)
+    answer = normalize(answer)
+    expected = base_suffixes(gold)
+    given = base_suffixes(answer)
     if given and expected != given:
         return False if expected or any(base != "10" for base in given) else None
     digits = digits_in_base(gold), digits_in_base(answer)
@@ -66,38 +68,36 @@ _SIDE_BY_SIDE = re.compile(
 
 
 def numbers_side_by_side(gold: str, answer: str) -> bool:
-    """A blank between two numbers on one side alone. math-verify adds or joins them.
+    r"""Two numbers with a blank between them, on one side alone. math-verify adds them: it takes 3 4 for 7.
 
-    ``3 4`` is no 7 and no 34.
-
-    ``\\frac 3 4``, ``\\log_2 3`` and ``2^3 5`` are no such pairs: the first digit is an argument there.
+    In \frac 3 4, \log_2 3 and 2^3 5 the first digit is an argument.
     """
-    return _side_by_side(gold) != _side_by_side(answer)
 
+    def side_by_side(text: str) -> bool:
+        return any(not found["argument"] for found in _SIDE_BY_SIDE.finditer(text))
 
-def _side_by_side(text: str) -> bool:
-    return any(not found["argument"] for found in _SIDE_BY_SIDE.finditer(text))
+    return side_by_side(gold) != side_by_side(answer)
 
 
 def brackets_differ(gold: str, answer: str) -> bool:
-    r"""A tuple, interval or set against another of these. math-verify takes (1,2) for \{1,2\} and for [1,2).
+    r"""A tuple, interval or set instead of another one. math-verify takes (1,2) for \{1,2\} and for [1,2).
 
     A list in brackets of any kind is its members: \{(6,3),(9,3)\} is (6,3),(9,3). A list without any, such
     as 1,2, may be a tuple or a set.
     """
-    expected, given = _bracketed(normalize(gold)), _bracketed(normalize(answer))
+    expected = _bracketed(normalize(gold))
+    given = _bracketed(normalize(answer))
     known = len(expected) == len(given) and None not in expected and None not in given
     return known and sorted(map(str, expected)) != sorted(map(str, given))
 
 
 def _bracketed(text: str) -> list[tuple[str, str] | None]:
-    """The brackets of each member of a list, or of the only one; None for a member without any."""
+    """The brackets of each member of a list, or of all of ``text``; None for a member without brackets."""
     parts = members(text)
     if len(parts) == 1 and (around := enclosing(text)):
-        width = len(around[0])
-        inner = [enclosing(part) for part in members(text[width : -len(around[1])])]
-        parts = [] if None not in inner else parts
-        if not parts:
+        inside = text[len(around[0]) : -len(around[1])]
+        inner = [enclosing(part) for part in members(inside)]
+        if None not in inner:
             return inner
     braces = {("{", "}"): ("\\{", "\\}")}
     return [braces.get(found, found) if (found := enclosing(part)) else None for part in parts]

@@ -82,7 +82,7 @@ def _root(radical: re.Match[str]) -> str:
     return f"\\sqrt{f'[{index}]' if index else ''}{{{radical[3].strip('(){}')}}}"
 
 
-# --- Layout: what shows a formula differently and means nothing.
+# --- Layout: commands that change how a formula looks, not its value.
 
 _SPACE = re.compile(
     r"(?<!\\)\\[,:;> ]|~|\s|\\(?:q?quad|enspace|enskip|(?:thin|med|thick)space|hfill?|allowbreak)(?![A-Za-z])"
@@ -113,6 +113,7 @@ _POWER = re.compile(r"\^\s*(-\s*\d+)")
 
 
 def _without_layout(text: str) -> str:
+    """``text`` with plain blanks, one spelling of each command, and without marks around all of it."""
     text = _COMMA_OF_THOUSANDS.sub(",", text)
     text = _NOTHING.sub("", _SPACE.sub(" ", text))
     text = _BINOMIAL_COMMAND.sub(r"\\binom", _FRACTION_COMMAND.sub(r"\\frac", text))
@@ -129,29 +130,34 @@ def _without_layout(text: str) -> str:
 
 
 def _braced(command: re.Match[str]) -> str:
-    first, second = command[2] or command[3] or "", command[4] or command[5] or ""
+    first = command[2] or command[3] or ""
+    second = command[4] or command[5] or ""
     return f"\\{command[1]}{{{first.strip()}}}{{{second.strip()}}}"
 
 
 # --- Numbers.
 
 _THOUSANDS = re.compile(r"(?<![\w.,/])([1-9]\d{0,2})((?: +\d{3})+)(?![\d/]| */| +\d)")
+# 1 3/4 and 1\frac{3}{4}
 _MIXED = re.compile(r"(?<![\w.,/}^])(\d+)(?:(?: +| and )(\d+) */ *(\d+)(?!\w)| *\\frac\{(\d+)\}\{(\d+)\}(?!\^))")
 _SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?|\.\d+)[eE]([-+]?\d+)(?![\w.])")
 _TIMES_TEN = re.compile(r"(?<=\d) ?(?:[xX*]|\\times|\\cdot) ?10 ?\^ ?(?:\{([-+]? ?\d+)\}|([-+]?\d+))")
 _LEADING = re.compile(r"(?:=|\\approx|\\simeq|\\sim)(?![A-Za-z]) ?|the +(?=\d)")
 _POINT_AT_END = re.compile(r"(?<=\d)\.(?=\s*(?:[/*)\]},]|\Z))")
+# 0.1\overline{6}, 0.1\bar6, 0.1(6), 0.16 with a combining bar, 0.\dot{1}4285\dot{7}
 _REPEATING = re.compile(
     r"(?<![\w.])(\d*)\.(\d*)"
     r"(?:\\(?:overline|bar|overbar)\s*(?:\{(\d+)\}|(\d))|\((\d+)\)|((?:\d[\u0304\u0305])+)"
     r"|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?)(?:\s*(?:\.{2,}|…|\\[lcd]?dots))?"
 )
+# 0.1666... and 0.1666\ldots
 _CONTINUED = re.compile(r"(?<![\w.])(\d*)\.(\d{2,}?)(?:\.{2,}|\s*(?:…|\\[lcd]?dots(?![A-Za-z])))")
 _DEGREE_SIGN = r"\\circ|\\degrees?|\\(?:text|mathrm|textrm) ?\{ ?(?:o|\\circ) ?\}|o(?![A-Za-z])"
 _DEGREES = re.compile(
     rf"(?<=[\d)}}.]) ?\{{?\}}? ?(?:\^ ?\{{? ?(?:{_DEGREE_SIGN}) ?\}}?|\\degrees?(?![A-Za-z])|\\textdegree)"
 )
 _ANGLE = re.compile(r"\\ang\s*\{([^{}]*)\}")
+# 5th, 5-th, 5^{th}, 5^{\text{th}}
 _ORDINAL = re.compile(
     r"(?<=\d)(?: ?[\^-])? ?\{? ?(?:\\(?:text|textrm|mathrm|mbox|textsuperscript) ?\{ ?)?"
     r"(?:st|nd|rd|th)(?![A-Za-z])[ }]*"
@@ -177,22 +183,29 @@ _PREFIXED = re.compile(r"0(?:b([01]+)|o([0-7]+)|x([0-9A-Fa-f]+))")
 
 @lru_cache(maxsize=20_000)
 def normalize(text: str) -> str:
-    """``text`` in the spelling that math-verify reads rightly. The value stays the same."""
+    """``text`` in a spelling that math-verify reads, with the same value."""
     text = _without_layout(_as_latex(text))
+
+    # Repeating decimals come first: their dots are no full stop.
     text = _CONTINUED.sub(_continued, _REPEATING.sub(_repeating, text))
     text = text.rstrip(".,;: ").strip()
     text = _LEADING.sub("", text, count=1).strip() if _LEADING.match(text) else text
+
+    # Thousands come before mixed numbers: both have a blank between digits.
     text = _THOUSANDS.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
     text = _POINT_AT_END.sub("", text)
     text = _MIXED.sub(_improper, text)
     text = _SCIENTIFIC.sub(lambda m: f"{m[1]}\\times 10^{{{int(m[2])}}}", text)
     text = _TIMES_TEN.sub(lambda m: f"\\times 10^{{{int((m[1] or m[2]).replace(' ', ''))}}}", text)
+
+    # Marks after a number, at last the base, whose digits may be letters.
     text = _DEGREES.sub(r"^{\\circ}", _ANGLE.sub(r"\1^{\\circ}", text))
     text = _ORDINAL.sub(" ", text).strip()
     return _only_member(_with_base(text))
 
 
 def _improper(mixed: re.Match[str]) -> str:
+    """A mixed number as a fraction: math-verify adds 1 and 3/4 only in some spellings."""
     whole, over, under = (int(digits) for digits in mixed.groups() if digits is not None)
     return f"\\frac{{{whole * under + over}}}{{{under}}}"
 
@@ -207,7 +220,7 @@ def _repeating(decimal: re.Match[str]) -> str:
 
 
 def _continued(decimal: re.Match[str]) -> str:
-    """0.1666... as a fraction where its last digits repeat; the text itself where they do not."""
+    """0.1666... as a fraction if its last digits repeat; else unchanged."""
     whole, digits = decimal.groups()
     for length in range(1, len(digits) // 2 + 1):
         period = digits[-length:]
@@ -219,13 +232,14 @@ def _continued(decimal: re.Match[str]) -> str:
 
 
 def _fraction(whole: str, fixed: str, period: str) -> str:
+    """The decimal with digits ``fixed`` and then ``period`` without end, as a fraction."""
     under = 10 ** len(fixed) * (10 ** len(period) - 1)
     value = Fraction(int(f"{whole}{fixed}{period}") - int(f"{whole}{fixed}" or "0"), under)
     return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
 def _with_base(text: str) -> str:
-    """Numbers with a base as ``1010_{2}``."""
+    """Numbers with a base as ``1010_{2}``, in any of the usual spellings."""
     text = _SUBSCRIPT_TEXT.sub(lambda m: "_{" + (m[1] or m[2] or "").strip() + "}", text)
     bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).replace(" _", "_").strip()
     if prefixed := _PREFIXED.fullmatch(bare):
@@ -262,11 +276,10 @@ _BRACKET = re.compile(r"\\\{|\\\}|[()\[\]{}]")
 
 
 def enclosing(text: str) -> tuple[str, str] | None:
-    r"""The brackets around all of ``text``, such as ``(`` and ``]``.
+    r"""The brackets around all of ``text``, such as ``(`` and ``]``; None without any.
 
-    None where the first one closes earlier.
-
-    Braces without a backslash count where they hold a list, as in ``{1,2}``.
+    Any closing bracket closes any opening one, as in intervals. Braces without a backslash count only around
+    a list, as in ``{1,2}``.
     """
     depth = 0
     first = last = None
@@ -286,8 +299,9 @@ def enclosing(text: str) -> tuple[str, str] | None:
 
 
 def members(text: str) -> list[str]:
-    """The parts of ``text`` between commas that stand in no bracket."""
-    parts, depth, start = [], 0, 0
+    """The parts of ``text`` between commas or semicolons outside brackets."""
+    parts = []
+    depth = start = 0
     for token in re.finditer(r"\\\{|\\\}|[()\[\]{},;]", text):
         if token[0] in ",;":
             if depth == 0:
@@ -317,10 +331,7 @@ _RATIO = re.compile(r"([-+]?) ?(?:\\frac\{([-+]?\d+)\}\{(\d+)\}|(\d+) ?/ ?(\d+))
 
 
 def number(text: str) -> tuple[Fraction, bool] | None:
-    """The value of a normalized decimal or fraction, and whether it is a fraction.
-
-    None for anything else.
-    """
+    """The value of a normalized number, and whether it is written as a fraction; else None."""
     ten = Fraction(1)
     if power := _POWER_OF_TEN.fullmatch(text):
         text, exponent = power[1].strip(), int(power[2])
@@ -334,9 +345,9 @@ def number(text: str) -> tuple[Fraction, bool] | None:
 
 
 def numbers_equal(gold: str, answer: str) -> bool | None:
-    """Whether two normalized numbers are equal; None where either is no number.
+    """Whether two normalized numbers are equal; None if one is no number.
 
-    A decimal that differs from a fraction may be its rounded value: math-verify decides (None).
+    None too for a decimal that differs from a fraction: it may be rounded, so that math-verify decides.
     """
     one, other = number(gold), number(answer)
     if one is None or other is None:
@@ -359,6 +370,6 @@ def base_suffixes(text: str) -> list[str]:
 
 
 def digits_in_base(text: str) -> str | None:
-    """The digits of a normalized ``text`` that is one number with a base; None for anything else."""
+    """The digits of ``text`` if it is one normalized number with a base; else None."""
     whole = re.fullmatch(r"([0-9A-F]+)_\{\d+\}", text)
     return whole[1] if whole else None

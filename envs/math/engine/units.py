@@ -66,12 +66,11 @@ _PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
 
 
 def readings(gold: str, answer: str) -> list[tuple[str, str]]:
-    """What ``gold`` and ``answer`` may say, as normalized pairs.
+    """Pairs of normalized texts, without units and percent signs; one equal pair makes the answer right.
 
-    The answer is right if either side's pair is equal.
-
-    A unit goes where only one side has it or both have the same. A percentage against a plain number is read
-    both as its number and as its hundredth: data sets print 12.5 for 12.5 %, and 0.125.
+    Units are dropped if only one side has one, or both have the same. A percentage compared with a plain
+    number has two readings, the number before the sign and its hundredth: data sets print 12.5 % as 12.5 or
+    as 0.125.
     """
     gold, answer = normalize(gold), normalize(answer)
     bare_gold, gold_percent = _without_percent(gold)
@@ -86,12 +85,14 @@ def readings(gold: str, answer: str) -> list[tuple[str, str]]:
 
 
 def _without_percent(text: str) -> tuple[str, bool]:
+    """``text`` without a percent sign or word at its end, and whether there was one."""
     bare = re.sub(r" +", " ", TEXT.sub(r" \1", text)).strip().rstrip(".")
     number = _PERCENT.sub("", bare)
     return (number.strip(), True) if number != bare and number.strip() else (text, False)
 
 
 def _hundredth(text: str) -> str:
+    """A hundredth of a normalized number or expression."""
     value = number(text)
     if value is None:
         return f"({text})/100"
@@ -100,7 +101,7 @@ def _hundredth(text: str) -> str:
 
 
 def without_units(gold: str, answer: str) -> tuple[str, str]:
-    """Both normalized texts without their units, where only one of them has a unit or both have the same."""
+    """Both normalized texts without units, if only one of them has a unit or both have the same."""
     bare_gold, of_gold = _split_unit(gold, letters_are_units=False)
     numeric_gold = not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", bare_gold))
     bare_answer, of_answer = _split_unit(answer, letters_are_units=numeric_gold)
@@ -108,19 +109,24 @@ def without_units(gold: str, answer: str) -> tuple[str, str]:
 
 
 def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
-    """A number and its unit; all of ``text`` and no unit where it is not of that form.
+    """Split ``text`` into a number and its unit; without a unit ``text`` and "".
 
-    ``letters_are_units``: whether single letters such as m and s are units. In a gold answer they are
-    variables.
+    ``letters_are_units``: whether single letters such as m and s are units. In a gold answer, and in answers
+    to one with letters, they are variables.
     """
+    # One spelling of units: plain words, with ^2 and /.
     stripped = text.strip(_CURRENCY + " ")
     words = re.sub(r"\{ +|(?<=\S) +(?=\})", lambda blank: blank[0].strip(), TEXT.sub(r" \1 ", stripped))
     words = _RAISED_WORD.sub("^2", _UNIT_FRACTION.sub(r" \1/\2", words))
     words = re.sub(r"(?<=[A-Za-z])\.(?= |\Z)", "", re.sub(r" +", " ", words)).strip("!* ")
+
+    # The number is all digits and operators at the beginning; operators at its end belong to the unit.
     end = _NUMBER_PART.match(words).end()  # type: ignore[union-attr]
     before = words[:end].rstrip()
     value = before.rstrip("(/*-{ ").removesuffix("\\cdot").rstrip()
     unit = words[len(value) :].strip().removesuffix("(").strip()
+
+    # Degrees are a unit of their own, and may be followed by the scale of a temperature.
     temperature = value.endswith("^{\\circ}")
     value = value.removesuffix("^{\\circ}").rstrip()
     if not re.search(r"\d|\\pi", value) or value.count("{") != value.count("}") or value.count("(") != value.count(")"):
@@ -134,7 +140,7 @@ def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
 
 
 def _is_unit(unit: str, separated: bool, letters_are_units: bool) -> bool:
-    """Whether ``unit`` after a number is a unit, and no product of symbols such as abc or mgh."""
+    """Whether the words after a number are a unit, and not a product of symbols such as abc or mgh."""
     plain = _EXPONENT.sub("", unit).replace("\\cdot", " ")
     names = re.findall(r"[A-Za-z]+", plain)
     if not names or re.search(r"[^A-Za-z /*()'.-]", plain.replace("\\mu", "").replace("\\Omega", "")):
@@ -153,17 +159,14 @@ def _is_unit(unit: str, separated: bool, letters_are_units: bool) -> bool:
 
 
 def _unit_name(unit: str) -> str:
-    """The unit in small letters and the singular, abbreviated where that is usual."""
+    """The unit in lower case and in the singular, abbreviated if there is an abbreviation."""
     words = re.findall(r"[a-z]+|\^\{?-?\d\}?|/", unit.casefold())
     singular = (word.removesuffix("s") if len(word) > 3 else word for word in words)
     return " ".join(_ABBREVIATIONS.get(word, word) for word in singular)
 
 
 def equal_numbers(gold: str, answer: str) -> bool | None:
-    """Whether a reading of both sides is the same number.
-
-    None where a reading is no number or math-verify decides.
-    """
+    """Whether some reading of both sides is the same number; None if math-verify has to decide."""
     decided = [numbers_equal(*reading) for reading in readings(gold, answer)]
     if any(decided):
         return True
