@@ -1,4 +1,4 @@
-"""Guess a number that a game has thought of: an environment in one file, with guess.yaml beside it."""
+"""Guess a secret number: an environment in one file. guess.yaml, next to it, configures it."""
 
 from r3l.envs.base.one_file import OneFileEngine, OneFileEnvironment
 
@@ -9,7 +9,7 @@ GUESSES = tuple(f"guess {n}" for n in range(1, LARGEST + 1))
 
 
 class Game(OneFileEngine):
-    """One number to guess."""
+    """The engine: a number to guess."""
 
     def reset(self, task):
         self.number = task.payload["number"]
@@ -23,7 +23,7 @@ class Game(OneFileEngine):
 
 
 class Guess(OneFileEnvironment):
-    """The game, and a player that knows how to halve."""
+    """The text side and the tasks, with a scripted player that halves the range."""
 
     name, domain = "guess", "guessing a number"
     rules = "Find the number. After each guess you hear whether it is higher or lower. An action is: guess N"

@@ -1,4 +1,4 @@
-"""Best of N: imitate the shortest success of a group."""
+"""Best of N: imitate the shortest success of a group. A method in one file, configured by shortest.yaml."""
 
 from pydantic import Field
 
@@ -8,17 +8,21 @@ from r3l.core.trajectory import Group, Objective
 
 
 class Settings(MethodSettings):
-    """Of configs: ``settings`` in shortest.yaml."""
+    """The options of the method, ``settings`` in shortest.yaml."""
 
     group_size: int = Field(4, ge=1)
 
 
 class Shortest(ImitationMethod[Settings]):
-    """N rollouts; the shortest success is imitated."""
+    """Imitation of the shortest success of N rollouts."""
 
     Settings = Settings
 
     async def explore(self, task, ctx):
         rollouts = await play_group(ctx, task, self.settings.group_size)
-        shortest = sorted((t for t in rollouts if t.success), key=lambda t: len(t.turns))[:1]
-        return [Group(task, rollouts, Objective.NONE)] + [Group(task, [t], Objective.SFT) for t in shortest]
+        groups = [Group(task, rollouts, Objective.NONE)]  # no loss, only metrics
+        solved = [t for t in rollouts if t.success]
+        if solved:
+            shortest = min(solved, key=lambda t: len(t.turns))
+            groups.append(Group(task, [shortest], Objective.SFT))
+        return groups

@@ -1,4 +1,4 @@
-"""guess.py keeps its rules and trains a step: the same file beside an environment of yours says whether it does."""
+"""guess.py keeps its rules and trains a step. Copy this test for an environment of your own."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_it_plays_by_its_rules_and_its_player_halves():
 
 
 def test_a_step_trains(tmp_path):
-    """With a model that was taught something else: it plays badly, but by the same code."""
+    """With a model trained on something else, which plays badly but runs the same code."""
     run_dir = r3l.train("guess", "grpo", model="math-1.5m", settings=STEP, run_dir=tmp_path / "run")
     (step,) = read_jsonl(run_dir / "metrics.jsonl")
     assert step["rollouts"] == 2 * 2 and step["tokens/generated"] > 0

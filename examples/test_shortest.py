@@ -1,4 +1,4 @@
-"""shortest.py trains a step: the same file beside a method of yours says whether it does."""
+"""shortest.py trains a step. Copy this test for a method of your own."""
 
 from pathlib import Path
 
