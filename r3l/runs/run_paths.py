@@ -62,7 +62,7 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     paths = [path for path in results.glob("*/*/*/*/seed*/evaluation.json") if path.parent.name[4:].isdigit()]
     runs = sorted(path for path in paths if path.relative_to(results).parts[0] != FURTHER)
     if not runs and not may_be_none:
-        raise DataError(f"no evaluation.json under {results}; make runs: `r3l run`, or `r3l train` and `r3l evaluate`")
+        raise DataError(f"no evaluation.json under {results}: run `r3l run`, or `r3l train` and `r3l evaluate`")
     return runs
 
 

@@ -128,8 +128,14 @@ def lines(
         grouped = {id(t) for group in tasks[k] for t in group.trajectories}
         if rest := [t for t in played if t.task.address == task.address and id(t) not in grouped]:
             logged_groups.append(_group(Group(task, rest, Objective.NONE), [None] * len(rest), decode))
-        selected_as = "first" if k < FIRST else "taught"
-        logged.append({"task": task.id, "group": task.group, "selected_as": selected_as, "groups": logged_groups})
+        logged.append(
+            {
+                "task": task.id,
+                "group": task.group,
+                "selected_as": "first" if k < FIRST else "taught",
+                "groups": logged_groups,
+            }
+        )
     return logged
 
 
