@@ -1,10 +1,8 @@
-"""What a machine must have: the extras of pyproject.toml that some environments need, and findings of `r3l
-doctor`.
-"""
+"""Checks of installed packages: the extras of pyproject.toml, and the findings of `r3l doctor`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -16,7 +14,7 @@ DISTRIBUTION = "r3l"
 
 @dataclass(frozen=True)
 class Finding:
-    """``fix``: what to do; empty where ``ok``."""
+    """The result of a check. ``fix``: how to correct it; empty if ``ok``."""
 
     name: str
     ok: bool
@@ -25,12 +23,12 @@ class Finding:
 
 
 def checked(name: str, ok: bool, detail: str, fix: str) -> Finding:
-    """A finding with ``fix`` where it is not ``ok``."""
+    """A finding, with ``fix`` only if it is not ``ok``."""
     return Finding(name, ok, detail, "" if ok else fix)
 
 
 def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
-    """What ``find`` returns. It starts foreign code: a typed error or missing import of it is the finding."""
+    """A finding with the result of ``find``, which starts foreign code: its errors are findings too."""
     try:
         return Finding(name, True, find())
     except DataError as error:
@@ -40,17 +38,25 @@ def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
 
 
 def packages(extra: str) -> list[str]:
-    """What the extra brings, as the installed metadata name it."""
-    return list(_packages(extra))
+    """Names of the packages of an extra, from the installed metadata; [] if r3l itself is not installed."""
+    from packaging.requirements import Requirement
+
+    if not _is_installed(DISTRIBUTION):
+        return []
+    found: list[str] = []
+    for requirement in map(Requirement, requires(DISTRIBUTION) or []):
+        if requirement.marker and requirement.marker.evaluate({"extra": extra}):
+            found.append(requirement.name)
+    return found
 
 
 def missing(extra: str) -> list[str]:
-    """Those packages of the extra that are not installed."""
+    """Packages of the extra that are not installed."""
     return [name for name in packages(extra) if not _is_installed(name)]
 
 
 def require(extra: str, purpose: str) -> None:
-    """Raises ConfigError, with the command that installs them, where packages of the extra are missing."""
+    """Raises ConfigError, with the command that installs them, if packages of the extra are missing."""
     if lacking := missing(extra):
         verb = "is" if len(lacking) == 1 else "are"
         raise ConfigError(
@@ -61,18 +67,10 @@ def require(extra: str, purpose: str) -> None:
 
 def install(extra: str) -> str:
     """The command that installs an extra."""
-    if extra == "verifiers":  # pip refuses its older openai beside ours
-        own = f"uv pip install '{DISTRIBUTION}[verifiers]' --overrides <(echo 'openai>=3.57,<4')"
-        return "make verifiers" if is_checkout() else own
+    if extra == "verifiers":  # it needs an older openai than r3l, which pip refuses
+        command = f"uv pip install '{DISTRIBUTION}[verifiers]' --overrides <(echo 'openai>=3.57,<4')"
+        return "make verifiers" if is_checkout() else command
     return f"pip install -e '.[{extra}]'" if is_checkout() else f"pip install '{DISTRIBUTION}[{extra}]'"
-
-
-def _packages(extra: str) -> Iterator[str]:
-    from packaging.requirements import Requirement
-
-    for requirement in map(Requirement, (_is_installed(DISTRIBUTION) and requires(DISTRIBUTION)) or []):
-        if requirement.marker and requirement.marker.evaluate({"extra": extra}):
-            yield requirement.name
 
 
 def _is_installed(name: str) -> bool:

@@ -22,7 +22,7 @@ from r3l.runs.run_dir import METRICS as FILE
 Counts = Mapping[str, float]
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """How the values of several steps are combined."""
 
     TOTAL = "total"  # a count, added up over a run
@@ -37,7 +37,7 @@ class Metric:
 
     name: str
     unit: str
-    kind: Kind
+    kind: MetricKind
     meaning: str
 
 
@@ -66,7 +66,7 @@ COLLECT_SECONDS = "seconds/collect"
 TRAIN_SECONDS = "seconds/train"
 TRAIN_SUCCESS = "train/success"
 
-TOTAL, TIME, FAULT, STEP = Kind.TOTAL, Kind.TIME, Kind.FAULT, Kind.STEP
+TOTAL, TIME, FAULT, STEP = MetricKind.TOTAL, MetricKind.TIME, MetricKind.FAULT, MetricKind.STEP
 _DECLARED = (
     Metric("step", "-", STEP, "number of the update, from 1"),
     Metric("train/success", "share", STEP, "success rate of base rollouts"),
@@ -393,7 +393,7 @@ def step_seconds(row: Counts) -> float:
     return row.get(COLLECT_SECONDS, 0) + row.get(TRAIN_SECONDS, 0)
 
 
-def _is_of_kind(name: str, kind: Kind) -> bool:
+def _is_of_kind(name: str, kind: MetricKind) -> bool:
     metric = declared(name)
     return metric is not None and metric.kind is kind
 

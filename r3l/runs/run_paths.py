@@ -62,11 +62,12 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     paths = [path for path in results.glob("*/*/*/*/seed*/evaluation.json") if path.parent.name[4:].isdigit()]
     runs = sorted(path for path in paths if path.relative_to(results).parts[0] != FURTHER)
     if not runs and not may_be_none:
-        raise DataError(f"no evaluation.json under {results}: run `r3l run`, or `r3l train` and `r3l evaluate`")
+        ways = "`r3l run`, or `r3l train` and `r3l evaluate`"
+        raise DataError(f"no evaluation.json under {results}; make runs: {ways}")
     return runs
 
 
-class Cell(NamedTuple):
+class RunCell(NamedTuple):
     """The cell of a run, read from its path."""
 
     tier: str
@@ -75,9 +76,9 @@ class Cell(NamedTuple):
     method: str
 
 
-def cell_of(evaluation: Path) -> Cell:
+def cell_of(evaluation: Path) -> RunCell:
     """The cell in the path tier/env/model/method/seedN/evaluation.json."""
-    return Cell(*evaluation.parts[-6:-2])
+    return RunCell(*evaluation.parts[-6:-2])
 
 
 def runs_of(
