@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
-from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, records, scores
+from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, scores
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import frame_of, whole
+from r3l.report.frame import read_runs, updates, whole
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
 from r3l.report.published import Reference
-from r3l.report.records import Record
 from r3l.report.registered import (
     RULE,
     Registered,
@@ -49,22 +49,22 @@ OF_STEPS = {
 Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
 
-def filled(text: str, runs: Sequence[Record]) -> str:
+def filled(text: str, runs: pd.DataFrame) -> str:
     """``text`` with its tables as ``runs`` give them; only those that began from today's base checkpoints."""
     of_plan = load_registered()
 
     def table(found: re.Match[str]) -> str:
         beginning, name, envs, end = found.groups()
         chosen = envs.split() or of_plan.envs
-        seen = list(runs) if name == "arms" else of_base_checkpoints(runs, of_plan, chosen)
+        seen = runs if name == "arms" else of_base_checkpoints(runs, of_plan, chosen)
         if name == "claims":
-            seen += [run for run in runs if run.bench[0] != of_plan.tier]  # published models
+            seen = pd.concat([seen, runs[runs.tier != of_plan.tier]])  # published models
         return f"{beginning}\n{TABLES[name](seen, of_plan)}\n\n{end}"
 
     return BLOCK.sub(table, text)
 
 
-def core(runs: Sequence[Record], of_plan: Registered) -> str:
+def core(runs: pd.DataFrame, of_plan: Registered) -> str:
     """Base checkpoint and both methods of the primary comparisons, and what those say."""
     rows = _scores(runs, ["zero_shot", of_plan.against, of_plan.method])
     difference = f"{method_label(of_plan.method)} minus {method_label(of_plan.against)}, paired by seed"
@@ -97,19 +97,20 @@ class EqualRates(NamedTuple):
     reason: str = ""
 
 
-def _rate(runs: Sequence[Record], env: str, method: str) -> str:
+def _rate(runs: pd.DataFrame, env: str, method: str) -> str:
     """The learning rate of a method's stored runs, as in 3e-4."""
-    rates = {run.manifest["run"]["train"]["lr"] for run in runs if run.env == env and run.method == method}
+    of_method = runs[(runs.env == env) & (runs.method == method)]
+    rates = {manifest["run"]["train"]["lr"] for manifest in of_method.manifest}
     return ", ".join(f"{rate:.0e}".replace("e-0", "e-") for rate in sorted(rates))
 
 
-def _at_equal_rates(runs: Sequence[Record], env: str, of_plan: Registered, rates: Sequence[str]) -> EqualRates:
+def _at_equal_rates(runs: pd.DataFrame, env: str, of_plan: Registered, rates: Sequence[str]) -> EqualRates:
     """Judge the method at the rate of its opponent. A comparison at unequal rates holds only where this one agrees."""
     if rates[0] == rates[1]:
         (tuned,) = (row for row in registered_rows(runs, of_plan) if row.env == env and not row.earlier)
         return EqualRates("the same", tuned.verdict)
     same = f"{of_plan.method}@train.lr={float(rates[0]):g}"
-    values = claims.ScoreTest(method=same, against=of_plan.against).values_S([run for run in runs if run.env == env])
+    values = claims.ScoreTest(method=same, against=of_plan.against).values_S(runs[runs.env == env])
     if len(values) < MIN_SEEDS:
         return EqualRates("not run", "", "rates differ")
     (compared,) = compare([Effect.of_seeds(values)], alpha=RULE.alpha)
@@ -129,7 +130,7 @@ def _listed(sentences: Iterable[str]) -> str:
     return "; ".join(f"{stem} {', '.join(of_stem)}".strip() for stem, of_stem in ends.items())
 
 
-def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
+def every_claim(runs: pd.DataFrame, of_plan: Registered) -> str:
     """A row a claim with a verdict somewhere, of the runs and the stored probes; below, the other claims."""
     of = claims.load_claims()
     rows = claim_verdicts.claim_verdicts(runs, probes.read_folders([STORED]), of)
@@ -150,59 +151,59 @@ def every_claim(runs: Sequence[Record], of_plan: Registered) -> str:
     return "\n\n".join([_pipes(own), *([_pipes(published)] if published else []), *texts])
 
 
-def arms(runs: Sequence[Record], of_plan: Registered) -> str:
+def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
     """The arms of the registered experiment on ALFWorld minus GRPO, and what R3L's training showed, a column a base
     checkpoint."""
-    runs = [*runs, *records.load(find_runs(HINT_GAP, may_be_none=True))]
-    benches = sorted({run.bench for run in runs if run.bench[:2] == (of_plan.tier, "alfworld")})
+    runs = pd.concat([runs, read_runs(find_runs(HINT_GAP, may_be_none=True))])
+    runs = runs[(runs.tier == of_plan.tier) & (runs.env == "alfworld")]
+    models = dict(iter(runs.groupby("model")))
     rows: Rows = {}
     for method in ARMS:
-        for bench in benches:
-            of_bench = [run for run in runs if run.bench == bench]
-            if seeds := [run for run in of_bench if run.method == method]:
-                label = seeds[0].method_label.replace(", train.lr=0.0003", "").replace(" (train.lr=0.0003)", "")
-                rows.setdefault(label, {})[f"`{bench[2]}`"] = _arm(seeds, of_bench, of_plan.against)
-    for bench in benches:
-        seeds = [run for run in runs if run.bench == bench and run.method == ARMS[1]]
-        for label, text in _in_training(seeds).items():
-            rows.setdefault(label, {})[f"`{bench[2]}`"] = text
+        for model, of_model in models.items():
+            seeds = whole(of_model[of_model.method == method])
+            if len(seeds):
+                label = seeds.iloc[0].label.replace(", train.lr=0.0003", "").replace(" (train.lr=0.0003)", "")
+                rows.setdefault(label, {})[f"`{model}`"] = _arm(seeds, of_model, of_plan.against)
+    for model, of_model in models.items():
+        for label, text in _in_training(whole(of_model[of_model.method == ARMS[1]])).items():
+            rows.setdefault(label, {})[f"`{model}`"] = text
     return _pipes(rows)
 
 
-def _arm(seeds: Sequence[Record], of_bench: Sequence[Record], against: str) -> str:
+def _arm(seeds: pd.DataFrame, of_bench: pd.DataFrame, against: str) -> str:
     """Of GRPO the mean success, of others the paired difference to it; of few seeds its values."""
     count = "" if len(seeds) == SEEDS else f" ({len(seeds)} seeds)"
-    if seeds[0].method == against:
-        return f"{np.mean([np.mean(run.successes('all')) for run in seeds]):.3f}{count}"
-    values = claims.ScoreTest(method=seeds[0].method, against=against).values_S(of_bench)
+    if seeds.iloc[0].method == against:
+        return f"{np.mean(seeds.success):.3f}{count}"
+    values = claims.ScoreTest(method=seeds.iloc[0].method, against=against).values_S(of_bench)
     if len(values) < MIN_SEEDS or np.ptp(values) == 0:
         return ", ".join(f"{value:+.3f}" for value in values)
     low, high = Effect.of_seeds(values).bounds()
     return f"{np.mean(values):+.3f} ({low:+.3f} to {high:+.3f}){count}"
 
 
-def _in_training(seeds: Sequence[Record]) -> dict[str, str]:
+def _in_training(seeds: pd.DataFrame) -> dict[str, str]:
     """Means over R3L's updates, and how many of its test episodes an impossible action ended."""
     shown = {}
     for name, (label, form) in OF_STEPS.items():
-        if steps := [step[name] for run in seeds for step in run.metrics if name in step]:
+        if steps := [step[name] for path in seeds.path for step in updates(path) if name in step]:
             shown[label] = format(float(np.mean(steps)), form)
     return shown | {
-        "R3L: ended by an impossible action": f"{ending_shares(whole(frame_of(seeds))).get('inadmissible', 0.0):.3f}"
+        "R3L: ended by an impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"
     }
 
 
-TABLES: dict[str, Callable[[Sequence[Record], Registered], str]] = {
+TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
     "arms": arms,
     "claims": every_claim,
     "core": core,
 }
 
 
-def _scores(runs: Sequence[Record], methods: Sequence[str]) -> Rows:
+def _scores(runs: pd.DataFrame, methods: Sequence[str]) -> Rows:
     """Over all tasks."""
     texts: Rows = {}
-    rows = scores.score_rows(frame_of(runs), methods, "zero_shot", 0, reference=Reference([]))
+    rows = scores.score_rows(runs, methods, "zero_shot", 0, reference=Reference([]))
     for row in rows[rows.group == "all"].itertuples():
         if row.mean is not None:
             text = paper_table.plus_minus(row.mean, row.low, row.high, row.points, row.unit)
@@ -221,7 +222,7 @@ def _pipes(rows: Rows) -> str:
 
 def write() -> None:
     """Fill in the tables of every page."""
-    runs = records.load(find_runs(STORED, may_be_none=True))
+    runs = read_runs(find_runs(STORED, may_be_none=True))
     for page in PAGES:
         write_text_atomic(page, filled(page.read_text(encoding="utf-8"), runs))
 

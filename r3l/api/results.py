@@ -30,7 +30,7 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
 
     paths = [path for folder in _folders(folders) for path in find_runs(folder)]
     runs = read_runs(paths)
-    runs = runs.assign(run_dir=[str(record.path.parent) for record in runs.record])
+    runs = runs.assign(run_dir=[str(path.parent) for path in runs.path])
     return runs[[*IDENTITY, *SCORES, "steps", *(name for name in runs if name not in COLUMNS)]]
 
 
@@ -52,13 +52,13 @@ def compare(
     """
     import pandas as pd
 
-    from r3l.report import records
     from r3l.report.compare import compare as compared
+    from r3l.report.frame import read_runs
     from r3l.runs.run_paths import first_found, runs_of
 
     others = [against] if isinstance(against, str) else list(against)
     found = (runs_of(folder, [method, *others]) for folder in _folders(folders))
-    rows = compared(records.load(first_found(found)), method, others, group)
+    rows = compared(read_runs(first_found(found)), method, others, group)
     return pd.DataFrame([row.flat() for row in rows])
 
 

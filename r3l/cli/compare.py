@@ -72,8 +72,7 @@ def compare(
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
     from r3l.report import html as report
-    from r3l.report import records
-    from r3l.report.frame import frame_of
+    from r3l.report.frame import read_runs
     from r3l.report.render import to_terminal
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import EVALUATION
@@ -104,11 +103,11 @@ def compare(
         own = own_runs([stored or stored_runs()], cells, seeds)
     found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
-    loaded = records.load([*own, *first_found(found)])
+    loaded = read_runs([*own, *first_found(found)])
     rows = comparison.compare(loaded, method, opponents, group)
     shown = comparison.comparison_table(rows)
     if html:
-        report.write(frame_of(loaded), [], len(seeds or DEFAULT_SEEDS), html, comparison=shown)
+        report.write(loaded, [], len(seeds or DEFAULT_SEEDS), html, comparison=shown)
     _print(rows, out, as_json, to_terminal(shown))
     if as_json:
         return
@@ -141,7 +140,7 @@ def power(
     """
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import compare as comparison
-    from r3l.report import records
+    from r3l.report.frame import read_runs
     from r3l.report.power import power_rows, power_table
     from r3l.report.render import to_terminal
     from r3l.runs.run_paths import runs_of
@@ -150,7 +149,7 @@ def power(
     opponents = opponents_of(method, against, tier)
     _check_share("--power", power, 0.1, 0.999)
     _check_share("--difference", difference, 0.001, 1)
-    loaded = records.load(runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env)))
+    loaded = read_runs(runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env)))
     compared, target = comparison.compare(loaded, method, opponents, group), PowerTarget(ALPHA, power, comparisons)
     rows = power_rows(compared, loaded, difference, target)
     _print(rows, out, as_json, to_terminal(power_table(rows, difference, target)))
@@ -162,14 +161,14 @@ def registered(stored: StoredRuns = None, out: RowsFile = None, as_json: AsJson 
     Example: `r3l compare registered`
     """
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report import records
+    from r3l.report.frame import read_runs
     from r3l.report.registered import load_registered, of_base_checkpoints, registered_rows, registered_table
     from r3l.report.render import to_terminal
     from r3l.runs.run_paths import runs_of
 
     plan = load_registered()
     paths = runs_of(stored or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
-    rows = registered_rows(of_base_checkpoints(records.load(paths), plan), plan)
+    rows = registered_rows(of_base_checkpoints(read_runs(paths), plan), plan)
     _print(rows, out, as_json, to_terminal(registered_table(rows, plan)))
 
 

@@ -189,12 +189,13 @@ def _selection(env: str | None, method: str | None, runs: list[Path]) -> Selecti
 def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
     """The paper's claims, tested on the runs and probes under ``results``, by default the stored ones."""
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report import claims, probes, records
+    from r3l.report import claims, probes
     from r3l.report.claim_verdicts import claim_verdicts
+    from r3l.report.frame import read_runs
 
     folders = results or [stored_runs()]
     tested = claims.load_claims()
-    runs = records.load(found([], folders, may_be_none=True))
+    runs = read_runs(found([], folders, may_be_none=True))
     return claim_verdicts(runs, probes.read_folders(folders), tested), tested
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from r3l.report.feedback import COLUMN as FEEDBACK
 from r3l.report.feedback import NOTE as FEEDBACK_NOTE
 from r3l.report.feedback import written_by
-from r3l.report.frame import BENCH, benches, by_method, of_bench, whole
+from r3l.report.frame import BENCH, benches, budgets, by_method, of_bench, updates, whole
 from r3l.report.labels import bench_label
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import faults, rates
@@ -63,10 +63,10 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
         of_this: list[dict[str, Any]] = []
         for method, seeds in by_method(whole(of_bench(runs, bench))).items():
             # Faults are in no result, so that a result repeats byte for byte; seconds neither.
-            counts = [{**record.result["budget"], **faults(record.metrics)} for record in seeds.record]
+            counts = [b | faults(updates(path)) for b, path in zip(budgets(seeds), seeds.path, strict=True)]
             mean = {key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))}
             spent = {
-                key: [sum(update.get(key, 0.0) for update in run.metrics) for run in seeds.record] for key in PHASES
+                key: [sum(update.get(key, 0.0) for update in updates(path)) for path in seeds.path] for key in PHASES
             }
             first = seeds.iloc[0]
             row = dict(zip(BENCH, bench, strict=True)) | {"method": method, "label": first.label}

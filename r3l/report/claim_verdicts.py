@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
 from r3l.config import resolve
 from r3l.core.errors import check_known
 from r3l.report import published
 from r3l.report.claims import Claim, Claims, PublishedEffect
+from r3l.report.frame import Bench, benches, of_bench
 from r3l.report.labels import bench_label, env_label
 from r3l.report.probes import Content
-from r3l.report.records import Bench, Record
 from r3l.report.registered import load_registered
 from r3l.report.render import rounded
 from r3l.stats.comparison import Comparison, Effect, compare
@@ -120,7 +122,7 @@ class ClaimVerdict:
         return {key: rounded(value) for key, value in columns.items()}
 
 
-def claim_verdicts(records: Sequence[Record], probes: Sequence[Content], of: Claims) -> list[ClaimVerdict]:
+def claim_verdicts(runs: pd.DataFrame, probes: Sequence[Content], of: Claims) -> list[ClaimVerdict]:
     """A row for each claim and environment, and for each probe if there are several; all are judged together.
 
     Environments of the plan have rows from today's base checkpoints, with or without evidence; other tiers'
@@ -129,14 +131,13 @@ def claim_verdicts(records: Sequence[Record], probes: Sequence[Content], of: Cla
     tier, baseline = load_registered().tier, load_registered().against
     planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
     probed = _probes_by_bench(probes, baseline)
-    seen = {record.bench for record in records} | {*probed}
+    seen = {*benches(runs), *probed}
     everywhere = [*planned, *sorted(bench for bench in seen if bench[0] != tier)]
 
     rows = []
     for claim in of.claims:
         for bench in everywhere:
-            of_bench = [record for record in records if record.bench == bench]
-            measured = _measured(claim, bench, of_bench, probed.get(bench, {}), of)
+            measured = _measured(claim, bench, of_bench(runs, bench), probed.get(bench, {}), of)
             label = bench_label(bench, planned if bench in planned else everywhere)
             rows += [
                 replace(row, label=", ".join(filter(None, [label, row.probe])))
@@ -184,9 +185,9 @@ def _condition(probe: Content, key: str) -> str:
 
 
 def _measured(
-    claim: Claim, bench: Bench, records: Sequence[Record], probes: Mapping[str, Content], of: Claims
+    claim: Claim, bench: Bench, runs: pd.DataFrame, probes: Mapping[str, Content], of: Claims
 ) -> list[ClaimVerdict]:
-    """The rows of a claim before they are judged, from the records and probes of one bench."""
+    """The rows of a claim before they are judged, from the runs and probes of one bench."""
     row = ClaimVerdict(claim, bench, "")
     if claim.paper:
         row = replace(row, **_published(claim.paper, bench[1], of))
@@ -198,7 +199,7 @@ def _measured(
                 rows.append(replace(row, probe=name, over="tasks", count=tasks, effect=effect))
         return rows or [replace(row, over="tasks")]
     test = claim.score or claim.training
-    values = test.values_S(records) if test else []
+    values = test.values_S(runs) if test else []
     return [replace(row, count=len(values), effect=Effect.of_seeds(values)) if values else row]
 
 

@@ -7,16 +7,17 @@ are about other seeds. Effects in a probe are of one fixed model, so their inter
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
+import pandas as pd
 from pydantic import Field, model_validator
 
 from r3l.config import Strict, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
+from r3l.report.frame import budgets, common_seeds, scores_S_T, updates, whole
 from r3l.report.probes import Content
-from r3l.report.records import Record, pairs, scores_S_T
 from r3l.runs.metrics import rates, summed
 from r3l.stats.comparison import Effect
 
@@ -34,15 +35,16 @@ class ScoreTest(Strict):
     group: str = "all"
     beyond: str | None = None
 
-    def values_S(self, runs: Sequence[Record]) -> list[float]:
-        """One value per seed that both methods have; empty if the test set lacks a group."""
-        by_seed = sorted(runs, key=lambda run: int(run.seed))
-        methods = (self.method, self.against)
-        ours, theirs = pairs(*([run for run in by_seed if run.method == name] for name in methods))
-        groups = [self.group, *([self.beyond] if self.beyond else [])]
-        if not ours or any(group not in ours[0].groups for group in groups):
-            return []
-        values = [(scores_S_T(ours, g) - scores_S_T(theirs, g)).mean(axis=1) for g in groups]
+    def values_S(self, runs: pd.DataFrame) -> list[float]:
+        """One value per seed that both methods have, of the runs of one bench; empty if it lacks a group."""
+        values = []
+        for group in [self.group, *([self.beyond] if self.beyond else [])]:
+            of_group = runs[runs.group == group]
+            ours, theirs = (of_group[of_group.method == name] for name in (self.method, self.against))
+            ours, theirs = common_seeds(ours, theirs)
+            if not len(ours):
+                return []
+            values.append((scores_S_T(ours) - scores_S_T(theirs)).mean(axis=1))
         return [float(value) for value in values[0] - (values[1] if self.beyond else 0.0)]
 
 
@@ -65,7 +67,7 @@ class TrainingTest(Strict):
                 raise ValueError(f"rate {name!r} is unknown; choose one of {', '.join(sorted(RATE_NAMES))}")
         return self
 
-    def values_S(self, runs: Sequence[Record]) -> list[float]:
+    def values_S(self, runs: pd.DataFrame) -> list[float]:
         """One value per seed whose training counted all that the rates need."""
 
         def effect(counts: Mapping[str, Any]) -> float | None:
@@ -74,14 +76,14 @@ class TrainingTest(Strict):
             return None if rate is None or minus is None else rate - minus
 
         values = []
-        for run in sorted((run for run in runs if run.method == self.method), key=lambda run: int(run.seed)):
+        seeds = whole(runs[runs.method == self.method])
+        for path, budget in zip(seeds.path, budgets(seeds), strict=True):
             if self.change:
-                first, last = (
-                    effect(summed(part)) for part in (run.metrics[: self.change], run.metrics[-self.change :])
-                )
+                metrics = updates(path)
+                first, last = effect(summed(metrics[: self.change])), effect(summed(metrics[-self.change :]))
                 value = None if last is None or first is None else last - first
             else:
-                value = effect(run.result["budget"])
+                value = effect(budget)
             if value is not None:
                 values.append(value)
         return values

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
 from r3l.config import hashed, variant
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import DataError
 from r3l.report.feedback import is_taught
+from r3l.report.frame import benches, common_seeds, groups, of_bench, scores_S_T, total
 from r3l.report.labels import method_label
 from r3l.report.paired import MDE, MDE_NOTE, mde_text, p_cell, paired_columns
-from r3l.report.records import Record, by_method, groups, pairs, scores_S_T
 from r3l.report.scores import interval_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
@@ -88,21 +90,20 @@ class MethodComparison:
         return columns | {"pairs": self.pairs, "verdict": self.verdict, "warnings": list(self.warnings)}
 
 
-def compare(
-    records: Sequence[Record], method: str, against: Sequence[str], group: str = "all"
-) -> list[MethodComparison]:
+def compare(runs: pd.DataFrame, method: str, against: Sequence[str], group: str = "all") -> list[MethodComparison]:
     """Compare ``method`` with each opponent in each environment, over common seeds; Holm over all rows.
 
     ``group``: of the task set's tasks (easy, hard, all). Raises DataError if there is no run of ``method``,
     or an environment's task set has no such group.
     """
     rows: list[MethodComparison] = []
-    for bench in sorted({record.bench for record in records if record.method == method}):
-        runs = by_method([r for r in records if r.bench == bench], [method, *against])
-        known = groups(runs[method])
+    for bench in benches(runs[runs.method == method]):
+        here = of_bench(runs, bench)
+        known = groups(here[here.method == method])
         if group not in known:
             raise DataError(f"--group is {group!r}; the tasks of {bench[1]} are {', '.join(known)}")
-        rows += [_row(runs[method], runs[other], other, group) for other in against]
+        here = here[here.group == group]
+        rows += [_row(here[here.method == method], here[here.method == other], other) for other in against]
     if not rows:
         raise DataError(
             f"there is no evaluated run of {method!r} in the environments that are compared; choose others "
@@ -112,30 +113,28 @@ def compare(
     return [replace(row, difference=difference) for row, difference in zip(rows, differences, strict=True)]
 
 
-def _row(ours: list[Record], theirs: list[Record], other: str, group: str) -> MethodComparison:
+def _row(ours: pd.DataFrame, theirs: pd.DataFrame, other: str) -> MethodComparison:
     """One row before the correction, which is over all rows."""
-    common, twins = pairs(ours, theirs)
-    label = theirs[0].method_label if theirs else method_label(other)
-    row = MethodComparison(*ours[0].bench, ours[0].method, group, other, label)
-    if not common:
+    common, twins = common_seeds(ours, theirs)
+    label = theirs.iloc[0].label if len(theirs) else method_label(other)
+    place = {key: ours.iloc[0][key] for key in ("tier", "env", "model", "method", "group")}
+    row = MethodComparison(**place, against=other, label=label)
+    if not len(common):
         return row
 
-    spent = [
-        {name: sum(record.result["budget"].get(key, 0) for record in seeds) for name, key in BUDGET.items()}
-        for seeds in (common, twins)
-    ]
-    ours_S_T, theirs_S_T = scores_S_T(common, group), scores_S_T(twins, group)
+    spent = [{name: total(seeds, key) for name, key in BUDGET.items()} for seeds in (common, twins)]
+    ours_S_T, theirs_S_T = scores_S_T(common), scores_S_T(twins)
     return replace(
         row,
         ours=seed_interval(ours_S_T),
         theirs=seed_interval(theirs_S_T),
         effect=Effect.paired(ours_S_T, theirs_S_T),
         budget={name: spent[0][name] / spent[1][name] if spent[1][name] else None for name in BUDGET},
-        warnings=setting_warnings(common[0], twins[0]),
+        warnings=setting_warnings(common.iloc[0], twins.iloc[0]),
     )
 
 
-def setting_warnings(ours: Record, theirs: Record) -> list[str]:
+def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
     """A line for each condition besides the method in which two runs differ: it is compared with it."""
 
     def section_of(run: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -144,7 +143,7 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
         return value if isinstance(value, dict) else {} if value is None else {"": value}
 
     lines = []
-    a, b = (hashed(record.manifest["run"]) for record in (ours, theirs))
+    a, b = (hashed(one.manifest["run"]) for one in (ours, theirs))
     for section in SETTINGS:
         here, there = section_of(a, section), section_of(b, section)
         for key in sorted(here.keys() | there.keys()):
@@ -153,25 +152,24 @@ def setting_warnings(ours: Record, theirs: Record) -> list[str]:
                 lines.append(f"{name} is {here.get(key)!r} here and {there.get(key)!r} there")
 
     # Test episodes that a server sampled, and feedback that another model or the environment wrote.
-    players = [_player(record) for record in (ours, theirs)]
+    players = [_player(one.agent) for one in (ours, theirs)]
     if players[0] != players[1]:
         lines.append(f"test episodes were sampled by {players[0]} here and by {players[1]} there")
-    taught = [record.feedback for record in (ours, theirs)]
+    taught = [one.feedback for one in (ours, theirs)]
     if taught[0] != taught[1] and any(map(is_taught, taught)):
         writers = [f"written by {WRITERS.get(label, label)}" if label else "not read" for label in taught]
         lines.append(f"feedback in training was {writers[0]} here and {writers[1]} there")
 
     # Runs record the digests of a user's own code, which may have changed since.
-    for record, run in ((ours, a), (theirs, b)):
+    for one, run in ((ours, a), (theirs, b)):
         if recorded := run.get("own_code", {}):
-            changed = changed_files(recorded, user_code(record.env, variant(record.method).method))
+            changed = changed_files(recorded, user_code(one.env, variant(one.method).method))
             if changed:
-                lines.append(f"code changed since {record.method} seed {record.seed}: {', '.join(changed)}")
+                lines.append(f"code changed since {one.method} seed {one.seed}: {', '.join(changed)}")
     return lines
 
 
-def _player(record: Record) -> str:
-    agent = record.evaluation.get("agent")
+def _player(agent: Mapping[str, Any] | None) -> str:
     return f"a server ({agent['model']}, {agent['dialog']})" if agent else "the local policy"
 
 

@@ -8,26 +8,28 @@ The columns of a row:
 - ``tier_label``, ``label``: printed names of the tier and of the method.
 - ``feedback``: who was set to write the reflections or critiques of training (``self``, ``environment``, ``judge
   NAME``); None: the method reads none.
-- ``task_set``, ``task_set_sha256``: the test tasks. ``warning``: what a reader must know of them and of the base
-  checkpoint; empty: nothing. ``constant_answer``, ``constant_success``: the best answer that ignores the problem, and
-  its success in [0, 1]; None where it was not measured.
+- ``task_set``, ``task_set_sha256``, ``task_set_tasks``: name, digest and number of the test tasks. ``warning``: what a
+  reader must know of them and of the base checkpoint; empty: nothing. ``constant_answer``, ``constant_success``: the
+  best answer that ignores the problem, and its success in [0, 1]; None where it was not measured.
 - ``group``: the test tasks of this row, ``all`` or a part of them such as ``easy``. ``episodes``: how many were played.
 - ``success``, ``reward``: means over those episodes. ``stops``: how many of them ended for each reason.
   ``parse_failures``, ``truncations``: those that ended by an invalid response; by a response or a dialog over its
   limit.
 - ``tasks``: ids of the tasks in order, a tuple. ``task_success``, ``task_reward``: arrays ``_T`` of each task's mean
   over its episodes. Stacked over seeds they are the score matrix ``_S_T`` of r3l.stats.intervals, as in rliable.
-- ``steps``: updates. Every counter of r3l.runs.metrics by its own name (``rollouts``, ``tokens/generated`` ...): its
-  sum over training; NaN: never counted.
+- ``steps``: updates; 0 for a base checkpoint. Every counter of r3l.runs.metrics by its own name (``rollouts``,
+  ``tokens/generated`` ...): its sum over training; NaN: never counted. Metrics of single updates: :func:`updates`.
 - ``preregistration``: first digits of the sha256 of docs/preregistration.md when the run was made; None: before it.
-- ``record``: the files of the run as read (r3l.report.records.Record).
+- ``path``: the evaluation.json. ``cell``, ``fingerprint``, ``agent`` (who played, if a server did), ``manifest``: as
+  the files say.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,75 +37,234 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from r3l.report.records import Bench, Record, load
+from r3l.config import feedback_source
+from r3l.core.errors import DataError
+from r3l.evaluation.episodes import EpisodeRow, Evaluation
+from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
+from r3l.feedback.feedback import FeedbackSource
+from r3l.files.digests import SUMS
+from r3l.files.json_files import read_json, read_jsonl, stored_variants
+from r3l.report.labels import question_set
+from r3l.runs.manifest import Manifest
+from r3l.runs.metrics import read_metrics
+from r3l.runs.result import Result
+from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
+from r3l.runs.run_paths import run_dir_of
 from r3l.stats.intervals import Interval, wilson_bounds
 
 log = logging.getLogger(__name__)
 
+Bench = tuple[str, str, str]
 BENCH = ["tier", "env", "model"]  # runs that may be compared agree in these
 ALL = "all"  # the group of all test tasks
 GROUP_ORDER = ("easy", "hard")  # further groups follow by name, then "all"
+EPISODES = "episodes.jsonl"
 CONSTANT_ANSWER = "constant_answer_baseline"  # key of a task set
 PARSE_FAILURES = ("format", "inadmissible", "truncated")  # stop reasons
 TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
 COLUMNS = (
     *(*BENCH, "method", "seed", "tier_label", "label", "feedback"),
-    *("task_set", "task_set_sha256", "warning", "constant_answer", "constant_success"),
-    *("group", "episodes", "success", "reward", "stops", "parse_failures", "truncations", "tasks", "task_success"),
-    *("task_reward", "steps", "preregistration", "record"),
+    *("task_set", "task_set_sha256", "task_set_tasks", "warning", "constant_answer", "constant_success"),
+    *("group", "episodes", "success", "reward", "stops", "parse_failures", "truncations"),
+    *("tasks", "task_success", "task_reward", "steps", "preregistration"),
+    *("path", "cell", "fingerprint", "agent", "manifest"),
 )
+Row = dict[str, Any]
 
 
 def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFrame:
-    """Read the runs of ``paths`` (evaluation.json files). Raises DataError as r3l.report.records.load does."""
-    return frame_of(load(paths, named))
+    """Read the runs of ``paths`` (evaluation.json files), sorted by tier, environment, model, method and seed.
 
+    A damaged run is left out with a warning. Raises DataError if it is one of those that are ``named`` or no run is
+    left, and for runs that cannot be in one table (:func:`_distinct`).
+    """
+    runs: list[list[Row]] = []
+    damage: list[DataError | OSError] = []
+    for path in paths:
+        try:
+            runs.append(_read_run(path))
+        except (DataError, OSError) as error:
+            if path in named:
+                raise
+            damage.append(error)
+    if damage and not runs:
+        raise damage[0]
+    for error in damage:
+        log.warning("a run is left out: %s", error)
 
-def frame_of(records: Iterable[Record]) -> pd.DataFrame:
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        written_under = record.manifest.get("preregistration_sha256")
-        run = {
-            **{key: getattr(record, key) for key in (*BENCH, "method", "tier_label", "feedback")},
-            "seed": int(record.seed),
-            "label": record.method_label,
-            "task_set": record.task_set["name"],
-            "task_set_sha256": record.task_set["sha256"],
-            "warning": record.warnings,
-            "steps": record.result["steps"],
-            "preregistration": written_under and written_under[:12],
-            "record": record,
-            **record.result["budget"],
-        }
-        constant = record.task_set.get(CONSTANT_ANSWER)
-        for group, scores in record.groups.items():
-            episodes = [episode for episode in record.episodes if group in (ALL, episode["group"])]
-            by_task: dict[str, list[tuple[float, float]]] = {}
-            for episode in episodes:
-                by_task.setdefault(episode["task"], []).append((float(episode["success"]), float(episode["reward"])))
-            # Python's sum, for its last digits: stored tables hold what it gives.
-            means = [[sum(part) / len(part) for part in zip(*by_task[task], strict=True)] for task in sorted(by_task)]
-            success_T, reward_T = np.array(means).T
-            stops = Counter(episode["stop_reason"] for episode in episodes)
-            rows.append(
-                run
-                | {
-                    "group": group,
-                    **{key: scores[key] for key in ("episodes", "success", "reward")},
-                    "stops": stops,
-                    "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
-                    "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-                    "tasks": tuple(sorted(by_task)),
-                    "task_success": success_T,
-                    "task_reward": reward_T,
-                    "constant_answer": constant and constant["answer"],
-                    "constant_success": constant and constant["success"].get(group),
-                }
-            )
+    rows = [row for run in _distinct(runs) for row in run]
     counters = sorted({key for row in rows for key in row} - {*COLUMNS})
-    runs = pd.DataFrame(rows, columns=[*COLUMNS, *counters], dtype=object)
-    numbers = dict.fromkeys(("seed", "episodes"), int) | dict.fromkeys(("success", "reward", *counters), float)
-    return runs.astype(numbers).copy()  # in one piece: pandas warns of frames that many insertions made
+    frame = pd.DataFrame(rows, columns=[*COLUMNS, *counters], dtype=object)
+    numbers = dict.fromkeys(("seed", "episodes", "steps"), int) | dict.fromkeys(("success", "reward", *counters), float)
+    frame = frame.astype(numbers).copy()  # in one piece: pandas warns of frames that many insertions made
+    return frame.sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
+
+
+def _read_run(path: Path) -> list[Row]:
+    """The rows of one run: a row a group of test tasks. Raises DataError unless its files are whole and agree."""
+    evaluation, folder, run_dir = read_json(path, Evaluation), path.parent, run_dir_of(path)
+    check_signed(folder)
+    check_place(run_dir, evaluation)
+    manifest, result = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / RESULT, Result)
+    by_group = {ALL: read_jsonl(folder / EPISODES, EpisodeRow)}
+    for episode in by_group[ALL]:
+        if episode["group"]:
+            by_group.setdefault(episode["group"], []).append(episode)
+    if {group: len(of_group) for group, of_group in by_group.items()} != {
+        group: scores["episodes"] for group, scores in evaluation["groups"].items()
+    }:
+        raise DataError(f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}")
+
+    task_set, env = evaluation["task_set"], evaluation["env"]
+    source = feedback_source(manifest["run"].get("method_settings", {}))  # a run may be older than a section
+    teacher = source and source.value
+    if source is FeedbackSource.JUDGE:
+        settings: Mapping[str, Any] = manifest["run"]
+        teacher = f"judge {settings['judge']['model']}"
+    made_under = manifest.get("preregistration_sha256")
+    run = {
+        "tier": evaluation["tier"],
+        "model": evaluation["model"],
+        "method": evaluation["method"],
+        "seed": evaluation["seed"],
+        "cell": evaluation["cell"],
+        "fingerprint": evaluation["fingerprint"],
+        "env": env if folder == run_dir else question_set(evaluation["tier"], env, task_set["name"]),
+        "tier_label": evaluation["label"],
+        "label": evaluation["method_label"].replace("start model", "base checkpoint"),  # runs of earlier versions
+        "feedback": teacher,
+        "task_set": task_set["name"],
+        "task_set_sha256": task_set["sha256"],
+        "task_set_tasks": task_set["tasks"],
+        "warning": "; ".join(filter(None, [task_set.get("warning"), manifest.get("start_model_warning")])),
+        "steps": result["steps"],
+        "preregistration": made_under and made_under[:12],
+        "path": path,
+        "agent": evaluation.get("agent"),
+        "manifest": manifest,
+        **result["budget"],
+    }
+    constant = task_set.get(CONSTANT_ANSWER)
+    rows = []
+    for group, scores in evaluation["groups"].items():
+        attempts: dict[str, list[tuple[float, float]]] = {}
+        for episode in by_group[group]:
+            attempts.setdefault(episode["task"], []).append((float(episode["success"]), float(episode["reward"])))
+        # Python's sum, for its last digits: stored tables hold what it gives.
+        means = [[sum(part) / len(part) for part in zip(*attempts[task], strict=True)] for task in sorted(attempts)]
+        success_T, reward_T = np.array(means).T
+        stops = Counter(episode["stop_reason"] for episode in by_group[group])
+        of_group = {
+            "group": group,
+            "episodes": scores["episodes"],
+            "success": scores["success"],
+            "reward": scores["reward"],
+            "stops": stops,
+            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
+            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
+            "tasks": tuple(sorted(attempts)),
+            "task_success": success_T,
+            "task_reward": reward_T,
+            "constant_answer": constant and constant["answer"],
+            "constant_success": constant and constant["success"].get(group),
+        }
+        rows.append(run | of_group)
+    return rows
+
+
+def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
+    """``runs`` without those that another folder holds too, with the same episodes; a warning counts them.
+
+    Raises DataError for runs that cannot be in one table: on different task sets; with one training under two names; of
+    one method with different tasks; and for one run in two folders with different episodes, which is ambiguous.
+    """
+    first: dict[Bench, Row] = {}
+    trained: dict[str, Row] = {}
+    known: dict[tuple[Any, ...], Row] = {}
+    methods: dict[tuple[Any, ...], Row] = {}
+    distinct: list[list[Row]] = []
+    copies: list[tuple[Path, Path]] = []
+    clashes: list[tuple[Path, Path]] = []
+    for rows in runs:
+        run = next(row for row in rows if row["group"] == ALL)
+        bench = (run["tier"], run["env"], run["model"])
+        other = first.setdefault(bench, run)
+        if run["task_set_sha256"] != other["task_set_sha256"]:
+            (a, on_a), (b, on_b) = (
+                (one["path"], f"{one['task_set']} ({one['task_set_sha256'][:12]})") for one in (run, other)
+            )
+            raise DataError(
+                f"{a} was measured on task set {on_a} and {b} on {on_b}; "
+                "they cannot stand in one table: evaluate both on one task set"
+            )
+
+        # No second training has the same metrics, seconds included.
+        digest = _metrics_digest(run_dir_of(run["path"]))
+        other = trained.setdefault(digest, run) if digest else run
+        if (other["cell"], other["seed"]) != (run["cell"], run["seed"]) and training_digest(updates(run["path"])):
+            raise DataError(copy_error(other["path"].parent, run["path"].parent))
+
+        same = known.setdefault((*bench, run["method"], run["seed"]), run)
+        if same is not run:
+            equal = run["fingerprint"] == same["fingerprint"] and _episodes(run) == _episodes(same)
+            (copies if equal else clashes).append((same["path"].parent, run["path"].parent))
+            continue
+        mate = methods.setdefault((*bench, run["method"]), run)
+        if run["tasks"] != mate["tasks"]:
+            raise DataError(
+                f"{run['path']} has episodes of {len(run['tasks'])} tasks and {mate['path']} of "
+                f"{len(mate['tasks'])} or of other ones; seeds of one method cannot be averaged then: evaluate both "
+                "with the same evaluation.tasks (-n)"
+            )
+        distinct.append(rows)
+    if clashes:
+        a, b = clashes[0]
+        more = f" (and {len(clashes) - 1} more such pairs)" if len(clashes) > 1 else ""
+        raise DataError(
+            f"{a} and {b} are the same method and seed{more}, but their episodes differ: name the runs that are meant "
+            "by their directories, in place of the whole folder, as in r3l table table1 "
+            "results/nano/alfworld/alfworld-1.5m-hints/my_method/seed* --results results/stored"
+        )
+    if copies:
+        _, copy = copies[0]
+        log.warning("%d runs are in two places with the same episodes and count once: %s ...", len(copies), copy)
+    return distinct
+
+
+def _metrics_digest(run_dir: Path) -> str:
+    """The digest noted of a run's metrics file; empty where nothing was trained."""
+    if not (run_dir / SUMS).is_file():
+        return ""
+    lines = (line.split("  ", 1) for line in (run_dir / SUMS).read_text(encoding="utf-8").splitlines())
+    noted = {name: digest for digest, name in lines}
+    return next((noted[path.name] for path in stored_variants(run_dir / METRICS) if path.name in noted), "")
+
+
+def _episodes(run: Row) -> list[Row]:
+    return [{**episode} for episode in read_jsonl(run["path"].parent / EPISODES, EpisodeRow)]
+
+
+def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
+    """The metrics of each update of the run that an evaluation.json is about; empty if nothing was trained."""
+    path = run_dir_of(evaluation) / METRICS
+    return _updates(path, tuple((place.name, place.stat().st_mtime_ns) for place in stored_variants(path)))
+
+
+@lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
+def _updates(path: Path, kept: tuple[tuple[str, int], ...]) -> Sequence[Mapping[str, float]]:
+    return read_metrics(path.parent)
+
+
+def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
+    """The counters of each row's training, without those that it never counted."""
+    counters = [name for name in runs if name not in COLUMNS]
+    rows = runs[counters].to_dict("records")
+    return [{name: count for name, count in row.items() if count == count} for row in rows]  # NaN: not itself
+
+
+def total(runs: pd.DataFrame, counter: str) -> float:
+    """The sum of a counter over runs; 0 where none counted it."""
+    return float(runs[counter].fillna(0).sum()) if counter in runs else 0.0
 
 
 def whole(runs: pd.DataFrame) -> pd.DataFrame:
@@ -129,25 +290,27 @@ def groups(runs: pd.DataFrame) -> list[str]:
 
 
 def by_method(runs: pd.DataFrame, methods: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
-    """The runs of one bench by method, in the order of ``methods`` (default: the base checkpoint, then by name), with
-    their seeds in order."""
-    ordered = runs.sort_values("seed", kind="stable")
+    """The runs of one bench by method, in the order of ``methods`` (default: the base checkpoint, then by name)."""
     wanted = methods or sorted(set(runs.method), key=lambda method: (method != "zero_shot", method))
-    return {method: ordered[ordered.method == method] for method in wanted}
+    return {method: runs[runs.method == method] for method in wanted}
 
 
 def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of both, all of one group, whose seed the other has too, in the order of ``ours``. Runs of one seed that
     played different tasks are left out, with a warning."""
-    twins = theirs.drop_duplicates("seed", keep="last").set_index("seed", drop=False)
+    twins = theirs.set_index("seed", drop=False)
     ours = ours[ours.seed.isin(twins.index)]
     theirs = twins.loc[ours.seed]
     same = [one == other for one, other in zip(ours.tasks, theirs.tasks, strict=True)]
-    for one, other, equal in zip(ours.record, theirs.record, same, strict=True):
+    for one, other, equal in zip(ours.path, theirs.path, same, strict=True):
         if not equal:
-            one_run, other_run = one.path.parent, other.path.parent
-            log.warning("%s and %s are not compared: they played other tasks (-n)", one_run, other_run)
+            log.warning("%s and %s are not compared: they played other tasks (-n)", one.parent, other.parent)
     return ours[same], theirs[same]
+
+
+def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float64]:
+    """One row a seed, one column a task, of rows of one bench, method and group; ``metric``: success or reward."""
+    return np.stack(list(runs[f"task_{metric}"]))
 
 
 def one_run_interval(run: pd.Series) -> Interval:
@@ -155,13 +318,3 @@ def one_run_interval(run: pd.Series) -> Interval:
     another seed would end."""
     low, high = wilson_bounds(run.success, run.episodes)
     return Interval(float(run.success), low, high, 1, f"Wilson, {run.episodes} tasks")
-
-
-def total(runs: pd.DataFrame, counter: str) -> float:
-    """The sum of a counter over runs; 0 where none counted it."""
-    return float(runs[counter].fillna(0).sum()) if counter in runs else 0.0
-
-
-def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float64]:
-    """One row a seed, one column a task, of rows of one bench, method and group; ``metric``: success or reward."""
-    return np.stack(list(runs[f"task_{metric}"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,10 +12,9 @@ import pandas as pd
 from r3l.core.errors import check_known
 from r3l.report import published
 from r3l.report.feedback import planned, written_by
-from r3l.report.frame import benches, by_method, of_bench, whole
+from r3l.report.frame import Bench, benches, budgets, by_method, of_bench, updates, whole
 from r3l.report.labels import env_label
 from r3l.report.published import PublishedComparison, Reference
-from r3l.report.records import Bench, Record
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, nowhere
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 from r3l.stats.intervals import t_interval
@@ -70,14 +69,13 @@ RATES = {  # of r3l.runs.metrics, where it has another name there
 }
 
 
-def measured(name: str, run: Record) -> float | None:
-    """The measure ``name`` of one run; None where it had nothing to count."""
-    budget = run.result["budget"]
+def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
+    """The measure ``name`` of one row of r3l.report.frame and its counters; None where it had nothing to count."""
     match name:
         case "train_success":
             return base_success(budget)
         case "train_success_last":
-            return base_success(summed(run.metrics[-LAST:]))
+            return base_success(summed(updates(run.path)[-LAST:]))
         case "turns_per_task" | "trained_tokens_per_task":
             # For each training task explored, which is the paper's "sample": all its rollouts together. An extra round
             # of DAPO only fills up the batch, so rounds times tasks a round bound the number of tasks.
@@ -86,7 +84,7 @@ def measured(name: str, run: Record) -> float | None:
             return float(spent) / float(tasks) if tasks else None
         case "rollout_seconds" | "train_seconds":
             key = COLLECT_SECONDS if name == "rollout_seconds" else TRAIN_SECONDS
-            seconds = [float(update[key]) for update in run.metrics if key in update]
+            seconds = [float(update[key]) for update in updates(run.path) if key in update]
             return float(np.mean(seconds)) if seconds else None
     return rates(budget)[RATES.get(name, name)]
 
@@ -125,7 +123,8 @@ def measure_rows(
 
 def _over_seeds(name: str, row: dict[str, Any], seeds: pd.DataFrame, reference: Reference) -> dict[str, Any]:
     """Mean and interval of a measure, against the published number. Seeds with nothing to count are left out."""
-    values = [value for run in seeds.record if (value := measured(name, run)) is not None]
+    counted = [measured(name, *run) for run in zip(seeds.itertuples(), budgets(seeds), strict=True)]
+    values = [value for value in counted if value is not None]
     if not values:
         return {"seeds_done": len(seeds), **published.not_comparable("none").columns()}
     interval, caveat = t_interval(values), MEASURES[name].caveat

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from r3l.report.compare import MethodComparison
+from r3l.report.frame import of_bench, updates, whole
 from r3l.report.labels import env_label, method_label
-from r3l.report.records import Record
 from r3l.report.registered import RULE
 from r3l.report.table import Column, Table, table
 from r3l.runs.metrics import step_seconds
@@ -56,21 +57,21 @@ class SeedPlan:
 
 
 def power_rows(
-    compared: Sequence[MethodComparison], records: Sequence[Record], wanted: float, target: PowerTarget
+    compared: Sequence[MethodComparison], runs: pd.DataFrame, wanted: float, target: PowerTarget
 ) -> list[SeedPlan]:
     """A plan for each comparison: the seeds that show a true difference of ``wanted``."""
 
-    def core_seconds(seeds: Sequence[Record]) -> float:
+    def core_seconds(seeds: pd.DataFrame) -> float:
         """Mean cost of one training run: its seconds times its threads."""
-        if not seeds:
+        if not len(seeds):
             return 0.0
-        threads = seeds[0].manifest["run"].get("threads", 1)
-        return float(np.mean([sum(map(step_seconds, record.metrics)) for record in seeds]) * threads)
+        threads = seeds.iloc[0].manifest["run"].get("threads", 1)
+        return float(np.mean([sum(map(step_seconds, updates(path))) for path in seeds.path]) * threads)
 
     plans = []
     for row in compared:
-        runs = [record for record in records if record.bench == (row.tier, row.env, row.model)]
-        both = ([run for run in runs if run.method == name] for name in (row.method, row.against))
+        here = whole(of_bench(runs, (row.tier, row.env, row.model)))
+        both = (here[here.method == name] for name in (row.method, row.against))
         seeds = None if row.spread is None else seeds_needed(row.spread, wanted, target.level, target.power)
         due = RULE.seeds_due(row.spread, row.pairs)
         plans.append(SeedPlan(row, seeds, sum(map(core_seconds, both)), due))

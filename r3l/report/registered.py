@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 from pydantic import Field
 
 from r3l.config import Strict, resolve, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report.compare import compare
+from r3l.report.frame import BENCH
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import p_cell
-from r3l.report.records import Record
 from r3l.report.table import Column, Table, table
 from r3l.stats.comparison import Comparison, Effect, claim_verdict
 from r3l.stats.comparison import compare as compare_effects
@@ -63,11 +64,11 @@ def load_registered() -> Registered:
     return validate(Registered, read_yaml(path), str(path))
 
 
-def of_base_checkpoints(records: Sequence[Record], plan: Registered, envs: Sequence[str] | None = None) -> list[Record]:
-    """The records of ``plan``'s tier, in ``envs`` (default: the plan's), from today's base checkpoints."""
+def of_base_checkpoints(runs: pd.DataFrame, plan: Registered, envs: Sequence[str] | None = None) -> pd.DataFrame:
+    """The runs of ``plan``'s tier, in ``envs`` (default: the plan's), from today's base checkpoints."""
     models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in envs or plan.envs}
     benches = {(plan.tier, env, model) for env, model in models.items()}
-    return [record for record in records if record.bench in benches]
+    return runs[[bench in benches for bench in zip(*(runs[key] for key in BENCH), strict=True)]]
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,10 @@ class RegisteredRow:
         return columns
 
 
-def registered_rows(records: Sequence[Record], plan: Registered) -> list[RegisteredRow]:
+def registered_rows(runs: pd.DataFrame, plan: Registered) -> list[RegisteredRow]:
     """A row for each environment of ``plan``, with or without runs, then one for each earlier comparison."""
-    ran = any(record.method == plan.method for record in records)
-    found = {row.env: row for row in (compare(records, plan.method, [plan.against]) if ran else [])}
+    ran = (runs.method == plan.method).any()
+    found = {row.env: row for row in (compare(runs, plan.method, [plan.against]) if ran else [])}
 
     # The family is what was registered: a comparison without a test counts with p = 1.
     effects = [found[env].effect if env in found else None for env in plan.envs]

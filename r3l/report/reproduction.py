@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.report.records import Record, load
+import pandas as pd
+
+from r3l.files.json_files import read_jsonl
+from r3l.report.frame import EPISODES, one_run_interval, read_runs, whole
 from r3l.runs.run_dir import EVALUATION
 from r3l.stats.comparison import Verdict, interval_verdict
-from r3l.stats.intervals import wilson_interval
 
 Row = dict[str, Any]
 
@@ -20,19 +22,18 @@ def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
     ``verdict``: "not stored", or that of :func:`compare_runs`.
     """
     rows: list[Row] = []
-    for fresh in load(evaluations):
-        run = f"{fresh.evaluation['cell']}/seed{fresh.seed}"
-        row: Row = {"run": run, "episodes": len(fresh.episodes), "success": fresh.groups["all"]["success"]}
+    for _, fresh in whole(read_runs(evaluations)).iterrows():
+        run = f"{fresh.cell}/seed{fresh.seed}"
+        row: Row = {"run": run, "episodes": int(fresh.episodes), "success": float(fresh.success)}
         path = stored / run / EVALUATION
         if path.is_file():
-            (old,) = load([path])
-            rows.append(row | compare_runs(fresh, old))
+            rows.append(row | compare_runs(fresh, whole(read_runs([path])).iloc[0]))
         else:
             rows.append(row | {"verdict": "not stored"})
     return rows
 
 
-def compare_runs(fresh: Record, old: Record) -> Row:
+def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
     """How a run compares with the stored one.
 
     ``equal``: episodes that agree in every stored field, the transcript's hash included. ``verdict``:
@@ -40,11 +41,11 @@ def compare_runs(fresh: Record, old: Record) -> Row:
     sample of the stored run's episodes would have (Wilson, 95 %). ``differs``: what may explain it: engine,
     versions, hardware.
     """
-    row: Row = {"stored_success": old.groups["all"]["success"]}
+    row: Row = {"stored_success": float(old.success)}
     if fresh.fingerprint != old.fingerprint:
         return row | {"verdict": "another configuration"}
-    row["equal"] = equal_episodes(fresh.episodes, old.episodes)
-    if row["equal"] == len(old.episodes) == len(fresh.episodes):
+    row["equal"] = equal_episodes(*(read_jsonl(run.path.parent / EPISODES) for run in (fresh, old)))
+    if row["equal"] == old.episodes == fresh.episodes:
         return row | {"verdict": "identical"}
 
     differs = []
@@ -55,8 +56,8 @@ def compare_runs(fresh: Record, old: Record) -> Row:
             differs.append(f"{name} {here}, stored {there}")
     if ours["hardware"] != theirs["hardware"]:
         differs.append("other hardware")
-    interval = wilson_interval(old.successes("all"))
-    inside = interval_verdict(interval, fresh.groups["all"]["success"]) is Verdict.INCONCLUSIVE
+    interval = one_run_interval(old)
+    inside = interval_verdict(interval, float(fresh.success)) is Verdict.INCONCLUSIVE
     return row | {
         "interval": [interval.low, interval.high],
         "verdict": "within the interval" if inside else "outside the interval",

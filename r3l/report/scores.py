@@ -15,6 +15,7 @@ from r3l.report.frame import (
     ALL,
     BENCH,
     CONSTANT_ANSWER,
+    Bench,
     benches,
     common_seeds,
     groups,
@@ -26,7 +27,6 @@ from r3l.report.frame import (
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import paired_columns
 from r3l.report.published import Published, PublishedComparison, Reference
-from r3l.report.records import Bench
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Effect, compare
 from r3l.stats.intervals import Interval, seed_interval
@@ -93,7 +93,7 @@ def score_rows(
     ``planned_benches`` have rows even where nothing has run.
     """
     reference = main_results() if reference is None else reference
-    cells = dict(iter(runs.sort_values("seed", kind="stable").groupby([*BENCH, "group", "method"], sort=False)))
+    cells = dict(iter(runs.groupby([*BENCH, "group", "method"], sort=False)))
     rows: list[dict[str, Any]] = []
     for bench in sorted({*planned_benches, *benches(runs)}):
         here = of_bench(runs, bench)
@@ -167,8 +167,7 @@ def published_rows(
     ``reason``: why there are none. Numbers without a run keep their benchmark's name in ``env``.
     """
     ours: dict[tuple[str, str, str], list[pd.DataFrame]] = {}
-    of_all = whole(runs).sort_values("seed", kind="stable")
-    for (model, env, method), seeds in of_all.groupby(["model", "env", "method"], sort=False):
+    for (model, env, method), seeds in whole(runs).groupby(["model", "env", "method"], sort=False):
         label = reference.label(method, seeds.iloc[0].label)
         ours.setdefault((backbone(model), env_label(env), label), []).append(seeds)
     rows: list[dict[str, Any]] = []

@@ -14,12 +14,12 @@ from rich.console import Group, RenderableType
 from r3l.config import is_own, variant
 from r3l.core.errors import ConfigError
 from r3l.report import published
+from r3l.report.frame import Bench
 from r3l.report.full_table import full_table
 from r3l.report.measures import COLUMNS as MEASURE_COLUMNS
 from r3l.report.measures import measure_rows
 from r3l.report.paper_table import paper_table
 from r3l.report.published import Published, Reference
-from r3l.report.records import Bench
 from r3l.report.render import as_stored, to_terminal, write
 from r3l.report.scores import SCORES, published_rows, score_rows
 from r3l.report.table import Table
@@ -57,8 +57,8 @@ def selected(runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, sel
     methods = set(selection.methods if selection.methods is not None else [*table.methods, *config.rows(table)])
 
     # Of a score on a question set `env` is that set, which is no environment of the user's.
-    is_named = [record.path in selection.runs for record in runs.record]
-    scored_in_env = [run_dir_of(record.path) == record.path.parent for record in runs.record]
+    is_named = [path in selection.runs for path in runs.path]
+    scored_in_env = [run_dir_of(path) == path.parent for path in runs.path]
     own_env = {env for env in set(runs.env) if is_own("envs", env)} if not table.envs else set()
     own_method = {name for name in set(runs.method) if table.own and is_own("methods", variant(name).method)}
     fits = [

@@ -84,7 +84,7 @@ def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_p
     folders = ("--results", tmp_path / "a", "--results", tmp_path / "b")
     with caplog.at_level(logging.WARNING):
         assert done(r3l("table", "table1", *folders)["rows"]) == {("alfworld", "grpo", 1)}
-    assert "1 runs lie in two places with the same episodes and count once" in caplog.text
+    assert "1 runs are in two places with the same episodes and count once" in caplog.text
     for seed in (1, 2):
         write_run(tmp_path / "a", "grpo", seed, [1, 0], [0, 0])
         write_run(tmp_path / "b", "grpo", seed, [1, 1], [0, 0])

@@ -19,7 +19,7 @@ from program import Program, run
 from start_models import START_MODEL
 
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.report import records
+from r3l.report.frame import read_runs
 
 ONE = ["alfworld", "--tier", "nano", "--task-set", "one/train", "--set", "evaluation.temperature=0"]
 MATH = ["math", "--tier", "nano", "--set", "evaluation.temperature=0"]
@@ -70,8 +70,8 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     with serving(nano_server.answer, models=("served",)) as (url2, _):
         scored = program("./here", "--server", url2, "--dialog", "tokens")  # a run's own folder gets the result
     assert episodes("here") == episodes("tokens") and scored["agent"]["model"] == "served"
-    (record,) = records.load([Path("here/evaluation.json")])
-    assert record.method.startswith("zero_shot")
+    (method,) = set(read_runs([Path("here/evaluation.json")]).method)
+    assert method.startswith("zero_shot")
     assert by_messages["requests"] == {"requests": turns} and len(seen) == 2 * turns
     agent = {"endpoint": url + "/v1", "model": START_MODEL, "dialog": "messages", "same_template": True}
     assert by_messages["agent"].items() >= (agent | {"temperature": 0.0, "max_tokens": 24}).items()

@@ -15,7 +15,7 @@ from r3l.files.columns import columns_path
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
 from r3l.files.paths import STORED
-from r3l.report import records
+from r3l.report.frame import read_runs
 from r3l.runs import trajectory_log
 from r3l.runs.run_paths import find_runs
 
@@ -54,7 +54,7 @@ def test_one_changed_episode_is_found(copy):
     first = json.loads(lines[0])
     first["success"] = not first["success"]
     (copy / "episodes.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
-    for reader in (verify, check_signed, lambda folder: records.load([folder / "evaluation.json"])):
+    for reader in (verify, check_signed, lambda folder: read_runs([folder / "evaluation.json"])):
         with pytest.raises(DataError, match=r"episodes\.jsonl changed after the run was evaluated"):
             reader(copy)
     (copy / SUMS).unlink()
@@ -76,9 +76,9 @@ def test_a_mean_that_another_python_has_summed_is_the_same_number(copy):
 def test_a_run_without_digests_is_signed_by_verify(copy):
     (copy / SUMS).unlink()
     with pytest.raises(DataError, match=rf"has no {SUMS}, .*: r3l verify .* makes it"):
-        records.load([copy / "evaluation.json"])
+        read_runs([copy / "evaluation.json"])
     verify(copy)
-    assert len(records.load([copy / "evaluation.json"])) == 1
+    assert len(read_runs([copy / "evaluation.json"]).path.unique()) == 1
 
 
 def rename(copy):
@@ -166,7 +166,7 @@ def test_so_is_one_whose_files_have_the_other_name_too(copy, tmp_path):
 READERS = [
     lambda run_dirs, tmp_path: verify_all(run_dirs),
     lambda run_dirs, tmp_path: stored_runs.store(run_dirs, tmp_path / "results", tmp_path / "stored"),
-    lambda run_dirs, tmp_path: records.load([run_dir / "evaluation.json" for run_dir in run_dirs]),
+    lambda run_dirs, tmp_path: read_runs([run_dir / "evaluation.json" for run_dir in run_dirs]),
 ]
 
 

@@ -5,11 +5,11 @@ from docs.test_commands import check
 from report.runs import write_run
 
 from r3l.files.paths import STORED
-from r3l.report import probes, records
+from r3l.report import probes
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, load_claims
 from r3l.report.claims_table import claims_table
-from r3l.report.frame import whole
+from r3l.report.frame import read_runs
 from r3l.report.render import write
 from r3l.runs.run_paths import find_runs
 from r3l.stats.power import power_of
@@ -34,7 +34,7 @@ def of_seeds(root, solved):
     for seed, hard in enumerate(solved):
         write_run(root, "grpo", seed, [1, 1], [0, 0])
         write_run(root, "r3l", seed, [1, 1], [int(hard > 0), int(hard > 1)], steps=steps)
-    return claim_verdicts(records.load(find_runs(root)), [], OF)
+    return claim_verdicts(read_runs(find_runs(root)), [], OF)
 
 
 def test_effects_of_four_seeds_by_hand(tmp_path):
@@ -60,7 +60,7 @@ def test_effects_of_four_seeds_by_hand(tmp_path):
 def test_two_seeds_and_none(tmp_path):
     ahead, hard, growth = of_seeds(tmp_path, [1, 2])
     assert (ahead.points, ahead.comparison, ahead.verdict) == ((0.25, 0.5), None, "too few (2 seeds)")
-    nothing = claim_verdicts([], [], OF)
+    nothing = claim_verdicts(read_runs([]), [], OF)
     assert [row.verdict for row in nothing] == ["not tested"] * 3
     shown = claims_table([ahead, *nothing[1:]], OF).sections
     assert shown[0].rows[0]["effect"].text == "+0.250, +0.500"
@@ -79,16 +79,16 @@ def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
     retries = {"id": "r", "claim": "Retries beat fresh attempts", "run": "r3l probe ENV"}
     of = Claims.model_validate(OF.model_dump() | {"claims": [retries | {"probe": {"measure": "guided_minus_fresh"}}]})
     strict, lines = probe("strict", -0.098), probe("lines", -0.127)
-    rows = [row for row in claim_verdicts([], [strict, lines, dict(strict)], of) if row.count]
+    rows = [row for row in claim_verdicts(read_runs([]), [strict, lines, dict(strict)], of) if row.count]
     assert [round(row.effect.mean, 3) for row in rows] == [-0.098, -0.127]
     assert [row.label for row in rows] == [f"GSM8K (in-domain), {row.probe}" for row in rows]
     assert [row.flat(0.02)["probe"] for row in rows] == ["reflection schema strict", "reflection schema lines"]
     cooler = probe("strict", -0.05, temperature=0.7)
-    hot, cold = (row for row in claim_verdicts([], [strict, cooler], of) if row.count)
+    hot, cold = (row for row in claim_verdicts(read_runs([]), [strict, cooler], of) if row.count)
     assert (hot.probe, cold.probe) == ("temperature 1.0", "temperature 0.7")
-    (alone,) = (row for row in claim_verdicts([], [lines], of) if row.count)
+    (alone,) = (row for row in claim_verdicts(read_runs([]), [lines], of) if row.count)
     assert (alone.label, alone.probe) == ("GSM8K (in-domain)", "")
-    again = (row.probe for row in claim_verdicts([], [strict, strict | {"seconds": {"play": 1.0}}], of) if row.count)
+    again = (row.probe for row in claim_verdicts(read_runs([]), [strict, strict | {"seconds": {"play": 1.0}}], of) if row.count)
     assert list(again) == ["1 of 2", "2 of 2"]  # the same conditions twice
 
 
@@ -100,7 +100,7 @@ def test_every_claim_names_a_command_that_exists():
 
 def test_the_stored_table_is_what_the_stored_runs_give(stored, tmp_path):
     of = load_claims()
-    rows = claim_verdicts(list(whole(stored).record), probes.read_folders([STORED]), of)
+    rows = claim_verdicts(stored, probes.read_folders([STORED]), of)
     write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
     for suffix in (".csv", ".md", ".tex"):
         assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), suffix

@@ -8,14 +8,14 @@ from report.runs import rewrite, write_run
 from rich.console import Console
 
 from r3l.core.errors import DataError
-from r3l.report import records
 from r3l.report.compare import compare, comparison_table
+from r3l.report.frame import read_runs
 from r3l.report.render import to_terminal
 from r3l.runs.run_paths import find_runs
 
 
 def typed(root, method, against, group="all"):
-    return compare(records.load(find_runs(root)), method, against, group)
+    return compare(read_runs(find_runs(root)), method, against, group)
 
 
 def compared(root, method, against, group="all"):
@@ -103,15 +103,15 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
 def test_runs_that_played_other_tasks_are_no_pair(tmp_path, caplog):
     """`-n 4` beside the whole task set: the second method's score stands, a difference of the two does not."""
     paths = [write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0]), write_run(tmp_path, "r3l", 0, [1, 1], [1, 0])]
-    loaded = records.load(paths)
+    loaded = read_runs(paths)
     assert compare(loaded, "r3l", ["grpo"])[0].difference is None
     assert "they played other tasks" in caplog.text
     with pytest.raises(DataError, match="seeds of one method"):
-        records.load([*paths, write_run(tmp_path, "r3l", 1, [1, 1], [1, 0, 1])])
+        read_runs([*paths, write_run(tmp_path, "r3l", 1, [1, 1], [1, 0, 1])])
 
 
 def test_an_evaluation_of_other_episodes_than_those_beside_it_is_refused(tmp_path):
     path = write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0])
     rewrite(path.with_name("episodes.jsonl"), "")
     with pytest.raises(DataError, match="not of the episodes beside it"):
-        records.load([path])
+        read_runs([path])

@@ -3,8 +3,7 @@
 from report.runs import write_run
 
 from docs.site.stored_tables import PAGES, filled
-from r3l.report import records
-from r3l.report.frame import whole
+from r3l.report.frame import read_runs
 from r3l.runs.run_paths import find_runs
 
 
@@ -20,7 +19,7 @@ def test_the_tables_of_the_pages_are_those_of_the_stored_runs(stored):
     """`python docs/site/stored_tables.py` writes them."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        assert filled(text, list(whole(stored).record)) == text and "<!-- stored: " in text, page.name
+        assert filled(text, stored) == text and "<!-- stored: " in text, page.name
 
 
 def test_tables_of_made_up_runs(tmp_path):
@@ -29,7 +28,7 @@ def test_tables_of_made_up_runs(tmp_path):
         write_run(tmp_path, "zero_shot", seed, [1, 0], [0, 0])
         write_run(tmp_path, "grpo", seed, [1, 1], [more, 0])
         write_run(tmp_path, "r3l", seed, [1, 1], [1, more])
-    runs = records.load(find_runs(tmp_path))
+    runs = read_runs(find_runs(tmp_path))
     _, _, start, grpo, *compared = block("core", runs)
     assert start == ["zero_shot", "0.250 ± 0.000 (3)"]
     assert grpo == ["GRPO", "0.583 ± 0.359 (3)"]  # t(2) 4.303 x 0.1443 / sqrt(3)
@@ -42,12 +41,12 @@ def test_a_verdict_at_unequal_learning_rates_needs_the_comparison_at_equal_ones(
     for seed in range(5):
         write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
         write_run(tmp_path, "r3l", seed, [1, 0], [0, 0], rate=1e-4)
-    core = dict(block("core", records.load(find_runs(tmp_path)))[2:])
+    core = dict(block("core", read_runs(find_runs(tmp_path)))[2:])
     assert core["learning rates (GRPO, R3L)"] == "3e-4, 1e-4"
     assert core["at equal rates, 95 % interval"] == "not run"
     assert core["verdict"] == "inconclusive (rates differ)"
     for seed in range(5):
         write_run(tmp_path, "r3l@train.lr=0.0003", seed, [1, 1], [1, 0], rate=3e-4)
-    core = dict(block("core", records.load(find_runs(tmp_path)))[2:])
+    core = dict(block("core", read_runs(find_runs(tmp_path)))[2:])
     assert core["at equal rates, 95 % interval"] == "+0.250 (+0.250 to +0.250; 5 seeds)"
     assert core["verdict"] == "inconclusive (the rates disagree)"

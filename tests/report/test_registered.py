@@ -7,7 +7,7 @@ from report.runs import write_run
 from typer.testing import CliRunner
 
 from r3l import cli
-from r3l.report import records
+from r3l.report.frame import read_runs
 from r3l.report.registered import Registered, load_registered, registered_rows, registered_table
 from r3l.runs.run_paths import find_runs
 
@@ -20,7 +20,7 @@ def rows_of(root, differences):
         solved = 2 + more
         write_run(root, "r3l", seed, [1, 1] if solved > 1 else [solved, 0], [int(solved > 2), int(solved > 3)])
         write_run(root, "grpo", seed, [1, 1], [0, 0])
-    return registered_rows(records.load(find_runs(root)), PLAN)
+    return registered_rows(read_runs(find_runs(root)), PLAN)
 
 
 def test_no_verdict_before_the_stopping_rule_is_met(tmp_path):
@@ -69,7 +69,7 @@ def test_an_earlier_comparison_keeps_its_verdict_and_counts_in_the_correction(tm
     for seed, more in enumerate([2, 1] * 10):
         write_run(tmp_path, "r3l", seed, [1, 1], [1, int(more > 1)])
         write_run(tmp_path, "grpo", seed, [1, 1], [0, 0])
-    now, before = registered_rows(records.load(find_runs(tmp_path)), plan)
+    now, before = registered_rows(read_runs(find_runs(tmp_path)), plan)
     assert now.p_holm < 0.001 and now.verdict == "supported"
     assert (before.verdict, before.p_holm, before.earlier.commit) == ("inconclusive", 0.4, "0123abc")
     assert (before.low, before.high) == pytest.approx((-0.0937, 0.0537), abs=1e-3)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from r3l.report.figures import series
 
 
-def record(*rows):
-    return SimpleNamespace(metrics=list(rows))
+def metrics(*rows):
+    return list(rows)
 
 
 def flat(level, count=2, **more):
-    return record(*({"y": level, **more} for _ in range(count)))
+    return metrics(*({"y": level, **more} for _ in range(count)))
 
 
 def test_a_value_is_the_mean_of_the_last_updates():
-    curve = series.curve(record({"y": 0}, {"y": 1}, {"y": 2}), series.mean_of("y"), window=2)
+    curve = series.curve(metrics({"y": 0}, {"y": 1}, {"y": 2}), series.mean_of("y"), window=2)
     assert curve.y.tolist() == [0, 0.5, 1.5] and curve.x.tolist() == [1, 2, 3]
 
 
 def test_updates_without_a_value_are_left_out_and_none_at_all_is_no_curve():
     rows = ({"y": 1}, {}, {"y": 3})
-    curve = series.curve(record(*rows), series.mean_of("y"), window=1)
+    curve = series.curve(metrics(*rows), series.mean_of("y"), window=1)
     assert curve.updates.tolist() == [1, 3] and curve.y.tolist() == [1, 3]
-    assert series.curve(record(*rows), series.mean_of("z")) is None
-    assert series.curve(record({"rollouts": 8}), series.rate_of("retry_gain")) is None
+    assert series.curve(metrics(*rows), series.mean_of("z")) is None
+    assert series.curve(metrics({"rollouts": 8}), series.rate_of("retry_gain")) is None
 
 
 def test_seeds_meet_after_equal_updates_whatever_they_spent():

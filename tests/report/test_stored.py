@@ -4,15 +4,13 @@ import re
 
 import pytest
 
-from r3l.files.json_files import read_json
 from r3l.files.paths import ROOT
 from r3l.report import tables
 from r3l.report.budget import budget_rows, budget_table
-from r3l.report.frame import whole
+from r3l.report.frame import updates, whole
 from r3l.report.registered import load_registered
 from r3l.report.render import write
 from r3l.runs.metrics import base_success
-from r3l.runs.run_dir import MANIFEST
 from r3l.stats.power import StoppingRule
 from r3l.workflow import plan
 
@@ -48,11 +46,11 @@ def _check_table(stored, name, seeds, asked, folder):
 
 def test_what_training_counted_agrees_with_itself(stored):
     """Step by step."""
-    for record in whole(stored).record:
-        for line in record.metrics:
+    for path in whole(stored).path:
+        for line in updates(path):
             total = {part: sum(v for k, v in line.items() if k.startswith(f"{part}/")) for part in ("stop", "trained")}
-            assert (total["stop"], total["trained"]) == (line["rollouts"], line["tokens/trained"]), record.path
-            assert line["train/success"] == pytest.approx(base_success(line)), record.path
+            assert (total["stop"], total["trained"]) == (line["rollouts"], line["tokens/trained"]), path
+            assert line["train/success"] == pytest.approx(base_success(line)), path
 
 
 def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
@@ -60,8 +58,8 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
     those of the entry of 2026-11-27 its three seeds."""
     of_plan, rule = load_registered(), StoppingRule()
     seeds = {}
-    for record in whole(stored).record:
-        seeds.setdefault((record.env, record.method), []).append(int(record.seed))
+    for run in whole(stored).itertuples():
+        seeds.setdefault((run.env, run.method), []).append(run.seed)
     for env in {env for env, _ in seeds} & set(of_plan.envs):
         primary = [sorted(seeds[env, method]) for method in (of_plan.method, of_plan.against)]
         count = len(primary[0])
@@ -74,12 +72,12 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
 
 def test_stored_runs_are_of_the_present_configuration(stored):
     """Their fingerprints are those that the configs give today: nobody compares with numbers of another setting."""
-    for record in whole(stored).record:
-        run = plan.resolve(record.tier, record.env, record.method, record.seed)
-        made = read_json(record.path.parent / MANIFEST)
+    for stored_run in whole(stored).itertuples():
+        run = plan.resolve(stored_run.tier, stored_run.env, stored_run.method, stored_run.seed)
+        made = stored_run.manifest
         if made["hardware"].get("gpu"):  # which reads no number of threads
             run = run.model_copy(update={"threads": made["run"]["threads"]})
         inputs = run.inputs()
         if "sft_model" in inputs:  # what SFT made there is not on this machine
             inputs["sft_model"] = made["inputs"]["sft_model"]
-        assert run.fingerprint(inputs) == record.fingerprint, record.path
+        assert run.fingerprint(inputs) == stored_run.fingerprint, stored_run.path

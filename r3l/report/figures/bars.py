@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from r3l.core.errors import DataError
 from r3l.evaluation.summary import ENDINGS as names_of_reasons
 from r3l.report.figures import style
 from r3l.report.figures.data import Shown
-from r3l.report.records import Record
+from r3l.report.frame import updates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,14 +45,14 @@ ENDINGS: Parts = STOPS | {"other": ("other", "#E0E0E0")}
 
 def cost(shown: Shown) -> Drawn:
     """Seconds of training by phase and generated tokens by kind, means over seeds; a row an environment."""
-    trained = shown.only(lambda run: bool(run.record.metrics))
+    trained = shown.only(lambda run: run.steps > 0)
     if not trained.benches:
         raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: none of them was trained; add runs")
     heights = [len(bench.runs) + 1.2 for bench in trained.benches]
     size = (style.PAGE, 0.15 * sum(heights) + 0.35 * len(heights) + 0.7)
     figure, axes = style.subplots(len(heights), 2, *size, sharey="row", height_ratios=heights)
     for row, bench in zip(axes, trained.benches, strict=True):
-        spent = [_mean([_spent(record) for record in seeds.record]) for seeds in bench.runs.values()]
+        spent = [_mean([_spent(path) for path in seeds.path]) for seeds in bench.runs.values()]
         _stack(row[0], spent, SECONDS, 60, "not recorded")
         _stack(row[1], spent, TOKENS, 1000, "not recorded")
         row[0].set_title(bench.label, loc="left", fontweight="bold")
@@ -63,10 +64,10 @@ def cost(shown: Shown) -> Drawn:
     return figure, trained, text
 
 
-def _spent(record: Record) -> Amounts:
+def _spent(evaluation: Path) -> Amounts:
     """The sums of a run's seconds and tokens, by what they went into."""
     amounts: Counter[str] = Counter()
-    for row in record.metrics:
+    for row in updates(evaluation):
         amounts.update({key: value for key, value in row.items() if key.startswith(("seconds/", "tokens/"))})
     parts = amounts["seconds/rollout"] + amounts["seconds/feedback"] + amounts["seconds/retry"]
     amounts["seconds/waiting"] = max(0, amounts["seconds/collect"] - parts)

@@ -14,7 +14,6 @@ from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.style import look
 from r3l.report.frame import one_run_interval
-from r3l.report.records import Record
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
     """The runs of each method without its variant's name, by the value of the setting."""
     lines: dict[str, Points] = {}
     for method, seeds in bench.runs.items():
-        values = [_value(record, setting) for record in seeds.record]
+        values = [_value(run, setting) for run in seeds.itertuples()]
         points = lines.setdefault(variant(method)[0], {})
         for value in dict.fromkeys(values):
             chosen = seeds[[other == value for other in values]]
@@ -89,11 +88,11 @@ def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
     return lines
 
 
-def _value(record: Record, setting: Setting) -> float:
+def _value(run: Any, setting: Setting) -> float:
     try:
-        return setting(record.manifest["run"])
+        return setting(run.manifest["run"])
     except KeyError as error:
-        where = record.path.with_name("manifest.json")
+        where = run.path.with_name("manifest.json")
         raise DataError(f"{where} has no key {error}, which the figure is about; leave the run out") from error
 
 

@@ -9,7 +9,6 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.report.records import Record
 from r3l.runs.metrics import GENERATED_TOKENS, rates, step_seconds, summed
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 
@@ -79,10 +78,10 @@ def minutes(row: Metrics) -> float:
     return step_seconds(row) / 60
 
 
-def curve(record: Record, value: Value, advance: Advance = updates, window: int = WINDOW) -> Curve | None:
+def curve(metrics: Sequence[Metrics], value: Value, advance: Advance = updates, window: int = WINDOW) -> Curve | None:
     """A seed's ``value`` against the running sum of ``advance``; None where no update has one."""
-    xs = np.cumsum([advance(row) for row in record.metrics])
-    values = [value(record.metrics[max(0, k - window) : k]) for k in range(1, len(xs) + 1)]
+    xs = np.cumsum([advance(row) for row in metrics])
+    values = [value(metrics[max(0, k - window) : k]) for k in range(1, len(xs) + 1)]
     defined = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
     if not len(defined):
         return None

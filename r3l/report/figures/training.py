@@ -13,6 +13,7 @@ from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW, mean_of, rate_of
 from r3l.report.figures.style import look
+from r3l.report.frame import updates
 from r3l.runs.metrics import base_success
 from r3l.stats.intervals import MIN_SEEDS
 
@@ -89,12 +90,12 @@ def pivot(shown: Shown) -> Drawn:
 
 def _any(*keys: str) -> Keep:
     """Whether a run ever counted one of ``keys``."""
-    return lambda run: any(update.get(key) for update in run.record.metrics for key in keys)
+    return lambda run: any(update.get(key) for update in updates(run.path) for key in keys)
 
 
 def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lacking: str) -> Drawn:
     """The figure and its caption; raises DataError where no run is trained and accepted by ``keep``."""
-    trained = shown.only(lambda run: bool(run.record.metrics))
+    trained = shown.only(lambda run: run.steps > 0)
     drawn = trained.only(keep)
     labels = drawn.labels()
     if not labels:
@@ -153,7 +154,7 @@ def _subplot(ax: Axes, bench: Bench, column: Column) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
     for place, (method, seeds) in enumerate(bench.runs.items()):
-        curves = [series.curve(record, column.value, column.advance) for record in seeds.record]
+        curves = [series.curve(updates(path), column.value, column.advance) for path in seeds.path]
         if defined := [curve for curve in curves if curve is not None]:
             _method(ax, method, defined, place, _crowded(bench))
         else:

@@ -24,12 +24,11 @@ from r3l.report.budget import budget_rows, budget_table
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims_table import claims_table
 from r3l.report.figures import draw
-from r3l.report.frame import BENCH, CONSTANT_ANSWER, whole
+from r3l.report.frame import CONSTANT_ANSWER, whole
 from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
 from r3l.report.probes import Content
-from r3l.report.records import Record
 from r3l.report.render import write_text
 from r3l.report.table import Cell, Table
 from r3l.runs.trajectory_log import FILE
@@ -84,7 +83,7 @@ def write(
     written, DataError for a figure that cannot be read.
     """
     whole_runs, scored = whole(runs), score_tables(runs, seeds_planned)
-    spent, records = budget_rows(runs), list(whole(runs).record)
+    spent = budget_rows(runs)
     page = TEMPLATES.get_template("report.html.jinja").render(
         style=_own("report.css"),
         script=_own("report.js"),
@@ -92,10 +91,10 @@ def write(
         tables=[*([comparison] if comparison else []), *(full_table(*rows) for rows in scored)],
         figures=[(path.stem, _base64(path)) for path in figures] or _learning_curves(runs),
         viewer=viewer(whole_runs),
-        claims=[] if comparison else _claims(records, probes),
+        claims=[] if comparison else _claims(runs, probes),
         budget=budget_table(spent, every_column=True),
-        endings=html_tables.endings(records),
-        settings=html_tables.settings(records),
+        endings=html_tables.endings(whole_runs),
+        settings=html_tables.settings(whole_runs),
         options=html_tables.all_options(),
         cells=_cells(whole_runs),
     )
@@ -111,7 +110,7 @@ def _own(name: str) -> Markup:
 def _learning_curves(runs: pd.DataFrame) -> list[tuple[str, str]]:
     """Name and PNG of the learning curves of the runs that were trained, in base64. A figure shows one model an
     environment, so that several models have a figure each."""
-    trained = runs[[bool(record.metrics) for record in runs.record]]
+    trained = runs[runs.steps > 0]
     drawn = []
     with TemporaryDirectory() as folder:
         for (tier, model), of_model in trained.groupby(["tier", "model"]):
@@ -121,10 +120,10 @@ def _learning_curves(runs: pd.DataFrame) -> list[tuple[str, str]]:
     return drawn
 
 
-def _claims(records: Sequence[Record], probes: Sequence[Content]) -> list[Table]:
+def _claims(runs: pd.DataFrame, probes: Sequence[Content]) -> list[Table]:
     """The paper's claims that are tested here, where they are; none if none is."""
     of = claims.load_claims()
-    tested = [row for row in claim_verdicts(records, probes, of) if row.count]
+    tested = [row for row in claim_verdicts(runs, probes, of) if row.count]
     return [claims_table(tested, of)] if tested else []
 
 
@@ -142,8 +141,8 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
     specs.sort(key=lambda item: (not item[0].table.startswith("table"), item[0].table))
 
     # Runs that no table shows have one of their own.
-    shown = {record.path for _, of_table, _ in specs for record in of_table.record}
-    others = runs[[record.path not in shown for record in runs.record]]
+    shown = {path for _, of_table, _ in specs for path in of_table.path}
+    others = runs[~runs.path.isin(shown)]
     if len(others):
         methods = sorted(set(others.method), key=lambda method: (method != BASELINE, method))
         content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
@@ -172,13 +171,16 @@ def _shown(
 def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dict[str, Any]:
     """What these results are, and what they may be compared with. ``runs``: a row a run."""
     rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
-    manifests = [record.manifest for record in runs.record]
+    manifests, tested = list(runs.manifest), set()
+    for run in runs.itertuples():
+        task_set = f"{run.task_set_tasks} tasks of {run.task_set} ({run.task_set_sha256[:12]})"
+        tested.add((env_label(run.env), run.model, task_set))
     return {
         "labels": sorted(set(runs.tier_label)),
         "runs": len(runs),
         "seeds": ranges(sorted(set(map(int, runs.seed)))),
         "episodes": int(runs.episodes.sum()),
-        "benches": sorted({(env_label(record.env), record.model, _task_set(record)) for record in runs.record}),
+        "benches": sorted(tested),
         "warnings": sorted({f"{run.env}: {run.warning}" for run in runs.itertuples() if run.warning}),
         "not_comparable": sorted({row.verdict_reason for row in rows if row.verdict == "not comparable"}),
         "comparable": sum(row.verdict in ("within interval", "outside") for row in rows),
@@ -188,44 +190,38 @@ def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dic
     }
 
 
-def _task_set(record: Record) -> str:
-    task_set = record.task_set
-    return f"{task_set['tasks']} tasks of {task_set['name']} ({task_set['sha256'][:12]})"
-
-
 def viewer(runs: pd.DataFrame) -> list[dict[str, Any]]:
     """Runs that kept trajectories, in equal parts of EMBEDDED. ``runs``: a row a run."""
-    logged = [record for record in runs.record if stored_variants(record.path.parent / FILE)]
+    logged = [run for run in runs.itertuples() if stored_variants(run.path.parent / FILE)]
     packed = [
         {
-            "id": run_id(record),
-            "label": f"{env_label(record.env)}, {record.method_label}, seed {record.seed}",
-            "data": trajectories.pack(record.path.parent, EMBEDDED // len(logged)),
+            "id": run_id(run),
+            "label": f"{env_label(run.env)}, {run.label}, seed {run.seed}",
+            "data": trajectories.pack(run.path.parent, EMBEDDED // len(logged)),
         }
-        for record in logged
+        for run in logged
     ]
     return [run for run in packed if run["data"] is not None]
 
 
-def run_id(record: Record) -> str:
+def run_id(run: Any) -> str:
     """A run's place under a results folder."""
-    return "/".join([*record.bench, record.method, f"seed{record.seed}"])
+    return "/".join([run.tier, run.env, run.model, run.method, f"seed{run.seed}"])
 
 
 def _cells(runs: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """The runs of each cell, TIER/ENV/MODEL/METHOD. ``runs``: a row a run."""
     cells: dict[str, list[dict[str, Any]]] = {}
-    for run in runs.sort_values([*BENCH, "method", "seed"], kind="stable").itertuples():
-        record, identity = run.record, run_id(run.record)
-        cells.setdefault(identity.rpartition("/")[0], []).append(
+    for run in runs.itertuples():
+        cells.setdefault(run_id(run).rpartition("/")[0], []).append(
             {
-                "id": identity,
-                "seed": record.seed,
+                "id": run_id(run),
+                "seed": run.seed,
                 "success": run.success,
-                "fingerprint": record.fingerprint,
+                "fingerprint": run.fingerprint,
                 "task_set": f"{run.task_set} {run.task_set_sha256}",
-                "logged": bool(stored_variants(record.path.parent / FILE)),
-                "manifest": json.dumps(record.manifest, indent=2, sort_keys=True),
+                "logged": bool(stored_variants(run.path.parent / FILE)),
+                "manifest": json.dumps(run.manifest, indent=2, sort_keys=True),
             }
         )
     return cells

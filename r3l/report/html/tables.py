@@ -4,58 +4,63 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pandas as pd
 
 from r3l.config import load_method, names, resolve, variant
 from r3l.config.options import method_options
+from r3l.report.frame import benches, budgets, by_method, of_bench, updates
 from r3l.report.labels import env_label
-from r3l.report.records import Record, by_method
 from r3l.report.table import Cell, Column, Table, table
-from r3l.runs.metrics import members
+from r3l.runs.metrics import faults, members
 
 
-def endings(records: Sequence[Record]) -> list[Table]:
-    """How episodes ended, which reflections were of no use, and what was dropped: counts by reason."""
+def endings(runs: pd.DataFrame) -> list[Table]:
+    """Counts by reason: how episodes ended, reflections that could not be used, what was dropped. ``runs``: a row a
+    run."""
+    counts = budgets(runs)
+    with_faults = [count | faults(updates(path)) for count, path in zip(counts, runs.path, strict=True)]
     return [
         _counts(
             "Test episodes by ending",
             "Share of the episodes; hover over one, or tap on it, for the number.",
-            records,
-            lambda record: record.evaluation["stops"],
+            runs,
+            list(runs.stops),
         ),
         _counts(
             "Training episodes by ending",
             "Rollouts and retries. truncated: a response outgrew its limit; context: the dialog outgrew the model's.",
-            records,
-            lambda record: members(record.result["budget"], "stop"),
+            runs,
+            [members(count, "stop") for count in counts],
         ),
         _counts(
             "Reflections and critiques",
             "Invalid ones by reason; no retry follows those.",
-            records,
-            _reflections,
+            runs,
+            [_reflections(count) for count in counts],
         ),
         _counts(
             "Answers in feedback",
             "Reflections and critiques on tasks with a known answer. told: it stands neither in the problem nor in the "
             "attempt, and a teacher's text is not used; quoted: it stands there too. Older runs searched reflections "
             "only and did not tell the two apart.",
-            records,
-            _answers,
+            runs,
+            [_answers(count) for count in counts],
         ),
         _counts(
             "Dropped in training",
             "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no critic; "
-            "workers: lost with what they played, which was played again.",
-            records,
-            lambda record: members(record.counts, "dropped"),
+            "workers: processes that died and were replaced; their rollouts were played again.",
+            runs,
+            [members(count, "dropped") for count in with_faults],
             shares=False,
         ),
     ]
 
 
-def settings(records: Sequence[Record]) -> Table:
+def settings(runs: pd.DataFrame) -> Table:
     """What each method ran under, by its manifests: profile, learning rate, and the settings that differ from those of
     the method, or of the one that it extends, under profile ``paper``.
 
@@ -63,20 +68,20 @@ def settings(records: Sequence[Record]) -> Table:
     """
     meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], list[str]] = {}
-    for record in records:
-        run, name = record.manifest["run"], variant(record.method).method
+    for row in runs.itertuples():
+        run, name = row.manifest["run"], variant(row.method).method
         known = name in names("methods")
         like = (load_method(name).extends or name) if known else ""
-        paper = resolve(record.tier, record.env, f"{like}@profile=paper", 0).method_settings if known else {}
+        paper = resolve(row.tier, row.env, f"{like}@profile=paper", 0).method_settings if known else {}
         texts = (
-            record.method_label,
+            row.label,
             load_method(like).label if like and like != name else "",
             _lines(run["method_settings"], paper),
             run["profile"],
             f"{run['train']['lr']:g}" if "lr" in run.get("train", {}) else "",
             _lines(run["env_settings"].get("options") or {}, {}),
         )
-        rows.setdefault(texts, []).append(env_label(record.env))
+        rows.setdefault(texts, []).append(env_label(row.env))
 
     def titled(text: str) -> Cell:
         keys = [line.partition(":")[0] for line in text.splitlines()]
@@ -111,30 +116,27 @@ def all_options() -> Table:
 
 
 def _counts(
-    title: str,
-    note: str,
-    records: Sequence[Record],
-    count: Callable[[Record], Mapping[str, float]],
-    shares: bool = True,
+    title: str, note: str, runs: pd.DataFrame, counts: Sequence[Mapping[str, float]], shares: bool = True
 ) -> Table:
-    """A row a method and environment, a column a reason, the commonest first; seeds are added up."""
-    rows: list[tuple[Record, int, Counter[str]]] = []
-    for bench in sorted({record.bench for record in records}):
-        for seeds in by_method([r for r in records if r.bench == bench]).values():
-            total: Counter[str] = Counter()
-            for record in seeds:
-                total.update(count(record))
-            rows.append((seeds[0], len(seeds), total))
+    """A row a method and environment, a column a reason, the commonest first. ``counts``: by reason, one for each of
+    ``runs``; seeds are added up."""
+    counted = runs.assign(counts=counts)
+    rows: list[tuple[pd.Series, int, Counter[str]]] = []
     together: Counter[str] = Counter()
-    for _, _, total in rows:
-        together.update(total)
+    for bench in benches(counted):
+        for seeds in by_method(of_bench(counted, bench)).values():
+            total: Counter[str] = Counter()
+            for count in seeds.counts:
+                total.update(count)
+            together.update(total)
+            rows.append((seeds.iloc[0], len(seeds), total))
     reasons = [reason for reason, number in together.most_common() if number]
 
     def reason(name: str) -> Column:
         return Column(name, lambda row: _count(row[2][name], row[2].total(), shares))
 
     columns = [
-        Column("method", lambda row: Cell(row[0].method_label, title=row[0].method)),
+        Column("method", lambda row: Cell(row[0].label, title=row[0].method)),
         Column("seeds", lambda row: row[1], "d"),
         *map(reason, reasons),
     ]
@@ -150,9 +152,8 @@ def _count(number: float, total: float, shares: bool) -> Cell:
     return Cell(f"{share:.1%}" if share >= 0.0005 else "< 0.1%", share, f"{number:,.0f} of {total:,.0f}")
 
 
-def _reflections(record: Record) -> dict[str, float]:
+def _reflections(counts: Mapping[str, float]) -> dict[str, float]:
     """Reflections and critiques by what became of them; each is counted once."""
-    counts = record.result["budget"]
     invalid = {key: number for key, number in counts.items() if "/invalid/" in key}
     spoilt = counts.get("critique/not_json", 0) + sum(n for key, n in invalid.items() if key.startswith("critique/"))
     written = sum(counts.get(f"critique/by_{who}", 0) for who in ("environment", "model", "judge"))
@@ -164,9 +165,8 @@ def _reflections(record: Record) -> dict[str, float]:
     }
 
 
-def _answers(record: Record) -> dict[str, float]:
+def _answers(counts: Mapping[str, float]) -> dict[str, float]:
     """Reflections and critiques by how they state the answer of their task; each is counted once."""
-    counts = record.result["budget"]
     audited, stated, told, quoted = (
         counts.get(f"leak/{name}", 0) for name in ("guidance", "answer_stated", "told", "quoted")
     )
