@@ -88,7 +88,8 @@ def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
     assert (hot.probe, cold.probe) == ("temperature 1.0", "temperature 0.7")
     (alone,) = (row for row in claim_verdicts(read_runs([]), [lines], of) if row.count)
     assert (alone.label, alone.probe) == ("GSM8K (in-domain)", "")
-    again = (row.probe for row in claim_verdicts(read_runs([]), [strict, strict | {"seconds": {"play": 1.0}}], of) if row.count)
+    slower = strict | {"seconds": {"play": 1.0}}
+    again = (row.probe for row in claim_verdicts(read_runs([]), [strict, slower], of) if row.count)
     assert list(again) == ["1 of 2", "2 of 2"]  # the same conditions twice
 
 
