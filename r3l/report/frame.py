@@ -89,8 +89,8 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
             damage.append(error)
     if damage and not runs:
         raise damage[0]
-    for error in damage:
-        log.warning("a run is left out: %s", error)
+    for one in damage:
+        log.warning("a run is left out: %s", one)
 
     rows = [row for run in _distinct(runs) for row in run]
     counters = sorted({key for row in rows for key in row} - {*COLUMNS})
@@ -144,7 +144,7 @@ def _read_run(path: Path) -> list[Row]:
         "manifest": manifest,
         **result["budget"],
     }
-    constant = task_set.get(CONSTANT_ANSWER)
+    constant: Any = task_set.get(CONSTANT_ANSWER)
     rows = []
     for group, scores in evaluation["groups"].items():
         attempts: dict[str, list[tuple[float, float]]] = {}
