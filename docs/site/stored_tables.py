@@ -188,9 +188,7 @@ def _in_training(seeds: pd.DataFrame) -> dict[str, str]:
     for name, (label, form) in OF_STEPS.items():
         if steps := [step[name] for path in seeds.path for step in updates(path) if name in step]:
             shown[label] = format(float(np.mean(steps)), form)
-    return shown | {
-        "R3L: ended by an impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"
-    }
+    return shown | {"R3L: ended by an impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"}
 
 
 TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {

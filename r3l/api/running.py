@@ -16,8 +16,8 @@ from r3l.files.paths import RESULTS, STORED
 
 if TYPE_CHECKING:
     from r3l.config import Run
-    from r3l.evaluation.agents import ServedAgent
     from r3l.evaluation.episodes import Evaluation
+    from r3l.evaluation.served_model import ServedModel
     from r3l.runs.result import Result
 
 log = logging.getLogger(__name__)
@@ -122,9 +122,9 @@ def train_run(
 def evaluate_run(
     run_dir: Path,
     task_set: str | None = None,
-    agent: ServedAgent | None = None,
+    served: ServedModel | None = None,
 ) -> Evaluation:
-    """Evaluate a run with its last checkpoint, or with ``agent``, a server that serves it."""
+    """Evaluate a run with its last checkpoint, or the model behind a server, ``served``."""
     from r3l.evaluation import evaluate as evaluation
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.manifest import run_of
@@ -132,9 +132,9 @@ def evaluate_run(
 
     check_run_dir(run_dir)
     run = run_of(run_dir)
-    gpus = 0 if agent else resources.requested_resources(resources.load(), "evaluate", run).gpu
+    gpus = 0 if served else resources.requested_resources(resources.load(), "evaluate", run).gpu
     with reserved_gpus(gpus):
-        return evaluation.evaluate_run(run_dir, task_set, agent)
+        return evaluation.evaluate_run(run_dir, task_set, served)
 
 
 def check_run_dir(run_dir: Path) -> None:

@@ -109,8 +109,8 @@ def _play_run(run_dir: Path, task_set: str | None, source: ModelSource, as_json:
     from r3l.evaluation.evaluate import checkpoint_of
 
     check_run_dir(run_dir)
-    agent = source.agent(checkpoint_of(run_dir)) if source.server else None
-    where, evaluation = scored(run_dir, task_set, agent)
+    served = source.served_model(checkpoint_of(run_dir)) if source.server else None
+    where, evaluation = scored(run_dir, task_set, served)
     _print(run_dir, where, evaluation, bool(source.server), as_json, markdown)
 
 

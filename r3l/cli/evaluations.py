@@ -16,8 +16,8 @@ from r3l.config import EnvConfig, Run, Strict, Variant, load, resolve, stored_mo
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, R3LError
-from r3l.evaluation.agents import ServedAgent, begin_served_run, model_named
 from r3l.evaluation.episodes import Evaluation, unusable
+from r3l.evaluation.served_model import ServedModel, begin_served_run, model_named
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
@@ -81,19 +81,19 @@ class Planned(NamedTuple):
 
     run: Run
     run_dir: Path
-    agent: ServedAgent | None
+    served: ServedModel | None
 
     def play(self) -> Scored:
         """Play the episodes that are missing; a finished evaluation is kept."""
         from r3l.local.engine import train
 
-        if self.agent:
-            begin_served_run(self.run, self.run_dir, self.agent)
+        if self.served:
+            begin_served_run(self.run, self.run_dir, self.served)
         if done := self._done():
             return done
-        if not self.agent:
+        if not self.served:
             train(self.run, self.run_dir)
-        return scored(self.run_dir, None, self.agent)
+        return scored(self.run_dir, None, self.served)
 
     def _done(self) -> Scored | None:
         """The evaluation that an earlier command finished. Raises DataError if a file of it has changed since."""
@@ -116,10 +116,10 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     source = ModelSource(**{field: getattr(entry, field) for field in ModelSource.__dataclass_fields__})
     source.check()
     if entry.server:
-        agent = source.agent()
-        model, further, batch = model_named(agent.endpoint.model), {"engine": "server"}, []
+        served = source.served_model()
+        model, further, batch = model_named(served.endpoint.model), {"engine": "server"}, []
     else:
-        agent, model, further = None, str(entry.model), {}
+        served, model, further = None, str(entry.model), {}
         batch = [] if entry.batch is None else [f"evaluation.batch={entry.batch}"]
     tier, changes = entry.rules(env, model)
     # Changes that decide the score are part of the row's name; how the machine computes (threads, workers) is not.
@@ -128,15 +128,15 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     method = Variant("zero_shot", named).changed(**further).name
     others = [change for change in changes if change not in named]
     run = resolve(tier, env.env, method, entry.seed, model, [*batch, *others])
-    if agent:
-        run = run.model_copy(update={"served": agent.digits})
-        if renderer := agent.renderer(run):
+    if served:
+        run = run.model_copy(update={"served": served.short_hash})
+        if renderer := served.renderer(run):
             try_dialogs(run, renderer)  # finds a chat template that cannot be used
     run.fingerprint()  # finds an unknown task set
     run_dir = out or default_run_dir(run)
-    if not (agent or run_dir.is_dir()):
+    if not (served or run_dir.is_dir()):
         check_template(run)
-    return Planned(run, run_dir, agent)
+    return Planned(run, run_dir, served)
 
 
 def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
@@ -168,14 +168,14 @@ def several_protocols(entry: EvaluationRequest) -> list[str]:
     return names
 
 
-def scored(run_dir: Path, task_set: str | None, agent: ServedAgent | None) -> Scored:
-    """Evaluate a run, with a server's model if ``agent`` is given."""
+def scored(run_dir: Path, task_set: str | None, served: ServedModel | None) -> Scored:
+    """Evaluate a run, with a server's model if ``served`` is given."""
     from r3l.api.running import evaluate_run
     from r3l.runs.manifest import run_of
     from r3l.runs.run_paths import evaluation_folder
 
     run = run_of(run_dir)
-    evaluation = evaluate_run(run_dir, task_set, agent)
+    evaluation = evaluate_run(run_dir, task_set, served)
     where = evaluation_folder(run_dir, evaluation["task_set"]["name"], run.env_settings.test_task_set)
     return _with_examples(where, evaluation)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from r3l.core.errors import ConfigError, check_known
 
 if TYPE_CHECKING:
-    from r3l.evaluation.agents import ServedAgent
+    from r3l.evaluation.served_model import ServedModel
 
 CONCURRENCY = 16  # episodes at once; our choice
 DEADLINE = 600.0  # seconds; 4,096 tokens of a slow server under load take minutes
@@ -43,12 +43,12 @@ class ModelSource:
         if unused:
             raise ConfigError(f"--{unused[0]} cannot be combined with a local model: name a --server, or leave it out")
 
-    def agent(self, tokenizer: str | None = None) -> ServedAgent:
+    def served_model(self, tokenizer: str | None = None) -> ServedModel:
         """The model at the server; without a name the only one there. ``tokenizer`` is the default of --tokenizer."""
         from r3l.config.method import check_change
         from r3l.endpoint.client import about_model, only_model
         from r3l.endpoint.options import EndpointOptions
-        from r3l.evaluation.agents import Dialog, ServedAgent
+        from r3l.evaluation.served_model import Dialog, ServedModel
 
         check_known("dialog", self.dialog, set(Dialog))
         fields: dict[str, Any] = {}
@@ -63,4 +63,4 @@ class ModelSource:
         if self.model is None:
             options = replace(options, model=asyncio.run(only_model(options)))
         about = asyncio.run(about_model(options))
-        return ServedAgent(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)
+        return ServedModel(options, Dialog(self.dialog), self.tokenizer or tokenizer, about)

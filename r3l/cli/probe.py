@@ -56,14 +56,14 @@ def probe(
 
     tier = tier or ("smol" if is_question_set(env) else "nano")
     if server:
-        from r3l.evaluation.agents import model_named
+        from r3l.evaluation.served_model import model_named
 
-        agent = source.agent()
-        run = resolve(tier, env, "r3l@engine=server", seed, model_named(agent.endpoint.model), overrides)
-        run = run.model_copy(update={"served": agent.digits})
+        served = source.served_model()
+        run = resolve(tier, env, "r3l@engine=server", seed, model_named(served.endpoint.model), overrides)
+        run = run.model_copy(update={"served": served.short_hash})
     else:
-        agent, of_batch = None, [] if batch is None else [f"evaluation.batch={batch}"]
+        served, of_batch = None, [] if batch is None else [f"evaluation.batch={batch}"]
         run = resolve(tier, env, "r3l", seed, model, [*of_batch, *(overrides or ())])
     path = out or RESULTS / "probe" / f"{env}_{run.model_name()}.json"
-    content = measure_probe(run, Sample(task_set, tasks, attempts), path, agent)
+    content = measure_probe(run, Sample(task_set, tasks, attempts), path, served)
     print_shown(content, as_json, to_terminal(table_of(content)))

@@ -13,9 +13,9 @@ from pathlib import Path
 from r3l.config import base_checkpoint_of, locate
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError
-from r3l.evaluation.agents import ServedAgent, open_served_session
 from r3l.evaluation.episodes import Evaluation, play_all, scores
 from r3l.evaluation.protocols import protocol_entry, select_tasks
+from r3l.evaluation.served_model import ServedModel, open_served_session
 from r3l.evaluation.verification import EPISODES, verify, verify_further
 from r3l.files.digests import SUMS, sha256_of
 from r3l.files.json_files import read_json
@@ -58,11 +58,11 @@ def checkpoint_of(run_dir: Path) -> str | None:
     return str(checkpoint)
 
 
-def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent | None = None) -> Evaluation:
+def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel | None = None) -> Evaluation:
     """Evaluate a finished run; return the content of evaluation.json.
 
     Writes and signs episodes.jsonl and evaluation.json. The files are in ``run_dir``; for another task set
-    than the run's test task set, in a folder there (r3l.runs.run_paths). ``agent``: a model behind a server
+    than the run's test task set, in a folder there (r3l.runs.run_paths). ``served``: a model behind a server
     that samples in place of the checkpoint.
     """
     run = run_of(run_dir)
@@ -79,11 +79,11 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, agent: ServedAgent 
             "checkpoint": result["checkpoint_sha256"],
             "task_set": described["sha256"],
             "run": run.fingerprint(),
-            **(agent.identity if agent else {}),
+            **(served.identity if served else {}),
         }
         opened: AbstractContextManager[PlaySession]
-        if agent:
-            opened = open_served_session(run, agent)
+        if served:
+            opened = open_served_session(run, served)
         elif checkpoint := checkpoint_of(run_dir):
             opened = open_session(run, checkpoint)
         else:

@@ -14,7 +14,7 @@ from r3l.config import EnvConfig, Run, Strict, base_checkpoint_of, build_method,
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
-from r3l.evaluation.agents import ServedAgent, open_served_session
+from r3l.evaluation.served_model import ServedModel, open_served_session
 from r3l.files.digests import sha256_of
 from r3l.files.paths import CONFIGS
 from r3l.files.writing import writable, write_json_atomic
@@ -75,7 +75,7 @@ class Sample:
     attempts: int = 8
 
 
-def measure_probe(run: Run, sample: Sample, out: Path, agent: ServedAgent | None = None) -> dict[str, Any]:
+def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | None = None) -> dict[str, Any]:
     """Play with the model of ``run`` (a run of R3L) or the one at a server, measure, and write the content to ``out``;
     returns it. What was played lies beside it, a line a batch (:func:`rows_beside`), and is not played again.
 
@@ -87,28 +87,28 @@ def measure_probe(run: Run, sample: Sample, out: Path, agent: ServedAgent | None
     name = sample.task_set or settings.validation_task_set or settings.test_task_set
     if settings.validation_task_set and name in settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
-    _check_template(run, agent)
+    _check_template(run, served)
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
-    probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (agent.identity if agent else {})
-    with writable(out), _session(run, agent) as session:
+    probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (served.identity if served else {})
+    with writable(out), _session(run, served) as session:
         played = play_probe(session, method.settings, tasks, sample.attempts, rows_beside(out), probed)
         content = content_of(run, described, played, session)
         write_json_atomic(out, content)
     return content
 
 
-def _check_template(run: Run, agent: ServedAgent | None) -> None:
+def _check_template(run: Run, served: ServedModel | None) -> None:
     """A chat template that cannot be used is an error before anything is played; of a server's, where it is known."""
-    if agent is None:
+    if served is None:
         check_template(run)
-    elif renderer := agent.renderer(run):
+    elif renderer := served.renderer(run):
         try_dialogs(run, renderer)
 
 
-def _session(run: Run, agent: ServedAgent | None) -> AbstractContextManager[PlaySession]:
-    if agent:
-        return open_served_session(run, agent)
+def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[PlaySession]:
+    if served:
+        return open_served_session(run, served)
     without_adapter = run.model_copy(
         update={"lora": run.lora.model_copy(update={"rank": 0})}
     )  # a fresh one does nothing

@@ -38,7 +38,7 @@ class Dialog(StrEnum):
 
 
 @dataclass(frozen=True)
-class ServedAgent:
+class ServedModel:
     """A model behind an endpoint.
 
     ``tokenizer``: folder or hub id of its tokenizer; None: the tokenizer of the run's model, if that is on
@@ -65,7 +65,7 @@ class ServedAgent:
         }
 
     @property
-    def digits(self) -> str:
+    def short_hash(self) -> str:
         """Eight hex digits that differ between servers that use the same model name."""
         known = [self.endpoint.model, self.endpoint.shown, self.identity["about"]]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:8]
@@ -111,7 +111,7 @@ class ServedAgent:
 class ServedSession(PlaySession):
     """A play session whose policy is behind a server: every episode is a batch of its own."""
 
-    agent: ServedAgent
+    served: ServedModel
     endpoint: Endpoint
 
     def take_counts(self) -> dict[str, float]:
@@ -122,12 +122,12 @@ class ServedSession(PlaySession):
 
     def conditions(self) -> dict[str, Any]:
         """Facts about the server that a reader of the scores must know, without API keys."""
-        options, run = self.agent.endpoint, self.run
+        options, run = self.served.endpoint, self.run
         return {
             "endpoint": options.shown,
             "model": options.model,
-            "about": dict(self.agent.about),
-            "dialog": self.agent.dialog.value,
+            "about": dict(self.served.about),
+            "dialog": self.served.dialog.value,
             "same_template": getattr(self.policy, "same_template", True),
             "temperature": run.evaluation.temperature,
             "max_tokens": run.sampling.max_tokens,
@@ -138,16 +138,16 @@ class ServedSession(PlaySession):
 
 
 @contextmanager
-def open_served_session(run: Run, agent: ServedAgent) -> Iterator[ServedSession]:
+def open_served_session(run: Run, served: ServedModel) -> Iterator[ServedSession]:
     """Start the environment workers of ``run`` and connect to the server; close both at the end."""
     from r3l.endpoint.client import Endpoint  # takes seconds to import
 
-    endpoint = Endpoint(agent.endpoint)
-    policy: Policy = agent.policy(endpoint, run)
+    endpoint = Endpoint(served.endpoint)
+    policy: Policy = served.policy(endpoint, run)
     with open_play_session(run, policy, together) as playing:
-        schedule = {"batch": 1, "batches_at_once": agent.endpoint.concurrency}
+        schedule = {"batch": 1, "batches_at_once": served.endpoint.concurrency}
         try:
-            yield ServedSession(**(vars(playing) | schedule), agent=agent, endpoint=endpoint)
+            yield ServedSession(**(vars(playing) | schedule), served=served, endpoint=endpoint)
         finally:
             playing.loop.run_until_complete(endpoint.close())
 
@@ -158,7 +158,7 @@ def model_named(served: str) -> str:
     return next((name for name, config in known if config and served == config.hub), served.rstrip("/"))
 
 
-def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
+def begin_served_run(run: Run, run_dir: Path, served: ServedModel) -> None:
     """Write manifest and result of a run that trains nothing and keeps no model.
 
     A finished run stays as it is. Raises RunDirectoryError if the directory holds another run, or the same
@@ -166,12 +166,12 @@ def begin_served_run(run: Run, run_dir: Path, agent: ServedAgent) -> None:
     """
     with locked(run_dir):
         content = manifest(run)
-        content["agent"] = agent.identity
+        content["agent"] = served.identity
         path = run_dir / MANIFEST
         if path.is_file():
             before = read_json(path, Manifest)
             held = before.get("agent", {}) | {"run": before["fingerprint"]}
-            wanted = agent.identity | {"run": content["fingerprint"]}
+            wanted = served.identity | {"run": content["fingerprint"]}
             differing = [key for key in wanted if held.get(key) != wanted[key]]
             changed = [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]
             if changed:

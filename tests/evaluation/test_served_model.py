@@ -175,7 +175,7 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
         assert result["agent"]["request"] == {"top_p": 0.9, "seed": 7} and result["agent"]["endpoint"] == url + "/v1"
         assert seen[0]["authorization"].startswith("Basic ") and seen[0]["top_p"] == 0.9
         refused = program(*arguments, "--server", url)
-    assert "folder holds an evaluation with request" in refused and "choose another folder with --out" in refused
+    assert "folder holds an evaluation with request" in refused and "choose another folder (--out)" in refused
     files = [path for path in Path("folder").rglob("*") if path.is_file()]
     written = b"".join((gzip.open if path.suffix == ".gz" else open)(path, "rb").read() for path in files)
     assert b"secret" not in written and b"word@" not in written
