@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 from report import explored
-from report.runs import rewrite, write_three_seeds
+from report.runs import rewrite, write_run, write_three_seeds
 from start_models import cell
 from typer.testing import CliRunner
 
@@ -176,3 +176,26 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     assert len(re.findall(r'class="trained positive" style="--size: 1;"', viewer)) == 2  # the retry's, A = +3
     assert "A = -1.000, trains 4 of 6 tokens" in viewer and "A = +3.000" in viewer
     assert html.escape(explored.HOSTILE, quote=False) in viewer.replace("&nbsp;", " ")
+
+
+def test_two_runs_of_ones_own_come_first_and_only_claims_that_they_test_follow(tmp_path):
+    """Scores, then the runs' own curves and attempts; the paper's claims after them, none of them untested."""
+    for method in ("grpo", "r3l"):
+        path = write_run(tmp_path / "results", method, 0, [1, 0], [0, 0])
+        explored.write(path.parent)
+        sign(path.parent)
+    out = report.write(read_runs(find_runs(tmp_path / "results")), [], 1, tmp_path / "report.html")
+    text, page = out.read_text(encoding="utf-8"), Page(out)
+    sections = re.findall(r'<section id="(\w+)">', text)
+    assert sections[:5] == ["about", "tables", "figures", "trajectories", "claims"]
+    assert page.tags.count("img") == 1 and "learning curves" in text  # drawn without being asked for
+    assert ">not tested<" not in text and "No figure" not in text
+    first = text[text.index('<section id="tables">') : text.index('<section id="figures">')]
+    assert "R3L" in first and "Claims" not in first
+
+
+def test_runs_without_training_have_no_curves_and_no_claims(tmp_path):
+    write_run(tmp_path / "results", "zero_shot", 0, [1, 0], [0, 0])
+    out = report.write(read_runs(find_runs(tmp_path / "results")), [], 1, tmp_path / "report.html")
+    text = out.read_text(encoding="utf-8")
+    assert "None of these runs was trained" in text and '<section id="claims">' not in text
