@@ -85,9 +85,10 @@ class Endpoint:
 
     ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated or given up;
     ``shortened``, responses for which the server had less room than requested; ``overlong``, responses of
-    more tokens than requested; ``uncounted``, answers without token counts; ``replaced``, characters that
-    were not Unicode; ``end_marks``, texts that ended with a control token. ``wait``: seconds between two
-    attempts if the server asks for no pause (a wait of tenacity); None: up to 8.
+    more tokens than requested; ``cut_short``, responses that the server cut off before that; ``uncounted``,
+    answers without token counts; ``replaced``, characters that were not Unicode; ``end_marks``, texts that
+    ended with a control token. ``wait``: seconds between two attempts if the server asks for no pause (a
+    wait of tenacity); None: up to 8.
     """
 
     def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
@@ -172,36 +173,45 @@ class Endpoint:
 
         # Prompt and response do not fit together. Find out how many tokens are left: from the refusal, or
         # from the limit that /models or /props names.
-        limit = refused.room.limit or await self._context_limit()
-        left = refused.room.left(requested, limit, prompt)
-        if left is not None and left < 1:
-            raise refused
+        room = refused.room
+        limit = room.limit
+        if limit is None and room.input_limit is None:
+            limit = await self._context_limit()
+        left = room.left(requested, limit, prompt)
 
-        # Request as many as are left; if that is unknown, or refused too, a single token. Only if that is
-        # refused is there no room.
-        for less in (left, 1):
-            if less is None or less >= requested > 1:
-                continue
-            try:
-                answer = await self._ask(kind, path, body | dict.fromkeys(limits, less))
-            except DialogTooLongError:
-                if less == 1:
-                    raise
-                continue
-            if less == left:
-                self.counts["shortened"] += 1
-                return answer
-            # The single token fitted, and with it the server has counted the prompt, so now it is known what
-            # is left.
-            read = answer.read_tokens
+        # Request as many as are left. Then, if that is unknown or refused too, a single token: a server may
+        # name another limit than we understand, so only a refused token shows that there is no room.
+        if left is not None and 0 < left < requested:
+            with suppress(DialogTooLongError):
+                return await self._shortened(kind, path, body, left)
+        if requested == 1:
+            raise refused
+        answer = await self._ask(kind, path, body | dict.fromkeys(limits, 1))
+
+        # With the single token the server has counted the prompt, so for each limit that it may mean it is
+        # known what is left. A limit that is smaller than the prompt was one of the prompt beside the
+        # requested response.
+        read = answer.read_tokens
+        named = room.limit or room.input_limit
+        for limit in (room.limit, await self._context_limit(), named and named + requested):
             if limit and read is not None and 0 < limit - read < requested:
                 with suppress(DialogTooLongError):
-                    answer = await self._ask(kind, path, body | dict.fromkeys(limits, limit - read))
-                    self.counts["shortened"] += 1
-                    return answer
+                    return await self._shortened(kind, path, body, limit - read)
         raise ServerError(
             f"{refused}. It has room for a shorter response, but does not say how long: ask for fewer tokens"
         )
+
+    async def _shortened(
+        self,
+        kind: type[AnswerT],
+        path: str,
+        body: Mapping[str, Any],
+        tokens: int,
+    ) -> AnswerT:
+        """Sample a response of at most ``tokens`` and count it as shortened. Raises DialogTooLongError."""
+        answer = await self._ask(kind, path, body | dict.fromkeys(_response_limits(body), tokens))
+        self.counts["shortened"] += 1
+        return answer
 
     async def _context_limit(self) -> int | None:
         """Most tokens of prompt and response that /models or /props names; both are read once."""
@@ -245,6 +255,8 @@ class Endpoint:
         limit = _requested_tokens(body) if body is not None else 0
         if limit and answer.counted and answer.counted.response > limit:
             self.counts["overlong"] += 1
+        if limit and answer.counted and answer.was_cut and answer.counted.response < limit:
+            self.counts["cut_short"] += 1
         return answer
 
 
@@ -276,7 +288,8 @@ class _Client(openai.AsyncOpenAI):
 
 
 class _Connection(httpx2.AsyncClient):
-    """HTTP client of one attempt. openai's client repeats it after errors of httpx2; a ServerError is final."""
+    """HTTP client of one attempt. openai's client repeats it after errors of httpx2; a ServerError is
+    final."""
 
     def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
         super().__init__(limits=httpx2.Limits(max_connections=None))
@@ -348,7 +361,11 @@ class _Connection(httpx2.AsyncClient):
             extensions={"answer": answer},
         )
 
-    async def _receive(self, request: httpx2.Request, options: dict[str, Any]) -> tuple[httpx2.Response, bytes]:
+    async def _receive(
+        self,
+        request: httpx2.Request,
+        options: dict[str, Any],
+    ) -> tuple[httpx2.Response, bytes]:
         """An answer and its body. Raises UnusableAnswer if it is too large, or not compressed as it says."""
         response = await super().send(request, **options | {"stream": True})
         content = bytearray()
@@ -449,7 +466,8 @@ def _failure(options: EndpointOptions, path: str, error: BaseException) -> Serve
 
 
 def _safe(options: EndpointOptions, text: str) -> str:
-    """``text`` on one line, without control codes, and without key and password, which servers may repeat."""
+    """``text`` on one line, without control codes, and without key and password, which servers may
+    repeat."""
     user, _, password = urlsplit(options.url).netloc.rpartition("@")[0].partition(":")
     text = masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
     plain = "".join(sign if sign.isprintable() else " " for sign in _TERMINAL.sub(" ", text))

@@ -38,7 +38,7 @@ _WORDS = re.compile(
 _N = r"\b(\d{1,9})\b"
 _LIMIT = (
     rf"> {_N}|(?:context|model|sequence|session|max(?:imum)? input)[ _-]?(?:length|len|size|window|limit)"
-    rf"(?: is| of|:)? \(?{_N}|must be <= {_N}|less than {_N} tokens|tokens allowed \({_N}|"
+    rf"(?: is(?: only)?| of|:)? \(?{_N}|must be <= {_N}|less than {_N} tokens|tokens allowed \({_N}|"
     rf"{_N} maximum context|limit of {_N}"
 )
 _PROMPT = (
@@ -48,6 +48,10 @@ _PROMPT = (
     rf"(?<!maximum )(?:input|prompt) length (?:is |of )?{_N}|resulted in {_N} tokens|"
     rf"contains {_N} tokens|too long: {_N}"
 )
+# vLLM from 0.15 on names how many tokens a prompt may have beside the requested response; some versions call that
+# the model's context length.
+_OF_VLLM = r"\(parameter=input_tokens"
+_INPUT_LIMIT = rf"maximum input length of {_N}|maximum context length is {_N} tokens\..*{_OF_VLLM}"
 _TOTAL = rf"requested (?:a total of )?{_N} tokens"
 _RESPONSE = rf"at most {_N} completion tokens|> {_N}, which is the maximum allowed"
 _ROOMS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
@@ -58,13 +62,15 @@ class Room:
     """Numbers of tokens that a refusal names; None for those it does not.
 
     ``limit``: most tokens of prompt and response together; ``prompt``: those of the prompt; ``total``: those
-    of prompt and requested response; ``response``: most tokens of a response.
+    of prompt and requested response; ``response``: most tokens of a response; ``input_limit``: most tokens
+    of a prompt beside the requested response.
     """
 
     limit: int | None = None
     prompt: int | None = None
     total: int | None = None
     response: int | None = None
+    input_limit: int | None = None
 
     def left(self, requested: int, limit: int | None, prompt: int | None) -> int | None:
         """Tokens left for a response after one of ``requested`` was refused: below 1 if none, None if
@@ -77,6 +83,8 @@ class Room:
         if prompt is None and self.total is not None and self.total > requested:
             prompt = self.total - requested
         limit = self.limit or limit
+        if limit is None and self.input_limit is not None:
+            limit = self.input_limit + requested
         known = [] if self.response is None else [self.response]
         if limit is not None and prompt is not None:
             known.append(limit - prompt)
@@ -97,11 +105,14 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     said = message(text)
     if not codes & _CODES and (_TEMPLATE.search(said) or not _WORDS.search(said)):
         return None
+    limit = _field(objects, "n_ctx") or _number(_LIMIT, said)
+    input_limit = _number(_INPUT_LIMIT, said)
     return Room(
-        _field(objects, "n_ctx") or _number(_LIMIT, said),
+        None if limit == input_limit else limit,
         _field(objects, "n_prompt_tokens") or _number(_PROMPT, said),
         _number(_TOTAL, said),
         _number(_RESPONSE, said),
+        input_limit,
     )
 
 

@@ -82,7 +82,8 @@ def judge_options(run: Run) -> EndpointOptions | None:
 
 @asynccontextmanager
 async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
-    """Inside, ``ctx`` has the judge of ``run``, if it needs one; its counts are added to ``ctx`` at the end."""
+    """Inside, ``ctx`` has the judge of ``run``, if it needs one; its counts are added to ``ctx`` at the
+    end."""
     options = judge_options(run)
     if options is None:
         yield

@@ -33,7 +33,8 @@ class DialogTooLongError(ServerError):
 
 
 class UnfinishedError(ServerError):
-    """The server's answers are incomplete. ``lasting``: the reason, if repeating would not help (a filter)."""
+    """The server's answers are incomplete. ``lasting``: the reason, if repeating would not help (a
+    filter)."""
 
     def __init__(self, message: str, lasting: str | None) -> None:
         super().__init__(message)

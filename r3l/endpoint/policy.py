@@ -12,7 +12,7 @@ from r3l.chat.renderer import ChatRenderer
 from r3l.chat.token_dialog import TokenDialog
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling, Usage
 from r3l.core.seeds import Address
-from r3l.core.text import Message
+from r3l.core.text import Message, after_thought
 from r3l.endpoint.options import DialogTooLongError
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class MessagePolicy:
         self.max_context = max_context
         self.lines = lines
         self.same_template: bool | None = None
+        self.separates_thoughts = False  # the server takes thoughts out of the text (a reasoning parser)
         self._renderer = renderer
+        self._cuts_prompts = False
 
     def open(self) -> MessageConversation:
         return MessageConversation(self)
@@ -63,6 +65,21 @@ class MessagePolicy:
                 *(read, own),
             )
 
+    def note_cut_prompt(self, read: int, before: int) -> None:
+        """Count a prompt of which the server ``read`` no more tokens than of the shorter one ``before``
+        it."""
+        self.endpoint.counts["cut_prompts"] += 1
+        if not self._cuts_prompts:
+            self._cuts_prompts = True
+            log.warning(
+                "the server counts %d prompt_tokens, after %d for the same dialog one turn earlier: it "
+                "cuts the beginning of long prompts, so the model does not see all of them. Raise the "
+                "server's context length (Ollama: "
+                "OLLAMA_CONTEXT_LENGTH, 4096 by default), or lower sampling.max_context to it",
+                read,
+                before,
+            )
+
 
 class MessageConversation:
     """Dialog of messages (see r3l.core.policy.Conversation)."""
@@ -72,6 +89,7 @@ class MessageConversation:
         self._messages: list[Message] = []
         self._messages_at = [0]  # messages after each response
         self._left: list[Completion] = []  # lines of the last response that are not read yet
+        self._read = (0, 0)  # characters and tokens of the last prompt
 
     def add(self, message: Message) -> None:
         self._messages.append(message)
@@ -119,6 +137,19 @@ class MessageConversation:
         limit = self._policy.max_context
         if read is not None and len(self._messages_at) == 1:
             self._policy.check_template(messages, read)
+        if answer.thought:
+            self._policy.separates_thoughts = True
+
+        # A dialog only grows, so a prompt that the server counts as no longer than the one before has been
+        # cut. (A prompt that ends with a part of a response may shrink: its template can drop the thought
+        # later.)
+        if read and messages[-1].role != "assistant":
+            characters = sum(len(message.content) for message in messages)
+            characters_before, read_before = self._read
+            if characters > characters_before and read <= read_before:
+                self._policy.note_cut_prompt(read, read_before)
+            self._read = (characters, read)
+
         # The dialog ends where a local one would: whether it fits is known only now that the server has
         # counted it.
         if read is not None and limit and read + sampling.max_tokens > limit:
@@ -126,14 +157,24 @@ class MessageConversation:
         return _lines(answer) if by_line else [_completion(answer.text, answer.finish_reason, answer.counted)]
 
     def _joined(self) -> list[Message]:
-        """The messages, with lines of one response joined."""
+        """The messages to send: lines of one response joined, and thoughts dropped if the server separates
+        them.
+
+        A server with a reasoning parser gives the thought in a field of its own; templates drop earlier
+        thoughts, or write the text as it is, and then every earlier thought would stay in the prompt.
+        """
         groups = groupby(
             enumerate(self._messages), lambda pair: "assistant" if pair[1].role == "assistant" else pair[0]
         )
-        return [
-            Message(first[1].role, "".join(message.content for _, message in (first, *rest)))
-            for _, (first, *rest) in groups
-        ]
+        joined = []
+        for _, group in groups:
+            messages = [message for _, message in group]
+            role = messages[0].role
+            content = "".join(message.content for message in messages)
+            if role == "assistant" and self._policy.separates_thoughts:
+                content = after_thought(content)
+            joined.append(Message(role, content))
+        return joined
 
     def _accept(self, completion: Completion) -> Completion:
         self._messages.append(Message("assistant", completion.text))
@@ -150,7 +191,8 @@ _CONTEXT_FULL = _completion("", FinishReason.CONTEXT, _NOTHING)
 
 
 def _lines(answer: ChatAnswer) -> list[Completion]:
-    """A response as lines, with an empty one after a final line break, as if the model had ended its turn."""
+    """A response as lines, with an empty one after a final line break, as if the model had ended its
+    turn."""
     texts = _LINES.findall(answer.text)
     ended = [text for text in texts if text.endswith("\n")]
     last = texts[len(ended)] if len(texts) > len(ended) else ""

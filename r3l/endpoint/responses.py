@@ -164,6 +164,11 @@ class Answer(_Part):
         """True if the server left the model's end of turn in the text, from which it is removed."""
         return False
 
+    @property
+    def was_cut(self) -> bool:
+        """True if the response ended at a limit."""
+        return False
+
     def check_complete(self) -> None:
         """Raises UnfinishedAnswer if the answer has no complete response that could be graded."""
 
@@ -225,6 +230,15 @@ class ChatAnswer(Answer):
                 raise choice.unfinished(None, " and no text (null)")
 
     @property
+    def thought(self) -> str:
+        """The thought that the server separated from the text; "" if it does not separate thoughts."""
+        return _first(self.choices).message.thought
+
+    @property
+    def was_cut(self) -> bool:
+        return self.finish_reason is FinishReason.LENGTH
+
+    @property
     def finish_reason(self) -> FinishReason:
         """Why a checked response ended."""
         return _first(self.choices).end or FinishReason.LENGTH
@@ -250,6 +264,10 @@ class TokenAnswer(Answer):
     def ids(self) -> list[int]:
         """Sampled tokens, the end token included."""
         return _first(self.choices).token_ids or []
+
+    @property
+    def was_cut(self) -> bool:
+        return _first(self.choices).end is FinishReason.LENGTH
 
 
 class ModelList(Answer):

@@ -43,6 +43,11 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     interval = "no interval" if low is None else f"95 % interval {low:.3f} to {high:.3f}"
     parts = ", ".join(f"{name} {values['success']:.3f}" for name, values in groups.items() if name != "all")
     turns = f"at most {max_turns} turn{'s' if max_turns > 1 else ''}"
+    # A server may ignore the limits that a request names: then max_tokens is not what cut its responses off.
+    requests = evaluation.get("requests", {})
+    suspect = fixes(run)
+    if requests.get("cut_short"):
+        suspect[StopReason.TRUNCATED] = "the server cuts responses off before sampling.max_tokens: raise its own limit"
     lines = [
         f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
         + (f"; {parts}" if parts else ""),
@@ -50,7 +55,7 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         f"{evaluation['temperature']:g}",
         f"how they ended: {endings(counts)}",
         *played_by(evaluation.get("protocol")),
-        *warnings(counts, episodes, evaluation.get("examples", {}), fixes(run)),
+        *warnings(counts, episodes, evaluation.get("examples", {}), suspect),
     ]
 
     # With mostly impossible actions a score measures what the model takes for an action.
@@ -61,10 +66,10 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
             "does not know: read them in the transcripts"
         )
 
-    # A server may ignore the limits that a request names.
-    requests = evaluation.get("requests", {})
     meanings = {
         "overlong": "have more tokens than requested, since the server does not stop at max_tokens",
+        "cut_prompts": "answer a prompt whose beginning the server cut (raise its context length)",
+        "cut_short": "were cut off by the server before max_tokens",
         "shortened": "may have been cut off, since the server allowed less than max_tokens",
         "uncounted": "came without the number of their tokens",
     }

@@ -147,6 +147,8 @@ _DECLARED = (
     Metric("judge/missing/*", "requests", TOTAL, "requests that never got a complete response, by reason"),
     Metric("judge/shortened", "requests", TOTAL, "requests with less room at the server than requested"),
     Metric("judge/overlong", "requests", TOTAL, "requests whose response exceeds the token limit"),
+    Metric("judge/cut_short", "requests", TOTAL, "requests whose response the server cut before the limit"),
+    Metric("judge/cut_prompts", "requests", TOTAL, "requests whose prompt the server cut"),
     Metric("judge/end_marks", "requests", TOTAL, "requests whose text ended with a control token"),
     Metric("judge/uncounted", "requests", TOTAL, "requests answered without the number of tokens"),
     Metric("judge/replaced", "characters", TOTAL, "invalid Unicode in a judge's responses"),

@@ -362,3 +362,10 @@ def test_a_response_longer_than_asked_for_is_counted():
     with serving(lambda request, before: completion("4", tokens=9 + before)) as (url, _):
         ask(url, counts, times=3)
     assert counts == {"requests": 3, "overlong": 2}
+
+
+def test_a_response_that_the_server_cuts_before_the_limit_is_counted():
+    counts = {}
+    with serving(lambda request, before: completion("4", "length", tokens=8 + before)) as (url, _):
+        ask(url, counts, times=2)
+    assert counts == {"requests": 2, "cut_short": 1}

@@ -1,4 +1,4 @@
-"""Want of room at a server: less is asked for; a refusal for another reason is an error, never a wrong answer."""
+"""A full context at a server: less is requested; a refusal for another reason is an error, never a wrong answer."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ REFUSALS = read_yaml(Path(__file__).with_name("refusals.yaml"))
 
 
 @pytest.mark.parametrize("server", REFUSALS)
-def test_want_of_room_in_the_words_of_many_servers(server):
+def test_a_full_context_in_the_words_of_many_servers(server):
     refusal = REFUSALS[server]
     assert room_of_refusal(refusal["status"], refusal["text"]) == Room(*refusal["room"])
 
@@ -41,7 +41,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("status", "text"), OTHER)
-def test_other_refusals_are_not_for_want_of_room(status, text):
+def test_other_refusals_are_no_full_context(status, text):
     assert room_of_refusal(status, text) is None
 
 
@@ -80,6 +80,25 @@ def test_less_is_asked_for_where_the_server_has_less_room():
     assert counts == {"requests": 2, "shortened": 1}
 
 
+@pytest.mark.parametrize("version", ["vllm 0.15", "vllm 0.16"])
+def test_a_limit_of_the_prompt_alone_leaves_room(version):
+    """vLLM since 0.15 names the context less max_tokens: 76 of 1100."""
+    text = REFUSALS[version]["text"]
+    counts = {}
+    answer, seen = ask(with_room(1100, lambda requested: text, prompt=300), tokens=1024, counts=counts)
+    assert answer == "4" and [request["max_tokens"] for request in seen] == [1024, 800]
+    assert counts == {"requests": 2, "shortened": 1}
+
+
+def test_a_limit_of_the_prompt_alone_in_unknown_words_leaves_room():
+    """It looks like a context that is smaller than the prompt: a single token shows that it is none."""
+    words = error(
+        "context length exceeded: this model's maximum context length is 76 tokens, the prompt has 300 tokens"
+    )
+    text, seen = ask(with_room(1100, lambda requested: words, prompt=300), tokens=1024)
+    assert text == "4" and [request["max_tokens"] for request in seen] == [1024, 1, 800]
+
+
 def test_where_the_refusal_names_no_prompt_one_token_is_asked_for():
     """Its answer says how many the prompt has."""
     told = lambda requested: error(f"{VLLM}However, you requested {requested - 90} output tokens.")  # noqa: E731
@@ -111,7 +130,7 @@ def test_a_room_of_refusal_with_a_servers_error_is_not_waited_out():
     full = error("no room", type="exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096)
     with pytest.raises(DialogTooLongError):
         ask(lambda request, before: seen.append(before) or (500, full))
-    assert seen == [0]
+    assert seen == [0, 1]  # a single token is tried
 
 
 def test_limits_where_servers_state_them():

@@ -148,3 +148,57 @@ def test_tokens_without_room(nano):
     assert refused.finish_reason is FinishReason.CONTEXT and seen[-1]["max_tokens"] == 1
     full, seen, _ = at(lambda request, before: completion(""), talk, **options, max_context=10)
     assert full.finish_reason is FinishReason.CONTEXT and not seen
+
+
+def test_a_prompt_that_does_not_grow_with_its_dialog_has_been_cut(caplog):
+    """The server reads at most 20 tokens, the last ones, and says nothing."""
+
+    def answer(request, before):
+        tokens = sum(len(message["content"]) for message in request["messages"])
+        status, body = completion("r" * 15)
+        return status, body | {"usage": {"prompt_tokens": min(tokens, 20), "completion_tokens": 1}}
+
+    async def talk(dialog):
+        for turn in range(4):
+            dialog.add(Message("user", f"turn {turn}"))
+            await dialog.respond(SAMPLING, (turn,))
+        return dict(dialog._policy.endpoint.counts)
+
+    counts, seen, _ = at(answer, talk)
+    assert len(seen) == 4 and counts["cut_prompts"] == 2  # 6 and 20 tokens, then 20 and 20 of 48 and 69
+    assert caplog.text.count("20 prompt_tokens, after 20 for the same dialog") == 1
+    counts, _, _ = at(lambda request, before: completion("r"), talk)
+    assert "cut_prompts" not in counts
+
+
+def test_earlier_thoughts_that_the_server_separates_are_not_sent_back():
+    """A template may write the text as it is, so they would stay in the prompt."""
+
+    def answer(request, before):
+        message = {"content": "4", "reasoning_content": "two and two"}
+        return 200, {"choices": [{"message": message, "finish_reason": "stop"}]}
+
+    async def talk(dialog):
+        dialog.add(Message("user", "2+2?"))
+        first = await dialog.respond(SAMPLING, (0,))
+        other = dialog.fork(0)
+        other.add(Message("user", "2+2?"))
+        other.append_completion(first)
+        for one in (dialog, other):
+            one.add(Message("user", "sure?"))
+            await one.respond(SAMPLING, (1,))
+        return first
+
+    first, seen, _ = at(answer, talk)
+    assert first.text == "<think>two and two</think>4"
+    assert roles(seen[1]) == roles(seen[2]) == [("user", "2+2?"), ("assistant", "4"), ("user", "sure?")]
+
+
+def test_thoughts_that_are_part_of_the_text_are_sent_back():
+    async def talk(dialog):
+        for turn in range(2):
+            dialog.add(Message("user", "2+2?"))
+            await dialog.respond(SAMPLING, (turn,))
+
+    _, seen, _ = at(lambda request, before: completion("<think>hm</think>4"), talk)
+    assert roles(seen[1])[1] == ("assistant", "<think>hm</think>4")
