@@ -8,7 +8,7 @@ LONGEST = 200  # bytes; file systems allow 255, and a name gets a suffix here an
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether ``name`` can be one folder or file: not a path, and without invisible characters."""
+    """Whether ``name`` can name a folder: visible characters only, and not a path."""
     plain = name.isprintable() and name == name.strip() and "/" not in name
     return plain and name not in ("", ".", "..") and len(name.encode()) <= LONGEST
 

@@ -18,6 +18,8 @@ from r3l.core.errors import RunDirectoryError
 def write_atomic(path: Path, content: bytes) -> None:
     """Write and rename: a reader sees the old file or the complete new one, even if the writer is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, so that renaming is atomic. Process and thread keep writers of the same file
+    # apart, and let r3l.files.cleanup tell the files of killed processes.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         temporary.write_bytes(content)

@@ -35,7 +35,7 @@ from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
-from r3l.runs.session import progress
+from r3l.runs.session import finished_share
 from r3l.runs.steps import Metrics, keeping_batch, recording
 
 log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ def collect(
     run = session.run
     began = time.perf_counter()
     ctx = session.rollout_context((run.seed, "train", number), run.sampling.temperature)
-    ctx.progress = progress(run, number)
+    ctx.progress = finished_share(run, number)
     ctx.history = history
     accepted: list[list[Group]] = []
     refused: list[list[Group]] = []

@@ -34,6 +34,7 @@ def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any])
         logs = []
         for name in names:
             check_known("logger", name, LOGGERS)
+            # Begin the copy again: steps after the last checkpoint are run a second time.
             shutil.rmtree(run_dir / name, ignore_errors=True)
             (run_dir / name).mkdir(parents=True)
             logs.append(stack.enter_context(LOGGERS[name](run_dir / name, config)))

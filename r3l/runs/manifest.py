@@ -100,6 +100,9 @@ def manifest(run: Run) -> Manifest:
     task_sets: TaskSetsOfRun = {"test": describe_task_set(run.env, settings.test_task_set)}
     if trains(run):
         task_sets["train"] = describe_task_set(run.env, settings.train_task_set)
+
+    # Only configuration, inputs and schema decide the fingerprint; versions, hardware and commit explain
+    # differences.
     content: Manifest = {
         "schema": SCHEMA_VERSION,
         "run": cast(RunSettings, run.model_dump(mode="json")),

@@ -50,7 +50,7 @@ class StopSignals:
     def cancelling(self, task: asyncio.Task[Any]) -> Iterator[None]:
         """Let stop signals cancel ``task`` in this block. Raises Preempted if one did, now or before."""
         self._task = task
-        if self._received:
+        if self._received:  # before the task began
             task.cancel()
         try:
             yield

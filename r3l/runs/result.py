@@ -74,6 +74,7 @@ def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str
 
 def finished_result(run: Run, run_dir: Path) -> Result | None:
     """The result of ``run`` if it is finished and its checkpoint is intact; None if there is work to do."""
+    # The fingerprint decides whether it is this run; the checkpoint's digest, whether its weights are intact.
     try:
         content = read_json(run_dir / RESULT, Result)
     except DataError:  # missing, or damaged and to be written again

@@ -157,6 +157,7 @@ def check_owner(run_dir: Path, run: Run) -> None:
 
 def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
     """Rename a directory that training would overwrite (:func:`check_owner`); its new path, or None."""
+    # The new name has the fingerprint of the run inside; a number is added if several have been set aside.
     recorded = recorded_fingerprint(run_dir)
     if recorded is None or (recorded == fingerprint and not is_stored(run_dir, fingerprint)):
         return None

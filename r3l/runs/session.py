@@ -23,7 +23,7 @@ from r3l.processes.pool import EnvironmentPool
 from r3l.runs.preemption import StopSignals, stop_signals
 
 
-def progress(run: Run, step: int) -> float:
+def finished_share(run: Run, step: int) -> float:
     """The finished share of training at step ``step`` (from 1): 0 in the first step, 1 in the last."""
     return (step - 1) / max(run.train.steps - 1, 1)
 

@@ -36,7 +36,7 @@ from r3l.runs.run_dir import METRICS
 
 REFUSED = "refused_batch.jsonl.gz"  # in a run's directory: one line per row
 Metrics = dict[str, float]
-Record = Callable[[Mapping[str, float]], None]  # takes the metrics of one step; raises NonFiniteError
+RecordStep = Callable[[Mapping[str, float]], None]  # takes the metrics of one step; raises NonFiniteError
 
 
 def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
@@ -155,7 +155,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 @contextmanager
-def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Iterator[Record]:
+def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Iterator[RecordStep]:
     """Open the loggers and the progress of a training, ``done`` steps of which are finished.
 
     Yields a function that checks, writes and shows the metrics of a step.

@@ -28,7 +28,7 @@ from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, read_metrics
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
-from r3l.runs.steps import Record, recording
+from r3l.runs.steps import RecordStep, recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_inputs
 from r3l.trinity.processes import Environment, Ray
@@ -143,7 +143,7 @@ def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
     backend.drop_after(len(lines))
 
 
-def _record(steps: Mapping[int, Mapping[str, float]], done: int, record: Record, backend: Backend) -> int:
+def _record(steps: Mapping[int, Mapping[str, float]], done: int, record: RecordStep, backend: Backend) -> int:
     for number in sorted(step for step in steps if step > done):
         record(metrics_of(number, steps[number], backend))
         done = number

@@ -28,7 +28,7 @@ from r3l.core.validation import explored
 from r3l.endpoint.judge import judging
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool
-from r3l.runs.session import progress, rollout_context
+from r3l.runs.session import finished_share, rollout_context
 from r3l.trinity.config import OCCURRENCE, TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
@@ -87,7 +87,7 @@ class MethodWorkflow(Workflow):
         step = int(self.task.batch_id)
         version = await wait_for_weights(self.model, synced_version(step, setting.run.train.sync_interval))
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
-        ctx.progress = progress(setting.run, step)
+        ctx.progress = finished_share(setting.run, step)
         lost = setting.pool.lost
         async with judging(setting.run, ctx):
             groups = await explored(setting.method, task, ctx)

@@ -194,7 +194,7 @@ class Jobs:
         return self._requests[kind, run.cell]
 
 
-def log(rule: str, *further: str) -> str:
+def log_path(rule: str, *further: str) -> str:
     """Log path of a run's job, with wildcards; ``further`` distinguishes several jobs of one run."""
     return f"{LOGS}/{rule}/{'/'.join([STATE.removeprefix('results/'), *further])}.log"
 

@@ -220,6 +220,8 @@ def grid(
             raise ConfigError(
                 f"the workflow cannot make {cell.directory} because of its braces; rename the model's folder"
             )
+
+    # One directory, one run: two models of equal weights would share it.
     planned: dict[str, Run] = {}
     for run in (cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds):
         same = planned.setdefault(run.directory, run)

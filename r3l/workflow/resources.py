@@ -92,6 +92,8 @@ def requested_resources(
         "model": Path(run.model).name,
         "method": variant(run.method)[0],
     }
+
+    # Later entries override earlier ones.
     values: dict[str, Any] = {"cpus": run.threads}
     for entry in config.jobs:
         if entry.matches(names):
@@ -101,6 +103,8 @@ def requested_resources(
     # configuration is made for them.
     if kind == "train" and (planned := gpu_cluster(run)):
         values |= {"nodes": planned.nodes, "gpu": planned.nodes * planned.gpus_per_node}
+
+    # A training that needs more than the longest job takes several jobs, each resuming the last.
     if hours is not None and "runtime" in values:
         needed = config.walltime.minutes(hours)
         values |= {"parts": math.ceil(needed / values["runtime"]), "runtime": min(needed, values["runtime"])}

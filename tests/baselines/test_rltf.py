@@ -10,7 +10,7 @@ from scripted import TASK
 
 from r3l.config import build_method, resolve
 from r3l.retry import Retry
-from r3l.runs.session import progress
+from r3l.runs.session import finished_share
 
 
 @pytest.mark.parametrize(("learn", "extra"), [("sd", "distilled"), ("sft", "distilled"), ("fm", "critique")])
@@ -72,6 +72,6 @@ def test_the_weight_of_self_distillation_rises_linearly_over_training(step, weig
     """Released code: [0, 0.1] at batch b of n (from 0) is 0.1 b / (n - 1); A_sd of the golden group is r2 - 0.25."""
     run = resolve("nano", "math", "rltf_sd@sd_coef_start=0", 0, overrides=["train.steps=5"])
     method = build_method(run)
-    distilled = method.groups(TASK, rltf_pairs(), progress(run, step))[2]
+    distilled = method.groups(TASK, rltf_pairs(), finished_share(run, step))[2]
     np.testing.assert_allclose(method.advantages(distilled), [0.75 * weight, -0.25 * weight, 0.75 * weight])
-    assert RLTF({"learn": "sd"}).sd_weight(progress(run, step)) == 0.1
+    assert RLTF({"learn": "sd"}).sd_weight(finished_share(run, step)) == 0.1

@@ -32,7 +32,7 @@ rule train:
     output:
         f"{jobs.STATE}/result.json",
     log:
-        jobs.log("train"),
+        jobs.log_path("train"),
     priority: JOBS.priority
     threads: JOBS.threads("train")
     resources:
@@ -58,7 +58,7 @@ rule evaluate:
             labels=jobs.RUN_LABELS,
         ),
     log:
-        jobs.log("evaluate"),
+        jobs.log_path("evaluate"),
     threads: JOBS.threads("evaluate")
     resources:
         **JOBS.requests("evaluate"),
@@ -75,7 +75,7 @@ rule evaluate_further:
     output:
         f"{jobs.STATE}/{jobs.FURTHER_EVALUATION}",
     log:
-        jobs.log("evaluate_further", "{set}_{split}"),
+        jobs.log_path("evaluate_further", "{set}_{split}"),
     threads: JOBS.threads("evaluate")
     resources:
         **JOBS.requests("evaluate"),
