@@ -129,7 +129,7 @@ class Check:
         return [hashlib.sha256(path.read_bytes()).hexdigest() for path in (weights, run_dir / "result.json")]
 
     def step(self) -> str:
-        """`r3l bench step`: the packed pass beside that of transformers."""
+        """`r3l bench step`: the packed forward pass compared with that of transformers."""
         words = ("bench", "step", *self.cell, "--method", "grpo", "--repeats", "3" if self.model else "1")
         report = self.report("step", *words, settings=self.settings)
         ratio = report["seconds_ratio"]

@@ -145,8 +145,8 @@ class BaseWithRetries:
 
 
 class R3L(TrainedMethod[R3LSettings]):
-    """Reflect-then-retry RL. The engine calls ``explore`` for each task, then ``advantages``, then
-    ``surrogate``.
+    """Reflect-then-retry: ``explore`` plays a task, ``advantages`` compare a group, ``surrogate`` is the
+    loss.
     """
 
     Settings = R3LSettings
@@ -217,7 +217,7 @@ class R3L(TrainedMethod[R3LSettings]):
         attempt = BaseWithRetries(episode.trajectory)
         if s.reflect_when == "always" or not attempt.base.success:
             for number in range(s.retries):
-                # The first retry has the same address whatever their number, so its draws are the same.
+                # The address of the first retry does not depend on their number, nor do its draws.
                 address = (number,) if number else ()
                 reflection = await reflect(ctx, episode, s, address)
                 attempt.reflections.append(reflection)
@@ -226,8 +226,8 @@ class R3L(TrainedMethod[R3LSettings]):
                     attempt.retries.append(retried)
         await episode.close()
 
-        # Section 3.3: base and retries share every token before the pivot. With several retries, the earliest
-        # counts.
+        # Section 3.3: base and retries share every token before the pivot; with several retries, the
+        # earliest.
         if attempt.retries:
             assign_pivotal_credit(attempt.base, min(retried.pivot for retried in attempt.retries), s)
         elif s.missing_retry == "resample_base":
@@ -253,25 +253,26 @@ class R3L(TrainedMethod[R3LSettings]):
         played = await retry(ctx, base, restart, s)
         count_retry(ctx, pivot, oracle, played.guided.success)
 
-        # Imitate the retry if it improved. The released turn-level code imitates a fresh sample instead
-        # (B-15).
-        imitated = played.guided if self._improved(base.trajectory, played.guided) else None
+        # Imitate the retry if it improved. The released triggers ask for a solution, which may also be
+        # shorter. The released turn-level code imitates a fresh sample instead of the retry (B-15).
+        improved = played.guided.reward > base.trajectory.reward
+        if s.sft_trigger == "solved_improve_or_shorter":
+            improved = improved or len(played.guided.turns) < len(base.trajectory.turns)
+        if s.sft_trigger != "improve":
+            improved = improved and played.guided.reward >= 1
+        imitated = played.guided if improved else None
         if imitated is not None and s.imitated_retry == "resampled":
             again = replace(restart, attempt=(*(address or (0,)), 1), counted=False)
             imitated = (await retry(ctx, base, again, s)).guided
 
-        # Section 3.3: only turns from the pivot on carry gradient.
-        for trajectory in (played.distilled, played.guided, *([imitated] if imitated else [])):
-            assign_pivotal_credit(trajectory, restart.turn if s.credit_from == "restart" else parsed.pivot, s)
+        # Section 3.3: only turns from the pivot on carry gradient. A retry may restart before the pivot,
+        # after an action that was refused (B-18).
+        retry_pivot = restart.turn if s.credit_from == "restart" else parsed.pivot
         base_pivot = pivot if s.credit_from == "restart" else parsed.pivot
+        for trajectory in (played.distilled, played.guided, imitated):
+            if trajectory is not None:
+                assign_pivotal_credit(trajectory, retry_pivot, s)
         return ReflectedRetry(reflection, played.guided, played.distilled, base_pivot, imitated)
-
-    def _improved(self, base: Trajectory, guided: Trajectory) -> bool:
-        """Whether a retry is good enough to be imitated (``sft_trigger``)."""
-        better = guided.reward > base.reward
-        if self.settings.sft_trigger == "solved_improve_or_shorter":
-            better = better or len(guided.turns) < len(base.turns)
-        return better and (self.settings.sft_trigger == "improve" or guided.reward >= 1)
 
     def advantages(self, group: Group) -> np.ndarray:
         """Centred or standardised returns, amplified until ``amplify_until``; shape (G,)."""

@@ -66,7 +66,7 @@ class PivotSettings(RetrySettings):
 
 @dataclass(frozen=True)
 class Restart:
-    """Where a retry begins, and its guidance. ``attempt`` tells several retries of one episode apart.
+    """The start of a retry, and its guidance. ``attempt`` tells several retries of one episode apart.
 
     ``turn`` is 0-based. ``repeat_observation``: show the observation twice in mid-dialog (audit B-6).
     ``counted``: include the retry in the ``retry/`` metrics. ``after_refused``: the turn before it was

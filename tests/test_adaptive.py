@@ -29,8 +29,8 @@ def test_everything_is_reflected_on_before_anything_is_measured():
 def test_the_share_by_hand():
     """Rates (2 + 1) / (4 + 2) = 1/2 and (2 + 1) / (8 + 2) = 3/10; a place costs 25 tokens, an attempt 50.
 
-    Per token 0.02 and 0.006; variances (1/4 / 7) / 625 and (0.21 / 11) / 2500, deviation sqrt(6.478e-5) = 0.0080484;
-    z = 0.014 / 0.0080484 = 1.7395, and the normal distribution's share below it is 0.9590.
+    Per token 0.02 and 0.006; variances (1/4 / 7) / 625 and (0.21 / 11) / 2500, deviation sqrt(6.478e-5) =
+    0.0080484; z = 0.014 / 0.0080484 = 1.7395, and the normal distribution's share below it is 0.9590.
     """
     assert AdaptiveR3L({}).share([step(2, 4, 14, 56)]) == pytest.approx(0.9590, abs=1e-4)
 
@@ -51,7 +51,11 @@ def test_an_attempt_that_is_not_reflected_on_becomes_two_fresh_ones():
     poor = [step(0, 20, 500, 560, retry_tokens=1000, bases=80)] * 10
     _, groups, counters = explore("r3l_adaptive", {"rollout": LOSE * 4}, history=poor, group_size=4, floor=1e-9)
     assert [kind for kind, _ in shape(groups)[0][1]] == ["base"] * 4
-    assert (counters["adaptive/bases"], counters["adaptive/reflected"], counters["adaptive/fresh"]) == (4, 0, 12)
+    assert (counters["adaptive/bases"], counters["adaptive/reflected"], counters["adaptive/fresh"]) == (
+        4,
+        0,
+        12,
+    )
     script = {"rollout": LOSE * 2, "reflection": [review(0), review(0)], "retry": LOSE * 2}
     _, groups, counters = explore("r3l_adaptive", script, group_size=4)
     assert sorted(kind for kind, _ in shape(groups)[0][1]) == ["base", "base", "distilled", "distilled"]

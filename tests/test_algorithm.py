@@ -1,4 +1,4 @@
-"""R3L's samples: which retries, what of them trains, what is imitated."""
+"""R3L's samples: the retries, their trainable turns, and what is imitated."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,10 @@ def test_r3l_imitates_verified_improvements():
 
 
 def test_r3l_released_triggers():
-    script = {"rollout": WIN + WIN, "reflection": [PERFECT, review(0, trajectory_outcome="success_but_inefficient")]}
+    script = {
+        "rollout": WIN + WIN,
+        "reflection": [PERFECT, review(0, trajectory_outcome="success_but_inefficient")],
+    }
     script["retry"] = WIN
     _, groups, _ = explore("r3l", script, group_size=4)
     assert len(groups) == 1  # solved again, in as many steps: no improvement
@@ -48,9 +51,15 @@ def test_r3l_released_triggers():
 
 
 def test_the_release_imitates_another_retry_as_if_it_had_been_right():
-    """Audit B-15: a retry from turn 1 wins; the one sampled after it fails and has advantage 1 all the same."""
+    """Audit B-15: a retry from turn 1 wins; the one sampled after it fails and has advantage 1 all the
+    same.
+    """
     script = {"rollout": LOSE, "reflection": [review(1)], "retry": [*WIN, say("fly")]}
-    released = {"sft_mode": "reward1_singleton", "amplify_rule": "released_code", "amplify_all_equal": "as_rule"}
+    released = {
+        "sft_mode": "reward1_singleton",
+        "amplify_rule": "released_code",
+        "amplify_all_equal": "as_rule",
+    }
     method, groups, counters = explore("r3l", script, group_size=2, imitated_retry="resampled", **released)
     assert shape(groups) == [
         ("policy", [("base", 0.0), ("distilled", 1.0)]),
@@ -78,7 +87,9 @@ def test_r3l_ablations_change_one_thing():
 
 
 def test_the_oracle_pivot_is_the_environments_review():
-    """ALFWorld's scripted reviewer: ``look`` at turn 0 was needless, but the impossible ``fly`` ended the episode."""
+    """ALFWorld's scripted reviewer: ``look`` at turn 0 was needless, but the impossible ``fly`` ended the
+    episode.
+    """
     script = {"rollout": LOSE, "reflection": [review(0)], "retry": [say("fly")]}
     _, groups, counters = explore("r3l_oracle_pivot", script, group_size=2)
     assert groups[0].trajectories[1].restart_turn == groups[0].trajectories[1].trainable.start == 1
@@ -99,7 +110,7 @@ def test_random_pivots_are_addressed_and_uniform():
 
 
 def test_retries_per_base_keep_the_budget():
-    """N = 8: two retries a base leave 2 reflected bases, 4 retries and 2 plain rollouts; 4 leave 1, 4 and 3."""
+    """N = 8: two retries per base give 2 bases, 4 retries and 2 plain rollouts; four give 1, 4 and 3."""
     for retries, bases in ((0, 8), (2, 4), (4, 4)):
         script = {"rollout": LOSE * 8, "reflection": [review(0)] * 4, "retry": [say("fly")] * 4}
         _, groups, counters = explore("r3l", script, group_size=8, retries=retries)

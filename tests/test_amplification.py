@@ -61,7 +61,9 @@ def test_released_grpo_amplification_weakens_a_lone_success():
 
 
 def test_log_average_exp_baseline_by_hand():
-    """tau log mean exp(r / tau) of (0, 1): log((1 + e) / 2) at tau 1; a large tau gives the mean, a small the best."""
+    """tau log mean exp(r / tau) of (0, 1): log((1 + e) / 2) at tau 1; a large tau gives the mean, a small the
+    best.
+    """
     rewards_G = np.asarray([0.0, 1.0])
     assert baseline_of(rewards_G, "logavgexp", 1.0) == pytest.approx(np.log((1 + np.e) / 2))
     assert baseline_of(rewards_G, "logavgexp", 1e6) == pytest.approx(0.5, abs=1e-6)

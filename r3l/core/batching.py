@@ -33,7 +33,7 @@ class Row:
 
     @property
     def no_signal(self) -> bool:
-        """Whether the row has no gradient in a loss without KL: zero advantage, or no trainable token."""
+        """True without gradient in a loss without KL: the advantage is zero, or no token is trainable."""
         return not np.any(self.mask * (1.0 if self.sft else self.advantage))
 
     @property
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def rescore(self) -> bool:
-        """Whether the old log-probs belong to another context, so that the engine must compute them anew."""
+        """Whether the old log-probs belong to another context, so that the engine must recompute them."""
         return False
 
 

@@ -20,7 +20,9 @@ UNLOADABLE = (
 
 
 def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
-    """``kind.from_pretrained(where)``. Raises ValueError for a model with its own code, or UNLOADABLE."""
+    """``kind.from_pretrained(where)``. Raises ValueError for a model with its own code, or one of
+    UNLOADABLE.
+    """
     try:
         return kind.from_pretrained(where, trust_remote_code=False, **options)
     except ValueError as error:

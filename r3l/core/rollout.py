@@ -238,7 +238,7 @@ async def continue_episode(
     ctx.counters["rollouts"] += 1
     reason: StopReason | None = None
     while reason is None:
-        # Show the observation. Guidance stands in the first prompt only.
+        # Show the observation. Guidance is part of the first prompt only.
         messages = _next_messages(ctx, episode, now)
         prompt = guide(messages) if guide else Prompt(messages, messages)
         guide = None
@@ -247,7 +247,12 @@ async def continue_episode(
         episode.prompts.append(prompt.messages)
 
         # Sample a response and read an action in it.
-        where = (trajectory.task.address, trajectory.member, *how.attempt, len(trajectory.turns))
+        where: Address = (
+            trajectory.task.address,
+            trajectory.member,
+            *how.attempt,
+            len(trajectory.turns),
+        )
         sampling = replace(ctx.sampling, phase=how.phase)
         completion = await ctx.complete(episode.conversation, sampling, how.phase.value, *where)
         if completion.finish_reason is FinishReason.CONTEXT:

@@ -196,7 +196,7 @@ def loss_of(
     """
     from torch import Tensor
 
-    returned = criterion.loss(batch, logprobs_B_T)
+    returned: Any = criterion.loss(batch, logprobs_B_T)
     who = _named(criterion)
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
         fix = "return (loss, metrics): a scalar tensor and a dict of numbers"
@@ -238,9 +238,10 @@ def _check_group(who: str, group: Group) -> None:
     members = group.trajectories
     if not isinstance(members, list) or not all(isinstance(member, Trajectory) for member in members):
         raise wrong(who, "trajectories of a Group are", members, "give a list of Trajectory")
-    if not isinstance(group.objective, Objective):
+    objective: Any = group.objective
+    if not isinstance(objective, Objective):
         fix = "give one of Objective (POLICY, SFT, NONE)"
-        raise wrong(who, "the objective of a Group is", group.objective, fix)
+        raise wrong(who, "the objective of a Group is", objective, fix)
 
     numbers = {"weight of a Group": group.weight}
     if group.baseline is not None:

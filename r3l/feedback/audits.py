@@ -65,7 +65,9 @@ def audit(ctx: RolloutContext, episode: Episode, text: str) -> Leak | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether a reflection names the critic's pivot (``exact``, or ``near``: within one turn) and cause."""
+    """A reflection against the critic: its pivot is the same (``exact``) or within one turn (``near``), its
+    cause.
+    """
 
     exact: bool
     near: bool
@@ -89,7 +91,7 @@ def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreem
 
 
 def is_right(pivot: int, oracle: int) -> bool:
-    """Whether a pivot is the oracle's or at most one turn away."""
+    """Whether a pivot is at most one turn from the oracle's."""
     return abs(oracle - pivot) <= TOLERANCE
 
 

@@ -1,4 +1,4 @@
-"""Critique-GRPO's samples: which refinement takes the place of its rollout."""
+"""Critique-GRPO's samples: which refinement replaces its rollout."""
 
 import numpy as np
 from exploration import CRITIQUE_SCRIPT, LOSE, WIN, explore, played, review, shape
@@ -18,7 +18,7 @@ def test_critique_grpo_swaps_in_the_best_refinement():
 
 
 def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
-    """One of two rollouts won, whatever takes part in the group."""
+    """The success rate counts the two rollouts, not the refinement."""
     script = {"rollout": WIN + LOSE, "critique": [review(0)], "retry": WIN}
     _, groups, a = played("critique_grpo", script, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("refined", 1.0)])]

@@ -1,4 +1,4 @@
-"""What each method samples and how it groups it: real ALFWorld engine, a policy that speaks from a script."""
+"""The samples and groups of each method: real ALFWorld engine, scripted policy."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,12 @@ PRESETS = [  # method@profile, script, groups (objective, kinds), advantages (No
         [("policy", ["base"])],
         [[0.0]],
     ),
-    ("r3l_no_amplification@profile=released_code,group_size=2", RESCUED, IMITATED, [[-0.5, 0.5], [1.0], [1.0]]),
+    (
+        "r3l_no_amplification@profile=released_code,group_size=2",
+        RESCUED,
+        IMITATED,
+        [[-0.5, 0.5], [1.0], [1.0]],
+    ),
     (
         "r3l_no_reflection@profile=released_code,group_size=2",
         {"rollout": WIN + WIN},
@@ -88,7 +93,12 @@ PRESETS = [  # method@profile, script, groups (objective, kinds), advantages (No
         [[1.0, 1.0]],  # A-3: goes on imitating what is solved
     ),
     ("r3l_no_reflection@group_size=2", {"rollout": WIN + WIN}, [("policy", ["base", "base"])], [[0.0, 0.0]]),
-    ("gspo@profile=released_code,group_size=1", {"rollout": WIN}, [("policy", ["base"])], [[1.0]]),  # A-14: raw reward
+    (
+        "gspo@profile=released_code,group_size=1",
+        {"rollout": WIN},
+        [("policy", ["base"])],
+        [[1.0]],
+    ),  # A-14: raw reward
     ("raft@profile=released_code", {"rollout": LOSE}, [("none", ["base"]), ("sft", ["base"])], [None, None]),
     (
         "reflect_grpo@profile=released_code,group_size=1,reflected_rollouts=1",

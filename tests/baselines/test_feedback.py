@@ -1,4 +1,6 @@
-"""One setting says who writes the feedback, for every method that reads some: real ALFWorld, scripted policy."""
+"""The setting ``feedback`` names the writer, for every method with feedback: real ALFWorld, scripted
+policy.
+"""
 
 import json
 from dataclasses import replace
@@ -20,7 +22,7 @@ METHODS = {  # in which one rollout fails and gets feedback: its kind
 
 
 class ScriptedJudge:
-    """Says ``text``; remembers what it was asked."""
+    """A judge that writes ``text`` and records its requests."""
 
     def __init__(self, text, prompts=JudgePrompts.INSTRUCTIONS, reason=FinishReason.END):
         self.text, self.prompts, self.reason, self.asked = text, prompts, reason, []
@@ -31,19 +33,19 @@ class ScriptedJudge:
 
 
 def explore(name, script, judge=None, answer=None):
-    """(groups, rollout context) of one task, to which ``answer`` is the gold answer."""
+    """(groups, rollout context) of one task with the gold answer ``answer``."""
     payload = TASK.payload | ({"answer": answer} if answer else {})
     return played(name, script, judge, replace(TASK, payload=payload))[1:]
 
 
 def written(ctx, kind):
-    """The text of each piece of feedback, and what was made of it."""
+    """Text and parsed content of every piece of feedback."""
     return [(t.turns[-1].response, t.parsed) for t in ctx.trajectories if t.kind == kind]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_environment_writes_for_every_method(name):
-    """ALFWorld's critic: the retry starts at turn 1 for R3L, where ``fly`` was no action."""
+    """ALFWorld's critic names turn 1, where ``fly`` was not an action: R3L's retry starts there."""
     kind = METHODS[name]
     _, ctx = explore(f"{name},feedback=environment", {"rollout": LOSE, "retry": WIN})
     ((text, parsed),) = written(ctx, kind)
@@ -62,14 +64,20 @@ def test_the_policy_writes_for_every_method(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_judge_writes_for_every_method(name):
-    """It reads whole instructions around a log; its tokens are counted apart from those that the policy sampled."""
+    """The judge reads complete instructions around a log; its tokens are counted separately from the
+    policy's.
+    """
     kind, judge = METHODS[name], ScriptedJudge(review(1))
     _, ctx = explore(f"{name},feedback=judge", {"rollout": LOSE, "retry": WIN}, judge)
     ((address, messages),) = judge.asked
     assert address == ("t", kind, "judge", TASK.id, 0) and "Step 1: " in messages[-1].content
     assert [text for text, _ in written(ctx, kind)] == [judge.text]
     assert ctx.counters[f"{kind}/by_judge"] == 1 == ctx.counters["retry/count"]
-    assert (ctx.counters["tokens/judge"], ctx.counters["prompt/judge"], ctx.counters[f"tokens/{kind}"]) == (7, 50, 0)
+    assert (ctx.counters["tokens/judge"], ctx.counters["prompt/judge"], ctx.counters[f"tokens/{kind}"]) == (
+        7,
+        50,
+        0,
+    )
     assert ctx.counters["tokens/generated"] == ctx.counters["tokens/rollout"] + ctx.counters["tokens/retry"]
 
 
@@ -94,10 +102,18 @@ def test_what_a_judge_leaves_unfinished_guides_nothing():
 def test_a_teacher_that_tells_the_answer_is_dropped_and_a_model_that_found_it_is_not(name, kind):
     telling = review(1, improvement_suggestion="say xyzzy")
     _, ctx = explore(f"{name},feedback=judge", {"rollout": LOSE}, ScriptedJudge(telling), answer="Xyzzy")
-    assert (ctx.counters["leak/told"], ctx.counters[f"{kind}/invalid/leak"], ctx.counters["retry/count"]) == (1, 1, 0)
+    assert (ctx.counters["leak/told"], ctx.counters[f"{kind}/invalid/leak"], ctx.counters["retry/count"]) == (
+        1,
+        1,
+        0,
+    )
     assert written(ctx, kind) == [(telling, InvalidFeedback("leak"))]
     _, ctx = explore(f"{name},feedback=self", {"rollout": LOSE, kind: [telling], "retry": WIN}, answer="Xyzzy")
-    assert (ctx.counters["leak/told"], ctx.counters[f"{kind}/invalid/leak"], ctx.counters["retry/count"]) == (1, 0, 1)
+    assert (ctx.counters["leak/told"], ctx.counters[f"{kind}/invalid/leak"], ctx.counters["retry/count"]) == (
+        1,
+        0,
+        1,
+    )
 
 
 def test_a_model_that_was_shown_the_answer_is_a_teacher():
@@ -108,10 +124,14 @@ def test_a_model_that_was_shown_the_answer_is_a_teacher():
 
 
 def test_quoting_is_no_leak():
-    """The answer stands in the attempt: nothing is dropped, and it is counted as stated."""
+    """The answer appears in the attempt: the leak is counted, but nothing is dropped."""
     judge = ScriptedJudge(review(1, improvement_suggestion="do not fly"))
     _, ctx = explore("rltf_grpo@group_size=1,feedback=judge", {"rollout": LOSE, "retry": WIN}, judge, answer="fly")
-    assert (ctx.counters["leak/answer_stated"], ctx.counters["leak/quoted"], ctx.counters["leak/told"]) == (1, 1, 0)
+    assert (ctx.counters["leak/answer_stated"], ctx.counters["leak/quoted"], ctx.counters["leak/told"]) == (
+        1,
+        1,
+        0,
+    )
     assert ctx.counters["retry/count"] == 1
 
 

@@ -1,4 +1,6 @@
-"""GiGPO worked out by hand: episodes against each other, and turns against those that began in the same state."""
+"""GiGPO against hand-computed values: episodes compared with each other, turns with turns from the same
+state.
+"""
 
 from dataclasses import replace
 
@@ -12,13 +14,16 @@ from r3l.baselines.grpo import GRPO
 from r3l.core.batching import collate, rows_of
 from r3l.core.trajectory import Group
 
-WON, LOST = make_trajectory(3, 1.0), make_trajectory(2)  # both see "see 0", then "see 1"; the winner also "see 2"
+WON, LOST = (
+    make_trajectory(3, 1.0),
+    make_trajectory(2),
+)  # both see "see 0", then "see 1"; the winner also "see 2"
 GROUP = Group(WON.task, [WON, LOST])
 HALF = {"gamma": 0.5}
 
 
 def by_turn(method, group):
-    """The advantage of each turn, having checked that its two tokens have it and prompts have none."""
+    """The advantage of each turn; checks that its two tokens have it and that prompts have none."""
     out = []
     for advantages_T in method.advantages(group):
         rows = advantages_T.reshape(-1, 3)  # a prompt token and two of the response
@@ -28,14 +33,16 @@ def by_turn(method, group):
 
 
 def test_a_turns_advantage_is_added_to_its_episodes():
-    """Discounted returns: 1/4 1/2 1 and 0 0. Means at "see 0": 1/8, at "see 1": 1/4; "see 2" has nobody else."""
+    """Discounted returns: 1/4 1/2 1 and 0 0. Means at "see 0": 1/8, at "see 1": 1/4; "see 2" has no other
+    turn.
+    """
     won, lost = by_turn(GiGPO({**HALF, "normalisation": "none"}), GROUP)
     np.testing.assert_allclose(won, [0.5 + 0.125, 0.5 + 0.25, 0.5])
     np.testing.assert_allclose(lost, [-0.5 - 0.125, -0.5 - 0.25])
 
 
 def test_both_levels_are_divided_by_their_deviation():
-    """Of two values the standardised ones are +-1/sqrt 2, however far they are apart."""
+    """Two values standardise to +-1/sqrt 2, however far apart they are."""
     half = 1 / np.sqrt(2)
     won, lost = by_turn(GiGPO(HALF), GROUP)
     np.testing.assert_allclose(won, [2 * half, 2 * half, half], rtol=1e-4)
@@ -51,7 +58,9 @@ def test_omega_weighs_turns_and_none_leaves_grpo():
 
 
 def test_a_rollout_that_comes_back_to_a_state_is_compared_with_itself():
-    """A, B, A with reward 1: returns 1/4 1/2 1. The two visits of A differ by 3/4: the later one did better."""
+    """A, B, A with reward 1: returns 1/4 1/2 1. The two visits of A differ by 3/4: the later one did
+    better.
+    """
     seen = [replace(turn, observation=text) for turn, text in zip(WON.turns, "ABA", strict=True)]
     (turns,) = by_turn(GiGPO({**HALF, "normalisation": "none"}), Group(WON.task, [replace(WON, turns=seen)]))
     np.testing.assert_allclose(turns, [1 - 3 / 8, 1, 1 + 3 / 8])  # an episode without others keeps its return

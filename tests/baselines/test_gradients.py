@@ -1,7 +1,7 @@
 """The gradient of every method's loss against autograd of its written formula, in float64.
 
-A batch of three rows of four tokens: row 0 trains tokens 1-3, row 1 tokens 2-3, row 2 tokens 1-2. The formula of each
-method is written out here once more, row by row and token by token.
+A batch of three rows of four tokens: row 0 trains tokens 1-3, row 1 tokens 2-3, row 2 tokens 1-2. The formula
+of each method is written out here once more, row by row and token by token.
 """
 
 import math
@@ -96,7 +96,9 @@ def rltf(off):
 
 
 def without_unlikely(off):
-    """-A log p; tokens of distilled rows with log p < -5 do not count: at NEW the last of row 1 and one of row 2."""
+    """-A log p; tokens of distilled rows with log p < -5 do not count: at NEW the last of row 1 and one of
+    row 2.
+    """
     return lambda logp: sum(
         WEIGHT[i, t] * -A[i] * logp[i, t] for i, t in trained() if not (off[i] and (i, t) in [(1, 3), (2, 2)])
     )
@@ -166,8 +168,9 @@ def test_imitation_is_cross_entropy(name, coef):
 
 
 def test_clip_fraction_is_the_weight_of_clipped_tokens():
-    """Row 0 (A > 0): rho e^0.5 is clipped above; row 1 (A < 0): e^-0.3 = 0.74 is clipped below; row 2 (A > 0):
-    e^0.4 is clipped above."""
+    """Row 0 (A > 0): rho e^0.5 is clipped above; row 1 (A < 0): e^-0.3 = 0.74 is clipped below; row 2 (A >
+    0): e^0.4 is clipped above.
+    """
     _, parts = method("grpo").loss(batch(), NEW)
     assert parts["clip_fraction"] == pytest.approx(0.1 + 0.25 + 0.05)
     assert math.exp(-0.3) < 0.8 and math.exp(0.4) > 1.2

@@ -1,4 +1,4 @@
-"""REINFORCE++ worked out by hand: one mean and one deviation for the tokens of a whole step."""
+"""REINFORCE++ against hand-computed values: one mean and one deviation for all tokens of a step."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,9 @@ def test_advantages_are_normalised_over_all_tokens_of_the_step():
 
 
 def test_with_baseline_a_groups_mean_is_taken_first():
-    """Tokens: 1/2 1/2 | -1/2 -1/2 -1/2 -1/2 | 0 0. Mean -1/8, variance (2 (5/8)^2 + 4 (3/8)^2 + 2 (1/8)^2) / 7."""
+    """Tokens: 1/2 1/2 | -1/2 -1/2 -1/2 -1/2 | 0 0. Mean -1/8, variance (2 (5/8)^2 + 4 (3/8)^2 + 2 (1/8)^2) /
+    7.
+    """
     std = np.sqrt((2 * 25 + 4 * 9 + 2 * 1) / 64 / 7)
     first, second = ReinforcePP({"baseline": "group_mean"}).step_advantages(STEP)
     np.testing.assert_allclose(first, [5 / 8 / std, -3 / 8 / std], rtol=1e-5)

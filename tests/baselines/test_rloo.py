@@ -1,4 +1,4 @@
-"""RLOO worked out by hand: every rollout against the mean of the others."""
+"""RLOO against hand-computed values: every rollout against the mean of the others."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,10 @@ from r3l.core.trajectory import Group
 @pytest.mark.parametrize(
     ("rewards", "expected"),
     [
-        ([1, 0, 0, 0.5], [1 - 0.5 / 3, 0 - 0.5, 0 - 0.5, 0.5 - 1 / 3]),  # the others' means: 1/6, 1/2, 1/2, 1/3
+        (
+            [1, 0, 0, 0.5],
+            [1 - 0.5 / 3, 0 - 0.5, 0 - 0.5, 0.5 - 1 / 3],
+        ),  # the others' means: 1/6, 1/2, 1/2, 1/3
         ([1, 0], [1, -1]),
         ([1, 1, 1], [0, 0, 0]),
         ([0.5], [0.5]),  # nobody to compare with: the raw return, as everywhere

@@ -19,7 +19,10 @@ def test_rltf_groups(learn, extra):
     script = {"rollout": WIN + LOSE, "retry": WIN}
     method, groups, counters = explore(f"rltf_{learn}", script, group_size=2, feedback="environment")
     objective = "policy" if learn == "sd" else "sft"
-    assert shape(groups)[:2] == [("policy", [("base", 1.0), ("base", 0.0)]), ("policy", [("guided_retry", 1.0)])]
+    assert shape(groups)[:2] == [
+        ("policy", [("base", 1.0), ("base", 0.0)]),
+        ("policy", [("guided_retry", 1.0)]),
+    ]
     assert groups[2].objective == objective and [t.kind for t in groups[2].trajectories] == [extra]
     assert groups[0].returns_G().tolist() == [1.0, 0.1]  # r1 + 0.1 r2
     assert counters["critique/by_environment"] == 1 and counters["tokens/critique"] == 0
@@ -69,7 +72,9 @@ def test_rltf_grpo_is_two_turns_and_nothing_beside_them():
 
 @pytest.mark.parametrize(("step", "weight"), [(1, 0.0), (2, 0.025), (4, 0.075), (5, 0.1)])
 def test_the_weight_of_self_distillation_rises_linearly_over_training(step, weight):
-    """Released code: [0, 0.1] at batch b of n (from 0) is 0.1 b / (n - 1); A_sd of the golden group is r2 - 0.25."""
+    """Released code: [0, 0.1] at batch b of n (from 0) is 0.1 b / (n - 1); A_sd of the golden group is r2 -
+    0.25.
+    """
     run = resolve("nano", "math", "rltf_sd@sd_coef_start=0", 0, overrides=["train.steps=5"])
     method = build_method(run)
     distilled = method.groups(TASK, rltf_pairs(), finished_share(run, step))[2]

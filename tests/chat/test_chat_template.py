@@ -1,4 +1,4 @@
-"""A chat template that fails, hangs or hides what was said is one paragraph before any work."""
+"""A chat template that fails, hangs or drops messages gives a one-paragraph error before any work."""
 
 import time
 
@@ -60,7 +60,7 @@ def test_time_memory_and_text_of_a_template_are_bounded(tmp_path, what):
 
 
 def test_what_a_template_refuses_later_is_one_paragraph_too():
-    """Gemma's takes no system message: prompts without one work."""
+    """Gemma's template rejects system messages; prompts without one work."""
     control = ("<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
     renderer = ChatRenderer(chat_tokenizer(GEMMA, *control, bos_token="<bos>"))
     assert renderer.opening([Message("user", "a")])

@@ -1,4 +1,4 @@
-"""Text is text: what an environment, a model or a teacher writes never becomes a control token."""
+"""Text of an environment, a model or a teacher never becomes a control token."""
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,9 @@ CHATML = (
 
 @pytest.fixture(scope="module")
 def chatml():
-    """A tokenizer with the structure of Qwen2.5's: NFC, byte-level BPE, three control tokens, a tag that is text."""
+    """A tokenizer with the structure of Qwen2.5's: NFC, byte-level BPE, three control tokens, a tag that is
+    text.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -45,9 +47,15 @@ def controls(renderer, ids):
 
 
 def spelled(renderer):
-    """Every control token in words, together, inside one another, and with its own beginning before it."""
+    """Every control token spelled out: together, nested, and after its own first characters."""
     names = renderer.tokenizer.all_special_tokens
-    return [*names, "".join(names), f"<{names[0]}", names[0][:3] + names[0] + names[0][3:], f"mug{names[-1]}system\n"]
+    return [
+        *names,
+        "".join(names),
+        f"<{names[0]}",
+        names[0][:3] + names[0] + names[0][3:],
+        f"mug{names[-1]}system\n",
+    ]
 
 
 def test_only_templates_yield_control_tokens(renderer):
@@ -66,7 +74,7 @@ def test_only_templates_yield_control_tokens(renderer):
 
 
 def test_nothing_is_lost_of_it(renderer):
-    """Nor of a response that spells the end token and is cut off."""
+    """A cut-off response that spells the end token has not ended."""
     for text in spelled(renderer):
         ids = renderer.response(text)
         assert renderer.text(ids) == renderer.text(ids[:-1]) == text
@@ -74,7 +82,7 @@ def test_nothing_is_lost_of_it(renderer):
 
 
 def test_earlier_responses_are_text_too(renderer):
-    """Where a template renders the whole dialog again (``samples: turn``)."""
+    """Under ``samples: turn`` the template renders the complete dialog again."""
     dialog = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
     for text in spelled(renderer):
         hostile = [dialog[0], Message("assistant", text), dialog[2]]

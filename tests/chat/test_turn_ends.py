@@ -1,4 +1,4 @@
-"""What ends a turn: the tokenizer's end token, those that the model declares, and the one that its template writes."""
+"""The tokens that end a turn: the tokenizer's, those that the model declares, and the template's."""
 
 import json
 
@@ -11,7 +11,8 @@ from r3l.core.pretrained import load_tokenizer
 from r3l.core.text import Message
 from r3l.files.paths import STORED_MODELS
 
-# template, eos_token, further control tokens, generation_config.json, token of SFT targets, all that end a turn
+# template, eos_token, further control tokens, generation_config.json, token of SFT targets, all that end a
+# turn
 FAMILIES = {
     "Qwen base": (
         CHATML,
@@ -34,7 +35,12 @@ FAMILIES = {
         *("<|end|>", "<|endoftext|> <|assistant|> <|end|>"),
     ),
     "Llama 3": (
-        *(LLAMA3, "<|end_of_text|>", ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"], {"eos_token_id": 256}),
+        *(
+            LLAMA3,
+            "<|end_of_text|>",
+            ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+            {"eos_token_id": 256},
+        ),
         *("<|eot_id|>", "<|end_of_text|> <|eot_id|>"),
     ),
     "Llama 2, a blank before its end": (LLAMA2, "</s>", ["<s>"], {"eos_token_id": 256}, "</s>", "</s>"),
@@ -59,9 +65,16 @@ def test_ends_of_model_families(tmp_path, family):
     assert names(target[-1]) == written and renderer.text(target) == "do it"
     for end in renderer.end_ids:
         assert renderer.text([*target[:-1], end]) == "do it"
-    opening, following = renderer.opening([Message("user", "a")]), renderer.following([Message("user", "b")], True)
+    opening, following = (
+        renderer.opening([Message("user", "a")]),
+        renderer.following([Message("user", "b")], True),
+    )
     whole = renderer.tokenizer.apply_chat_template(
-        [{"role": "user", "content": "a"}, {"role": "assistant", "content": "do it"}, {"role": "user", "content": "b"}],
+        [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "do it"},
+            {"role": "user", "content": "b"},
+        ],
         tokenize=False,
         add_generation_prompt=True,
     )
@@ -120,7 +133,7 @@ def test_ends_that_are_no_tokens_are_refused(tmp_path, declared):
 
 
 def test_an_end_beyond_the_models_vocabulary_is_never_an_end(tmp_path):
-    """A token that was added to the tokenizer alone: the model has no logit for it."""
+    """A token added to the tokenizer only: the model has no logit for it."""
     where = folder(tmp_path, chat_tokenizer(CHATML, "<|endoftext|>", "<|im_start|>", "<|im_end|>"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2", "vocab_size": 258}))
     with pytest.raises(ConfigError, match="vocab_size"):

@@ -1,4 +1,4 @@
-"""Rewards that are all equal teach nothing: their advantages are 0, not a rounded mean over a rounded deviation."""
+"""Equal rewards give advantages of exactly 0, not a rounding error divided by another."""
 
 import numpy as np
 import pytest

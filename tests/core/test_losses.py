@@ -1,4 +1,4 @@
-"""Losses against numbers worked out by hand, and packing invariance."""
+"""Losses against hand-computed values, and packing invariance."""
 
 import math
 
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 
 def test_batches_are_cut_by_padded_tokens():
-    """2 x 2 <= 4; a 3 beside them would make 3 x 3; the 5 stands alone."""
+    """2 x 2 <= 4; with the 3 it would be 3 x 3; the 5 is alone."""
     assert packed([3, 1, 2, 5], 4) == [[1, 2], [0], [3]]
 
 
@@ -29,7 +29,9 @@ def groups():
 
 
 def test_r3l_loss_by_hand():
-    """A = -0.5 and alpha = 3; base trains 2 of 6 tokens, retry 4 of 8, the SFT example 2 of 4 at log p = -1."""
+    """A = -0.5 and alpha = 3; base trains 2 of 6 tokens, retry 4 of 8, the SFT example 2 of 4 at log p =
+    -1.
+    """
     method = R3L({"sft_coef": 0.5})
     batch = collate(rows_of(method, groups()), CPU)
     loss, parts = method.loss(batch, torch.full(batch.ids_B_T.shape, -1.0))
@@ -94,7 +96,7 @@ def test_clipped_surrogate_by_hand():
 
 
 def test_sequence_ratio_by_hand():
-    """Ratios 2 and 0.5 on two trained tokens: their geometric mean is 1, whatever stands on untrained ones."""
+    """Ratios 2 and 0.5 on two trained tokens: their geometric mean is 1, whatever the other tokens have."""
     old = torch.zeros(1, 3)
     logp = torch.log(torch.tensor([[2.0, 0.5, 7.0]])).requires_grad_()
     ratio = losses.sequence_ratio(logp, old, torch.tensor([[1.0, 1.0, 0.0]]))

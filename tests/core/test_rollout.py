@@ -1,4 +1,4 @@
-"""The episode loop, rewinding and retrying on the real ALFWorld engine, with a policy that speaks from a script."""
+"""The episode loop, rewinding and retrying on the real ALFWorld engine, with a scripted policy."""
 
 import asyncio
 import multiprocessing
@@ -21,7 +21,7 @@ from r3l.retry import Restart, RetrySettings, retry, with_guidance
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["here", "worker"])
 def pool(request):
-    """Engines of this process, then of a worker process."""
+    """Engines in this process, then in a worker process."""
     pool = EnvironmentPool(find_environment("alfworld"), request.param)
     yield pool
     pool.close()
@@ -111,7 +111,7 @@ def test_where_guidance_stands():
 
 
 def retried(script, pivot=0, rules="released_lenient"):
-    """The retry that follows the base of ``script``, and the messages that it was shown."""
+    """The retry after the base of ``script``, and the messages of its prompts."""
     a = rollout_context(Scripted(script), EnvironmentPool(find_environment("alfworld"), 0))
 
     async def played():
@@ -134,13 +134,20 @@ def test_lenient_retries_survive_an_impossible_action():
 def test_lenient_retries_end_at_the_third_identical_action():
     """As in the released code; two of them may be the base's."""
     guided, _ = retried(map(say, ["fly", *["look"] * 3, *WALKTHROUGH]))
-    assert (guided.stop_reason, guided.reward, guided.success, len(guided.turns)) == ("repetition", 0, False, 3)
+    assert (guided.stop_reason, guided.reward, guided.success, len(guided.turns)) == (
+        "repetition",
+        0,
+        False,
+        3,
+    )
     guided, _ = retried(map(say, ["look", "look", "fly", "look", *WALKTHROUGH]), pivot=2)
     assert (guided.stop_reason, len(guided.turns)) == ("repetition", 3)
 
 
 def test_after_an_invalid_response_a_lenient_retry_records_no_action():
-    """The released history stands still from then on: prompts show it, and nothing is a repetition any more."""
+    """The released code records no actions from then on: prompts show the earlier ones, and none counts as
+    repeated.
+    """
     script = ["fly", "look", "fly", *["look"] * 3, *WALKTHROUGH]
     guided, shown = retried([*map(say, script[:2]), "no tags", *map(say, script[3:])])
     assert guided.success and len(guided.turns) == 5 + len(WALKTHROUGH)
@@ -150,8 +157,9 @@ def test_after_an_invalid_response_a_lenient_retry_records_no_action():
 
 @pytest.mark.filterwarnings("ignore:.*an episode is played again")
 def test_an_answer_that_nobody_has_read_is_not_late_and_a_hung_worker_costs_nothing_but_time():
-    """A worker may answer while this very process samples for longer than the deadline. Then it is stopped in the
-    middle of a retry; the environment is played again and the episode goes on."""
+    """A worker may answer while this very process samples for longer than the deadline. Then it is stopped in
+    the middle of a retry; the environment is played again and the episode goes on.
+    """
 
     async def disturbed():
         env = pool.open()
@@ -179,7 +187,7 @@ def test_an_answer_that_nobody_has_read_is_not_late_and_a_hung_worker_costs_noth
 
 @pytest.mark.filterwarnings("ignore:.*an episode is played again")
 def test_a_worker_that_dies_at_every_start_is_started_three_times_in_all(monkeypatch, tmp_path):
-    """Not three times for each of the episodes that wait for it, which took minutes."""
+    """In all, not for each of the waiting episodes, which took minutes."""
 
     def work(package, options, pipe):
         with (tmp_path / "starts").open("a") as file:
@@ -201,7 +209,9 @@ def test_a_worker_that_dies_at_every_start_is_started_three_times_in_all(monkeyp
 
 
 class Talker:
-    """An engine whose observations are no Unicode: the first has two lone surrogates, the second one."""
+    """An engine whose observations are not valid Unicode: two lone surrogates in the first, one in the
+    second.
+    """
 
     name = "talker"
 

@@ -1,4 +1,4 @@
-"""Draws are addressed by task id, so two tasks of one id would be the same rollouts, trained twice."""
+"""Draws are addressed by task id, so two tasks with one id would train the same rollouts twice."""
 
 import pytest
 from r3l.envs.base.one_file import OneFileEnvironment
@@ -33,7 +33,7 @@ def test_repeated_ids_are_refused(ids, shown):
 
 
 class Careless(OneFileEnvironment):
-    """An own environment that cuts its numbers off."""
+    """A user's environment that truncates its numbers, so that ids repeat."""
 
     name = domain = "careless"
     rules = "None."

@@ -1,4 +1,4 @@
-"""What an own environment or method returns is used only where it is what the contract says."""
+"""Values that a user's environment or method returns are checked against the interface."""
 
 import asyncio
 from dataclasses import replace
@@ -59,7 +59,16 @@ def test_numpys_numbers_and_flags_come_in_as_pythons():
 
 @pytest.mark.parametrize(
     "payload",
-    [None, [1], {1: 2}, {"n": np.int64(1)}, {"n": {1, 2}}, {"n": float("nan")}, {"n": Decimal(1)}, {"n": b""}],
+    [
+        None,
+        [1],
+        {1: 2},
+        {"n": np.int64(1)},
+        {"n": {1, 2}},
+        {"n": float("nan")},
+        {"n": Decimal(1)},
+        {"n": b""},
+    ],
 )
 def test_a_problem_is_json(payload):
     with pytest.raises(ContractError, match="environment 'mine': problem returned .*; return a dict"):
@@ -73,7 +82,7 @@ def test_a_split_has_a_number_of_tasks_that_can_be_held(size):
 
 
 class Mine(TrainedMethod[MethodSettings]):
-    """A method of a user's own, of which a test replaces what it returns."""
+    """A user's method whose returned values a test replaces."""
 
     Settings = MethodSettings
 
@@ -95,8 +104,24 @@ def mine(**returned):
 
 @pytest.mark.parametrize(
     "advantages",
-    [None, 1.0, [], [1.0], np.float64(1.0), torch.tensor([1.0, 0.0]), ["1", "0"], [None, 1.0], [Decimal(1), 0.0]]
-    + [[torch.tensor(1.0), 0.0], [10**400, 0.0], [np.zeros(1), 0.0], [np.zeros((2, 2)), 0.0], np.asarray(["a", "b"])],
+    [
+        None,
+        1.0,
+        [],
+        [1.0],
+        np.float64(1.0),
+        torch.tensor([1.0, 0.0]),
+        ["1", "0"],
+        [None, 1.0],
+        [Decimal(1), 0.0],
+    ]
+    + [
+        [torch.tensor(1.0), 0.0],
+        [10**400, 0.0],
+        [np.zeros(1), 0.0],
+        [np.zeros((2, 2)), 0.0],
+        np.asarray(["a", "b"]),
+    ],
     ids=lambda _: "-",
 )
 def test_advantages_are_one_number_or_one_number_a_token_for_each_trajectory(advantages):
@@ -131,7 +156,7 @@ def test_what_follows_the_contract_trains():
 
 
 def test_rows_without_weight_need_no_gradient():
-    """Those that fill a step of Trinity up, with a method that only imitates."""
+    """Rows that pad a step of Trinity, under a method that only imitates."""
     method, batch, logprobs_B_T = mine(surrogate=lambda batch, p: (torch.zeros_like(p), {}))
     loss, _ = loss_of(method, replace(batch, weight_B_T=torch.zeros_like(logprobs_B_T)), logprobs_B_T)
     loss.backward()

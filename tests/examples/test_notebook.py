@@ -1,4 +1,4 @@
-"""The notebook runs from its first cell to its last, in a kernel and a folder of its own, and shows what is stored."""
+"""The notebook runs from first to last cell in its own kernel and folder, and gives its stored outputs."""
 
 from start_models import cell
 
@@ -8,7 +8,7 @@ NOTEBOOK = ROOT / "examples" / "what_r3l_does.ipynb"  # `jupyter execute --inpla
 
 
 def shown(one):
-    """What a cell printed, and its values as a notebook shows them."""
+    """Printed text of a cell, and its values as a notebook shows them."""
     shapes = [output.get("data", {"text/plain": output.get("text", "")}) for output in one.outputs]
     return "".join(data.get("text/html", data.get("text/plain", "")) for data in shapes)
 

@@ -33,7 +33,7 @@ def collected():
 
 
 def attempts_of(one_file, policy, played, task):
-    """What the engine played of ``task``, as the file's own attempts: pivot and hint are read by the file."""
+    """The engine's rollouts of ``task`` as attempts of the file, which parses pivot and hint itself."""
     of = {(t.kind, t.member): t for t in played if t.task == task}
     problem = one_file.Problem(task.payload["problem"], int(task.payload["answer"]))
     for member in range(one_file.ATTEMPTS):
@@ -51,7 +51,8 @@ def attempts_of(one_file, policy, played, task):
 def test_one_batch_gives_the_engines_rows_advantages_and_step(one_file, collected):
     """In float64, where AdamW's first step is not the sign of a rounding.
 
-    The engine keeps the weights of tokens in float32, which shows at a few weights whose gradients nearly cancel.
+    The engine keeps the weights of tokens in float32, which shows at a few weights whose gradients nearly
+    cancel.
     """
     method, run, played, groups = collected
     policy = one_file.Policy(one_file.MODEL)

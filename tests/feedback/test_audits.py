@@ -1,4 +1,4 @@
-"""Reflections held against the environment's critic, on real ALFWorld episodes, by hand."""
+"""Reflections compared with the environment's critic on real ALFWorld episodes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ CAUSE = "not possible there"  # what the critic of ALFWorld says of ``fly``
 
 @pytest.fixture
 def failed():
-    """A rollout context and an episode whose needless first turns do not matter: the impossible ``fly`` at turn 2
-    ended it."""
+    """A rollout context and an episode: two needless turns, then the impossible ``fly``, which ends it."""
     pool = EnvironmentPool(find_environment("alfworld"), 0)
     a = rollout_context(Scripted([say("look"), say("look"), say("fly")]), pool)
     episode = asyncio.run(play(a, TASK, 0))
@@ -46,7 +45,11 @@ def test_pivot_and_cause_make_the_grade(failed, pivot, cause, exact, near, grade
     a, episode = failed
     assert a.dialogue.critique(episode.transcript()).cause == CAUSE
     assert grade_reflection(a, episode, reflection(pivot, cause)) == 2
-    counts = (a.counters["pivot/with_oracle"], a.counters["pivot/oracle_agrees"], a.counters["pivot/oracle_near"])
+    counts = (
+        a.counters["pivot/with_oracle"],
+        a.counters["pivot/oracle_agrees"],
+        a.counters["pivot/oracle_near"],
+    )
     assert counts == (1, exact, near)
     assert {key: n for key, n in a.counters.items() if key.startswith("reflection_quality/")} == {
         f"reflection_quality/{grade}": 1

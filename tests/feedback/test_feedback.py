@@ -1,4 +1,4 @@
-"""Reflection parsing: the audit's rules, and total on arbitrary strings."""
+"""Reflection parsing: the audit's rules, and no exception on arbitrary strings."""
 
 import json
 
@@ -240,7 +240,7 @@ def test_lone_surrogates_in_its_json_are_replaced_and_told():
 
 @pytest.mark.parametrize("schema", ["strict", "released"])
 def test_json_too_deep_to_be_written_again_is_invalid(schema):
-    """A guiding prompt prints it, which takes a recursion of Python for every level."""
+    """Guidance prints the document, which recurses once per level."""
     for depth in (100, 900, 20_000):
         text = json.dumps(GOOD)[:-1] + ', "x": ' + "[" * depth + "]" * depth + "}"
         assert parse_reflection(text, 5, ReflectionRules(schema)) == InvalidFeedback("bad_json")

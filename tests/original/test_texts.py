@@ -1,4 +1,4 @@
-"""Texts of the release: which file is taken for one, and what is read of it."""
+"""Texts of the release: which files are accepted, and which strings are read."""
 
 import pytest
 from jinja2.exceptions import SecurityError
@@ -26,7 +26,7 @@ def test_another_text_is_not_and_is_named(clone):
 
 
 def test_strings_of_a_function_by_their_expressions_and_use(clone):
-    """The file ends any process that runs it; what is printed is no prompt."""
+    """The file would end a process that runs it; printed strings are skipped."""
     (again,) = texts(UTILS, "first_rollout", "repeated_action")
     assert (again.fill({"repeated_action": "look"}), again.used) == ("again look", "feedback")
     assert [text.fill({}) for text in texts(UTILS, "parse_response", used="return")] == [
