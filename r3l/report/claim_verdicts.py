@@ -75,7 +75,7 @@ class ClaimVerdict:
 
     @property
     def as_claimed(self) -> bool:
-        """Whether the verdict is what the claim says."""
+        """True if the verdict is what the claim says."""
         return self.verdict == self.claim.says
 
     @property
@@ -166,7 +166,12 @@ def _probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, di
 
     named: dict[Bench, dict[str, Content]] = {}
     for bench, same_bench in found.items():
-        conditions = [{key: _condition(probe, key) for key in PROBE_CONDITIONS} for probe in same_bench]
+        # Probes of earlier versions do not name their schema, which was strict.
+        conditions = [
+            {key: str(probe.get(key, "")) for key in PROBE_CONDITIONS}
+            | {"task_set": probe["task_set"]["name"], "reflection_schema": probe.get("reflection_schema", "strict")}
+            for probe in same_bench
+        ]
         differing = [key for key in PROBE_CONDITIONS if len({each[key] for each in conditions}) > 1]
         names = [", ".join(f"{key.replace('_', ' ')} {each[key]}" for key in differing) for each in conditions]
         if len(names) > 1 and len({*names}) < len(names):
@@ -175,13 +180,6 @@ def _probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, di
             names = [", ".join(filter(None, parts)) for parts in zip(names, ordinals, strict=True)]
         named[bench] = dict(zip(names, same_bench, strict=True))
     return named
-
-
-def _condition(probe: Content, key: str) -> str:
-    """A condition in print. Probes of earlier versions do not name their schema, which was strict."""
-    if key == "task_set":
-        return str(probe["task_set"]["name"])
-    return str(probe.get(key, "strict" if key == "reflection_schema" else ""))
 
 
 def _measured(

@@ -144,7 +144,7 @@ class Claim(Strict):
 
     @property
     def has_margin(self) -> bool:
-        """Whether the margin applies: it is one of shares, which successes per 1,000 tokens are not."""
+        """True if the margin applies: it is one of shares, which successes per 1,000 tokens are not."""
         return not (self.probe and self.probe.measure.endswith("_per_1000"))
 
 

@@ -152,7 +152,10 @@ def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
                 lines.append(f"{name} is {here.get(key)!r} here and {there.get(key)!r} there")
 
     # Test episodes that a server sampled, and feedback that another model or the environment wrote.
-    players = [_player(one.agent) for one in (ours, theirs)]
+    players = [
+        f"a server ({one.agent['model']}, {one.agent['dialog']})" if one.agent else "the local policy"
+        for one in (ours, theirs)
+    ]
     if players[0] != players[1]:
         lines.append(f"test episodes were sampled by {players[0]} here and by {players[1]} there")
     taught = [one.feedback for one in (ours, theirs)]
@@ -167,10 +170,6 @@ def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
             if changed:
                 lines.append(f"code changed since {one.method} seed {one.seed}: {', '.join(changed)}")
     return lines
-
-
-def _player(agent: Mapping[str, Any] | None) -> str:
-    return f"a server ({agent['model']}, {agent['dialog']})" if agent else "the local policy"
 
 
 def comparison_table(rows: Sequence[MethodComparison]) -> Table:
