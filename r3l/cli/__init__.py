@@ -43,8 +43,8 @@ from r3l.processes.cores import watching_for_cores
 from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
 
-# Allocations between two garbage collections; Python's default is 700. While torch is imported that meant 500
-# collections over all modules, a tenth of the start-up time.
+# Allocations between two garbage collections; Python's default is 700. While torch is imported that meant
+# 500 collections over all modules, a tenth of the start-up time.
 GARBAGE = 10_000
 INTERRUPTED = 130  # typer's exit code after Ctrl-C, as a shell has it: 128 and the number of SIGINT
 
@@ -57,21 +57,22 @@ app = typer.Typer(
 
 
 class Verb(TyperGroup):
-    """A command that also has subcommands: `r3l run table1` is the command, `r3l run status table1` a subcommand.
+    """A command that has subcommands: `r3l run table1` is itself, `r3l run status table1` a subcommand.
 
-    The first word decides which. An ordinary group reads options first and takes any other word for a subcommand.
+    The first word decides which. An ordinary group reads options first and takes any other word for a
+    subcommand.
     """
 
     allow_extra_args = False
     allow_interspersed_args = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Leave everything to the subcommand that the first word names, else read it as an ordinary command does."""
+        """Read the words as a command does, unless the first one names a subcommand: then it gets them."""
         if args and args[0] in self.commands:
-            ctx.args = list(args)
-            return ctx.args
-        parsed: list[str] = super(TyperGroup, self).parse_args(ctx, args)
-        return parsed
+            ctx.args = args
+            return args
+        words: list[str] = super(TyperGroup, self).parse_args(ctx, args)
+        return words
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand, or the command itself if no words are left for one."""
@@ -182,7 +183,7 @@ class _Printable(logging.Formatter):
 
 
 def main() -> None:
-    """Entry point. A typed error or an unreadable file ends in one paragraph and exit code 2, a stop signal in 75.
+    """Entry point. A typed error ends in one paragraph and exit code 2, a stop signal in exit code 75.
 
     Any other exception is a defect of this project: a traceback, and exit code 1.
     """

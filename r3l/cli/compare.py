@@ -62,8 +62,8 @@ def compare(
 ) -> None:
     """Train a method if it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    Default: seeds 0, 1 and 2. With `--offline`: all seeds that both methods have, and the stored runs of the method if
-    you have none of it.
+    Default: seeds 0, 1 and 2. With `--offline`: all seeds that both methods have, and the stored runs of the
+    method if you have none of it.
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
 
@@ -200,7 +200,10 @@ def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> 
 
 
 def opponents_of(method: str, against: str, tier: str) -> list[str]:
-    """The methods of ``--against``, or all of Table 1, without ``method``. Raises ConfigError if none is left."""
+    """The methods of ``--against``, or all of Table 1, without ``method``.
+
+    Raises ConfigError if none is left.
+    """
     from r3l.workflow import plan
 
     table1 = configured(tier, grid="full").rows(plan.tables()["table1"])

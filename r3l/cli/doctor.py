@@ -21,7 +21,7 @@ def doctor(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that this machine can run a tier, or one of its runs. Failed checks come first. Exit code 2 if one fails.
+    """Check that this machine can run a tier, or one of its runs. Exit code 2 if a check fails.
 
     Example: `r3l doctor`
 

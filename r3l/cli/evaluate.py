@@ -1,4 +1,4 @@
-"""`r3l evaluate`: plays the test tasks of a run or an environment, with a local model or one behind a server."""
+"""`r3l evaluate`: plays the test tasks of a run or an environment, with a local or served model."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def evaluate(
 ) -> None:
     """Evaluate a run's last checkpoint, or any model in an environment. Re-run to resume.
 
-    The model acts alone, without reflection or guidance. If a run plays another task set than its test set, results go
-    to RUN_DIR/evaluations. In an environment `--protocol` sets the rules of a published evaluation
-    (docs/endpoints.md#protocols), `--tier` those of training. Default: the paper's protocol (`r3l`) on published data,
-    or tier nano for a model that this project made. A YAML file lists evaluations with these options
-    (docs/endpoints.md#verifiers); options given here are the defaults of its lines.
+    The model acts alone, without reflection or guidance. If a run plays another task set than its test set,
+    results go to RUN_DIR/evaluations. In an environment `--protocol` sets the rules of a published
+    evaluation (docs/endpoints.md#protocols), `--tier` those of training. Default: the paper's protocol
+    (`r3l`) on published data, or tier nano for a model that this project made. A YAML file lists evaluations
+    with these options (docs/endpoints.md#verifiers); options given here are the defaults of its lines.
 
     Example: `r3l evaluate results/nano/alfworld/alfworld-1.5m-hints/r3l/seed0`
 
@@ -75,7 +75,14 @@ def evaluate(
     Example: `r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --protocol qwen -n 100`
     """
     source = ModelSource(server, model, dialog, tokenizer, request or [], deadline, batch)
-    options = {"tier": tier, "protocol": protocol, "task_set": task_set, "n": tasks, "repeat": repeat, "seed": seed}
+    options: dict[str, Any] = {
+        "tier": tier,
+        "protocol": protocol,
+        "task_set": task_set,
+        "n": tasks,
+        "repeat": repeat,
+        "seed": seed,
+    }
     options |= {**asdict(source), "set": overrides or []}
     if target.endswith((".yaml", ".yml")):
         _refuse("a file of evaluations", out=out)
@@ -83,7 +90,13 @@ def evaluate(
             source.check()
         _play_file(Path(target), options, as_json, markdown)
     elif Path(target).is_dir() or "/" in target:
-        of_environment = {"tier": tier, "protocol": protocol, "n": tasks, "repeat": repeat, "seed": seed}
+        of_environment: dict[str, Any] = {
+            "tier": tier,
+            "protocol": protocol,
+            "n": tasks,
+            "repeat": repeat,
+            "seed": seed,
+        }
         of_environment |= {"set": overrides, "out": out}
         of_model = {} if server else {"model": model, "batch": batch}
         _refuse("a run, which is played as its manifest says", **of_environment, **of_model)
@@ -95,7 +108,7 @@ def evaluate(
 
 
 def _refuse(form: str, **options: object) -> None:
-    """Raise ConfigError for an option that has a value, but cannot be combined with this form of the target."""
+    """Raise ConfigError for an option with a value that this form of the target cannot use."""
     for name, value in options.items():
         if value:
             option = f"-{name}" if len(name) == 1 else f"--{name}"
@@ -115,7 +128,7 @@ def _play_run(run_dir: Path, task_set: str | None, source: ModelSource, as_json:
 
 
 def _play_environment(env: str, options: dict[str, Any], out: Path | None, as_json: bool, markdown: bool) -> None:
-    """Evaluate a model in an environment; by several protocols also compare the scores in a table and a picture."""
+    """Evaluate a model in an environment; by several protocols, also compare their scores."""
     from r3l.cli import evaluations
     from r3l.report.by_protocol import compared, draw
     from r3l.report.render import to_markdown
@@ -198,7 +211,7 @@ def _print(
 
 
 def _next(run: Run, run_dir: Path, stored: Path) -> str:
-    """The command that compares the run with stored ones if it can find both, else the one that shows the run."""
+    """The command that compares the run with stored ones if it finds both, else the one that shows it."""
     from r3l.api.running import default_run_dir
     from r3l.config import variant
 

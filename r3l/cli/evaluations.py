@@ -61,8 +61,9 @@ class EvaluationRequest(Strict):
     def rules(self, env: EnvConfig, model: str) -> tuple[str, list[str]]:
         """The tier and all changes of the run.
 
-        By default a model that this project made plays tier nano, for which it was made. Any other model plays by the
-        paper's protocol, or by the environment's only one; without protocols, the smallest tier with published data.
+        By default a model that this project made plays tier nano, for which it was made. Any other model
+        plays by the paper's protocol, or by the environment's only one; without protocols, the smallest tier
+        with published data.
         """
         known: tuple[str, ...] = ("smol", "paper", "nano")
         tiers = [tier for tier in known if tier in env.tiers] or [*env.tiers]
@@ -96,7 +97,10 @@ class Planned(NamedTuple):
         return scored(self.run_dir, None, self.served)
 
     def _done(self) -> Scored | None:
-        """The evaluation that an earlier command finished. Raises DataError if a file of it has changed since."""
+        """The evaluation that an earlier command finished.
+
+        Raises DataError if a file of it has changed since.
+        """
         file = self.run_dir / EVALUATION
         if not file.is_file() or recorded_fingerprint(self.run_dir) != self.run.fingerprint():
             return None
@@ -122,7 +126,8 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
         served, model, further = None, str(entry.model), {}
         batch = [] if entry.batch is None else [f"evaluation.batch={entry.batch}"]
     tier, changes = entry.rules(env, model)
-    # Changes that decide the score are part of the row's name; how the machine computes (threads, workers) is not.
+    # Changes that decide the score are part of the row's name; how the machine computes (threads, workers)
+    # is not.
     of_machine = TierSettings.model_fields.keys() - {"engine", "prompts", "samples", "compute"}
     named = tuple(change for change in changes if change.partition("=")[0] not in of_machine)
     method = Variant("zero_shot", named).changed(**further).name

@@ -19,7 +19,10 @@ SERVER_ONLY = ("dialog", "tokenizer", "request", "deadline")
 
 @dataclass(frozen=True)
 class ModelSource:
-    """The model under test, and how a server is called for its responses. ``batch`` is in episodes at once."""
+    """The model under test, and how a server is called for its responses.
+
+    ``batch`` is in episodes at once.
+    """
 
     server: str | None = None
     model: str | None = None
@@ -44,7 +47,10 @@ class ModelSource:
             raise ConfigError(f"--{unused[0]} cannot be combined with a local model: name a --server, or leave it out")
 
     def served_model(self, tokenizer: str | None = None) -> ServedModel:
-        """The model at the server; without a name the only one there. ``tokenizer`` is the default of --tokenizer."""
+        """The model at the server; without a name the only one there.
+
+        ``tokenizer`` is the default of --tokenizer.
+        """
         from r3l.config.method import check_change
         from r3l.endpoint.client import about_model, only_model
         from r3l.endpoint.options import EndpointOptions

@@ -34,10 +34,10 @@ def probe(
     out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a model without training it: how it fails, and whether reflections, restarts and hints help it.
+    """Measure an untrained model: how it fails, and whether reflections, restarts and hints help.
 
-    Re-run to resume: attempts are kept next to the result. The default tier is smol for published question sets
-    (gsm8k, math500, ...), else nano.
+    Re-run to resume: attempts are kept next to the result. The default tier is smol for published question
+    sets (gsm8k, math500, ...), else nano.
 
     Example: `r3l probe alfworld`
 

@@ -1,4 +1,4 @@
-"""`r3l run`: makes tables, figures and single runs with the Snakemake workflow; shows their state and their cost."""
+"""`r3l run`: makes tables, figures and runs with the Snakemake workflow; shows their state and cost."""
 
 from __future__ import annotations
 
@@ -66,10 +66,11 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make tables and figures: train and evaluate the runs that are missing, with one line of progress a run.
+    """Make tables and figures: train and evaluate the missing runs, a line of progress each.
 
-    With `--method` and no TARGET: train and evaluate only these methods, environments and seeds. Without either: Table
-    1, its figure and the learning curves. Ctrl-C stops it; re-run to resume. Defaults: configs/workflow.yaml.
+    With `--method` and no TARGET: train and evaluate only these methods, environments and seeds. Without
+    either: Table 1, its figure and the learning curves. Ctrl-C stops it; re-run to resume. Defaults:
+    configs/workflow.yaml.
 
     Example: `r3l run`
 
@@ -156,7 +157,7 @@ def _configured(
     overrides: list[str] | None,
     logger: list[str] | None = None,
 ) -> tuple[dict[str, Any], WorkflowConfig]:
-    """configs/workflow.yaml, or the tier's own file, with the given options: as raw values, and validated."""
+    """configs/workflow.yaml, or the tier's own file, with the given options: raw, and validated."""
     from r3l.workflow import plan
 
     given = {
@@ -173,10 +174,10 @@ def _configured(
 
 
 def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
-    """The option of snakemake for restarts of a job; none if every training is expected to fit into its time limit.
+    """The option of snakemake for restarts; none if every training should fit into its time limit.
 
-    A job restarts as often as the longest training reaches its time limit, and as often again as the profile allows
-    for other reasons.
+    A job restarts as often as the longest training reaches its time limit, and as often again as the profile
+    allows for other reasons.
     """
     from r3l.files.paths import WORKFLOW
     from r3l.files.yaml_files import read_yaml
@@ -251,7 +252,7 @@ def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowCon
 
 
 def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:
-    """The cost of ``runs`` by the published seconds per step; empty for a tier that trains on this machine."""
+    """The cost of ``runs`` by published seconds per step; empty for a tier that trains on this machine."""
     from r3l.config import TierConfig, load
     from r3l.report import gpu_hours
 
@@ -269,7 +270,7 @@ def _closing(
     runs: Mapping[str, Run],
     config: WorkflowConfig,
 ) -> str:
-    """The files, the comparison with stored runs by verdict, and the next commands: only those that find these runs."""
+    """The files, the comparison with stored runs, and next commands that find these runs."""
     from r3l.processes.progress import clock
 
     lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,7 +107,8 @@ def published(out: TableFile = None, as_json: AsJson = False) -> None:
 def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> None:
     """Compare models by the files that `r3l probe` wrote.
 
-    Example: `r3l table probe results/probe/gsm8k_qwen2.5-coder-0.5b.json results/probe/gsm8k_qwen2.5-coder-1.5b.json`
+    Example: `r3l table probe results/probe/gsm8k_qwen2.5-coder-0.5b.json
+    results/probe/gsm8k_qwen2.5-coder-1.5b.json`
     """
     from r3l.report import probes
     from r3l.report.render import to_terminal, write
@@ -134,7 +135,12 @@ def claims(results: SeveralResults = None, out: TableFile = None, as_json: AsJso
     print_shown({"rows": flat}, as_json, to_terminal(printed))
 
 
-SUBCOMMANDS_OF_TABLE = {"budget": budget, "published": published, "probe": probe, "claims": claims}
+SUBCOMMANDS_OF_TABLE: dict[str, Callable[..., None]] = {
+    "budget": budget,
+    "published": published,
+    "probe": probe,
+    "claims": claims,
+}
 
 
 def print_table(
@@ -239,7 +245,7 @@ def figure_of_probes(files: ProbeFiles, out: FigureFiles = FIGURES_FOLDER, as_js
 def figure_of_claims(
     results: SeveralResults = None, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False
 ) -> None:
-    """Draw the paper's claims with their effects and intervals: of the stored runs, or those under --results.
+    """Draw the paper's claims with effects and intervals: of the stored runs, or under --results.
 
     Example: `r3l figure claims --out results/figures`
     """
@@ -248,7 +254,7 @@ def figure_of_claims(
     _print_drawn("claims", forest.draw(*_claims(results), out), as_json)
 
 
-SUBCOMMANDS_OF_FIGURE = {"probe": figure_of_probes, "claims": figure_of_claims}
+SUBCOMMANDS_OF_FIGURE: dict[str, Callable[..., None]] = {"probe": figure_of_probes, "claims": figure_of_claims}
 
 
 def _print_drawn(name: str, files: Iterable[Path], as_json: bool) -> None:
@@ -267,7 +273,7 @@ def report(
     seeds_planned: Planned = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one self-contained HTML file about all runs: tables, figures, settings, budgets, training trajectories.
+    """Write one HTML file about all runs: tables, figures, settings, budgets, trajectories.
 
     Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
     """

@@ -29,8 +29,8 @@ def tune(
 ) -> None:
     """Tune a method's learning rate on validation tasks: three rates, two seeds each.
 
-    The choice goes to results/tuning/TIER/ENV/METHOD.json. Runs use it once you add the printed line to the method's
-    YAML file. Finished runs are not trained again.
+    The choice goes to results/tuning/TIER/ENV/METHOD.json. Runs use it once you add the printed line to the
+    method's YAML file. Finished runs are not trained again.
 
     Example: `r3l tune grpo --env alfworld`
     """

@@ -40,7 +40,7 @@ def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> li
 
 
 def _as_yaml(value: Any) -> str:
-    """The text that snakemake's --config reads as ``value``: it strips outer quotes, then tries a number, then YAML."""
+    """The text that snakemake's --config reads as ``value``: it strips outer quotes, then tries YAML."""
     if isinstance(value, str):
         return value if PLAIN.fullmatch(value) else f" {json.dumps(value, ensure_ascii=False)} "
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -56,10 +56,10 @@ def placement(profile: str | None, cores: str) -> list[str]:
 
 
 def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
-    """Run a command of :func:`line` and show the progress of its ``runs`` on stderr. Returns snakemake's log.
+    """Run a command of :func:`line`, showing the progress of its ``runs``. Returns snakemake's log.
 
-    Raises ConfigError if packages of an environment are missing, DataError if a job failed, and Preempted after
-    Ctrl-C, when running jobs have saved a checkpoint.
+    Raises ConfigError if packages of an environment are missing, DataError if a job failed, and Preempted
+    after Ctrl-C, when running jobs have saved a checkpoint.
     """
     from r3l.evaluation import stored_runs
     from r3l.report.progress import follow
@@ -112,8 +112,8 @@ def others(runs: Mapping[str, Run]) -> list[Path]:
 def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
     """Count the jobs of each kind that a command of :func:`line` would start.
 
-    ``renamed`` are directories that are renamed first, so that their runs are made again. Raises DataError with the
-    message of the Snakefile, or else of snakemake.
+    ``renamed`` are directories that are renamed first, so that their runs are made again. Raises DataError
+    with the message of the Snakefile, or else of snakemake.
     """
     check_cache()
     words = [sys.executable, "-m", *command, "--dry-run", "--quiet", "rules"]
@@ -130,7 +130,10 @@ def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
 
 
 def check_cache() -> None:
-    """Raise ConfigError if snakemake's cache folder cannot be made. Snakemake itself would print a traceback."""
+    """Raise ConfigError if snakemake's cache folder cannot be made.
+
+    Snakemake itself would print a traceback.
+    """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "snakemake")
     try:
         folder.mkdir(parents=True, exist_ok=True)

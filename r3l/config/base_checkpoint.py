@@ -70,5 +70,5 @@ def _sft_environment(run: Run) -> str | None:
 
 
 def _registered(env: str) -> str:
-    """What several environments share: gsm8k, dapo and math are all mathematics."""
+    """The registered environment of a configured one: ``math`` for gsm8k and dapo too."""
     return (load("envs", env, EnvConfig).environment or env) if env in names("envs") else env

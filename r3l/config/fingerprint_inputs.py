@@ -75,10 +75,10 @@ def model_identity(model: str) -> dict[str, str | None]:
 def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
     """The name of a model under results/ and in tables. ``identity``: that of a manifest.
 
-    A name of configs/models, or of a stored model, says which it is. The last part of a path or of a hub id
-    does not (``final``, ``checkpoint-500``): it gets eight digits of the weights' digest, or of the id,
-    whose revision stands in the fingerprint alone because a plan must know the place of what nobody has
-    fetched yet.
+    A name of configs/models or of a stored model identifies it. The last part of a path or hub id does not
+    (``final``, ``checkpoint-500``): it gets eight digits of the weights' digest, or of the hub id. The
+    revision of a hub id is only in the fingerprint, since a plan needs the name before the model is
+    downloaded.
     """
     if is_folder_name(model):
         return model

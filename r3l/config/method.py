@@ -159,8 +159,8 @@ class MethodConfig(Strict):
 def source_in(sources: Mapping[str, str], key: str) -> str:
     """The source that a file states for a dotted key or for its section; '' if it states none."""
     parts = key.split(".")
-    stated = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-    return next((sources[name] for name in stated if name in sources), "")
+    longest_first = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((sources[name] for name in longest_first if name in sources), "")
 
 
 def method_files(name: str) -> list[MethodConfig]:
@@ -199,7 +199,7 @@ class TunedRate(NamedTuple):
 
 
 def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
-    """The rate tuned for a row, else for its method, else for one that this extends; None if there is none."""
+    """The rate tuned for a row, else for its method, else for one that it extends; None if not tuned."""
     files = method_files(row.method)
     changes = ",".join(change for change in row.changes if not change.startswith("profile="))
     candidates = [(f"{tier}@{changes}", files[-1]), *((tier, file) for file in reversed(files))]

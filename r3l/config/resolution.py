@@ -1,4 +1,4 @@
-"""From names to a Run: four layers, each merged over the one before.
+"""Resolving names into a Run: four layers, each merged over the one below.
 
 1. **Tier**, ``configs/tiers/TIER.yaml``: engine, base checkpoint and every number of training, sampling and
 evaluation.
@@ -200,7 +200,7 @@ def _layers(
     """The row of a run, and its layers, lowest first; some layers are several files."""
     row, changes = variant(method) if isinstance(method, str) else method, []
     for change in overrides or ():
-        if change.startswith("profile="):  # the same as --method r3l@profile=fair; a second profile is an error
+        if change.startswith("profile="):  # as --method r3l@profile=fair; a second one is an error
             row = variant(row.changed(profile=change.partition("=")[2]).name)
         else:
             changes.append(change)
@@ -228,7 +228,7 @@ def _layers(
         test_sets = {f"{ENV}further_test_task_sets": [*own.further_test_task_sets, *further]}
         below.append(Layer(path, test_sets, in_env.sources, f"further_test_task_sets.{profile}."))
 
-    # The base checkpoint, if another than the usual one is asked for, and its changes to the tier.
+    # The base checkpoint, if --model names one, and its changes to the tier.
     if model:
         below.append(Layer("--model", {"model": base}, "the command line"))
     if (name := model or usual) in names("models"):
@@ -248,9 +248,9 @@ def _layers(
     scope = Scope(tier, profile, in_env.environment or env, base, samples or "trajectory")
     for file in method_files(row.method):
         path = f"configs/methods/{file.method}.yaml"
-        stated = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(scope).items()}
-        values = {key: value for key, (value, _) in stated.items()}
-        below.append(Layer(path, values, {key: source for key, (_, source) in stated.items()}))
+        settings = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(scope).items()}
+        values = {key: value for key, (value, _) in settings.items()}
+        below.append(Layer(path, values, {key: source for key, (_, source) in settings.items()}))
     if tuned and profile == "paper" and base == usual and (rate := tuned_rate(row, tier, env)):
         below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
     return row, [*below, *above]
@@ -300,7 +300,7 @@ def _check(run: Run, method: Method) -> None:
             f"{place}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
             "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"
         )
-    # vLLM beside the local engine leaves no choice of some things.
+    # vLLM as the sampler of the local engine has limits.
     if run.compute == "vllm" and run.engine == "trinity":
         raise ConfigError(f"{place}: compute is 'vllm', but Trinity-RFT has its own vLLM: leave one of them out")
     if run.compute == "vllm" and max(run.sampling.temperature, run.evaluation.temperature) > 2:
@@ -351,7 +351,7 @@ def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
 
 
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
-    """Who writes the feedback that a method or variant learns from; None if it reads none."""
+    """The author of the feedback that a method or variant learns from; None if it reads none."""
     changes = _changes(row, row.changes)
     settings = settings_in(row.method, Scope(tier, profile_of(row)))
     settings |= {key.removeprefix(METHOD): value for key, value in changes.items() if key.startswith(METHOD)}

@@ -124,5 +124,5 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
-    """Who writes the feedback that a method with these settings learns from; None if it reads none."""
+    """The author of the feedback that a method with these settings learns from; None if it reads none."""
     return None if settings.get("retries") == 0 or "feedback" not in settings else FeedbackSource(settings["feedback"])

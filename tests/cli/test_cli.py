@@ -167,3 +167,21 @@ def test_an_option_that_a_form_of_evaluate_does_not_use_is_refused(monkeypatch, 
         assert (code, refused) == (2, option not in used), (option, err)
         assert ("cannot be reached" in err) == ("--server" in form and option in used), err
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "status", "--help"), "r3l run status [OPTIONS] [targets]..."),
+        (("run", "--help"), "| status"),
+        (("compare", "power", "--nope"), "No such option: --nope"),
+        (("compare", "--offline", "registered"), "there is no method 'registered'"),  # only the first word is one
+        (("run", "--seed", "0", "status", "--dry-run"), "there is no target 'status'"),
+        (("tune",), "Missing argument"),
+    ],
+)
+def test_the_first_word_may_be_a_subcommand(monkeypatch, capsys, tmp_path, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == (0 if "--help" in arguments else 2)
+    assert words in " ".join((out + err).split())
