@@ -107,8 +107,7 @@ def published(out: TableFile = None, as_json: AsJson = False) -> None:
 def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> None:
     """Compare models by the files that `r3l probe` wrote.
 
-    Example: `r3l table probe results/probe/gsm8k_qwen2.5-coder-0.5b.json
-    results/probe/gsm8k_qwen2.5-coder-1.5b.json`
+    Example: `r3l table probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json`
     """
     from r3l.report import probes
     from r3l.report.render import to_terminal, write
@@ -235,7 +234,7 @@ def figure(
 def figure_of_probes(files: ProbeFiles, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False) -> None:
     """Draw the comparison of models by the files that `r3l probe` wrote.
 
-    Example: `r3l figure probe results/probe/gsm8k_qwen2.5-coder-0.5b.json --out results/figures`
+    Example: `r3l figure probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json --out results/figures`
     """
     from r3l.report import probes
 

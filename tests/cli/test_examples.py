@@ -38,8 +38,8 @@ QUICK = {  # run as they are
     "r3l run status table1 --seed 0,1,2",
     "r3l tune show --env alfworld,webshop",
     "r3l table published",
-    "r3l table probe results/probe/gsm8k_qwen2.5-coder-0.5b.json results/probe/gsm8k_qwen2.5-coder-1.5b.json",
-    "r3l figure probe results/probe/gsm8k_qwen2.5-coder-0.5b.json --out results/figures",
+    "r3l table probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json",
+    "r3l figure probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json --out results/figures",
     "r3l data check --env alfworld",
 }
 LONGER: dict[str, tuple[str, ...]] = {  # run with further words that make them short
@@ -138,7 +138,7 @@ def folder(tmp_path_factory):
     (folder / "results/models/candidate").symlink_to(STORED_MODELS / "webshop-1.5m")
     for size in ("0.5b", "1.5b"):
         stored = STORED / f"probe/gsm8k_qwen2.5-coder-{size}_lines.json"
-        shutil.copy(stored, folder / f"results/probe/gsm8k_qwen2.5-coder-{size}.json")
+        shutil.copy(stored, folder / f"results/probe/gsm8k_{size}.json")
     return folder
 
 
