@@ -1,1 +1,1 @@
-"""Environments of other libraries: a YAML file names one, an adapter makes it an environment of r3l."""
+"""Adapters for environments of other libraries: a YAML file names one, an adapter makes it usable in r3l."""

@@ -1,4 +1,4 @@
-"""What the adapters share: tasks are numbers, restarts are replays, and the words are the environment's own."""
+"""Base of the adapters: tasks are numbers, pivots are reached by replay, texts are the environment's own."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from r3l.core.text import Message
 
 
 class AdapterArguments(Options):
-    """What the key ``arguments`` of configs/envs/<name>.yaml may hold."""
+    """The key ``arguments`` of configs/envs/<name>.yaml."""
 
     splits: dict[str, tuple[int, int]] = option(
         {"train": (0, 200), "validation": (200, 300), "test": (300, 400)},
-        "the numbers of each split's tasks: the first, and the one after the last",
+        "task numbers of each split: [first, last + 1]",
         "our choice",
     )
-    domain: str = option("a task", "what the environment is about, for the prompts of reflections", "our choice")
-    solved_at: float = option(1.0, "the reward from which a task counts as solved", "our choice")
+    domain: str = option("a task", "subject of the environment, for the prompts of reflections", "our choice")
+    solved_at: float = option(1.0, "a task counts as solved from this reward on", "our choice")
 
     @field_validator("splits")
     @classmethod
-    def _apart(cls, splits: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    def _disjoint(cls, splits: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
         for name, (first, end) in splits.items():
             if not 0 <= first < end:
                 raise ValueError(f"{name} is [{first}, {end}]; it must be [FIRST, END] with 0 <= FIRST < END")
         for (one, a), (other, b) in itertools.combinations(splits.items(), 2):
             if max(a[0], b[0]) < min(a[1], b[1]):
-                raise ValueError(f"{one} and {other} share task {max(a[0], b[0])}; splits must be apart")
+                raise ValueError(f"{one} and {other} share task {max(a[0], b[0])}; splits must be disjoint")
         return splits
 
 
@@ -47,9 +47,9 @@ ArgumentsT = TypeVar("ArgumentsT", bound=AdapterArguments)
 
 
 class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
-    """An environment of another library. Its name and its ``arguments`` come from a file of configs/envs.
+    """An environment of another library; name and ``arguments`` come from a file of configs/envs.
 
-    Raises ConfigError for wrong arguments.
+    Raises ConfigError for invalid arguments.
     """
 
     options = Options
@@ -61,22 +61,23 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
 
     @abstractmethod
     def payload(self, number: int) -> dict[str, Any]:
-        """What starts this task beside its number, as JSON has it; part of the hash of a task set.
+        """Payload of a task besides its number, in types that JSON can hold; part of the task set's hash.
 
         ``before``: the messages that the environment shows before its first observation.
         """
 
     def task(self, split: str, index: int) -> Task:
-        """A task of a split, by its index there."""
+        """Task ``index`` of a split."""
         number = self.given.splits[split][0] + index
-        return Task(f"{self.name}-{number:06d}", self.name, split, payload={"number": number} | self.payload(number))
+        payload = {"number": number} | self.payload(number)
+        return Task(f"{self.name}-{number:06d}", self.name, split, payload=payload)
 
     def task_sets(self) -> DrawnTaskSets:
         sizes = {name: end - first for name, (first, end) in self.given.splits.items()}
         return DrawnTaskSets(self.name, sizes, self.task)
 
     def task_set_hash(self, task_set: str) -> str:
-        """The sha256 of the tasks as the environment makes them now."""
+        """The sha256 of the tasks as the installed environment makes them."""
         self.check_installed()
         return super().task_set_hash(task_set)
 
@@ -84,14 +85,14 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         return AdaptedDialogue(self.given.domain, style, max_turns)
 
     def wrong(self, key: str, value: object, why: str) -> ConfigError:
-        """The error that names file, key and value of an argument, and the fix."""
+        """An error that names file, key and value of an argument, and the fix."""
         return ConfigError(f"{self.name}.yaml, key arguments.{key} is {value!r}: {why}")
 
 
 class AdaptedDialogue(TaggedDialogue):
-    """The text side (a ``Dialogue``): what the environment says, in every prompt style. An action is a response.
+    """A ``Dialogue`` with the environment's own texts in every prompt style; an action is a response.
 
-    ``stop``: a turn is a response or a line of one.
+    ``stop``: a turn ends with the response (``end``) or with each of its lines (``line``).
     """
 
     def __init__(self, domain: str, style: Style, max_turns: int, stop: Stop = "end") -> None:
@@ -100,27 +101,33 @@ class AdaptedDialogue(TaggedDialogue):
         super().__init__(style, max_turns)
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
-        """The environment's messages, its first observation the last of them."""
+        """The environment's messages; the last one is its first observation."""
         before = [Message(m["role"], m["content"]) for m in task.payload.get("before", ())]
         return [*before, Message("user", first.text)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
-        """What the environment answers; nothing between two lines of a response."""
+        """The environment's answer; None between two lines of a response."""
         return Message("user", now.text) if now.text or self.stop == "end" else None
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         return Parsed(response)
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback; in the compact style in the words that models of single answers were taught.
-
-        No turn limit is named: the environment may have ended by its own.
-        """
+    def closing(
+        self,
+        reward: float,
+        success: bool,
+        turns: int,
+        error: StopReason | None,
+        response: str = "",
+    ) -> str:
+        """The final feedback; the compact style has the wording that models of single answers know."""
+        # No turn limit is named, since the environment may have a limit of its own.
         if error is not None:
             return super().closing(reward, success, turns, error, response)
         if self.style == "compact":
             return compact_closing(success, turns)
-        return f"The task was {'completed' if success else 'not completed'}. Reward: {reward:.3g}. Steps: {turns}."
+        outcome = "completed" if success else "not completed"
+        return f"The task was {outcome}. Reward: {reward:.3g}. Steps: {turns}."
 
     def critique(self, transcript: Transcript) -> Critique | None:
         return None

@@ -1,6 +1,6 @@
-"""Text environments that have ``reset`` and ``step``: those registered with gymnasium, and any object that has both.
+"""Text environments with ``reset`` and ``step``: gymnasium's, and any object with both methods.
 
-Tasks are seeds. A retry resets with the task's seed and plays the actions before its pivot again.
+Tasks are seeds. A retry resets with the task's seed and replays the actions before its pivot.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
 from r3l.envs.base.action_parsers import each_tag_once
 from r3l.envs.base.one_file import FORMAT, OneFileEngine
@@ -23,28 +25,31 @@ from r3l.core.task import Task
 from r3l.core.text import Message
 from r3l.core.validation import FLAG, NUMBER, Rule, wrong
 
-_COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # how gymnasium's texts mark where the player is
+_COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # gymnasium's texts mark the player's position by colour
 _COLOUR_ENDS = ("\x1b[0m", "\x1b[m")
 RESET = "(observation, info), or an object with observation"
 STEP = "(observation, reward, terminated, truncated, info), or an object with observation, reward and done"
-SUCCESS = Rule(  # some environments say it by a number
+SUCCESS = Rule(  # some environments give the numbers 0 and 1
     lambda said: said == 1 if FLAG.read(said) is not None or NUMBER.read(said) in (0, 1) else None, FLAG.fix
 )
+NUMBER_SPACES = ("Box", "MultiBinary", "MultiDiscrete")
+OTHER_SPACES = ("Dict", "Graph", "OneOf", "Sequence", "Tuple")  # have no form in text
 
 
 class GameArguments(AdapterArguments):
-    """Of any environment with ``reset`` and ``step``."""
+    """Arguments for any environment with ``reset`` and ``step``."""
 
-    rules: str = option("", "what a model is told before the first observation", "our choice: nothing")
+    rules: str = option("", "text for the model before the first observation", "our choice: nothing")
     actions: list[str] = option(
         [],
-        "names of the actions 0, 1, ..., of which a response gives one in tags; none: step gets the whole response",
+        "names of the discrete actions in order, of which a response has one in tags; none: step gets the "
+        "response, or the numbers in its tags if the actions are numbers",
         "our choice",
     )
 
 
 class GymnasiumArguments(GameArguments):
-    """Of an environment that is registered with gymnasium."""
+    """Arguments for an environment that is registered with gymnasium."""
 
     make: dict[str, Any] = option(..., "arguments of gymnasium.make: id, and the environment's own")
 
@@ -53,71 +58,111 @@ GameArgumentsT = TypeVar("GameArgumentsT", bound=GameArguments)
 
 
 class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
-    """A subclass brings ``make``, which gives an object with two methods:
+    """Base class; a subclass defines ``make``, which returns an object with two methods.
 
-    ``reset(seed=...)``: (observation, info), or an object with ``observation``;
-    ``step(action)``: (observation, reward, terminated, truncated, info), or one with ``observation, reward, done``.
+    - ``reset(seed=...)``: (observation, info), or an object with ``observation``
+    - ``step(action)``: (observation, reward, terminated, truncated, info), or an object with ``observation``,
+      ``reward`` and ``done``
 
-    Observations are texts, or ``render()`` gives one. A task is solved where the rewards add up to ``solved_at``,
-    unless ``info`` has ``is_success``.
+    Observations are texts, or ``render()`` returns one. A task is solved if the rewards add up to
+    ``solved_at``, unless ``info`` has ``is_success``.
     """
 
-    arguments = GameArguments  # type: ignore[assignment] # of subclasses that name no others
+    arguments = GameArguments  # type: ignore[assignment] # of subclasses without arguments of their own
 
     @abstractmethod
     def make(self) -> Any:
-        """A new game."""
+        """Create a game."""
+
+    def numbers(self) -> str | None:
+        """A description of actions that consist of numbers; None for other actions."""
+        return None
 
     def payload(self, number: int) -> dict[str, Any]:
-        """What a model is told first; the number is the seed."""
+        """The rules and the form of an action, for the model; the number is the seed."""
         given = self.given
-        named = f"The actions are: {', '.join(given.actions)}.\n{FORMAT}" if given.actions else ""
-        rules = f"{given.rules}\n{named}".strip()
+        form = ""
+        if given.actions:
+            form = f"The actions are: {', '.join(given.actions)}.\n{FORMAT}"
+        elif (numbers := self.numbers()) is not None:
+            form = f"An action is {numbers}, with blanks between them.\n{FORMAT}"
+        rules = f"{given.rules}\n{form}".strip()
         return {"before": [{"role": "system", "content": rules}]} if rules else {}
 
     def make_engine(self, options: Options) -> TextGame:
-        return TextGame(self.name, self.make(), self.given)
+        return TextGame(self.name, self.make(), self.given, self.numbers())
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
-        """The game's words; actions stand in tags where they have names."""
-        kind = NamedActions if self.given.actions else AdaptedDialogue
+        """The game's texts; actions with names and actions of numbers are in tags."""
+        in_tags = bool(self.given.actions) or self.numbers() is not None
+        kind = TaggedActions if in_tags else AdaptedDialogue
         return kind(self.given.domain, style, max_turns)
 
 
 class Gymnasium(TextGames[GymnasiumArguments]):
-    """What ``gymnasium.make(**make)`` makes."""
+    """The environment that ``gymnasium.make(**make)`` creates."""
 
     arguments = GymnasiumArguments
     extra = "gymnasium"
 
     def make(self) -> Any:
-        """Raises ConfigError where gymnasium cannot make it, or it has another number of actions."""
+        """Create a game. Raises ConfigError if gymnasium cannot, or its actions do not fit ``actions``."""
         import gymnasium
 
         made = self.given.make
         try:
             game = gymnasium.make(**made)
         except Exception as error:  # an environment's own code may raise anything
-            raise self.wrong("make", made, f"gymnasium cannot make it: {type(error).__name__}: {error}") from error
-        count = getattr(game.action_space, "n", None)
-        if count is not None and count != len(self.given.actions):
-            raise self.wrong("actions", self.given.actions, f"{made.get('id')} has {count} actions; name each in order")
+            why = f"gymnasium cannot make it: {type(error).__name__}: {error}"
+            raise self.wrong("make", made, why) from error
+
+        # Discrete actions need a name each; actions of numbers have none.
+        space = game.action_space
+        names = self.given.actions
+        if _is_one_of(space, OTHER_SPACES):
+            why = f"gymnasium's {type(space).__name__} spaces cannot be played by text"
+            raise self.wrong("make", made, why)
+        if _is_one_of(space, NUMBER_SPACES) and names:
+            why = f"{made.get('id')} has actions of numbers; names are for Discrete ones, so leave them out"
+            raise self.wrong("actions", names, why)
+        if isinstance(space, gymnasium.spaces.Discrete) and space.n != len(names):
+            raise self.wrong("actions", names, f"{made.get('id')} has {space.n} actions; name each in order")
         return game
 
+    @cached_property
+    def _numbers(self) -> str | None:
+        game = self.make()
+        try:
+            space = game.action_space
+            return described_numbers(space) if _is_one_of(space, NUMBER_SPACES) else None
+        finally:
+            game.close()
+
+    def numbers(self) -> str | None:
+        """A description of an action in a space of numbers. Raises ConfigError like ``make``."""
+        if self.given.actions:
+            return None
+        self.check_installed()
+        return self._numbers
+
     def payload(self, number: int) -> dict[str, Any]:
-        """The library's version: its games change with it."""
+        """The base payload and the library's version, since its games change with it."""
         from importlib.metadata import version
 
         return super().payload(number) | {"gymnasium": version("gymnasium")}
 
 
-class NamedActions(AdaptedDialogue):
-    """A response gives one of the actions, in tags. The compact style leaves the rules out: small models are taught."""
+class TaggedActions(AdaptedDialogue):
+    """A ``Dialogue`` with one action in tags: a name or numbers.
+
+    The compact style leaves the rules out, since small models learn them from demonstrations.
+    """
 
     reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
-        return super().opening(task, first)[-1 if self.style == "compact" else 0 :]
+        messages = super().opening(task, first)
+        return messages[-1:] if self.style == "compact" else messages
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         action = each_tag_once(response)
@@ -125,15 +170,25 @@ class NamedActions(AdaptedDialogue):
             return Parsed(None, StopReason.FORMAT)
         return Parsed(action) if self.possible(action, now) else Parsed(None, StopReason.INADMISSIBLE)
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+    def closing(
+        self,
+        reward: float,
+        success: bool,
+        turns: int,
+        error: StopReason | None,
+        response: str = "",
+    ) -> str:
         return TaggedDialogue.closing(self, reward, success, turns, error, response)
 
 
 class TextGame(OneFileEngine):
-    """A game as an engine. The reward of an observation is the sum of all so far."""
+    """A game as an engine. The reward of an observation is the sum of the rewards so far."""
 
-    def __init__(self, name: str, game: Any, arguments: GameArguments) -> None:
-        self._name, self._game, self._arguments = name, game, arguments
+    def __init__(self, name: str, game: Any, arguments: GameArguments, numbers: str | None = None) -> None:
+        self._name = name
+        self._game = game
+        self._arguments = arguments
+        self._numbers = numbers  # description of actions that consist of numbers
         self._who = f"environment {name!r}"
         self._total = 0.0
 
@@ -144,60 +199,122 @@ class TextGame(OneFileEngine):
         observation = answer[:1] if isinstance(answer, tuple) else _fields(answer, "observation")
         if not observation:
             raise wrong(self._who, "reset returned", answer, f"return {RESET}")
-        return self._seen(observation[0])
+        return self._observe(observation[0])
 
     def step(self, action: str) -> Observation:
+        # The game expects a number, an array of numbers or the response.
+        space = getattr(self._game, "action_space", None)
         names = self._arguments.actions
+        move: Any = action
+        if names:
+            move = int(getattr(space, "start", 0)) + names.index(action)
+        elif self._numbers is not None:
+            move = read_numbers(action, space)
+            if move is None:
+                text = f"This is no action. An action is {self._numbers}."
+                lost = min(self._total, 0.0)
+                return Observation(text, (), self._total, invalid_action_reward=lost, refused=True)
+
+        # An error of the game's own code ends the episode and is counted.
         try:
-            answer = self._game.step(names.index(action) if names else action)
+            answer = self._game.step(move)
         except R3LError:
             raise
-        except Exception as error:  # noqa: BLE001 - a game's own: it ends the episode, and is counted
-            return Observation("", reward=min(self._total, 0.0), done=True, failed=f"{type(error).__name__}: {error}")
-        fields = answer if isinstance(answer, tuple) else self._of_object(answer)
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything
+            failed = f"{type(error).__name__}: {error}"
+            return Observation("", reward=min(self._total, 0.0), done=True, failed=failed)
+
+        # Validate the answer: gymnasium's tuple, or an object (in which a reward of None means no reward).
+        if isinstance(answer, tuple):
+            fields: tuple[Any, ...] | None = answer
+        elif fields := _fields(answer, "observation", "reward", "done"):
+            fields = (fields[0], 0.0 if fields[1] is None else fields[1], fields[2], False, {})
         if fields is None or len(fields) != 5:
             raise wrong(self._who, "step returned", answer, f"return {STEP}")
         observation, reward, terminated, truncated, info = fields
         self._total += NUMBER.check(self._who, "step returned a reward that is", reward)
-        ended = [FLAG.check(self._who, "step returned an end that is", value) for value in (terminated, truncated)]
-        return self._seen(observation, any(ended), self._success(info))
+        terminated = FLAG.check(self._who, "step returned an end that is", terminated)
+        truncated = FLAG.check(self._who, "step returned an end that is", truncated)
+        if not isinstance(info, Mapping):
+            raise wrong(self._who, "step returned an info that is", info, "give a dict")
+        success = info.get("is_success")
+        if success is not None:
+            success = SUCCESS.check(self._who, "step returned an is_success that is", success)
+        return self._observe(observation, terminated or truncated, success)
 
     def close(self) -> None:
         if hasattr(self._game, "close"):
             self._game.close()
 
-    def _of_object(self, answer: Any) -> tuple[Any, ...] | None:
-        """An object's fields as the tuple of gymnasium; a reward of None is one that is not given."""
-        fields = _fields(answer, "observation", "reward", "done")
-        return fields and (fields[0], 0.0 if fields[1] is None else fields[1], fields[2], False, {})
-
-    def _success(self, info: Any) -> bool | None:
-        """What ``info`` says of it; None where it says nothing."""
-        if not isinstance(info, Mapping):
-            raise wrong(self._who, "step returned an info that is", info, "give a dict")
-        said = info.get("is_success")
-        return None if said is None else SUCCESS.check(self._who, "step returned an is_success that is", said)
-
-    def _seen(self, observation: Any, done: bool = False, success: bool | None = None) -> Observation:
+    def _observe(self, observation: Any, done: bool = False, success: bool | None = None) -> Observation:
+        """The observation as a text, with the rewards so far; ``success`` None: decided by the rewards."""
+        text = observation
+        if not isinstance(observation, str):
+            kind = type(observation).__name__
+            problem = f"{self._name}.yaml: the observation is of type {kind} and not a text"
+            if not hasattr(self._game, "render"):
+                raise ConfigError(
+                    f"{problem}, and the game has no render(); return texts, or give it a render() that does"
+                )
+            text = self._game.render()
+            if not isinstance(text, str):
+                raise ConfigError(
+                    f"{problem}, and render() returns {type(text).__name__}; take an environment of texts, "
+                    "or add render_mode: ansi to arguments.make"
+                )
         solved = self._total >= self._arguments.solved_at if success is None else success
         admissible = () if done else tuple(self._arguments.actions)
-        lost = min(self._total, 0.0)  # an invalid response wins nothing
-        return Observation(self._text(observation), admissible, self._total, done, done and solved, lost)
+        lost = min(self._total, 0.0)  # an invalid response earns nothing, but keeps a loss
+        return Observation(uncoloured(text).strip(), admissible, self._total, done, done and solved, lost)
 
-    def _text(self, observation: Any) -> str:
-        text = observation if isinstance(observation, str) else self._game.render()
-        if not isinstance(text, str):
-            raise ConfigError(
-                f"{self._name}.yaml: the observation is no text but {type(observation).__name__}, and render() gives "
-                f"{type(text).__name__}; take an environment of texts, or add render_mode: ansi to arguments.make"
-            )
-        return uncoloured(text).strip()
+
+def _is_one_of(space: Any, names: Sequence[str]) -> bool:
+    """Whether the class of a space, or a base of it, has one of the names (gymnasium is imported late)."""
+    return any(base.__name__ in names for base in type(space).__mro__)
+
+
+def described_numbers(space: Any) -> str:
+    """The numbers that an action in a Box, MultiBinary or MultiDiscrete space consists of, for a model.
+
+    One range if all numbers share it, else the ranges in order.
+    """
+    low, high = _bounds(space)
+    ranges = [f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]
+    kind = "whole number" if np.issubdtype(space.dtype, np.integer) else "number"
+    count = f"{len(ranges)} {kind}{'s' * (len(ranges) != 1)}"
+    return f"{count} from {ranges[0]}" if len(set(ranges)) == 1 else f"{count}: {', '.join(ranges)}"
+
+
+def read_numbers(action: str, space: Any) -> np.ndarray | None:
+    """The array of ``space`` that ``action`` writes, e.g. ``0.5 -1`` or ``[0.5, -1]``; None if it is none."""
+    parts = re.sub(r"[\[\],]", " ", action).split()
+    low, high = _bounds(space)
+    try:
+        values = np.array([float(part) for part in parts])
+    except ValueError:
+        return None
+    if values.shape != low.shape or not np.all((low <= values) & (values <= high)):
+        return None
+    if np.issubdtype(space.dtype, np.integer) and np.any(values != np.round(values)):
+        return None
+    array = values.astype(space.dtype).reshape(space.shape)
+    return array if space.contains(array) else None
+
+
+def _bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(lowest, highest) of each number in a space, in one dimension."""
+    if hasattr(space, "nvec"):
+        return space.start.ravel(), (space.start + space.nvec - 1).ravel()
+    if hasattr(space, "low"):
+        return space.low.ravel(), space.high.ravel()
+    size = int(np.prod(space.shape))
+    return np.zeros(size), np.ones(size)
 
 
 def uncoloured(text: str) -> str:
-    """``text`` with brackets around what was coloured, in time linear in its length; without its codes."""
+    """``text`` without colour codes, with brackets around the coloured parts; in linear time."""
     parts: list[str] = []
-    begun = None  # where the bracket stands that is open
+    begun = None  # index of the open bracket in ``parts``
     for part in _COLOUR.split(text):
         if not _COLOUR.fullmatch(part):
             parts.append(part)
@@ -213,5 +330,7 @@ def uncoloured(text: str) -> str:
 
 
 def _fields(answer: Any, *names: str) -> tuple[Any, ...] | None:
-    """The attributes of an answer; None where it lacks one."""
-    return tuple(getattr(answer, name) for name in names) if all(hasattr(answer, name) for name in names) else None
+    """The attributes of an answer; None if it lacks one."""
+    if not all(hasattr(answer, name) for name in names):
+        return None
+    return tuple(getattr(answer, name) for name in names)

@@ -1,7 +1,7 @@
-"""Environments behind an OpenEnv server: an engine is a session there, a task is the seed that ``reset`` gets.
+"""Environments on an OpenEnv server: an engine is a session, a task is the seed passed to ``reset``.
 
-The session is held here and not by the library's client: that one opens a new session without a word where the first
-was lost, and an episode would go on in a game that was never begun.
+The session is our own and not that of the library's client: if a session is lost, the client silently opens
+a new one, and an episode would continue in a game that was never started.
 """
 
 from __future__ import annotations
@@ -25,44 +25,60 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 Part = TypeVar("Part", dict[str, Any], list[Any])
-ANSWER = 120.0  # seconds until an answer; our choice, below the deadline of a worker
-LARGEST = 2**24  # bytes of an answer; our choice, sixteen times the longest observation
-ANSWERS = '{"type": "observation", "data": {"observation": {...}, "reward": ..., "done": ...}}'
-FULL = "CAPACITY_REACHED"  # the server's code for: all sessions are taken
+DEADLINE_S = 120.0  # for an answer; our choice, below the deadline of a worker
+MAX_BYTES = 2**24  # of an answer; our choice, sixteen times the longest observation
+ANSWER_FORMAT = '{"type": "observation", "data": {"observation": {...}, "reward": ..., "done": ...}}'
+FULL = "CAPACITY_REACHED"  # the server's error code if all sessions are in use
 
 
 class OpenEnvArguments(GameArguments):
-    """Of any OpenEnv server."""
+    """Arguments for an OpenEnv server."""
 
     url: str = option(..., "address of the server, e.g. http://localhost:8000")
-    observation: str = option(..., "the field of an observation that a model reads")
-    action: str = option(..., "the field of an action that gets the response, or the number of a named action")
+    observation: str = option(..., "field of an observation that the model reads")
+    action: str = option(
+        ...,
+        "field of an action that receives the response, or the number of a named action",
+    )
 
 
 class OpenEnv(TextGames[OpenEnvArguments]):
-    """The environment that a server plays. Every episode in play takes a session of it."""
+    """The environment of an OpenEnv server. Each running episode uses one of its sessions."""
 
     arguments = OpenEnvArguments
     extra = "openenv"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """Name and version, as the server gives them."""
+        """The base payload, with name and version that the server reports."""
         about = self._described("metadata")
         return super().payload(number) | {"server": {key: about.get(key) for key in ("name", "version")}}
 
-    def make(self) -> Session:
-        """A session. Raises ConfigError where the server has no such fields, or an action needs further ones."""
+    def make(self) -> OpenEnvSession:
+        """Create a session.
+
+        Raises ConfigError if the server lacks the fields, or an action needs further ones.
+        """
         schema = self._described("schema")
         for kind in ("observation", "action"):
-            field, known = getattr(self.given, kind), _part(_part(schema, kind, dict), "properties", dict)
+            field = getattr(self.given, kind)
+            known = _part(_part(schema, kind, dict), "properties", dict)
             if field not in known:
-                raise self.wrong(kind, field, f"no field of the server's {kind}s, which have {', '.join(known)}")
+                raise self.wrong(
+                    kind,
+                    field,
+                    f"no field of the server's {kind}s, which have {', '.join(known)}",
+                )
         required = _part(schema["action"], "required", list)
         if further := [str(name) for name in required if name != self.given.action]:
-            raise self.wrong("action", self.given.action, f"the server's actions also need {', '.join(further)}")
-        return Session(self.name, self.given)
+            raise self.wrong(
+                "action",
+                self.given.action,
+                f"the server's actions also need {', '.join(further)}",
+            )
+        return OpenEnvSession(self.name, self.given)
 
     def _described(self, what: str) -> dict[str, Any]:
+        """The server's ``metadata`` or ``schema``."""
         try:
             return _get(f"{self.given.url.rstrip('/')}/{what}")
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
@@ -70,12 +86,13 @@ class OpenEnv(TextGames[OpenEnvArguments]):
             raise self.wrong("url", self.given.url, why) from error
 
 
-class Session:
-    """A game on the server, as ``TextGames.make`` gives it. A lost session is made again at the next reset."""
+class OpenEnvSession:
+    """A game on the server, for ``TextGames.make``. A lost session is opened again by the next reset."""
 
     def __init__(self, name: str, given: OpenEnvArguments) -> None:
-        self._who, self._given = f"environment {name!r}", given
-        self._asked = False  # whether this connection has answered anything
+        self._who = f"environment {name!r}"
+        self._given = given
+        self._answered = False  # whether this connection has received an answer
         self._open = contextlib.ExitStack()
         self._connection: ClientConnection | None = None
 
@@ -85,95 +102,112 @@ class Session:
 
         if self._connection is None:
             address = f"{self._given.url.rstrip('/')}/ws".replace("http", "ws", 1)
-            try:  # pings are the server's: here nothing may answer while a model is trained
-                self._connection = self._open.enter_context(connect(address, ping_interval=None, max_size=LARGEST))
+            try:
+                # No pings from here: while a model is trained, nothing in this process reads their answers.
+                connection = connect(address, ping_interval=None, max_size=MAX_BYTES)
+                self._connection = self._open.enter_context(connection)
             except (OSError, ValueError, WebSocketException) as error:
                 raise EngineLost(f"no session at {self._given.url}: {error}") from error
         try:
-            return self._ask("reset", {"seed": seed})
+            return self._request("reset", {"seed": seed})
         except RefusedError as error:
-            fix = ": give its create_app a max_concurrent_envs of all episodes in play" if FULL in str(error) else ""
-            raise EngineError(f"{self._given.url} starts no episode with seed {seed}{fix}. {error}") from error
+            fix = ""
+            if FULL in str(error):
+                fix = ": give its create_app a max_concurrent_envs of all episodes in play"
+            raise EngineError(
+                f"{self._given.url} starts no episode with seed {seed}{fix}. {error}",
+            ) from error
 
     def step(self, action: str | int) -> SimpleNamespace:
         """Play an action. Raises RefusedError for an error of the environment."""
-        return self._ask("step", {self._given.action: action})
+        return self._request("step", {self._given.action: action})
 
     def close(self) -> None:
         from websockets.exceptions import WebSocketException
 
-        self._connection, self._asked = None, False
-        with contextlib.suppress(OSError, WebSocketException):  # lost already
+        self._connection = None
+        self._answered = False
+        with contextlib.suppress(OSError, WebSocketException):  # already lost
             self._open.close()
 
-    def _ask(self, kind: str, data: dict[str, Any]) -> SimpleNamespace:
-        """``observation`` (a text), ``reward`` and ``done`` of the answer. Raises EngineLost with the session."""
-        answer = self._answer(kind, data)
-        said = _part(answer, "data", dict)
-        if answer.get("type") == "error":
-            raise RefusedError(shown(f"{said.get('code')}: {said.get('message')}"))
-        observation = _part(said, "observation", dict).get(self._given.observation)
-        if answer.get("type") != "observation" or observation is None:
-            fix = f"correct the server: an answer is {ANSWERS} with {self._given.observation!r} in its observation"
-            raise wrong(self._who, f"the server answers {kind} with", answer, fix)
-        text = observation if isinstance(observation, str) else json.dumps(observation)
-        return SimpleNamespace(observation=text, reward=said.get("reward"), done=said.get("done", False))
+    def _request(self, kind: str, data: dict[str, Any]) -> SimpleNamespace:
+        """Send a request; the answer's ``observation`` (a text), ``reward`` and ``done``.
 
-    def _answer(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        Raises EngineLost if the session is lost, RefusedError if the server answers with an error.
+        """
         from websockets.exceptions import WebSocketException
 
         if self._connection is None:
             raise EngineLost(f"the session at {self._given.url} is lost")
+
+        # An unrequested message would be taken for the next answer, and shift all later ones.
         try:
-            if self._asked and (early := _waiting(self._connection)) is not None:
+            early: str | bytes | None = None
+            if self._answered:
+                with contextlib.suppress(TimeoutError):
+                    early = self._connection.recv(timeout=0)
+            if early is not None:
                 fix = "correct the server: it must answer each message once"
-                raise wrong(self._who, f"before {kind} was asked for, the server sent", early, fix)
-            with contextlib.suppress(WebSocketException):  # a full server says so and hangs up: its words are there
+                raise wrong(self._who, f"before the request {kind}, the server sent", early, fix)
+            # A full server sends an error and closes: sending fails, but its message can still be received.
+            with contextlib.suppress(WebSocketException):
                 self._connection.send(json.dumps({"type": kind, "data": data}))
-            received = self._connection.recv(timeout=ANSWER)
+            received = self._connection.recv(timeout=DEADLINE_S)
         except (OSError, WebSocketException) as error:
             self.close()
             raise EngineLost(f"the session at {self._given.url} was lost at {kind}: {error}") from error
-        self._asked = True
+        self._answered = True
+
+        # Read the answer; anything but the documented format is the server's error.
         try:
             answer = json.loads(received)
         except (ValueError, RecursionError):
             answer = received
         if not isinstance(answer, dict):
-            raise wrong(self._who, f"the server answers {kind} with", received, f"correct the server: {ANSWERS}")
-        return answer
-
-
-def _waiting(connection: ClientConnection) -> str | bytes | None:
-    """A message that came without a question; None where there is none."""
-    with contextlib.suppress(TimeoutError):
-        return connection.recv(timeout=0)
-    return None
+            fix = f"correct the server: {ANSWER_FORMAT}"
+            raise wrong(self._who, f"the server answers {kind} with", received, fix)
+        content = _part(answer, "data", dict)
+        if answer.get("type") == "error":
+            raise RefusedError(shown(f"{content.get('code')}: {content.get('message')}"))
+        observation = _part(content, "observation", dict).get(self._given.observation)
+        if answer.get("type") != "observation" or observation is None:
+            field = self._given.observation
+            fix = f"correct the server: an answer is {ANSWER_FORMAT} with {field!r} in its observation"
+            raise wrong(self._who, f"the server answers {kind} with", answer, fix)
+        text = observation if isinstance(observation, str) else json.dumps(observation)
+        return SimpleNamespace(
+            observation=text,
+            reward=content.get("reward"),
+            done=content.get("done", False),
+        )
 
 
 class RefusedError(RuntimeError):
-    """What the server answers where its environment, or the server itself, cannot do what was asked."""
+    """An error that the server or its environment answered."""
 
 
 @cache
 def _get(url: str) -> dict[str, Any]:
-    """What a server says of itself. Raises ValueError where that is no JSON object, or does not end."""
-    content, until = b"", time.monotonic() + ANSWER
+    """Get a JSON object from the server. Raises ValueError for another content, size or duration."""
+    content = b""
+    until = time.monotonic() + DEADLINE_S
     with httpx2.stream("GET", url) as response:
         for part in response.raise_for_status().iter_bytes():
             content += part
-            if len(content) > LARGEST or time.monotonic() > until:
-                raise ValueError(f"its answer has more than {LARGEST} bytes, or takes more than {ANSWER:g} s")
+            if len(content) > MAX_BYTES or time.monotonic() > until:
+                raise ValueError(
+                    f"its answer has more than {MAX_BYTES} bytes, or takes more than {DEADLINE_S:g} s",
+                )
     try:
         answer = json.loads(content)
     except RecursionError as error:
-        raise ValueError("its answer has too many brackets within one another") from error
+        raise ValueError("its answer is nested too deeply") from error
     if not isinstance(answer, dict):
         raise ValueError(f"it answers {shown(answer)}")
     return answer
 
 
 def _part(value: Any, key: str, kind: type[Part]) -> Part:
-    """A part of a JSON object, empty where it is missing or of another type."""
+    """A part of a JSON object; empty if it is missing or of another type."""
     part = value.get(key) if isinstance(value, dict) else None
     return part if isinstance(part, kind) else kind()

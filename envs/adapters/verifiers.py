@@ -1,10 +1,12 @@
-"""Environments of the library verifiers (its v1 interface): tasks are those of a taskset, by number.
+"""Environments of the library verifiers (its v1 interface); tasks are those of a taskset, by number.
 
-The package asks for one seat without tools and without a container: a dialogue of texts, of one turn or of several.
+An Env must have a single seat, without tools and without a container: a dialogue of texts with one or
+several turns.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +17,7 @@ from pydantic import ValidationError
 from r3l.envs.adapters.base import AdaptedDialogue, AdaptedEnvironment, AdapterArguments
 from r3l.envs.base.package import Options
 
-from r3l.core.environment import Dialogue, Style
+from r3l.core.environment import Dialogue, Stop, Style
 from r3l.core.option import option
 
 if TYPE_CHECKING:
@@ -23,49 +25,58 @@ if TYPE_CHECKING:
 
 
 class VerifiersArguments(AdapterArguments):
-    """Which environment of verifiers."""
+    """Arguments for an environment of verifiers."""
 
-    taskset: dict[str, Any] = option(..., "config of the taskset: id, the name of its package, and its own keys")
+    taskset: dict[str, Any] = option(..., "config of the taskset: id (name of its package) and its own keys")
     turns: Literal["segments", "whole"] = option(
-        "whole", "what a pivot can point at: a line of a response, or all of it", "our choice"
+        "whole", "unit that a pivot can point at: a line of the response, or all of it", "our choice"
     )
-    env: dict[str, Any] = option({}, "further config of its Env: id, seats (e.g. agent: {max_turns: 4})", "our choice")
+    env: dict[str, Any] = option(
+        {},
+        "further config of its Env: id, seats (e.g. agent: {max_turns: 4})",
+        "our choice",
+    )
 
 
 class Verifiers(AdaptedEnvironment[VerifiersArguments]):
-    """A taskset with its Env, else verifiers' single-agent one. Rewards and their weights are the taskset's."""
+    """A taskset with its Env (default: the single-agent one). The taskset defines rewards and weights."""
 
     arguments = VerifiersArguments
     extra = "verifiers"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The messages before the first that a user says, what the library calls the task's hash, and the versions."""
+        """The library's hash of the task, the messages before the first observation, and package versions."""
         from r3l.envs.adapters.verifiers_engine import messages_before
 
         task = self.loaded()[1][number]
-        packages = {"verifiers": version("verifiers")} | _version(str(self.given.taskset["id"]))
+        packages = {"verifiers": version("verifiers")}
+        taskset = str(self.given.taskset["id"])
+        # A taskset in a file next to the YAML file has no version; the file's digest is hashed instead.
+        with contextlib.suppress(PackageNotFoundError):
+            packages[taskset] = version(taskset)
         return {"task": task.hash, "before": messages_before(task), "versions": packages}
 
     def make_engine(self, options: Options) -> VerifiersEngine:
-        """An engine; all of a process share the tasks."""
+        """Create an engine; the engines of a process share the tasks."""
         from r3l.envs.adapters.verifiers_engine import VerifiersEngine
 
         return VerifiersEngine(*self.loaded(), self.given.solved_at, self.given.turns == "segments")
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
-        return AdaptedDialogue(self.given.domain, style, max_turns, "line" if self.given.turns == "segments" else "end")
+        stop: Stop = "line" if self.given.turns == "segments" else "end"
+        return AdaptedDialogue(self.given.domain, style, max_turns, stop)
 
     def loaded(self) -> tuple[Any, list[Any]]:
-        """The Env and its tasks, up to the last that a split names. Raises ConfigError."""
+        """(Env, its tasks up to the last one of a split). Raises ConfigError if it cannot be played here."""
         from r3l.envs.adapters.verifiers_engine import why_not
 
-        where, end = json.dumps(self.given.taskset), max(end for _, end in self.given.splits.values())
+        end = max(end for _, end in self.given.splits.values())
         try:
-            env, tasks = _load(where, json.dumps(self.given.env), end)
+            env, tasks = _load(json.dumps(self.given.taskset), json.dumps(self.given.env), end)
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
             raise self.wrong("taskset", self.given.taskset, f"its Env refuses {wrong}") from error
-        except Exception as error:  # a package of somebody else's may raise anything
+        except Exception as error:  # code of a third party may raise anything
             fix = "install its package, or put its module into a folder of R3L_ENVS"
             why = f"it cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
             raise self.wrong("taskset", self.given.taskset, f"{why}; {fix}") from error
@@ -83,11 +94,3 @@ def _load(taskset: str, env: str, end: int) -> tuple[Any, list[Any]]:
 
     made = vf.load_environment(vf.resolve_env_config({**json.loads(env), "taskset": json.loads(taskset)}))
     return made, list(islice(made.taskset, end))
-
-
-def _version(taskset: str) -> dict[str, str]:
-    """Of the package that a taskset is named after; of a file beside the YAML file none: its digest is hashed."""
-    try:
-        return {taskset: version(taskset)}
-    except PackageNotFoundError:
-        return {}

@@ -1,7 +1,8 @@
-"""An Env of verifiers as an engine: its ``run`` is a coroutine that waits for the replies of whoever sits in its seat.
+"""An Env of verifiers as an engine: its coroutine ``run`` waits for the replies of its seat's agent.
 
-The library's own seat starts a program for each attempt (its harness), which asks a model server; 0.4.0 has no public
-way to reply from outside. So the seat is ours, handed to ``Env.setup``, ``run`` and ``finalize``, which are public.
+The library's own agent starts a program for each attempt (its harness), which requests a model server;
+release 0.4.0 has no public way to pass replies from outside. So the agent is ours; the public methods
+``Env.setup``, ``run`` and ``finalize`` receive it.
 """
 
 from __future__ import annotations
@@ -27,22 +28,24 @@ TOKEN_LIMITS = ("max_input_tokens", "max_output_tokens", "max_total_tokens")
 
 
 def why_not(env: Any, task: Any) -> list[str]:
-    """What an Env or its tasks need that is not there; nothing where they can be played."""
-    seats = _seats(env)
-    needs_runtime = [
-        hook.__name__ for kind in ("reward", "metric") for hook in task.hooks(kind) if _needs_runtime(hook)
-    ]
+    """Reasons why an Env or its tasks cannot be played here; [] if they can."""
+    seats = {name: value for name, value in env.config if isinstance(value, vf.AgentConfig)}
+    needs_runtime: list[str] = []
+    for hook in (hook for kind in ("reward", "metric") for hook in task.hooks(kind)):
+        runtime = inspect.signature(hook).parameters.get("runtime")
+        if runtime is not None and runtime.default is inspect.Parameter.empty:
+            needs_runtime.append(hook.__name__)
     reasons = {
         f"it has the seats {', '.join(seats)}, and one model is trained in one": len(seats) != 1,
         "it gives tools": bool(task.toolsets(task.config) or type(env.taskset).toolsets(env.taskset.config)),
         "its tasks run in a container": task.NEEDS_CONTAINER or task.data.image is not None,
-        f"{', '.join(needs_runtime)} asks for a runtime": bool(needs_runtime),
+        f"{', '.join(needs_runtime)} needs a runtime": bool(needs_runtime),
         "it starts services of its own": type(env).start is not vf.Env.start,
         "it rewrites messages (@vf.intercept)": any(
             hasattr(getattr(type(task), n), "intercept") for n in dir(type(task))
         ),
-        "a @vf.stop looks at requests or responses": any(
-            _boundary(hook) is not vf.Trace for hook in task.hooks("stop")
+        "a @vf.stop inspects requests or responses": any(
+            _inspected(hook) is not vf.Trace for hook in task.hooks("stop")
         ),
         "its seat limits tokens; set sampling.max_context instead": any(
             getattr(seat, limit) is not None for seat in seats.values() for limit in TOKEN_LIMITS
@@ -52,37 +55,41 @@ def why_not(env: Any, task: Any) -> list[str]:
 
 
 def messages_before(task: Any) -> list[dict[str, str]]:
-    """What a task shows before the message that is the first observation: its system prompt, and examples."""
+    """The messages before the first observation: the task's system prompt and examples."""
     messages = [_as_text(message) for message in _opening(task)]
     return messages if task.data.prompt is None else messages[:-1]
 
 
 class VerifiersEngine(OneFileEngine):
-    """One episode at a time; all engines of a process run in one event loop, on a thread of its own.
+    """An engine that plays one episode at a time. The engines of a process share an event loop in a thread.
 
-    ``by_line``: an action that ends with a line break is a line of a response that goes on.
+    ``by_line``: an action that ends with a line break is a line of a response that continues.
     """
 
     def __init__(self, env: Any, tasks: list[Any], solved_at: float, by_line: bool) -> None:
-        self._env, self._tasks, self._solved_at, self._by_line = env, tasks, solved_at, by_line
-        self._response = ""
-        self.refusal: EngineError | None = None  # what of its Env cannot be played at all
+        self._env = env
+        self._tasks = tasks
+        self._solved_at = solved_at
+        self._by_line = by_line
+        self._response = ""  # lines of the current response
+        self.refusal: EngineError | None = None  # set if the Env turns out to be unplayable
         self._episode: asyncio.Task[float] | None = None
         self._said: asyncio.Queue[list[Any]]
         self._replies: asyncio.Queue[str]
 
     def reset(self, task: Task) -> Observation:
-        """Start an episode. Raises EngineError where it ends before anything is asked."""
+        """Start an episode. Raises EngineError if it ends before its first message."""
         return _in_loop(self._start(task))
 
     def step(self, action: str) -> Observation:
-        """Reply, once a response is whole, and wait for what is said to it, or for the end and its reward."""
+        """Send a complete response as the reply, and wait for the next message or the end and its reward."""
         if self._episode is None or (self._episode.done() and self._episode.exception() is None):
             raise EngineError("step before a successful reset")
         self._response += action
         if self._by_line and action.endswith("\n"):
             return Observation("")
-        response, self._response = self._response, ""
+        response = self._response
+        self._response = ""
         now = _in_loop(self._answer(response))
         if self.refusal is not None:
             raise self.refusal
@@ -92,7 +99,7 @@ class VerifiersEngine(OneFileEngine):
         _in_loop(self._cancel())
 
     async def ask(self, messages: list[Any]) -> str:
-        """The reply to a dialogue. Called by the seat."""
+        """Wait for the reply to a dialogue. Called by the seat."""
         await self._said.put(messages)
         return await self._replies.get()
 
@@ -101,15 +108,16 @@ class VerifiersEngine(OneFileEngine):
         self._response = ""
         mine = self._tasks[task.payload["number"]]
         if mine.hash != task.payload["task"]:
-            raise DataError(f"task {task.id} is another one in each process: the taskset is not deterministic")
-        self._said, self._replies = asyncio.Queue(), asyncio.Queue()
+            raise DataError(f"task {task.id} differs between processes: the taskset is not deterministic")
+        self._said = asyncio.Queue()
+        self._replies = asyncio.Queue()
         self._episode = asyncio.create_task(self._play(mine))
         messages = await self._next()
         if messages is None:
             error = self._episode.exception()
-            raise EngineError(f"task {task.id} ended before anything was said: {error!r}") from error
+            raise EngineError(f"task {task.id} ended before its first message: {error!r}") from error
         if [_as_text(message) for message in messages[:-1]] != task.payload["before"]:
-            raise DataError(f"task {task.id}: its Env shows other messages first than those of the task")
+            raise DataError(f"task {task.id}: the first messages of its Env are not those of the task")
         return Observation(_as_text(messages[-1])["content"])
 
     async def _answer(self, response: str) -> Observation:
@@ -125,7 +133,7 @@ class VerifiersEngine(OneFileEngine):
         return Observation("", reward=reward, done=True, success=reward >= self._solved_at)
 
     async def _next(self) -> list[Any] | None:
-        """What is said next; None where the episode has ended."""
+        """The dialogue at the Env's next request; None if the episode has ended."""
         assert self._episode is not None
         said = asyncio.create_task(self._said.get())
         await asyncio.wait({said, self._episode}, return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +143,8 @@ class VerifiersEngine(OneFileEngine):
         return None
 
     async def _play(self, task: Any) -> float:
-        """An episode as ``Env.run_episode`` has it, with our seat; its reward."""
+        """Play an episode with our seat and return its reward."""
+        # The steps of ``Env.run_episode``
         config = self._env.config
         episode = vf.Episode(env=vf.EnvInfo(id=config.env_id), task=_recorded(task))
         agents = vf.Agents(config, lambda name, seat: Seat(self, name, seat, episode.traces))
@@ -153,25 +162,29 @@ class VerifiersEngine(OneFileEngine):
 
 
 class Seat:
-    """In the place of a vf.Agent: what is said there goes to the engine, without any program or model server."""
+    """Replaces a vf.Agent: messages go to the engine, without a program or model server."""
 
     def __init__(self, engine: VerifiersEngine, name: str, config: Any, finished: list[Any]) -> None:
-        self._engine, self._name, self._config, self._finished = engine, name, config, finished
+        self._engine = engine
+        self._name = name
+        self._config = config
+        self._finished = finished  # traces that are scored
         self._taken = False
         self.trainable = True
 
     async def run(self, task: Any) -> Any:
-        """One reply to the task's prompt; its trace, scored."""
+        """One reply to the task's prompt; returns the scored trace."""
         async with self.interaction(task) as talk:
             await talk.turn()
         return talk.trace
 
     @asynccontextmanager
     async def interaction(self, task: Any) -> AsyncIterator[Conversation]:
-        """A dialogue, whose trace is scored at its end."""
+        """A dialogue; its trace is scored at the end."""
         if self._taken:
-            many = f"the Env has several dialogues with its seat {self._name!r}, but an episode of r3l is one dialogue"
-            self._engine.refusal = EngineError(many)
+            self._engine.refusal = EngineError(
+                f"the Env has several dialogues with its seat {self._name!r}, but an episode is one dialogue"
+            )
             raise self._engine.refusal
         self._taken = True
         info = vf.AgentInfo(config=self._config, name=self._name, trainable=self.trainable)
@@ -186,54 +199,59 @@ class Seat:
 
 
 class Conversation:
-    """In the place of a vf.Interaction."""
+    """Replaces a vf.Interaction."""
 
     def __init__(self, engine: VerifiersEngine, task: Any, trace: Any, max_turns: int | None) -> None:
-        self._engine, self._task, self._max_turns = engine, task, max_turns
+        self._engine = engine
+        self._task = task
+        self._max_turns = max_turns
         self._opening = _opening(task)
         self.trace = trace
 
     async def turn(self, message: Any = None) -> Any:
-        """The reply to the prompt or to a further message; ``terminated`` where a limit or a @vf.stop ends it."""
-        if await self._is_over():
-            return vf.Segment(messages=[], terminated=True)
-        for said in self._opening:
-            self._add(said)
-        self._opening = []
-        for said in [message] if isinstance(message, str) else message or []:
-            self._add(vf.UserMessage(content=said) if isinstance(said, str) else said)
-        reply = vf.AssistantMessage(content=await self._engine.ask([node.message for node in self.trace.nodes]))
-        self._add(reply, sampled=True)
-        self.trace.calls.append(vf.ModelCall(node=len(self.trace.nodes) - 1, finish_reason="stop"))
-        return vf.Segment(messages=[reply])
-
-    def _add(self, message: Any, sampled: bool = False) -> None:
-        nodes = self.trace.nodes
-        nodes.append(vf.MessageNode(parent=len(nodes) - 1 if nodes else None, message=message, sampled=sampled))
-
-    async def _is_over(self) -> bool:
+        """The reply to the prompt or a further message; ``terminated`` if a limit or a @vf.stop ends it."""
+        # Check the limits first, as the library does.
         if self._max_turns is not None and self.trace.num_turns >= self._max_turns:
             self.trace.stop("max_turns")
         for hook in self._task.hooks("stop"):
             stopped = hook(self.trace)
             if await stopped if inspect.isawaitable(stopped) else stopped:
                 self.trace.stop(hook.__name__)
-        return self.trace.stop_condition is not None
+        if self.trace.stop_condition is not None:
+            return vf.Segment(messages=[], terminated=True)
+
+        for said in self._opening:
+            self._add(said)
+        self._opening = []
+        for said in [message] if isinstance(message, str) else message or []:
+            self._add(vf.UserMessage(content=said) if isinstance(said, str) else said)
+
+        dialogue = [node.message for node in self.trace.nodes]
+        reply = vf.AssistantMessage(content=await self._engine.ask(dialogue))
+        self._add(reply, sampled=True)
+        self.trace.calls.append(vf.ModelCall(node=len(self.trace.nodes) - 1, finish_reason="stop"))
+        return vf.Segment(messages=[reply])
+
+    def _add(self, message: Any, sampled: bool = False) -> None:
+        nodes = self.trace.nodes
+        parent = len(nodes) - 1 if nodes else None
+        nodes.append(vf.MessageNode(parent=parent, message=message, sampled=sampled))
 
 
 def _opening(task: Any) -> list[Any]:
-    """The messages of a task itself."""
+    """The messages of a task's own data: system prompt and prompt."""
     data = task.data
-    system = [] if data.system_prompt is None else [vf.SystemMessage(content=data.system_prompt)]
-    return [*system, *([vf.UserMessage(content=data.prompt)] if isinstance(data.prompt, str) else data.prompt or [])]
+    messages = [] if data.system_prompt is None else [vf.SystemMessage(content=data.system_prompt)]
+    prompt = [vf.UserMessage(content=data.prompt)] if isinstance(data.prompt, str) else data.prompt or []
+    return [*messages, *prompt]
 
 
 def _as_text(message: Any) -> dict[str, str]:
-    """Role and text. Raises DataError for a picture."""
+    """A message as role and text. Raises DataError if it has an image."""
     content = message.content
     if not isinstance(content, str):
         if any(part.type != "text" for part in content):
-            raise DataError("a message holds a picture; environments here are of texts")
+            raise DataError("a message has an image; only texts are supported")
         content = "\n".join(part.text for part in content)
     return {"role": message.role, "content": content}
 
@@ -242,23 +260,14 @@ def _recorded(task: Any) -> Any:
     return vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
 
 
-def _seats(env: Any) -> dict[str, Any]:
-    return {name: value for name, value in env.config if isinstance(value, vf.AgentConfig)}
-
-
-def _needs_runtime(hook: Any) -> bool:
-    runtime = inspect.signature(hook).parameters.get("runtime")
-    return runtime is not None and runtime.default is inspect.Parameter.empty
-
-
-def _boundary(hook: Any) -> Any:
-    """What a @vf.stop looks at."""
+def _inspected(hook: Any) -> Any:
+    """The type of object that a @vf.stop inspects: request, response or trace."""
     kinds = (get_origin(hint) or hint for name, hint in get_type_hints(hook).items() if name != "return")
     return next((kind for kind in kinds if kind in (vf.Request, vf.Response, vf.Trace)), None)
 
 
 async def _call(hook: Any, trace: Any) -> None:
-    """A task's setup or finalize, with those of its arguments that it names; there is no runtime."""
+    """Call a task's setup or finalize with the arguments that it names; ``runtime`` is None."""
     known = {"trace": trace, "runtime": None}
     await hook(**{name: known[name] for name in inspect.signature(hook).parameters if name in known})
 
@@ -269,7 +278,7 @@ def _in_loop(work: Coroutine[Any, Any, T]) -> T:
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this process's engines. Its own thread: the caller may run one in this thread."""
+    """The event loop of this process's engines, in a thread since the caller may run a loop of its own."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="verifiers", daemon=True).start()
     return loop

@@ -1,4 +1,4 @@
-"""Base of scripted experts: correct actions from the texts alone, deliberate errors, and critiques.
+"""Base of scripted experts: correct actions from the texts, deliberate errors, and critiques.
 
 An expert reads only what the policy reads. Each environment has its own ``ScriptedExpert``; the rules of a
 critique are shared.

@@ -1,4 +1,4 @@
-"""One-answer problems: lines as turns, attempts, penalties, and a retry that continues the kept lines to the token."""
+"""Problems with one answer: lines as turns, attempts, penalties, and a retry that keeps the tokens of earlier lines."""
 
 import asyncio
 from dataclasses import replace
@@ -24,7 +24,7 @@ TASK = Task("t", "math", "test", "", {"problem": "What is 2 + 3 + 4?", "answer":
 
 
 def grade(task, response):
-    """Right where the last word is the answer; no answer where there is no word."""
+    """Grade the last word of a response; an empty response has no answer."""
     words = response.split()
     return AnswerGrade(words[-1:] == [task.payload["answer"]], words[-1] if words else None)
 

@@ -56,7 +56,7 @@ def test_critiques_are_valid_reflections_and_the_dialogue_gives_the_same(env, er
 
 
 def named(env, step, suggestion):
-    """The things that a suggestion names and that are not offered at that step."""
+    """Names in a suggestion that the observations so far do not offer."""
     if env == "alfworld":
         return re.findall(r"\b[a-z]+ \d+\b", suggestion)
     actions = suggestion.split(", then ")
@@ -110,7 +110,7 @@ def test_invalid_actions_are_not_imitated(env, erring):
 
 
 class Countdown(ScriptedExpert):
-    """Counts down from 3; saying anything but the next number is wrong."""
+    """An expert that counts down from 3; any other number is wrong."""
 
     def __init__(self):
         self.next = 3

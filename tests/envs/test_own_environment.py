@@ -1,4 +1,4 @@
-"""An environment is one file and one config, outside the package, and works as those of the package do."""
+"""An environment of one file and one config outside the package works like the package's own."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ TIERS = "nano: {train_task_set: train, test_task_set: test, max_turns: 4}"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the example, beside a method, named by both variables; the working directory is another one."""
+    """A folder with the example and a method, named by both variables; the working directory is another one."""
     mine = tmp_path / "mine"
     mine.mkdir()
     for path in EXAMPLES.glob("*.*"):

@@ -1,4 +1,4 @@
-"""The registry: every environment under its name, and none imported before it is asked for."""
+"""The registry: every environment under its name, and none imported before its first use."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""`prompts: released`: what is shown is the (made-up) clone's words, filled by our engines and rules."""
+"""`prompts: released`: the words of a (made-up) clone, filled by our engines and rules."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ def test_the_words_of_mathematics_are_for_whole_responses(clone):
 
 
 def explored(method, script):
-    """What the policy was asked: (kind of request, roles and contents of the messages) in order."""
+    """The policy's requests in order: (kind, roles and contents of the messages)."""
     policy, pool = Scripted(script), EnvironmentPool(find_environment("alfworld"), 0)
     context = rollout_context(policy, pool, style="released")
     built = build_method(resolve("smol", "alfworld", f"{method}@profile=released_code,group_size=2", 0))

@@ -1,4 +1,4 @@
-"""The linear readers of responses against the regular expressions that say what they read, on short texts."""
+"""The linear parsers of responses compared with the regular expressions that define them, on short texts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Task sets of every environment: hashed, proved, and loud when the committed file or a name is wrong."""
+"""Task sets of every environment: hashes, validation, and errors for a wrong committed file or name."""
 
 import json
 import shutil
@@ -19,13 +19,13 @@ def env(request):
 
 @pytest.fixture
 def nano(env):
-    """The name of its small task set."""
+    """The name of an environment's small task set."""
     return "binary_matrix_nano" if env == "puzzles" else "nano"
 
 
 @pytest.fixture
 def copied(env, nano, tmp_path, monkeypatch):
-    """The committed file, where it may be damaged."""
+    """A copy of the committed file that a test may damage."""
     original = r3l.envs.base.task_sets.committed_path(env, nano)
     copy = tmp_path / env / "task_sets" / original.name
     copy.parent.mkdir(parents=True)

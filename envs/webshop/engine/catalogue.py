@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import sqlite3
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -108,7 +108,9 @@ def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = P
         raise ConfigError(f"{folder} exists; remove it first, or build into another folder")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=partial_prefix(folder), dir=folder.parent))
+        # Not tempfile.mkdtemp: its folders are private, and others may need to read the catalogue.
+        partial = folder.with_name(f"{partial_prefix(folder)}{secrets.token_hex(8)}")
+        partial.mkdir()
         try:
             meta = _write(sources, partial, name, page_size)
             # Everything must be on disk before the folder gets its name.

@@ -213,7 +213,7 @@ class WebshopEngine:
             if name == sub_page.lower():
                 return replace(session, at="item_sub_page", sub_page=sub_page)
 
-        # What is left leads to the page of a product: its link, one of its options, or "< Prev" on a
+        # Every other target leads to the page of a product: its link, one of its options, or "< Prev" on a
         # sub-page.
         at_item = replace(session, at="item_page", sub_page="")
         if target.kind == "link":

@@ -1,4 +1,4 @@
-"""The adapters' own files in a folder that R3L_ENVS names, and YAML files beside them."""
+"""Files of the adapter tests in a folder that R3L_ENVS names, with YAML files for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPLITS = {"train": [0, 40], "test": [40, 60]}
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Writes NAME.yaml for an adapter and its arguments, as a user does; the name."""
+    """Write NAME.yaml for an adapter and its arguments, as a user does; returns the name."""
     folder = tmp_path / "mine"
     shutil.copytree(Path(__file__).with_name("mine"), folder)
     monkeypatch.setenv("R3L_ENVS", str(folder))
@@ -43,7 +43,7 @@ def write(tmp_path, monkeypatch):
 
 @pytest.fixture
 def begin():
-    """Starts task ``index`` of the split `train`: the recorded engine, the messages before the first response."""
+    """Start task ``index`` of the split `train`: (recorded engine, messages before the first response)."""
     opened = []
 
     def begin(name, index=0, style="compact"):

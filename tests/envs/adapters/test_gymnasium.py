@@ -68,6 +68,67 @@ def test_actions_stand_in_tags_where_they_have_names(lake, begin):
     assert dialogue.closing(0.0, False, 4, None).startswith("The task was not completed.")
 
 
+def echo(kind, **arguments):
+    return {"make": {"id": "games:Echo-v0", "space": [kind, arguments]}}
+
+
+def test_the_names_of_discrete_actions_begin_at_its_start(write, begin):
+    engine, _ = begin(write("dial", "gymnasium", actions=["left", "stay", "right"], **echo("Discrete", n=3, start=-1)))
+    assert [engine.step(action).text for action in ("left", "stay", "right")] == ["-1", "0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("space", "good", "shown", "bad", "needs"),
+    [
+        (
+            echo("Box", low=-1.0, high=1.0, shape=[2]),
+            ["0.5 -1", "[0.5, -1.0]", "1e-1,1"],
+            ["[ 0.5 -1. ]", "[ 0.5 -1. ]", "[0.1 1. ]"],
+            ["0.5", "0.5 -2", "nan 0", "left up", "", "1 1 1"],
+            "2 numbers from -1 to 1",
+        ),
+        (
+            echo("Box", low=0, high=255, shape=[1, 2], dtype="uint8"),
+            ["3 255"],
+            ["[[  3 255]]"],
+            ["3 256", "3 1.5", "3 -1", "3 1e300"],
+            "2 whole numbers from 0 to 255",
+        ),
+        (
+            echo("MultiBinary", n=3),
+            ["1 0 1"],
+            ["[1 0 1]"],
+            ["1 0", "1 0 2", "0.5 0 0"],
+            "3 whole numbers from 0 to 1",
+        ),
+        (
+            echo("MultiDiscrete", nvec=[3, 2], start=[-1, 5]),
+            ["-1 6"],
+            ["[-1  6]"],
+            ["2 6", "0 4"],
+            "2 whole numbers: -1 to 1, 5 to 6",
+        ),
+    ],
+)
+def test_an_action_of_numbers_stands_in_tags(write, begin, space, good, shown, bad, needs):
+    name = write("echo", "gymnasium", rules="Move.", **space)
+    engine, opening = begin(name, style="full")
+    assert opening[0] == (
+        "system",
+        f"Move.\nAn action is {needs}, with blanks between them.\n"
+        "Answer with <think>...</think> and one <action>...</action>.",
+    )
+    now = None
+    assert [(now := engine.step(action)).text for action in good] == shown and not now.refused
+    for action in bad:
+        now = engine.step(action)
+        assert now.refused and now.text == f"This is no action. An action is {needs}." and not (now.done or now.failed)
+    assert engine.rewind(1).text == shown[0]
+    dialogue = environment_of(name).dialogue("full", 4)
+    read = dialogue.parse(f"<think></think><action>{good[0]}</action>", now, [])
+    assert read.action == good[0] and dialogue.parse(good[0], now, []).error is StopReason.FORMAT
+
+
 def test_tasks_are_numbers_and_their_hash_is_of_what_is_shown_too(write):
     one, other = (
         write("one", "gymnasium", actions=NAMES, **LAKE),
@@ -100,7 +161,7 @@ def test_the_module_of_a_game_is_part_of_the_configuration(write):
 
 
 def test_three_steps_train(write, tmp_path):
-    """On sums in whole responses of a model that was taught sums."""
+    """Sums, one per response, with a model that was trained on sums."""
     name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"}, max_turns=2)
     steps = read_jsonl(r3l.train(name, "r3l", settings=STEPS, run_dir=tmp_path / "run") / "metrics.jsonl")
     assert len(steps) == 3 and all(1 <= step["train/turns"] <= 2 for step in steps)
@@ -118,12 +179,28 @@ def test_an_object_of_another_library_needs_one_method(write, begin):
     assert (lost := engine.step("7")).reward == lost.invalid_action_reward == -1.0 and not lost.success
 
 
+def test_a_game_without_text_is_one_paragraph(write, monkeypatch, capsys):
+    write("grid", "games:Silent")
+    code, _, err = program(monkeypatch, capsys, "train", "--env", "grid", "--method", "grpo", "--set", "workers=0")
+    words = "grid.yaml: the observation is of type list and not a text, and the game has no render()"
+    assert code == 2 and words in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"make": {"id": "NoSuchLake-v0"}}, "key arguments.make is {'id': 'NoSuchLake-v0'}: gymnasium cannot make it"),
         ({"actions": NAMES[:3]}, "key arguments.actions is ['left', 'down', 'right']: FrozenLake-v1 has 4 actions"),
         ({"splits": {"train": [0, 9], "test": [5, 12]}}, "test and train share task 5"),
+        (
+            echo("MultiBinary", n=4),
+            "key arguments.actions is ['left', 'down', 'right', 'up']: games:Echo-v0 has actions of numbers; "
+            "names are for Discrete ones, so leave them out",
+        ),
+        (
+            echo("Tuple", spaces=[]) | {"actions": []},
+            "gymnasium's Tuple spaces cannot be played by text",
+        ),
         (
             {"colour": "red"},
             "key arguments.colour is 'red': extra inputs are not permitted; known keys: splits, domain",

@@ -1,4 +1,4 @@
-"""An OpenEnv server that answers something else than its protocol says: one paragraph, in bounded memory."""
+"""An OpenEnv server that violates its protocol: one paragraph, in bounded memory."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def as_frames(replies):
 
 @pytest.fixture
 def server(write, monkeypatch):
-    """Starts a server that has this answer to `step`; the name of its environment."""
+    """Start a server with this answer to `step`; returns the name of its environment."""
     monkeypatch.setattr(requirements, "missing", lambda extra: [])
     servers = []
 
@@ -62,7 +62,7 @@ def server(write, monkeypatch):
 
 
 def play(name, steps=20):
-    """The observations of an episode, so long that what is sent out of step arrives in it."""
+    """The observations of an episode that is long enough for an unrequested message to arrive."""
     package = environment_of(name)
     pool = EnvironmentPool(package, workers=0)
 
@@ -86,9 +86,9 @@ def play(name, steps=20):
         (answer(message=None), "with 'message' in its observation"),
         (answer(done="false"), "an end that is"),
         (answer(reward=10**400), "a reward that is"),
-        ([answer(), answer(message="late")], "before step was asked for, the server sent"),
+        ([answer(), answer(message="late")], "before the request step, the server sent"),
         (answer(message="x" * 2_000_000), "give a str of at most 1,000,000 characters"),
-        ("x" * (openenv.LARGEST + 1), "3 times in a row"),
+        ("x" * (openenv.MAX_BYTES + 1), "3 times in a row"),
     ],
     ids=lambda value: None if isinstance(value, str) and len(value) < 60 else "-",
 )

@@ -21,7 +21,7 @@ STEPS = {"train.steps": 3, "train.tasks_per_step": 2, "method_settings.group_siz
 
 
 class Server:
-    """The server of mine/stamps_server.py in a process of its own."""
+    """The server of mine/stamps_server.py in a separate process."""
 
     def __init__(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -59,8 +59,9 @@ def stamps(server, write):
     return write("stamps", "openenv", url=server.url, max_turns=2, **FIELDS)
 
 
-def test_a_served_game_is_the_game(stamps, begin):
-    """Seed 0 gives 21 + 6 - 3 = 24 by numpy's generator, whose draws the game's own test asks for too."""
+def test_a_served_game_is_the_game(stamps, begin, monkeypatch):
+    """Seed 0 gives 21 + 6 - 3 = 24 by numpy's generator, as in the test of the game without a server."""
+    monkeypatch.syspath_prepend(Path(__file__).with_name("mine"))
     from games import Stamps
 
     game = Stamps()

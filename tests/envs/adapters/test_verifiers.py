@@ -1,4 +1,4 @@
-"""Environments of verifiers: dialogues by hand, restarts by replay, rewards as the library has them, training."""
+"""Environments of verifiers: scripted dialogues, restarts by replay, the library's rewards, training."""
 
 import pytest
 from program import run as program
@@ -101,7 +101,7 @@ class Own(vf.Taskset[Task, vf.TasksetConfig]):
     ("name", "task", "data", "words"),
     [
         ("box", "NEEDS_CONTAINER = True", "", "its tasks run in a container"),
-        ("files", "@vf.reward\n    async def tidy(self, runtime): return 1.0", "", "tidy asks for a runtime"),
+        ("files", "@vf.reward\n    async def tidy(self, runtime): return 1.0", "", "tidy needs a runtime"),
         ("spy", "@vf.intercept\n    async def hide(self, request: vf.Request): pass", "", "it rewrites messages"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_taskset_that_draws_anew_is_refused(write, begin, tmp_path):
 
 @pytest.mark.parametrize(("method", "workers"), [("grpo", 1), ("r3l", 0)])
 def test_three_steps_train(write, tmp_path, method, workers):
-    """On sums in lines, of a model that was taught sums; in the step's process and in one of its own."""
+    """Sums, one line per turn, with a model that was trained on sums; in the main process and in a worker."""
     name = write("chain", "verifiers", taskset={"id": "chain"}, turns="segments", max_turns=6)
     run_dir = r3l.train(name, method, settings=STEPS | {"workers": workers}, run_dir=tmp_path / "run")
     steps = read_jsonl(run_dir / "metrics.jsonl")

@@ -1,4 +1,4 @@
-"""A translation cache of these tests' own, and three published games (data/SOURCE.md) as a download has them."""
+"""A separate translation cache, and three published games (data/SOURCE.md) in the layout of a download."""
 
 import json
 import lzma

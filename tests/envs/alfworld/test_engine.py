@@ -1,4 +1,4 @@
-"""The real engine against the packages' own path, its snapshots, its cache and its guards."""
+"""The engine compared with the original packages; snapshots, cache and errors."""
 
 import hashlib
 import os
@@ -45,7 +45,7 @@ def play(engine, steps, seed=0):
 
 
 def check_identical(engine, task):
-    """The walkthrough, then random actions, some of them impossible: each observation is the packages' own."""
+    """The walkthrough, then random actions, some impossible: each observation equals the original packages'."""
     official = OfficialEnvironment()
     rng = random.Random(7)
     ours, theirs = engine.reset(task), official.reset(task)
@@ -92,7 +92,7 @@ def test_engines_in_threads_do_not_disturb_one_another():
 
 
 def test_the_same_text_under_every_hash_seed(cache):
-    """Texts hang on no hash order, translation included (the other process translates afresh)."""
+    """Texts and translation do not depend on hash order (the other process translates again)."""
     script = (
         "import hashlib\nfrom r3l.envs.alfworld.engine.text_engine import AlfworldEngine\n"
         "from r3l.envs.alfworld.task_sets.houses import generate\nfrom r3l.envs.alfworld.task_sets.rooms import House\n"

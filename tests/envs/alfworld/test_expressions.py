@@ -1,4 +1,4 @@
-"""Templates of game files: four forms are read, no other one ever runs."""
+"""Templates of game files: four forms are parsed, and no other expression is ever evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three published games as tasks: listed, read, played; what is missing or damaged is named."""
+"""Three published games as tasks: listed, read, played; errors name missing and damaged files."""
 
 import json
 from collections import Counter
@@ -60,7 +60,7 @@ def changed(root, game, key, old, new):
 
 @pytest.mark.parametrize(("old", "new"), [("move {o} to {r}", "put {o} in/on {r}"), ("take {o}", "pick up {o}")])
 def test_games_of_another_release_are_refused(download, old, new):
-    """Prompts would name commands that these games do not know."""
+    """Games of another release are an error, since prompts name commands that they do not know."""
     changed(download, LAMP, "grammar", old, new)
     with pytest.raises(DataError, match=r"is of another release.*alfworld-download -f") as caught:
         games.load_game(LAMP, download)

@@ -1,4 +1,4 @@
-"""Houses of our own: deterministic, solvable in the real engine, sentences read back."""
+"""Generated houses: deterministic, solvable in the real engine, and their sentences parse back."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Evaluation protocols on published games: what is sent and answered, turn for turn, by the rules of the originals.
+"""Evaluation protocols on published games: messages and answers, turn by turn, by the rules of the originals.
 
 The transcripts are worked out by hand from those rules and the game's own texts.
 """
@@ -76,7 +76,7 @@ def play_by(protocol, task, responses, policy=Scripted):
 
 
 def examples(family):
-    """The two of a task type, as the file has them."""
+    """The two examples of a task type, as in the file."""
     parts = (CONFIGS / "protocols/alfworld/react.txt").read_text().split("=== ")[1:]
     return "".join(part.partition("\n")[2] for part in parts if part.startswith(f"{family},"))
 
@@ -170,7 +170,7 @@ def test_r3l_ends_as_the_release(soapbar, actions, reason, turns):
 
 
 def test_agentbench_turn_for_turn(soapbar):
-    """The list of the present turn alone, one example, the nearest action for an impossible one."""
+    """Only the current turn lists actions; one example; an impossible action is replaced by the nearest."""
     said = [
         "ACTION: Go to countertop 1\nThen I look.",
         "THOUGHT: it is there\nACTION: take soapbar from countertop 1",
@@ -203,7 +203,7 @@ def test_agentbench_ends_by_an_empty_action(soapbar):
 
 
 def test_agentbench_leaves_out_the_earliest_messages(soapbar):
-    """A thought of 600 words of one letter has 600 segments; five of them and what is shown are more than 3,500."""
+    """A thought of 600 one-letter words has 600 segments; five of them and the observations exceed 3,500."""
     assert segments("ab, cdefghijk 12\n") == 1 + 1 + 2 + 2
     said = [f"THOUGHT: {'a ' * 600}\nACTION: {action}" for action in ("look", "inventory") * 3]
     _, asked = play_by("agentbench", soapbar, [*said, "I ponder."])
@@ -224,7 +224,7 @@ def test_agentbench_ends_by_three_equal_actions_from_the_fourth_turn_on(soapbar)
 
 
 def test_agentgym_turn_for_turn(soapbar):
-    """The list at the first turn alone; the action is all that follows the last label, and without one it is empty."""
+    """Only the first turn lists actions; the action is the text after the last label, empty without one."""
     said = [
         "Thought:\nThe Action: comes last.\n\nAction:\ngo to countertop 1",
         "take soapbar 1 from countertop 1",
@@ -256,7 +256,7 @@ def test_trinity_sends_what_follows_the_first_tag_or_nothing(soapbar):
 
 
 def test_the_examples_are_games_that_were_played():
-    """Each line of them is what the engine answers in the house that the heading names, and its end wins."""
+    """Each line is the engine's answer in the house that the heading names, and the last action wins."""
     engine, seen = AlfworldEngine(), []
     for part in (CONFIGS / "protocols/alfworld/react.txt").read_text().split("=== ")[1:]:
         heading, _, text = part.partition("\n")

@@ -11,7 +11,7 @@ def not_the_users_store(tmp_path_factory):
 
 @pytest.fixture
 def nothing_remembered(tmp_path, monkeypatch):
-    """What has been heard from the simulator, here or by another test, would be answered without it."""
+    """Clear the cache: else observations of earlier tests would be returned without the simulator."""
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
     simulator.open_disk_cache.cache_clear()
     simulator._caches.clear()

@@ -1,4 +1,4 @@
-"""A cached observation is not computed again, and is the same: on the real simulator."""
+"""Cached observations equal the real simulator's and are not computed again."""
 
 import random
 
@@ -13,7 +13,7 @@ from r3l.core.task import Task
 
 
 class Counting:
-    """The real engine, and how often it was asked."""
+    """The real engine with a count of its calls."""
 
     def __init__(self):
         self.engine = ScienceWorldEngine()
@@ -64,7 +64,7 @@ def test_a_new_branch_replays_its_prefix_once(task, counting):
 
 
 def test_random_walks_are_those_of_the_bare_engine():
-    """Episodes that take turns on too few simulators, branching at random, say what a bare engine says."""
+    """Episodes that take turns on too few simulators and branch at random have a bare engine's observations."""
     simulators = 2
     rng, tasks, bare = random.Random(3), TASK_SETS.tasks("nano/test")[:2], ScienceWorldEngine()
     cache = ObservationCache(ScienceWorldEngine, simulators=simulators)
@@ -82,7 +82,7 @@ def test_random_walks_are_those_of_the_bare_engine():
 
 
 class Drifting:
-    """Says something else at each reset."""
+    """An engine with another first observation at each reset."""
 
     def __init__(self):
         self.count = 0

@@ -1,4 +1,4 @@
-"""Prompts of both styles, the shortened observations, the rule that reads responses, and the final feedback."""
+"""Prompts of both styles, shortened observations, parsing of responses, and the final feedback."""
 
 from __future__ import annotations
 

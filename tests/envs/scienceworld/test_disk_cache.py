@@ -1,4 +1,4 @@
-"""Observations are kept between processes, by task and actions, and never taken from another simulator."""
+"""The disk cache: shared between processes, by task and actions, never used for another simulator."""
 
 import sqlite3
 from collections.abc import Callable
@@ -59,7 +59,7 @@ KNOWN = {(): Observation("a room"), **{(f"look at {k}",): Observation(f"thing {k
 
 
 def overwritten(path, begin, length):
-    """Bytes of a closed database."""
+    """Damage bytes in a closed database."""
     content = bytearray(path.read_bytes())
     content[begin : begin + length] = b"\xa5" * len(content[begin : begin + length])
     path.write_bytes(content)
@@ -67,7 +67,7 @@ def overwritten(path, begin, length):
 
 @pytest.mark.parametrize("begin", [0, 4096])
 def test_a_broken_file_is_set_aside_and_made_anew(tmp_path, begin, caplog):
-    """Its header, the root of its table."""
+    """Damage the header, or the root of the table."""
     path = tmp_path / "cache.sqlite"
     first = DiskCache(path)
     first.add("task", KNOWN)

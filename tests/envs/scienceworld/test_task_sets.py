@@ -1,4 +1,4 @@
-"""Selections and task sets: sizes worked out by hand, disjoint, committed, and loud when they differ."""
+"""Selections and task sets: sizes worked out by hand, disjoint, committed, and an error if they differ."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""``r3l data catalogue`` end to end: catalogues are whole or not there, and bad input is told in one paragraph."""
+"""``r3l data catalogue`` end to end: catalogues are complete or absent, and an error is one paragraph."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def command(files, out):
 
 
 def program(arguments, **options):
-    """The program in a process of its own."""
+    """Start the program in a separate process."""
     started = [sys.executable, "-c", "from r3l.cli import main; main()", *map(str, arguments)]
     return subprocess.Popen(started, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 

@@ -1,7 +1,9 @@
-"""Catalogues: the original's files, goals in their order, whole folders or none, errors that say what to do."""
+"""Catalogues: the original's files, order of goals, complete folders or none, errors with a fix."""
 
 import json
+import os
 import random
+import stat
 from collections import Counter
 
 import pytest
@@ -124,6 +126,17 @@ def test_no_half_catalogue_is_left_or_opened(tmp_path, files):
     blocked.write_text("")
     with pytest.raises(DataError, match="could not be written"):
         build(sources(20, 1), blocked / "shop", "nano")
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o002, 0o775)])
+def test_a_catalogue_has_the_permissions_that_the_umask_gives(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        build(sources(3, 1), tmp_path / "shop", "nano")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "shop").stat().st_mode) == mode
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in (tmp_path / "shop").iterdir())
 
 
 def test_a_damaged_catalogue_is_named(tmp_path):

@@ -1,4 +1,4 @@
-"""Prompts and the reading of responses, on the real engine's observations."""
+"""Prompts and parsing of responses, on the real engine's observations."""
 
 import pytest
 from r3l.envs.webshop import WebshopOptions
@@ -17,7 +17,7 @@ def response(action):
 
 @pytest.fixture
 def at_item(task, shop):
-    """A goal's product page, with the observations on the way to it."""
+    """A goal's product page and the observations before it."""
     engine, goal = WebshopEngine(), shop.goal(0)
     seen = [engine.reset(task(0)), engine.step(f"search[<q> {goal.query}]")]
     seen.append(engine.step(f"click[{goal.asin.lower()}]"))

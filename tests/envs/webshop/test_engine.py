@@ -24,7 +24,7 @@ def engine(task):
 
 
 def random_action(now, rng):
-    """A random customer: searches for words of the instruction, clicks anything, and errs now and then."""
+    """A random customer: searches for words of the instruction, clicks anything, sometimes invalid targets."""
     if rng.random() < 0.05:
         return rng.choice(("", "click[nothing]", "search", "buy[it]", "click[search]"))
     if SEARCH_ACTION in now.admissible or rng.random() < 0.1:
@@ -124,7 +124,7 @@ def test_options_live_as_long_as_in_the_original(engine, shop):
 
 
 def test_a_searched_word_in_quotes_marks_an_option_as_clicked(engine, shop):
-    """The original looks for the quoted value in the page's address, where the keywords stand too."""
+    """The original searches for the quoted value in the page's address, which contains the keywords too."""
     item = shop.product(shop.listed("query", "shirts")[0])
     value = item.options[0][1][0]
     now = play(engine, f'search[shirts "{value}"]', "search[<q> shirts]", f"click[{item.asin.lower()}]")
@@ -150,7 +150,7 @@ def test_buying_the_goal_scores_one_and_anything_else_ends_too(engine, shop, tas
 
 
 def test_every_pivot_of_random_episodes_replays_identically(task, shop):
-    """By snapshot, through the pool's recorder; and by replaying the actions from the start."""
+    """Return by snapshot through the pool's recorder, and by replaying the actions from the start."""
     compared = 0
     for number in range(15):
         rng, recorded = random.Random(number), RecordedEnvironment(WebshopEngine())
@@ -184,7 +184,7 @@ def test_misuse_is_named(task, shop):
 
 
 def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(task):
-    """B-20: a page's missing button costs 0.1 where it ends the episode; by default it costs nothing."""
+    """B-20: a missing button costs 0.1 if it ends the episode; by default nothing."""
     engine = WebShop().create({"penalty": 0.1})
     first = engine.reset(task(0))
     assert (first.reward, first.invalid_action_reward) == (0.0, -0.1)

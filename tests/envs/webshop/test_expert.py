@@ -33,7 +33,7 @@ def test_the_dialogue_criticises_what_it_can_read():
 
 
 def test_buying_where_nothing_can_be_bought_is_a_mistake_with_a_cause():
-    """Everything chosen, then back to the results: the button is not on that page."""
+    """All options chosen, then back to the results, whose page has no buy button."""
     d = next(d for d in DEMONSTRATOR.demonstrations(range(60), 1, CAREFUL, 10) if len(d.steps) == 5)
     steps = [step.action for step in d.steps[:-1]] + ["click[< prev]", "click[buy now]"]
     engine, answers = WebShop().create({}), []

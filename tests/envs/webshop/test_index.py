@@ -1,4 +1,4 @@
-"""Search: Lucene's own answers, and an independent scorer written from the definition."""
+"""Search compared with Lucene's results and with an independent scorer written from the definition."""
 
 import json
 from pathlib import Path

@@ -30,7 +30,7 @@ def shoe(**changes):
 
 
 def test_pages_string_by_string():
-    """What each page shows, top to bottom; the original's four rendered pages gave the same strings."""
+    """The strings of each page from top to bottom; the original's four rendered pages have the same."""
     head = [("Instruction:", "text"), (INSTRUCTION, "text"), ("Back to Search", "button")]
     item = strings(pages.item_page(GOAL, shoe(options=(("color", ("black", "red")),))))
     assert item == [

@@ -1,4 +1,4 @@
-"""Evaluation protocols on WebShop: what is sent and answered, worked out by hand from the originals' rules."""
+"""Evaluation protocols on WebShop: messages and answers, worked out by hand from the originals' rules."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Retries of a base whose prefix has an action that the shop refuses (audit B-18); the policy speaks from a script."""
+"""Retries whose prefix has an action that the shop refuses (audit B-18), with a scripted policy."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ RETRY = ["fly", "click[next >]", "click[< prev]"]
 
 @pytest.fixture
 def attempted(task):
-    """(base, distilled retry, messages that the retry was shown) of R3L with the options."""
+    """(base, distilled retry, messages of the retry) of R3L with the options."""
 
     def play(options, pivot=3):
         method = build_method(resolve("nano", "webshop", f"r3l@group_size=2,replay_duplicate_obs=true{options}", 0))
@@ -40,7 +40,7 @@ def test_a_refused_action_is_replayed_as_any_other(attempted):
 
 @pytest.mark.parametrize(("credit_from", "first"), [("restart", 2), ("reflected", 3)])
 def test_the_released_replay_stops_at_a_refused_action(attempted, credit_from, first):
-    """The refused turn is shown, but not counted: three of four turns are left, and "fly" is no repetition."""
+    """The refused turn is shown but not counted: three of four turns are left, and "fly" is not a repetition."""
     base, distilled, shown = attempted(f",replay=until_refused,credit_from={credit_from}")
     assert [turn.response for turn in distilled.turns] == list(map(say, [*BASE[:2], *RETRY]))
     assert distilled.actions == ["search[shirt]", *RETRY] and distilled.stop_reason == "max_turns"

@@ -1,4 +1,4 @@
-"""TaskSets: committed, hashed, disjoint, solvable, and loud when they differ."""
+"""Task sets: committed, hashed, disjoint, solvable, and an error if they differ."""
 
 import pytest
 from r3l.envs.webshop.engine.catalogue import build

@@ -50,3 +50,38 @@ class Down(TextGames):
 
     def make(self):
         return Countdown()
+
+
+class Echo(gymnasium.Env):
+    """Says which action it was given, in a space that a subclass names."""
+
+    observation_space = gymnasium.spaces.Text(200)
+
+    def __init__(self, space):
+        kind, arguments = space
+        self.action_space = getattr(gymnasium.spaces, kind)(**arguments)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "go", {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return str(action), 0.0, False, False, {}
+
+
+gymnasium.register("Echo-v0", entry_point=Echo, disable_env_checker=True)
+
+
+class Grid:
+    """Observations of numbers, and no render; no part of gymnasium."""
+
+    def reset(self, seed=None):
+        return SimpleNamespace(observation=[1, 2])
+
+
+class Silent(TextGames):
+    """A game that has no text to show."""
+
+    def make(self):
+        return Grid()
