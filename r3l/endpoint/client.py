@@ -205,7 +205,7 @@ class Endpoint:
         self,
         kind: type[AnswerT],
         path: str,
-        body: Mapping[str, Any],
+        body: dict[str, Any],
         tokens: int,
     ) -> AnswerT:
         """Sample a response of at most ``tokens`` and count it as shortened. Raises DialogTooLongError."""

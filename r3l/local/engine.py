@@ -64,7 +64,7 @@ def train(
             return done
         check_owner(run_dir, run)
 
-        # A method without updates (zero-shot) has no checkpoint of its own: its result names the base
+        # A method without updates (zero-shot) has nothing to train: its result is that of the base
         # checkpoint.
         method = build_method(run)
         if not method.trains:
@@ -98,7 +98,7 @@ def train(
             try:
                 with time_limit(None if minutes is None else began + 60 * minutes - time.monotonic()):
                     run_steps(session, method, trainer, totals, run_dir, loggers, after_update)
-            except Preempted:  # between updates: keep the steps that are done, for the next process
+            except Preempted:  # while sampling: the steps before are complete, so keep them
                 if trainer.steps_done > resumed_at:
                     save_checkpoint(session, trainer, totals, run_dir)
                 elif minutes is not None:

@@ -101,60 +101,53 @@ def open_session(
     check_installed(run)
     if trains:
         judge_options(run)
-    with threads(run.threads), _opened(run, model, trains, forward) as session:
-        yield session
+    with threads(run.threads):
+        device = device_of(run.device)
 
+        # On a CPU an operation without a deterministic form is an error. Not on a GPU, where cumsum, which
+        # sampling needs, has no such form. By this function's name torch does not import its compiler.
+        torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")
+        # In that mode torch also fills new memory, which is never read before it is written; without,
+        # sampling takes 14 % less time.
+        deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        torch.backends.cuda.enable_cudnn_sdp(False)  # an H100 took 65 ms a token with it, 15 without
 
-@contextmanager
-def _opened(run: Run, model: str, trains: bool, forward: Pass | None) -> Iterator[LocalSession]:
-    device = device_of(run.device)
+        # vLLM asks more of a model than our forward pass does, so it gets transformers' own.
+        loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)
+        network, tokenizer = load_network(run, model, forward or loaded_for)
+        if pass_of(network, pass_wanted(run)) == "transformers":
+            check_architecture(network)
 
-    # On a CPU an operation without a deterministic form is an error. Not on a GPU, where cumsum, which
-    # sampling needs, has no such form. By this function's name torch does not import its compiler.
-    torch.set_deterministic_debug_mode("error" if device.type == "cpu" else "default")
-    # In that mode torch also fills new memory, which is never read before it is written; without, sampling
-    # takes 14 % less time.
-    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.backends.cuda.enable_cudnn_sdp(False)  # an H100 took 65 ms a token with it, 15 without
+        # After loading: weights at another place in memory could change sums in the last digit.
+        keep_freed_memory()
+        use_onednn(pass_wanted(run) == "packed" and device.type == "cpu")
 
-    # vLLM asks more of a model than our forward pass does, so it gets transformers' own.
-    loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)
-    network, tokenizer = load_network(run, model, forward or loaded_for)
-    if pass_of(network, pass_wanted(run)) == "transformers":
-        check_architecture(network)
+        # Cast frozen weights before the move, so that a GPU never holds them in float32, and trained ones
+        # after their float32 master weights have been copied.
+        dtype = compute_dtype(run.compute_dtype, device)
+        cast_parameters(network, dtype, frozen_alone=trains)
+        network.to(device)
+        master_weights = MasterWeights(network, dtype) if trains else None
+        cast_parameters(network, dtype)
 
-    # Only now that weights are loaded: at another place in memory, sums over them can differ in the last
-    # digit.
-    keep_freed_memory()
-    use_onednn(pass_wanted(run) == "packed" and device.type == "cpu")
-
-    # Cast frozen weights before the move, so that a GPU never holds them in float32, and trained ones after
-    # their float32 master weights have been copied.
-    dtype = compute_dtype(run.compute_dtype, device)
-    cast_parameters(network, dtype, frozen_alone=trains)
-    network.to(device)
-    master_weights = MasterWeights(network, dtype) if trains else None
-    cast_parameters(network, dtype)
-
-    # A sampler whose weights lag behind is a copy; it shares the frozen weights.
-    frozen = {id(p): p for p in network.parameters() if not p.requires_grad}
-    sampler = copy.deepcopy(network, frozen) if trains and run.train.sync_interval > 1 else network
-    with (
-        contextlib.closing(policy_of(run, sampler, tokenizer)) as policy,
-        open_play_session(run, policy, policy.barrier.gather) as playing,
-    ):
-        policy.between_tokens = playing.stop_signals.check  # so a stop signal need not wait for a whole batch
-        yield LocalSession(
-            **vars(playing),
-            model=network,
-            master_weights=master_weights,
-            tokenizer=tokenizer,
-        )
+        # A sampler whose weights lag behind is a copy; it shares the frozen weights.
+        frozen = {id(p): p for p in network.parameters() if not p.requires_grad}
+        sampler = copy.deepcopy(network, frozen) if trains and run.train.sync_interval > 1 else network
+        with (
+            contextlib.closing(policy_of(run, sampler, tokenizer)) as policy,
+            open_play_session(run, policy, policy.barrier.gather) as playing,
+        ):
+            policy.between_tokens = playing.stop_signals.check  # a stop need not wait for the batch
+            yield LocalSession(
+                **vars(playing),
+                model=network,
+                master_weights=master_weights,
+                tokenizer=tokenizer,
+            )
 
 
 def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
-    """(model, tokenizer) in float32 on the CPU, with an adapter where ``run`` trains one. Raises
-    CheckpointError.
+    """(model, tokenizer), float32 on the CPU, with an adapter if ``run`` trains one. Raises CheckpointError.
 
     ``model``: the base checkpoint, which gets a new adapter, or a folder with an adapter, which is loaded
     into it.

@@ -1,4 +1,4 @@
-"""The client against a real HTTP server: requests, retries, refusals, and answers that nobody should get."""
+"""The client against a real HTTP server: requests, retries, refusals, and answers that are no completion."""
 
 import asyncio
 import gzip
@@ -30,14 +30,14 @@ SAMPLING = Sampling(0.5, 9)
 def ask(url, counts=None, times=1, **options):
     """The last of ``times`` answers; what was counted goes into ``counts``."""
 
-    async def asked():
+    async def run():
         async with Endpoint(EndpointOptions(url, "tiny", **options)) as endpoint:
             try:
                 return [await endpoint.chat(DIALOG, SAMPLING, ADDRESS) for _ in range(times)][-1]
             finally:
                 (counts if counts is not None else {}).update(endpoint.counts)
 
-    return asyncio.run(asked())
+    return asyncio.run(run())
 
 
 def said(answer):
@@ -97,7 +97,7 @@ def test_what_servers_add_or_leave_out():
 
 @pytest.mark.parametrize("mark", ["<|im_end|>", "<|end|>\n", "</s>", "<end_of_turn>", "<|eot_id|><|end_of_text|>"])
 def test_an_end_of_turn_that_the_server_leaves_in_the_text_is_taken_off(mark):
-    """Else the next prompt has it twice."""
+    """Otherwise the next prompt would have it twice."""
     counts, text = {}, "<action>look</action>"
     with serving(lambda request, before: completion(text + mark)) as (url, _):
         assert said(ask(url, counts))[0] == text and counts["end_marks"] == 1
@@ -179,7 +179,7 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
 
 
 def test_a_long_wait_says_so_and_ends_where_the_server_has_gone(monkeypatch, caplog):
-    """It took the request and stopped, with the connection still open: nobody will answer."""
+    """It took the request and stopped, with the connection still open: no answer will come."""
     monkeypatch.setattr(client, "NOTICE", 0.2)
     server = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -295,7 +295,7 @@ def test_a_token_that_is_no_token_number_is_refused(token):
 
 
 def test_a_server_that_restarts_is_waited_for(caplog):
-    async def asked():
+    async def run():
         with serving(lambda request, before: completion("4")) as (url, _):
             endpoint = Endpoint(EndpointOptions(url, "tiny"))
             await endpoint.chat(DIALOG, SAMPLING, ADDRESS)
@@ -304,7 +304,7 @@ def test_a_server_that_restarts_is_waited_for(caplog):
         await endpoint.close()
         return endpoint.counts
 
-    counts = asyncio.run(asked())
+    counts = asyncio.run(run())
     assert counts["requests"] == 1 + ATTEMPTS and sum(counts.values()) == 1 + 2 * ATTEMPTS
     assert "an attempt failed" in caplog.text
 

@@ -48,7 +48,7 @@ def test_other_refusals_are_no_full_context(status, text):
 def ask(answer, tokens=4096, counts=None, **options):
     """(text of the answer, requests)."""
 
-    async def asked(url):
+    async def run(url):
         async with Endpoint(EndpointOptions(url, "tiny", **options)) as endpoint:
             try:
                 return (await endpoint.chat([Message("user", "2+2?")], Sampling(0.0, tokens), (0,))).text
@@ -56,7 +56,7 @@ def ask(answer, tokens=4096, counts=None, **options):
                 (counts if counts is not None else {}).update(endpoint.counts)
 
     with serving(answer) as (url, seen):
-        return asyncio.run(asked(url)), seen
+        return asyncio.run(run(url)), seen
 
 
 def with_room(limit, refusal, prompt=90):
@@ -74,8 +74,8 @@ def with_room(limit, refusal, prompt=90):
 
 def test_less_is_asked_for_where_the_server_has_less_room():
     counts = {}
-    told = lambda requested: error(f"{VLLM}However, you requested {requested} tokens.")  # noqa: E731
-    text, seen = ask(with_room(4096, told), counts=counts)
+    refusal = lambda requested: error(f"{VLLM}However, you requested {requested} tokens.")  # noqa: E731
+    text, seen = ask(with_room(4096, refusal), counts=counts)
     assert text == "4" and [request["max_tokens"] for request in seen] == [4096, 4006]
     assert counts == {"requests": 2, "shortened": 1}
 
@@ -101,8 +101,8 @@ def test_a_limit_of_the_prompt_alone_in_unknown_words_leaves_room():
 
 def test_where_the_refusal_names_no_prompt_one_token_is_asked_for():
     """Its answer says how many the prompt has."""
-    told = lambda requested: error(f"{VLLM}However, you requested {requested - 90} output tokens.")  # noqa: E731
-    text, seen = ask(with_room(4096, told))
+    refusal = lambda requested: error(f"{VLLM}However, you requested {requested - 90} output tokens.")  # noqa: E731
+    text, seen = ask(with_room(4096, refusal))
     assert text == "4" and [request["max_tokens"] for request in seen] == [4096, 1, 4006]
 
 

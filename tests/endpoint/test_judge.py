@@ -1,4 +1,4 @@
-"""A judge in training: a real model behind a real HTTP server, its counts, and what is said where there is none."""
+"""A judge in training: a real model behind a real HTTP server, its counts, and the error without one."""
 
 import asyncio
 import gzip
@@ -29,21 +29,21 @@ DIALOG = [
 
 
 def read_bytes(path):
-    """Unpacked."""
+    """Content of a file, unpacked."""
     return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def judged(url, deadline=600.0):
-    """What the judge at ``url`` writes on DIALOG, and what was counted."""
+    """(feedback on DIALOG of the judge at ``url``, counts)."""
 
-    async def asked():
+    async def run():
         settable = Settable("R3L_JUDGE", "judge.model", "judge.deadline", "judge.concurrency")
         options = EndpointOptions(url, "big", deadline=deadline, settable=settable)
         async with Endpoint(options) as endpoint:
             judge = EndpointJudge(endpoint, Sampling(0.5, 9), JudgePrompts.INSTRUCTIONS)
             return await judge.write(DIALOG, ("t", "critique", 0)), judge.counts()
 
-    return asyncio.run(asked())
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def judged(url, deadline=600.0):
     ],
 )
 def test_a_step_under_a_judge(tmp_path, monkeypatch, method, env, kind):
-    """The judge is the base checkpoint, asked greedily: every text comes from it, and most can be used."""
+    """The judge is the base checkpoint, sampled greedily: every text comes from it, and most can be used."""
     run = resolve("nano", env, f"{method}@feedback=judge,group_size=2", 0, overrides=[*SMALL, *AS_POLICY])
     with serving(NanoServer(run.model).answer) as (url, seen):
         monkeypatch.setenv("R3L_JUDGE", url)
@@ -66,11 +66,11 @@ def test_a_step_under_a_judge(tmp_path, monkeypatch, method, env, kind):
     assert budget["retry/count"] > 0 and budget["tokens/judge"] > written and budget["prompt/judge"] > 0
     assert len(read_jsonl(tmp_path / "metrics.jsonl")) == 1
     left = [read_bytes(path) for path in tmp_path.rglob("*.json*")]
-    assert len(left) > 3 and not any(told in text for told in (b"secret-key", url.encode()) for text in left)
+    assert len(left) > 3 and not any(secret in text for secret in (b"secret-key", url.encode()) for text in left)
     assert read_json(tmp_path / "manifest.json")["run"]["judge"]["model"] == "nano"
 
 
-def test_a_dialog_is_sent_whole_and_thoughts_are_left_out():
+def test_all_of_a_dialog_is_sent_and_thoughts_are_left_out():
     def answer(request, before):
         return (503, "busy") if before == 0 else completion("<think>hm</think>\nthat is 5\n", tokens=7)
 
@@ -84,7 +84,7 @@ def test_a_dialog_is_sent_whole_and_thoughts_are_left_out():
 
 @pytest.mark.parametrize("content", [None, "a\udfffb"])
 def test_what_is_wrong_with_an_answer_is_counted_under_a_declared_name(content):
-    """Feedback that is never whole is empty, so invalid: other than a score it may be missing."""
+    """Feedback that is never complete is empty, so invalid: unlike a score it may be missing."""
     answer = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
     with serving(lambda request, before: (200, answer)) as (url, _):
         written, counts = judged(url)
@@ -101,7 +101,7 @@ def test_a_judge_that_is_away_is_named_by_its_setting():
         judged("http://127.0.0.1:9")
 
 
-def test_a_judge_that_nobody_named_ends_before_any_work(tmp_path, monkeypatch):
+def test_a_judge_without_a_name_is_an_error_before_any_work(tmp_path, monkeypatch):
     monkeypatch.delenv("R3L_JUDGE", raising=False)
     run = resolve("nano", "math", "rltf_sd@feedback=judge", 0)
     with pytest.raises(ConfigError, match=r"is not in R3L_JUDGE .* and its model is not named \(--set judge.model="):

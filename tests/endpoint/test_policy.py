@@ -18,13 +18,13 @@ LINES = Sampling(0.0, 9, stop="line")
 def at(answer, talk, policy=MessagePolicy, **options):
     """(what ``talk`` of a conversation returns, requests, policy)."""
 
-    async def asked(url):
+    async def run(url):
         async with Endpoint(EndpointOptions(url, "tiny")) as endpoint:
             opened = policy(endpoint, **options)
             return await talk(opened.open()), opened
 
     with serving(answer) as (url, seen):
-        result, opened = asyncio.run(asked(url))
+        result, opened = asyncio.run(run(url))
         return result, seen, opened
 
 

@@ -1,4 +1,4 @@
-"""What makes torch fast on a CPU: kept memory, and which library multiplies matrices of which heights."""
+"""CPU settings: kept memory, and the library that multiplies matrices, by their number of rows."""
 
 import subprocess
 import sys

@@ -72,7 +72,7 @@ def evaluated(uninterrupted, tmp_path_factory):
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 75)])
 def test_a_stop_and_resume_gives_the_same_bytes(uninterrupted, tmp_path, sent, code):
-    """To the whole process group, as schedulers do; SIGTERM leaves a checkpoint of the last whole step."""
+    """Sent to the process group, as by schedulers; SIGTERM leaves a checkpoint of the last complete step."""
     program = started(tmp_path)
     while len(read_jsonl(tmp_path / "metrics.jsonl")) < 1 and program.process.is_alive():
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A model folder of somebody else: its code never runs, and what is wrong with it is one paragraph."""
+"""A model folder of somebody else: its code never runs, and a mistake in it is one paragraph."""
 
 import json
 import shutil

@@ -68,7 +68,7 @@ def test_the_plan_is_what_an_h100_took(measured):
 
 
 def test_settings_that_cost_least_come_first():
-    """Those that cost time alone, then fewer tasks a step, last an adapter."""
+    """First what costs time alone, then fewer tasks a step, last an adapter."""
     many = ["train.tasks_per_step=16", "train.tokens_per_microbatch=16384", "sampling.tokens_per_batch=524288"]
     all_weights = ["lora.rank=0", "train.gradient_checkpointing=false", "sampling.max_tokens=4096"]
     run = resolve("smol", "gsm8k", "r3l", 0, "smollm2-135m", many + all_weights)
@@ -86,7 +86,7 @@ def test_settings_that_cost_least_come_first():
 
 
 def test_doctor_prints_a_plan_and_settings_that_fit(capsys):
-    """Of both sizes the tier's own settings fit 24 GiB; all weights of the larger do not, and an adapter does."""
+    """Both sizes fit 24 GiB with the tier's settings; all weights of the larger do not, an adapter does."""
     command = ["doctor", "memory", "--model", HALF, "--env", "gsm8k", "--gib", "8"]
     assert app(command, standalone_mode=False) == 2
     *_, settings = capsys.readouterr().out.splitlines()

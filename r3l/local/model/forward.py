@@ -121,8 +121,7 @@ def two_products(
 ) -> torch.Tensor:
     """Attention as two products with a softmax in between, shape (R, H, C, D)."""
     rows, heads, count, size = queries_R_H_C_D.shape
-    # The query heads of a key-value head are more rows of the same product, so that keys and values are read
-    # once.
+    # Query heads of one key-value head are rows of the same product, so keys and values are read once.
     groups, columns = keys_R_G_T_D.shape[1:3]
     grouped = (queries_R_H_C_D * size**-0.5).reshape(rows, groups, -1, size)
     scores = torch.matmul(grouped, keys_R_G_T_D.transpose(2, 3)).view(rows, heads, count, columns)

@@ -1,13 +1,13 @@
 """Precision of every computation in the local engine.
 
-========================  =============  ==================================================================
-weights of the optimiser  float32        master weights, AdamW's moments, and gradients summed over micro-batches
-forward and backward      float32        ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU and on a CPU that
-                                         multiplies such matrices (AMX), ``bfloat16_anywhere`` on every CPU
-vocabulary projection     float32        of the computed hidden states and weights, in sampling and training; from
-                                         there log-probs and losses are float32, sampling's softmax float64
+========================  ==========  =================================================================
+weights of the optimiser  float32     master weights, AdamW's moments, gradients summed over micro-batches
+forward and backward      float32     ``compute_dtype: bfloat16`` makes it bfloat16 on a GPU and on a CPU that
+                                      multiplies such matrices (AMX), ``bfloat16_anywhere`` on every CPU
+vocabulary projection     float32     of the computed hidden states and weights, in sampling and training;
+                                      then log-probs and losses are float32, sampling's softmax float64
 key-value caches          as forward
-========================  =============  ==================================================================
+========================  ==========  =================================================================
 
 The model that samples is the model that is trained, so the log-probs of the two differ by the order of sums
 alone (``logprob_mismatch`` in the metrics).
@@ -84,8 +84,7 @@ def vocabulary_projection(model: Any) -> Projection:
     head = model.lm_head
     config = model.config
     dtype = torch.promote_types(head.weight.dtype, torch.float32)
-    # As in their classes in transformers: Cohere's models have a factor, Granite's a divisor, Gemma-2's a
-    # cap.
+    # As in transformers: Cohere's models have a factor, Granite's a divisor, Gemma-2's a cap.
     scale = getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0)
     cap = getattr(config, "final_logit_softcapping", None) or 0.0
     return Projection(head.weight.to(dtype), None if head.bias is None else head.bias.to(dtype), scale, cap)
@@ -93,8 +92,7 @@ def vocabulary_projection(model: Any) -> Projection:
 
 def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Tensor:
     """Logits of hidden states, shape (..., H) to (..., V), in the type of ``projection``."""
-    # Hidden states in bfloat16 come with weights that were rounded to it, so their products are exact in
-    # float32.
+    # Hidden states in bfloat16 come with weights rounded to it, so their products are exact in float32.
     weight_V_H, bias_V, scale, cap = projection
     with bfloat16_factors(hidden.dtype == torch.bfloat16):
         logits = torch.nn.functional.linear(hidden.to(weight_V_H.dtype), weight_V_H, bias_V)
@@ -105,8 +103,7 @@ def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Ten
 def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
     """Logits for sampling on a GPU, shape (B, V), without gradients."""
     head = model.lm_head
-    # bfloat16 factors are multiplied as they are, which saves a fifth of a token's time; sums are float32
-    # all the same.
+    # bfloat16 factors are multiplied as they are, a fifth of a token's time less; sums are float32 anyway.
     if hidden_B_H.is_cuda and hidden_B_H.dtype == torch.bfloat16 and head.bias is None:
         return torch.mm(hidden_B_H, head.weight.T, out_dtype=torch.float32)
     return vocabulary_logits(hidden_B_H, vocabulary_projection(model))

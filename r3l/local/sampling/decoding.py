@@ -142,8 +142,7 @@ class Decoder(ABC):
                 tokens = tokens[left]
                 newcomers = self._keep(left)
 
-            # Encode the sampled tokens, and the prompts of newcomers, which from then on are part of the
-            # batch.
+            # Encode the sampled tokens, and the prompts of newcomers, which then are part of the batch.
             logits_B_V = self._next(tokens)
             if newcomers:
                 logits_B_V = torch.cat([logits_B_V, self._begin(newcomers)])

@@ -269,8 +269,7 @@ class PackedDecoder(Decoder):
         for row, request in request_in.items():
             self.row_cache.put(row, request.state)
 
-        # Requests with the same first prompt (the members of a group) are encoded once, in the row of their
-        # leader.
+        # A first prompt that several requests share (members of a group) is encoded once, in a leader's row.
         leaders: dict[tuple[int, ...], int] = {}
         leader_of = {
             row: row if request.state is not None else leaders.setdefault(tuple(request.pending), row)
@@ -338,8 +337,7 @@ class PackedDecoder(Decoder):
         rows = len(self.row_cache.lengths)
         if len(self.rows) > self.rows_left * rows:
             return []
-        # Few enough rows are left. Keep as many as the next requests in the queue may have, and let those
-        # begin.
+        # Few enough rows are left: keep as many as the next queued requests may have, and let these begin.
         room = max(len(self.rows), min(rows, self.queue.most_rows()))
         if room < rows:
             self.row_cache.keep_rows([*self.rows, *self._free_rows()[: room - len(self.rows)]])

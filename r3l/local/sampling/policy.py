@@ -197,8 +197,7 @@ class LocalConversation(TokenDialog):
         appended = len(prompt) + int(self._last_is_new)
         self._policy.counts["appended"] += len(self._ids) - self.encoded if self._rendered else appended
 
-        # The decoder needs a token to encode. A fork that continues without a new message encodes its last
-        # one again.
+        # The decoder needs a token to encode: a fork without a new message encodes its last one again.
         if self._state is not None and self.encoded == len(self._ids):
             self._state = self._state[..., :-1, :]
         stops = self._policy.renderer.stops(sampling.stop)

@@ -94,8 +94,7 @@ def trajectory_logprobs(
     """
     logprobs_by = tree_logprobs if forward.pass_of(model, wanted) == "packed" else token_logprobs
     rows = rows_to_score(trajectories, samples)
-    # Score in an order in which rows that begin alike are neighbours; results go back to the rows' own
-    # places.
+    # Rows that begin alike are scored as neighbours; results go back to the rows' own order.
     of_row = [np.zeros(0, dtype=np.float32)] * len(rows)
     model.eval()
     for part in packed_by_prefix([row.ids for row in rows], tokens_per_microbatch):

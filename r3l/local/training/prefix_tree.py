@@ -74,8 +74,7 @@ class PrefixTree:
         states = states_N_2_G_D.reshape(nodes, -1)
         attended = []
         for queries_R_C, keys_R_T, bias in self._blocks:
-            # Gather by index. In the backward pass the gradients of a node that several rows share add up
-            # here.
+            # Gather by index; in the backward pass the gradients of a node that rows share add up here.
             gathered = torch.nn.functional.embedding(keys_R_T, states)
             of_rows = gathered.view(*keys_R_T.shape, *states_N_2_G_D.shape[1:])
             keys, values = of_rows.permute(2, 0, 3, 1, 4).unbind(0)
@@ -85,8 +84,7 @@ class PrefixTree:
         return torch.cat(attended).index_select(0, self._result_of_N)
 
     def _plan_attention(self, starts: np.ndarray, device: torch.device) -> None:
-        """Cut the rows into blocks of positions: nodes of the queries (R, C) and keys (R, T), and a causal
-        bias.
+        """Cut the rows into blocks of positions: nodes of queries (R, C) and keys (R, T), and a causal bias.
 
         ``starts``: for each row the position of its first own node.
         """
@@ -96,8 +94,7 @@ class PrefixTree:
         longest = max(map(len, self.paths))
         block = BLOCK if device.type == "cpu" else GPU_BLOCK
         for first in range(0, longest, block):
-            # Only rows with own nodes in this block have queries here: shared nodes are computed in an
-            # earlier row.
+            # Only rows with own nodes in this block have queries: an earlier row computes shared nodes.
             end = first + block
             rows = [k for k, path in enumerate(self.paths) if starts[k] < min(end, len(path)) > first]
             if not rows:

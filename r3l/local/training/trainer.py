@@ -127,8 +127,7 @@ class Trainer:
         taught.add(batch, logprobs_B_T)
 
         # Rows that were sampled under another context get old log-probs under this one, from the policy that
-        # sampled. With one update a step that is still the model itself, unless the sampler's weights lag
-        # behind.
+        # sampled: with one update a step still the model itself, unless the sampler's weights lag behind.
         if any(row.rescore for row in rows):
             if self.sampler is self.model:
                 old_B_T = logprobs_B_T.detach()

@@ -25,7 +25,7 @@ def numbers(seed, *shape):
 
 
 def attention(queries_H_D, keys_G_D_T, values_G_D_T):
-    """Of one token, in float64."""
+    """Attention of one token, in float64."""
     share = len(queries_H_D) // len(keys_G_D_T)
     rows = []
     for h, query in enumerate(queries_H_D.astype(np.float64)):
@@ -103,7 +103,7 @@ def test_a_tree_s_nodes_attend_over_their_paths_and_gradients_follow():
         assert (computed - exact).abs().max() < 2e-6 * exact.abs().max()
 
 
-def test_nodes_that_nobody_reads_attend_to_nothing():
+def test_padding_nodes_attend_to_nothing():
     """Their gradients are zeros, not what was in memory: products with weights would spread them."""
     ours = trees()[1]
     shape = (len(ours.ids_N), 2, 2, 8)
@@ -139,7 +139,7 @@ def run_of(folder, cache):
     ]
 
 
-@pytest.mark.slow  # it compiles the kernels anew
+@pytest.mark.slow  # it compiles the kernels again
 def test_the_first_run_of_a_machine_is_the_second_one(tmp_path):
     """The first compiles, in another process; both compute with what is in the cache, a single row with the code for
     many. Code that was compiled in the same process gave other sums."""

@@ -102,7 +102,7 @@ def test_values_and_gradients_are_those_of_padded_rows(name, recompute):
 @pytest.mark.parametrize("compute", [token_logprobs, tree_logprobs])
 @pytest.mark.parametrize("rows", [1, 7, 100])
 def test_logits_in_chunks_of_rows_give_the_same_values_and_gradients(compute, rows, monkeypatch):
-    """Of a hidden state that several tokens follow too; without gradients as well."""
+    """Also after a hidden state that several tokens follow; and without gradients."""
     model, (ids_B_T, mask_B_T) = random_model(FAMILY["qwen2"]).train(), rows_of_a_step()
     weights_B_T = torch.linspace(-1, 1, ids_B_T.numel(), dtype=torch.float64).view(ids_B_T.shape)
 

@@ -1,4 +1,4 @@
-"""A batch in which waiting responses begin where others have ended."""
+"""Decoding a batch: queued responses begin in the rows of finished ones; caches, blocks, shared prompts."""
 
 from collections import defaultdict
 
@@ -37,7 +37,7 @@ def dialogs(later):
 @pytest.mark.parametrize(("later", "passes"), [(130, 102), (140, 135)])
 @pytest.mark.parametrize("decoder", [PackedDecoder, KernelDecoder, GraphDecoder])
 @torch.inference_mode()
-def test_waiting_responses_begin_where_others_have_ended(model, decoder, later, passes):
+def test_queued_responses_begin_in_the_rows_of_finished_ones(model, decoder, later, passes):
     """Eight rows. Beside the long response, which takes 100 passes, seven, seven and seven short ones are served: 102
     with a pass for the prompts of the second and the third seven. Where later dialogs are longer they have seven rows:
     seven, six, six and two are served, and the two go on for 32 passes after the long one: 100 + 3 + 32. Batches that
@@ -57,7 +57,7 @@ def test_waiting_responses_begin_where_others_have_ended(model, decoder, later, 
         torch.testing.assert_close(one.state, other.state, atol=1e-4, rtol=1e-4)
 
 
-def test_what_waits_never_makes_a_batch_too_large():
+def test_queued_requests_never_make_a_batch_too_large():
     """100 tokens are two rows of 50, or one of up to 100 or more."""
     lengths = [50, 200, 30, 50, 60]
     requests = [GenerationRequest(None, [1] * (length - 1), Sampling(max_tokens=1), set(), 0) for length in lengths]
@@ -69,7 +69,7 @@ def test_what_waits_never_makes_a_batch_too_large():
     assert not queue
 
 
-def test_the_time_left_counts_what_waits():
+def test_the_time_left_counts_queued_requests():
     """One response of four has ended after the first token and 10 of 1 s, two have 5 and 1 of 20 tokens, one waits:
     15 + 19 + 20 may still come, in two rows."""
     requests = [
@@ -109,7 +109,7 @@ def test_long_dialogs_are_encoded_in_parts(model, monkeypatch):
 
 @pytest.mark.parametrize("decoder", [PackedDecoder, KernelDecoder, GraphDecoder])
 @torch.inference_mode()
-def test_what_all_prompts_begin_with_is_encoded_once(model, decoder):
+def test_a_shared_beginning_of_prompts_is_encoded_once(model, decoder):
     """150 tokens, then 1, 2, 2 (the same) and 10 of their own; a dialog that goes on has 3 more. 150 + 1 + 2 + 10 + 3
     are encoded; of prompts with less in common every token."""
     tokens = [token % 40 + 5 for token in range(150)]

@@ -133,7 +133,7 @@ def test_temperature_zero_is_greedy_and_context_is_respected(nano):
 
 
 def test_every_declared_end_ends_a_turn(nano, tmp_path):
-    """Those of generation_config.json too; the template's own end then follows with the next message."""
+    """Also the ends in generation_config.json; the template's own end then follows with the next message."""
     model, tokenizer = nano
     tokenizer.save_pretrained(tmp_path)
     ends = list(range(1, len(tokenizer), 5))

@@ -1,4 +1,4 @@
-"""Turn samples: one response in its whole context, for templates that drop earlier thoughts; and the same gradients."""
+"""Turn samples: one response in its full context, for templates that drop earlier thoughts; their gradients."""
 
 import asyncio
 import copy
@@ -85,7 +85,7 @@ def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(na
 @pytest.mark.parametrize("forward", ["packed", "transformers"])
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
 def test_scores_of_trajectories_are_the_log_probs_of_sampling(nano, samples, forward):
-    """Of trainable tokens, in the order of the trajectories, whatever shares a micro-batch."""
+    """Log-probs of trainable tokens, in the order of the trajectories, whatever shares a micro-batch."""
     model, tokenizer = nano
     completions, _ = talk(LocalPolicy(model, tokenizer, 512, samples=samples))
     whole = as_trajectory(make_trajectory(1).task, completions, first=1)
@@ -96,7 +96,7 @@ def test_scores_of_trajectories_are_the_log_probs_of_sampling(nano, samples, for
         assert logprobs == pytest.approx(trajectory.old_logprobs()[trajectory.credit_mask() > 0], abs=1e-4)
 
 
-def test_a_forgetful_template_is_rendered_anew_at_every_turn(nano):
+def test_a_template_that_drops_thoughts_is_rendered_again_at_every_turn(nano):
     model, tokenizer = nano
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.chat_template = FORGETFUL
