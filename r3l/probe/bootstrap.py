@@ -13,12 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from r3l.core.seeds import generator
-from r3l.probe.attempts import Attempt
 from r3l.stats.intervals import Floats, cluster_bootstrap, newcombe_bounds, wilson_bounds
-
-Read = Callable[[Attempt], float | None]  # None: the attempt does not count
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,14 @@ class Measure:
     interval: str = ""
 
 
-def mean(attempts: Sequence[Attempt], read: Read) -> Measure:
-    """Mean of ``read`` over the attempts that count."""
-    return resampled(attempts, [read], lambda sums, counts: sums[..., 0] / counts[..., 0])
+def mean(table: pd.DataFrame, column: str) -> Measure:
+    """Mean of a column over the attempts that count."""
+    return resampled(table, [column], lambda sums, counts: sums[..., 0] / counts[..., 0])
 
 
-def share(attempts: Sequence[Attempt], read: Read) -> Measure:
+def share(table: pd.DataFrame, column: str) -> Measure:
     """Mean of something that is true (1) or false (0)."""
-    return bounded_share(mean(attempts, read))
+    return bounded_share(mean(table, column))
 
 
 def bounded_share(measure: Measure) -> Measure:
@@ -55,13 +53,13 @@ def bounded_share(measure: Measure) -> Measure:
     return replace(measure, low=low, high=high, interval="Wilson over tasks")
 
 
-def paired_difference(attempts: Sequence[Attempt], read: Read) -> Measure:
+def paired_difference(table: pd.DataFrame, column: str) -> Measure:
     """Mean of differences of two successes, each -1, 0 or 1.
 
     Where all tasks have the same difference, another one would have occurred in at most a share of them:
     Wilson's upper bound of a share of which nothing was seen.
     """
-    measure = mean(attempts, read)
+    measure = mean(table, column)
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:
         return measure
     unseen = wilson_bounds(0, measure.tasks)[1]
@@ -69,15 +67,15 @@ def paired_difference(attempts: Sequence[Attempt], read: Read) -> Measure:
     return replace(measure, low=low, high=high, interval="Wilson over tasks")
 
 
-def ratio(attempts: Sequence[Attempt], upper: Read, lower: Read) -> Measure:
+def ratio(table: pd.DataFrame, upper: str, lower: str) -> Measure:
     """Mean of ``upper`` over the mean of ``lower``, each over the attempts that have it."""
-    return resampled(attempts, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
+    return resampled(table, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
 
 
-def difference(attempts: Sequence[Attempt], first: Read, second: Read) -> Measure:
+def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
     """Mean of ``first`` minus that of ``second``, two shares, each over the attempts that have it."""
-    found = resampled(attempts, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
-    one, other = mean(attempts, first), mean(attempts, second)
+    found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
+    one, other = mean(table, first), mean(table, second)
     if found.low != found.high or one.value is None or other.value is None:
         return found
     if {one.value, other.value} - {0.0, 1.0}:
@@ -86,17 +84,17 @@ def difference(attempts: Sequence[Attempt], first: Read, second: Read) -> Measur
     return replace(found, low=low, high=high, interval="Newcombe over tasks")
 
 
-def resampled(
-    attempts: Sequence[Attempt], reads: Sequence[Read], combine: Callable[[Floats, Floats], Floats]
-) -> Measure:
-    """``combine`` of the sums and counts of ``reads`` over attempts (last axis), with its interval."""
-    tasks = {task: k for k, task in enumerate(sorted({attempt.task for attempt in attempts}))}
-    sums_T_C, counts_T_C = np.zeros((2, len(tasks), len(reads)))
-    for attempt in attempts:
-        for c, read in enumerate(reads):
-            if (value := read(attempt)) is not None:
-                sums_T_C[tasks[attempt.task], c] += value
-                counts_T_C[tasks[attempt.task], c] += 1
+def resampled(table: pd.DataFrame, columns: Sequence[str], combine: Callable[[Floats, Floats], Floats]) -> Measure:
+    """``combine`` of the sums and counts of ``columns`` over attempts (last axis), with its interval.
+
+    ``table``: a row an attempt, with its ``task``; NaN: the attempt does not count for the column.
+    """
+    tasks, task_A = np.unique(table.task.to_numpy(str), return_inverse=True)
+    values_A_C = table[[*columns]].to_numpy(float)
+    counted_A_C = ~np.isnan(values_A_C)
+    sums_T_C, counts_T_C = np.zeros((2, len(tasks), len(columns)))
+    np.add.at(sums_T_C, task_A, np.where(counted_A_C, values_A_C, 0.0))
+    np.add.at(counts_T_C, task_A, counted_A_C)
 
     n, seen = int(counts_T_C.sum(axis=0).max(initial=0)), int(counts_T_C.any(axis=1).sum())
     if not n:

@@ -1,4 +1,7 @@
-"""The measures of a probe (:data:`SECTIONS`), each with an interval over tasks (r3l.probe.bootstrap)."""
+"""The measures of a probe: columns of one DataFrame, a row an attempt, and what is made of them in :data:`SECTIONS`.
+
+Each measure has an interval over tasks (r3l.probe.bootstrap).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from r3l.core.environment import StopReason
 from r3l.core.trajectory import UNLIKELY
-from r3l.feedback.audits import Agreement
-from r3l.probe.attempts import INVALID, Attempt, Logprobs, Outcome, OwnReflection, Played
+from r3l.probe.attempts import INVALID, Attempt, Outcome, Played
 from r3l.probe.bootstrap import (
     Measure,
-    Read,
     bounded_share,
     difference,
     mean,
@@ -27,271 +29,226 @@ from r3l.probe.bootstrap import (
 )
 from r3l.stats.intervals import wilson_bounds
 
-OutcomeOf = Callable[[Attempt], Outcome | None]
-T = TypeVar("T")
-Estimate = Callable[[Played], Measure]
+RETRIES = ("guided", "unguided", "from_start", "fresh")  # after a reflection of the model's own
 
 
-def _of(get: Callable[[Attempt], T | None], value: Callable[[T], float]) -> Read:
-    """``value`` of a part of an attempt, for the attempts that have the part."""
-    return lambda attempt: None if (part := get(attempt)) is None else float(value(part))
+def attempt_columns(played: Played) -> pd.DataFrame:
+    """One row an attempt. NaN: the attempt does not count for the column.
+
+    - ``task``, ``group``: of the attempt. ``success``, ``reward``, ``turns``, ``tokens``, ``unusable`` (ended by an
+      invalid response), ``stop_REASON``; ``success_easy``, ``success_hard``: of the attempts in that half.
+    - ``actions``, ``shown``: how many actions could be read, and name only what was shown before.
+    - ``valid_all``, ``right_all``: the reflection can be used; it states the right outcome; ``right_failed``,
+      ``right_solved``: the latter after a failure, after a success.
+    - After a failure: ``valid``; ``critic_names``: the critic names a cause; ``exact``, ``near``, ``accurate``,
+      ``partial``, ``wrong``: the reflection's pivot and cause against the critic's.
+    - ``guided``, ``unguided``, ``from_start``, ``fresh``: success of that retry of a failure, with ``_tokens`` its
+      tokens, with ``_all`` after a success too. ``improved``, ``invalid``, ``followed``: of the guided one;
+      ``guided_right``, ``guided_wrong``: its success by whether its pivot is the critic's. ``equal``, ``short``: see
+      :class:`r3l.probe.attempts.OwnReflection`. ``guided_minus_X``: difference of two successes after one attempt.
+    - ``gap``, ``unlikely``, ``scored``: of the tokens of a successful guided retry, the sum of log p with the hint
+      minus without (nats), the number with log p below UNLIKELY without it, and their number; ``gap_all``,
+      ``scored_all``: of every guided retry.
+    - ``critic_guided``, ``critic_unguided``, ``critic_followed``: retries from the critic's pivot.
+    """
+    critic_spoke = any(attempt.critic for attempt in played.attempts)
+    halves = played.halves
+    rows: list[dict[str, Any]] = []
+    for attempt in with_fresh_attempts(played.attempts):
+        own, critic, success = attempt.own, attempt.critic, float(attempt.success)
+        row: dict[str, Any] = {
+            "task": attempt.task,
+            "group": attempt.group,
+            "success": success,
+            "reward": attempt.reward,
+            "turns": attempt.turns,
+            "tokens": attempt.tokens,
+            "unusable": attempt.stop in INVALID,
+            "actions": attempt.actions,
+            "shown": attempt.actions and attempt.shown,
+            **{f"stop_{stop}": attempt.stop is stop for stop in StopReason},
+        }
+        if halves:
+            row["success_easy"] = success if attempt.group == halves[0] else None
+            row["success_hard"] = success if attempt.group == halves[-1] else None
+        rows.append(row)
+
+        if critic is not None:
+            row["critic_guided"], row["critic_unguided"] = critic.guided.success, critic.unguided.success
+            row["critic_followed"] = critic.guided.followed
+            row["critic_guided_minus_unguided"] = float(critic.guided.success) - float(critic.unguided.success)
+        if own is None:
+            continue
+        row["valid_all"] = own.invalid is None
+        row["right_all"] = row["right_solved" if attempt.success else "right_failed"] = own.right
+
+        # Retries after any attempt, and those after a failure.
+        retries: dict[str, Outcome] = {name: retry for name in RETRIES if (retry := getattr(own, name)) is not None}
+        for name, retry in retries.items():
+            row[f"{name}_all"] = retry.success
+        for other in RETRIES[1:]:
+            if "guided" in retries and other in retries:
+                lead = float(retries["guided"].success) - float(retries[other].success)
+                row[f"guided_minus_{other}_all"] = lead
+                row[f"guided_minus_{other}"] = None if attempt.success else lead
+        guided = retries.get("guided")
+        if guided is not None and guided.logprobs is not None:
+            scored = guided.logprobs
+            row["gap_all"], row["scored_all"] = sum(scored.under) - sum(scored.without), len(scored.under)
+            if guided.success:
+                row["gap"], row["scored"] = row["gap_all"], row["scored_all"]
+                row["unlikely"] = sum(value < UNLIKELY for value in scored.without)
+        if attempt.success:
+            continue
+
+        row["valid"] = own.invalid is None
+        row["critic_names"] = critic is not None and critic.cause is not None if critic_spoke else None
+        for name, retry in retries.items():
+            row[name], row[f"{name}_tokens"] = retry.success, retry.tokens
+        row["equal"], row["short"] = own.equal, None if own.equal is None else own.short
+        if guided is not None:
+            row["improved"], row["invalid"], row["followed"] = guided.improved, guided.invalid, guided.followed
+            row["guided_minus_equal"] = None if own.equal is None else guided.success - own.equal
+        if own.agrees is not None:
+            row["exact"], row["near"] = own.agrees.exact, own.agrees.near
+            row |= {grade: own.agrees.grade == grade for grade in ("accurate", "partial", "wrong")}
+            row["guided_right" if own.agrees.near else "guided_wrong"] = None if guided is None else guided.success
+    table = pd.DataFrame(rows, columns=["task", "group", *COLUMNS])
+    return table.astype(dict.fromkeys(COLUMNS, float))
 
 
-def _own(name: str) -> OutcomeOf:
-    """After a failure."""
-    return lambda attempt: None if attempt.success else getattr(attempt.own, name, None)
+def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:
+    """The mean of a sum over tokens, for each of them."""
+    return resampled(table, [count, tokens], lambda s, c: s[..., 0] / s[..., 1])
 
 
-def _any(name: str) -> OutcomeOf:
-    """After any attempt, a success too."""
-    return lambda attempt: getattr(attempt.own, name, None)
+def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
+    """A share of actions; ``n`` counts actions, not attempts."""
+    copied = bounded_share(per_token(table, count, actions))
+    return replace(copied, n=int(table[actions].sum()))
 
 
-def _critic(name: str) -> OutcomeOf:
-    return lambda attempt: getattr(attempt.critic, name, None)
-
-
-def _agrees(attempt: Attempt) -> Agreement | None:
-    return own.agrees if (own := _failed(attempt)) else None
-
-
-def _success(of: OutcomeOf) -> Read:
-    return _of(of, lambda outcome: outcome.success)
-
-
-def _followed(of: OutcomeOf) -> Read:
-    def read(attempt: Attempt) -> float | None:
-        outcome = of(attempt)
-        return None if outcome is None or outcome.followed is None else float(outcome.followed)
-
-    return read
-
-
-def _graded(grade: str) -> Read:
-    return _of(_agrees, lambda agrees: agrees.grade == grade)
-
-
-def _at_pivot(right: bool) -> Read:
-    """Success of a guided retry from a right pivot, or from a wrong one."""
-    return lambda a: _success(_own("guided"))(a) if (agrees := _agrees(a)) and agrees.near is right else None
-
-
-def _names_cause(attempt: Attempt) -> float | None:
-    critic = attempt.critic
-    return None if _failed(attempt) is None else float(critic is not None and critic.cause is not None)
-
-
-def _of_critic(played: Played) -> Measure:
-    """Of failures, those whose cause it names; nothing where it never spoke, as where the environment has none."""
-    spoke = any(attempt.critic for attempt in played.attempts)
-    return share(played.attempts if spoke else [], _names_cause)
-
-
-def _failed(attempt: Attempt) -> OwnReflection | None:
-    """The reflection on a failure."""
-    return None if attempt.success else attempt.own
-
-
-def _right(success: bool | None = None) -> Read:
-    """Whether a valid reflection says how the attempt went; ``success``: of attempts that went so."""
-
-    def read(attempt: Attempt) -> float | None:
-        if attempt.own is None or attempt.own.right is None or success not in (None, attempt.success):
-            return None
-        return float(attempt.own.right)
-
-    return read
-
-
-def _share(read: Read) -> Estimate:
-    return lambda played: share(played.attempts, read)
-
-
-def _mean(read: Read) -> Estimate:
-    return lambda played: mean(played.attempts, read)
-
-
-def _minus(first: OutcomeOf, second: OutcomeOf) -> Estimate:
-    """The mean difference of two successes after one attempt, where both were tried."""
-
-    def read(attempt: Attempt) -> float | None:
-        one, other = first(attempt), second(attempt)
-        return None if one is None or other is None else float(one.success) - float(other.success)
-
-    return _difference(read)
-
-
-def _difference(read: Read) -> Estimate:
-    return lambda played: paired_difference(played.attempts, read)
-
-
-def _equal(attempt: Attempt) -> float | None:
-    return None if attempt.success or attempt.own is None else attempt.own.equal
-
-
-def _guided_minus_equal(attempt: Attempt) -> float | None:
-    """Success of a guided retry minus that of fresh attempts of as many tokens."""
-    equal, guided = _equal(attempt), _own("guided")(attempt)
-    return None if equal is None or guided is None else guided.success - equal
-
-
-def _short(attempt: Attempt) -> float | None:
-    return None if attempt.own is None or _equal(attempt) is None else float(attempt.own.short)
-
-
-def _scored(attempt: Attempt, success: bool) -> Logprobs | None:
-    """Of the guided retry after any attempt; ``success``: where it succeeded."""
-    guided = _any("guided")(attempt)
-    return guided.logprobs if guided and (guided.success or not success) else None
-
-
-def _over_tokens(total: Callable[[Logprobs], float], success: bool = True) -> Estimate:
-    """The mean over the tokens of guided retries."""
-    reads = [_of(partial(_scored, success=success), of) for of in (total, lambda logprobs: len(logprobs.under))]
-    return lambda played: resampled(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1])
-
-
-def _gap(logprobs: Logprobs) -> float:
-    return sum(logprobs.under) - sum(logprobs.without)
-
-
-def _unlikely(logprobs: Logprobs) -> int:
-    return sum(value < UNLIKELY for value in logprobs.without)
-
-
-def _p99(tokens: Callable[[Logprobs], Sequence[float]]) -> Estimate:
-    """The 99th percentile of -log p over the tokens of successful guided retries, without an interval."""
-
-    def estimate(played: Played) -> Measure:
-        found = [(a.task, logprobs) for a in played.attempts if (logprobs := _scored(a, True))]
-        surprises = [-value for _, logprobs in found for value in tokens(logprobs)]
-        value = float(np.quantile(surprises, 0.99, method="inverted_cdf")) if surprises else None
-        return Measure(value, len(found), len({task for task, _ in found}))
-
-    return estimate
-
-
-def _per_1000(of: OutcomeOf) -> Estimate:
+def per_1000(table: pd.DataFrame, success: str, tokens: str) -> Measure:
     """Successes for every 1,000 generated tokens."""
-    reads = [_success(of), _of(of, lambda outcome: outcome.tokens)]
-    return lambda played: resampled(played.attempts, reads, lambda s, c: 1000 * s[..., 0] / s[..., 1])
+    return resampled(table, [success, tokens], lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
-def _success_in(played: Played, half: int) -> Read:
-    group = played.halves[half]
-    return lambda a: float(a.success) if a.group == group else None
-
-
-def _of_expert(played: Played) -> Measure:
+def _expert(played: Played) -> Measure:
+    """Success of the error-free expert, which plays each task once."""
     if not played.expert:
         return Measure(None, 0, 0)
     n, rate = len(played.expert), sum(played.expert.values()) / len(played.expert)
-    return Measure(rate, n, n, *wilson_bounds(rate, n), "Wilson over tasks")  # each task once
-
-
-def _names_shown(played: Played) -> Measure:
-    reads = [_of(lambda a: a.actions and a.shown, float), lambda a: a.actions]
-    copied = bounded_share(resampled(played.attempts, reads, lambda s, c: s[..., 0] / s[..., 1]))
-    return replace(copied, n=sum(attempt.actions or 0 for attempt in played.attempts))
+    return Measure(rate, n, n, *wilson_bounds(rate, n), "Wilson over tasks")
 
 
 def _distinct(played: Played) -> Measure:
-    """As the metric of training; without an interval, since tasks drawn twice hold the same texts."""
-    texts = [a.own.text for a in played.attempts if a.own]
+    """Different reflections among all; without an interval, since tasks drawn twice hold the same texts."""
+    texts = [attempt.own.text for attempt in played.attempts if attempt.own]
     return Measure(len(set(texts)) / len(texts) if texts else None, len(texts), 0)
 
 
-SECTIONS: dict[str, dict[str, tuple[str, Estimate]]] = {  # of the table: (label, estimate) by the key in stored files
+def _p99(played: Played, hinted: bool) -> Measure:
+    """The 99th percentile of -log p over the tokens of successful guided retries, without an interval."""
+    surprises, tasks = [], []
+    for attempt in played.attempts:
+        guided = attempt.own and attempt.own.guided
+        if guided and guided.success and guided.logprobs:
+            tasks.append(attempt.task)
+            surprises += [-value for value in (guided.logprobs.under if hinted else guided.logprobs.without)]
+    value = float(np.quantile(surprises, 0.99, method="inverted_cdf")) if surprises else None
+    return Measure(value, len(tasks), len(set(tasks)))
+
+
+Estimate = Callable[..., Measure]
+# Of the printed table: by the key in stored files a label, what is estimated, and from which columns. Estimates without
+# columns read the attempts themselves.
+SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
     "Attempts": {
-        "success": ("success", _share(lambda a: a.success)),
-        "success_easy": ("success, easy half", lambda p: share(p.attempts, _success_in(p, 0))),
-        "success_hard": ("success, hard half", lambda p: share(p.attempts, _success_in(p, -1))),
-        "easy_minus_hard": (
-            "easy minus hard",
-            lambda p: difference(p.attempts, _success_in(p, 0), _success_in(p, -1)),
-        ),
-        "reward": ("mean reward", _mean(lambda a: a.reward)),
-        "expert_success": ("success of the error-free expert", _of_expert),
-        "unusable": ("ended by an invalid response", _share(lambda a: a.stop in INVALID)),
-        "turns": ("turns", _mean(lambda a: a.turns)),
-        "tokens": ("generated tokens", _mean(lambda a: a.tokens)),
+        "success": ("success", share, "success"),
+        "success_easy": ("success, easy half", share, "success_easy"),
+        "success_hard": ("success, hard half", share, "success_hard"),
+        "easy_minus_hard": ("easy minus hard", difference, "success_easy", "success_hard"),
+        "reward": ("mean reward", mean, "reward"),
+        "expert_success": ("success of the error-free expert", _expert),
+        "unusable": ("ended by an invalid response", share, "unusable"),
+        "turns": ("turns", mean, "turns"),
+        "tokens": ("generated tokens", mean, "tokens"),
     },
-    "How attempts end": {
-        f"stop_{stop}": (stop.value, _share(partial(lambda stop, a: a.stop is stop, stop))) for stop in StopReason
-    },
+    "How attempts end": {f"stop_{stop}": (stop.value, share, f"stop_{stop}") for stop in StopReason},
     "Reflections on all attempts": {
-        "reflections_valid_all": ("valid", _share(_of(lambda a: a.own, lambda own: own.invalid is None))),
+        "reflections_valid_all": ("valid", share, "valid_all"),
         "reflections_distinct": ("different texts among all", _distinct),
-        "outcome_right": ("outcome right, of the valid", _share(_right())),
-        "outcome_right_failed": ("after a failure", _share(_right(False))),
-        "outcome_right_solved": ("after a success", _share(_right(True))),
+        "outcome_right": ("outcome right, of the valid", share, "right_all"),
+        "outcome_right_failed": ("after a failure", share, "right_failed"),
+        "outcome_right_solved": ("after a success", share, "right_solved"),
     },
     "Diagnosis of failures": {
-        "critic_names": ("the critic names a cause", _of_critic),
-        "reflections_valid": ("valid reflections", _share(_of(_failed, lambda own: own.invalid is None))),
-        "oracle_exact": ("pivot is the critic's", _share(_of(_agrees, lambda agrees: agrees.exact))),
-        "oracle_near": ("pivot within one turn of the critic's", _share(_of(_agrees, lambda agrees: agrees.near))),
-        "diagnosis_accurate": ("pivot and cause right", _share(_graded("accurate"))),
-        "diagnosis_partial": ("one of them right", _share(_graded("partial"))),
-        "diagnosis_wrong": ("neither right", _share(_graded("wrong"))),
+        "critic_names": ("the critic names a cause", share, "critic_names"),
+        "reflections_valid": ("valid reflections", share, "valid"),
+        "oracle_exact": ("pivot is the critic's", share, "exact"),
+        "oracle_near": ("pivot within one turn of the critic's", share, "near"),
+        "diagnosis_accurate": ("pivot and cause right", share, "accurate"),
+        "diagnosis_partial": ("one of them right", share, "partial"),
+        "diagnosis_wrong": ("neither right", share, "wrong"),
     },
     "Retries of failures, own reflection": {
-        "retry_success": ("guided, from the pivot", _share(_success(_own("guided")))),
-        "retry_improved": ("better than the attempt", _share(_of(_own("guided"), lambda outcome: outcome.improved))),
-        "retry_right": ("guided, right pivot", _share(_at_pivot(True))),
-        "retry_wrong": ("guided, wrong pivot", _share(_at_pivot(False))),
-        "right_over_wrong": ("right over wrong", lambda p: ratio(p.attempts, _at_pivot(True), _at_pivot(False))),
-        "retry_unusable": (
-            "guided, ended by an invalid response",
-            _share(_of(_own("guided"), lambda outcome: outcome.invalid)),
-        ),
-        "unguided_success": ("unguided, from the same pivot", _share(_success(_own("unguided")))),
-        "guided_minus_unguided": ("guided minus unguided", _minus(_own("guided"), _own("unguided"))),
-        "from_start_success": ("guided, from the start", _share(_success(_own("from_start")))),
-        "guided_minus_from_start": ("guided minus from the start", _minus(_own("guided"), _own("from_start"))),
-        "fresh_success": ("a fresh attempt", _share(_success(_own("fresh")))),
-        "guided_minus_fresh": ("guided minus fresh", _minus(_own("guided"), _own("fresh"))),
-        "fresh_equal": ("fresh attempts of equal tokens", _share(_equal)),
-        "guided_minus_fresh_equal": ("guided minus fresh, equal tokens", _difference(_guided_minus_equal)),
-        "fresh_short": ("too few fresh attempts for its tokens", _share(_short)),
-        "guided_per_1000": ("successes in 1,000 tokens: guided", _per_1000(_own("guided"))),
-        "unguided_per_1000": ("unguided", _per_1000(_own("unguided"))),
-        "from_start_per_1000": ("guided, from the start", _per_1000(_own("from_start"))),
-        "fresh_per_1000": ("a fresh attempt", _per_1000(_own("fresh"))),
+        "retry_success": ("guided, from the pivot", share, "guided"),
+        "retry_improved": ("better than the attempt", share, "improved"),
+        "retry_right": ("guided, right pivot", share, "guided_right"),
+        "retry_wrong": ("guided, wrong pivot", share, "guided_wrong"),
+        "right_over_wrong": ("right over wrong", ratio, "guided_right", "guided_wrong"),
+        "retry_unusable": ("guided, ended by an invalid response", share, "invalid"),
+        "unguided_success": ("unguided, from the same pivot", share, "unguided"),
+        "guided_minus_unguided": ("guided minus unguided", paired_difference, "guided_minus_unguided"),
+        "from_start_success": ("guided, from the start", share, "from_start"),
+        "guided_minus_from_start": ("guided minus from the start", paired_difference, "guided_minus_from_start"),
+        "fresh_success": ("a fresh attempt", share, "fresh"),
+        "guided_minus_fresh": ("guided minus fresh", paired_difference, "guided_minus_fresh"),
+        "fresh_equal": ("fresh attempts of equal tokens", share, "equal"),
+        "guided_minus_fresh_equal": ("guided minus fresh, equal tokens", paired_difference, "guided_minus_equal"),
+        "fresh_short": ("too few fresh attempts for its tokens", share, "short"),
+        "guided_per_1000": ("successes in 1,000 tokens: guided", per_1000, "guided", "guided_tokens"),
+        "unguided_per_1000": ("unguided", per_1000, "unguided", "unguided_tokens"),
+        "from_start_per_1000": ("guided, from the start", per_1000, "from_start", "from_start_tokens"),
+        "fresh_per_1000": ("a fresh attempt", per_1000, "fresh", "fresh_tokens"),
     },
     "Retries of all attempts, own reflection": {
-        "retry_success_all": ("guided, from the pivot", _share(_success(_any("guided")))),
-        "unguided_success_all": ("unguided, from the same pivot", _share(_success(_any("unguided")))),
-        "guided_minus_unguided_all": ("guided minus unguided", _minus(_any("guided"), _any("unguided"))),
-        "fresh_success_all": ("a fresh attempt", _share(_success(_any("fresh")))),
-        "guided_minus_fresh_all": ("guided minus fresh", _minus(_any("guided"), _any("fresh"))),
+        "retry_success_all": ("guided, from the pivot", share, "guided_all"),
+        "unguided_success_all": ("unguided, from the same pivot", share, "unguided_all"),
+        "guided_minus_unguided_all": ("guided minus unguided", paired_difference, "guided_minus_unguided_all"),
+        "fresh_success_all": ("a fresh attempt", share, "fresh_all"),
+        "guided_minus_fresh_all": ("guided minus fresh", paired_difference, "guided_minus_fresh_all"),
     },
     "Tokens of guided retries, with and without the hint": {
-        "hint_gap": ("log p with minus without, of successes (nats)", _over_tokens(_gap)),
-        "hint_gap_all": ("the same of all", _over_tokens(_gap, success=False)),
-        "hint_p99": ("99th percentile of -log p without, of successes", _p99(lambda logprobs: logprobs.without)),
-        "hint_p99_under": ("with", _p99(lambda logprobs: logprobs.under)),
-        "hint_unlikely": (f"log p without below {UNLIKELY:g}, of successes", _over_tokens(_unlikely)),
+        "hint_gap": ("log p with minus without, of successes (nats)", per_token, "gap", "scored"),
+        "hint_gap_all": ("the same of all", per_token, "gap_all", "scored_all"),
+        "hint_p99": ("99th percentile of -log p without, of successes", partial(_p99, hinted=False)),
+        "hint_p99_under": ("with", partial(_p99, hinted=True)),
+        "hint_unlikely": (f"log p without below {UNLIKELY:g}, of successes", per_token, "unlikely", "scored"),
     },
     "Retries of failures, the critic's reflection": {
-        "critic_guided": ("guided, from its pivot", _share(_success(_critic("guided")))),
-        "critic_unguided": ("unguided, from its pivot", _share(_success(_critic("unguided")))),
-        "critic_guided_minus_unguided": ("guided minus unguided", _minus(_critic("guided"), _critic("unguided"))),
+        "critic_guided": ("guided, from its pivot", share, "critic_guided"),
+        "critic_unguided": ("unguided, from its pivot", share, "critic_unguided"),
+        "critic_guided_minus_unguided": ("guided minus unguided", paired_difference, "critic_guided_minus_unguided"),
     },
     "Actions": {
-        "hint_followed": ("the critic's hint is the first action", _share(_followed(_critic("guided")))),
-        "own_hint_followed": ("the model's own hint is the first action", _share(_followed(_own("guided")))),
-        "names_shown": ("name only what was shown", _names_shown),
+        "hint_followed": ("the critic's hint is the first action", share, "critic_followed"),
+        "own_hint_followed": ("the model's own hint is the first action", share, "followed"),
+        "names_shown": ("name only what was shown", share_of_actions, "shown", "actions"),
     },
 }
 OF_HALVES = {"success_easy", "success_hard", "easy_minus_hard"}
+COLUMNS = sorted({column for keys in SECTIONS.values() for _, _, *columns in keys.values() for column in columns})
 
 
 def measures(played: Played) -> dict[str, Measure]:
-    """Every measure of a probe by its key."""
-    played = replace(played, attempts=with_fresh_attempts(played.attempts))
-    found = {key: estimate(played) for keys in SECTIONS.values() for key, (_, estimate) in keys.items()}
-    return {key: m for key, m in found.items() if len(played.halves) == 2 or key not in OF_HALVES}
+    """Every measure of a probe by its key. Those of halves need two halves."""
+    table, found = attempt_columns(played), {}
+    for keys in SECTIONS.values():
+        for key, (_, estimate, *columns) in keys.items():
+            if len(played.halves) == 2 or key not in OF_HALVES:
+                found[key] = estimate(table, *columns) if columns else estimate(played)
+    return found
 
 
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:

@@ -223,7 +223,7 @@ def table_of(content: Mapping[str, Any]) -> Table:
 LABELS = {
     key: f"{name.partition(',')[0].lower()}: {label}"
     for name, keys in SECTIONS.items()
-    for key, (label, _) in keys.items()
+    for key, (label, *_) in keys.items()
 }
 
 
@@ -233,7 +233,7 @@ def _gate(content: Mapping[str, Any]) -> Iterator[dict[str, Cell]]:
 
 
 def _rows(found: Mapping[str, Any], keys: Mapping[str, tuple[str, Any]]) -> Iterator[dict[str, Cell]]:
-    for key, (label, _) in keys.items():
+    for key, (label, *_) in keys.items():
         if key in found and (found[key]["value"] or not key.startswith("stop_")):
             yield _row(label, key, found[key])
 

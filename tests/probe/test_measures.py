@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from r3l.core.environment import StopReason
@@ -156,58 +157,53 @@ def test_fresh_attempts_are_played_until_the_tokens_are_used_up(others, tokens, 
 
 def tasks_with(rates, attempts=10):
     """Attempts at one task for each rate, that share of them successful."""
-    return [attempt(f"e{k}", m, success=m < rate * attempts) for k, rate in enumerate(rates) for m in range(attempts)]
+    rows = [(f"e{k}", float(m < rate * attempts)) for k, rate in enumerate(rates) for m in range(attempts)]
+    return pd.DataFrame(rows, columns=["task", "success"])
 
 
-def success(one):
-    return float(one.success)
+def with_parts(table, **tasks):
+    """``table`` with the success in some tasks as columns of their own."""
+    return table.assign(**{name: table.success.where(table.task.isin(chosen)) for name, chosen in tasks.items()})
 
 
 def test_the_interval_is_over_tasks_not_over_attempts():
     """Tasks always or never solved: n attempts are worth n / 10. A binomial of 400 would give +-0.049."""
-    measure = share(tasks_with([1.0, 0.0] * 20), success)
+    measure = share(tasks_with([1.0, 0.0] * 20), "success")
     half = 1.96 * np.sqrt(0.25 / 40)  # of 40 tasks: 0.155
     assert measure.value == 0.5 and (measure.n, measure.tasks) == (400, 40)
     assert measure.low == pytest.approx(0.5 - half, abs=0.03) and measure.high == pytest.approx(0.5 + half, abs=0.03)
 
 
 def test_what_is_alike_in_every_task_has_wilsons_interval():
-    attempts = tasks_with([0.0] * 20)
-    measure = share(attempts, success)
+    table = tasks_with([0.0] * 20)
+    measure = share(table, "success")
     assert (measure.low, measure.interval) == (0, "Wilson over tasks")
     assert measure.high == pytest.approx(0.161, abs=0.001)  # 20 tasks without a success
-    paired = paired_difference(attempts, success)  # 0 in each: up to so many could be 1, or -1
+    paired = paired_difference(table, "success")  # 0 in each: up to so many could be 1, or -1
     assert (paired.low, paired.value, paired.high) == pytest.approx((-0.161, 0, 0.161), abs=0.001)
-    assert paired_difference(tasks_with([0.5] * 20), success).interval == "bootstrap over tasks"
-    assert (mean(attempts, success).low, mean(attempts, success).high) == (0, 0)  # any number, with no bounds known
+    assert paired_difference(tasks_with([0.5] * 20), "success").interval == "bootstrap over tasks"
+    number = mean(table, "success")
+    assert (number.low, number.high) == (0, 0)  # any number, with no bounds known
 
 
 def test_a_difference_of_two_rates_of_nothing_is_bounded_by_both():
     """Newcombe (1998), method 10: 0 of 4 is at most 0.490, 0 of 16 at most 0.194."""
-    attempts = tasks_with([0.0] * 20)
-
-    def of(first, last):
-        return lambda one: success(one) if one.task in {f"e{k}" for k in range(first, last)} else None
-
-    apart = difference(attempts, of(0, 4), of(4, 20))
+    few, many = ({f"e{k}" for k in chosen} for chosen in (range(4), range(4, 20)))
+    apart = difference(with_parts(tasks_with([0.0] * 20), few=few, many=many), "few", "many")
     assert (apart.low, apart.value, apart.high) == pytest.approx((-0.194, 0, 0.490), abs=0.001)
     assert apart.interval == "Newcombe over tasks"
 
 
 def test_a_ratio_over_a_rate_that_may_be_zero_has_no_upper_bound():
-    attempts = tasks_with([0.5, 0.5, 0.5, 0.5])
-    zero = ratio(attempts, success, lambda a: 0.0)
+    table = tasks_with([0.5, 0.5, 0.5, 0.5])
+    zero = ratio(table.assign(zero=0.0), "success", "zero")
     assert zero.value is None and zero.high is None
-    rare = ratio(attempts, success, lambda a: float(a.task == "e0"))
+    rare = ratio(table.assign(rare=(table.task == "e0").astype(float)), "success", "rare")
     assert rare.value == pytest.approx(2) and rare.low == pytest.approx(0.5 / 0.75) and rare.high is None  # e0 thrice
 
 
 def test_ratio_and_difference_are_of_separate_attempts():
-    attempts = tasks_with([0.6, 0.6, 0.2, 0.2])
-
-    def of(tasks):
-        return lambda one: success(one) if one.task in tasks else None
-
-    assert ratio(attempts, of({"e0", "e1"}), of({"e2", "e3"})).value == pytest.approx(3)
-    apart = difference(attempts, of({"e0", "e1"}), of({"e2", "e3"}))
+    table = with_parts(tasks_with([0.6, 0.6, 0.2, 0.2]), upper={"e0", "e1"}, lower={"e2", "e3"})
+    assert ratio(table, "upper", "lower").value == pytest.approx(3)
+    apart = difference(table, "upper", "lower")
     assert apart.value == pytest.approx(0.4) and apart.low == pytest.approx(0.4) == apart.high
