@@ -85,10 +85,10 @@ class Endpoint:
 
     ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated or given up;
     ``shortened``, responses for which the server had less room than requested; ``overlong``, responses of
-    more tokens than requested; ``cut_short``, responses that the server cut off before that; ``uncounted``,
-    answers without token counts; ``replaced``, characters that were not Unicode; ``end_marks``, texts that
-    ended with a control token. ``wait``: seconds between two attempts if the server asks for no pause (a
-    wait of tenacity); None: up to 8.
+    more tokens than requested; ``cut_short``, responses that the server cut off before that;
+    ``cut_prompts``, prompts that it cut; ``uncounted``, answers without token counts; ``replaced``,
+    characters that were not Unicode; ``end_marks``, texts that ended with a control token. ``wait``: seconds
+    between two attempts if the server asks for no pause (a wait of tenacity); None: up to 8.
     """
 
     def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
@@ -154,8 +154,9 @@ class Endpoint:
         content: Mapping[str, Any],
         prompt: int | None,
     ) -> AnswerT:
-        """Sample a response; a shorter one if the server has less room. ``prompt``: its number of tokens, if
-        known.
+        """Sample a response, a shorter one if the server has less room.
+
+        ``prompt``: number of prompt tokens, if known.
 
         Raises DialogTooLongError if there is no room for one token, ServerError for all other refusals: a
         refused request is never scored as a wrong answer.
@@ -288,8 +289,8 @@ class _Client(openai.AsyncOpenAI):
 
 
 class _Connection(httpx2.AsyncClient):
-    """HTTP client of one attempt. openai's client repeats it after errors of httpx2; a ServerError is
-    final."""
+    """HTTP client of one attempt; openai's client repeats it after httpx2's errors, not after
+    ServerError."""
 
     def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
         super().__init__(limits=httpx2.Limits(max_connections=None))

@@ -226,7 +226,7 @@ def _named(damaged: Mapping[Path, list[str]]) -> str:
 
 
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
-    """Write the checkpoint of the last step, then delete all but the newest two; its folder.
+    """Write the checkpoint of the last step and return its folder; of older ones only the newest stays.
 
     Raises RunDirectoryError if it cannot be written; earlier checkpoints stay.
     """

@@ -99,7 +99,7 @@ class LocalPolicy:
         self._storage.release()
 
     def sync_weights(self) -> dict[str, float]:
-        """Sample with the present weights of ``model`` from now on; metrics. Here they are shared anyway."""
+        """Sample with the present weights of ``model`` from now on; metrics. Here the two share them."""
         return {}
 
     def close(self) -> None:
