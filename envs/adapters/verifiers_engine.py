@@ -179,7 +179,7 @@ class Seat:
         return talk.trace
 
     @asynccontextmanager
-    async def interaction(self, task: Any) -> AsyncIterator[Conversation]:
+    async def interaction(self, task: Any) -> AsyncIterator[SeatInteraction]:
         """A dialogue; its trace is scored at the end."""
         if self._taken:
             self._engine.refusal = EngineError(
@@ -190,7 +190,7 @@ class Seat:
         info = vf.AgentInfo(config=self._config, name=self._name, trainable=self.trainable)
         trace = vf.Trace(task=_recorded(task), agent=info, state=state_cls(type(task))())
         await _call(task.setup, trace)
-        yield Conversation(self._engine, task, trace, self._config.max_turns)
+        yield SeatInteraction(self._engine, task, trace, self._config.max_turns)
         trace.stop("user_closed")
         await _call(task.finalize, trace)
         await task.score(trace)
@@ -198,7 +198,7 @@ class Seat:
         self._finished.append(trace)
 
 
-class Conversation:
+class SeatInteraction:
     """Replaces a vf.Interaction."""
 
     def __init__(self, engine: VerifiersEngine, task: Any, trace: Any, max_turns: int | None) -> None:

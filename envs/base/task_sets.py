@@ -32,13 +32,13 @@ MOST = 100_000  # tasks of a drawn set, since all are kept in memory and hashed;
 DEFINITIONS = CONFIGS / "task_sets"
 
 
-class Strict(BaseModel):
+class DefinitionModel(BaseModel):
     """Base of the parts of a definition: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TaskSetDefinition(Strict):
+class TaskSetDefinition(DefinitionModel):
     """Contents of configs/task_sets/<env>_NAME.yaml. ``splits`` are in the order in which they are filled."""
 
     name: str

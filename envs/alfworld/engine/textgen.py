@@ -30,7 +30,7 @@ _TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*"((?:[^"\\]|\\.)*)"
 
 
 @dataclass(frozen=True)
-class Text:
+class LiteralText:
     """Literal text."""
 
     value: str
@@ -65,7 +65,7 @@ class Listing:
     items: ForEach
 
 
-Node = Text | Expand | Evaluate | ForEach | Listing
+Node = LiteralText | Expand | Evaluate | ForEach | Listing
 Nodes = tuple[Node, ...]
 
 
@@ -150,7 +150,7 @@ class Grammar:
         """The text of ``nodes`` in the current state of ``world``."""
         parts: list[str] = []
         for node in nodes:
-            if isinstance(node, Text):
+            if isinstance(node, LiteralText):
                 parts.append(node.value)
             elif isinstance(node, Expand):
                 parts.append(self._expand(node.name, bindings, world))
@@ -236,7 +236,7 @@ def _node(symbol: Any) -> Node:
     """Convert a symbol of textworld's parser into a node."""
     kind = type(symbol).__name__
     if kind == "TerminalSymbol":
-        return Text(str(symbol.symbol))
+        return LiteralText(str(symbol.symbol))
     if kind == "ListSymbol":
         return Listing(_for_each(symbol.symbol))
     if kind == "ConditionalSymbol":

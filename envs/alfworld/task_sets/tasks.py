@@ -18,13 +18,13 @@ from r3l.envs.alfworld.engine.games import EXPECTED_GAMES, LISTED, ids_sha256, l
 from r3l.envs.alfworld.task_sets.houses import generate
 from r3l.envs.alfworld.task_sets.rooms import House
 from r3l.envs.base import task_sets
-from r3l.envs.base.task_sets import DefinedTaskSets, Strict, committed, in_id_order
+from r3l.envs.base.task_sets import DefinedTaskSets, DefinitionModel, committed, in_id_order
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.task import Task
 
 
-class HouseGroup(Strict):
+class HouseGroup(DefinitionModel):
     """A group of houses for which results are reported separately."""
 
     families: tuple[str, ...] = Field(min_length=1)
@@ -32,7 +32,7 @@ class HouseGroup(Strict):
     objects: int
 
 
-class HouseSplit(Strict):
+class HouseSplit(DefinitionModel):
     """A split: ``counts`` houses of each group, whose families take turns, with seeds from ``first_seed``."""
 
     first_seed: int = Field(ge=0)

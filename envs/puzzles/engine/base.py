@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from r3l.envs.base.task_sets import Strict
+from r3l.envs.base.task_sets import DefinitionModel
 
 from r3l.core.errors import ConfigError, DataError
 
@@ -24,7 +24,7 @@ MAX_ANSWER = 2000  # characters; our choice: the longest right answer (5 people)
 CORRECT = "the answer is correct"
 
 
-class Difficulty(Strict):
+class Difficulty(DefinitionModel):
     """The generator's settings. Problem k is reasoning-gym's item k under ``seed``.
 
     ``style``: ``released`` is reasoning-gym's own wording, ``compact`` a few words that a nano model can

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 from r3l.envs.base import task_sets
-from r3l.envs.base.task_sets import DefinedTaskSets, Strict, in_id_order
+from r3l.envs.base.task_sets import DefinedTaskSets, DefinitionModel, in_id_order
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import seed_of
@@ -103,13 +103,13 @@ def problem_of(problem_id: str, split: str = "", group: str | None = None) -> Ta
     return problem(task_type, int(variation), split, group)
 
 
-class TypeGroup(Strict):
+class TypeGroup(DefinitionModel):
     """A group of task types for which results are reported separately."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-class ProblemSplit(Strict):
+class ProblemSplit(DefinitionModel):
     """A split: ``counts`` problems of each group from ScienceWorld's splits ``from``; task types take turns.
 
     A split takes no problem of an earlier split in the definition.

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import Field
 from r3l.envs.base import task_sets
-from r3l.envs.base.task_sets import Strict, read_definition
+from r3l.envs.base.task_sets import DefinitionModel, read_definition
 from r3l.envs.webshop.engine.catalogue import (
     PAGE_SIZE,
     Meta,
@@ -37,7 +37,7 @@ ORIGINAL = "original"  # name of a catalogue of the original's files
 VARIABLE = "R3L_WEBSHOP"
 
 
-class CatalogueConfig(Strict):
+class CatalogueConfig(DefinitionModel):
     """Parameters of a task set's synthetic catalogue."""
 
     products: int = Field(ge=1)

@@ -9,7 +9,7 @@ from official_alfworld import OfficialEnvironment
 from r3l.envs.alfworld.engine.expressions import Entity, evaluate, parse_expression
 from r3l.envs.alfworld.engine.games import game_texts
 from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
-from r3l.envs.alfworld.engine.textgen import Text, parse_nodes
+from r3l.envs.alfworld.engine.textgen import LiteralText, parse_nodes
 from r3l.envs.alfworld.task_sets.houses import generate
 from r3l.envs.alfworld.task_sets.rooms import House
 
@@ -71,4 +71,4 @@ def test_both_engines_refuse_a_hostile_grammar_before_the_game_starts(attack, tm
 
 @pytest.mark.parametrize("text", ["[open('created', 'w') for _ in 'a']", "o.name[0]", ""])
 def test_what_the_packages_parser_cuts_off_is_no_expression(text):
-    assert parse_nodes("This is {" + text + "} here.") == (Text("This is "),)
+    assert parse_nodes("This is {" + text + "} here.") == (LiteralText("This is "),)
