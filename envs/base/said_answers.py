@@ -17,7 +17,7 @@ _ANNOUNCEMENT = re.compile(
     r"(?:final\s+)?answers?\**\s*(?:(?:is|are|would be|should be|must be|equals|comes to)\b|[:=])+\s*", re.IGNORECASE
 )
 _LONGEST = 1_000  # characters of a clause; a longer one is no sentence, and would take quadratic time
-_NEXT_SENTENCE = re.compile(r"(?<=\S)(?<!\bapprox)[.!?]\s+(?=\S)")
+_NEXT_SENTENCE = re.compile(r"(?<=\S)(?<!\bapprox)(?<!\bMr|\bDr|\bSt|\bRs|\bNo)(?<!\bMrs)[.!?]\s+(?=\S)")
 
 
 def announced(text: str) -> str | None:
@@ -27,10 +27,17 @@ def announced(text: str) -> str | None:
     if not tails:
         starts = [found.span() for found in _ANNOUNCEMENT.finditer(text)]
         ends = [*(start for start, _ in starts[1:]), len(text)]
-        tails = [text[start:end].partition("\n")[0] for (_, start), end in zip(starts, ends, strict=False)]
+        tails = [_tail(text, start, end) for (_, start), end in zip(starts, ends, strict=False)]
         tails = [tail for tail in tails if tail.strip(" *")]
     with_number = [tail for tail in tails if any(c.isdigit() or c == "\\" for c in tail)]
     return said((with_number or tails)[-1]) if tails else None
+
+
+def _tail(text: str, start: int, end: int) -> str:
+    """The line from ``start``; a formula at its beginning, on however many lines, is all of it."""
+    if formula := _FORMULA.match(text, start):
+        return text[start : formula.end()] + text[formula.end() : end].partition("\n")[0]
+    return text[start:end].partition("\n")[0]
 
 
 # --- What a clause says.
@@ -43,7 +50,8 @@ _REMARK = re.compile(
     r"|;\s+(?=[A-Za-z])|\s+(?:—|–|--)\s+|—|\s+-\s+(?=[A-Za-z]+\s+[A-Za-z])"
 )
 _IN_PARENTHESES = re.compile(
-    r"\s+\((?!\s*(?:mod|base|pi|sqrt|sin|cos|tan|log|ln|exp)\b)(?=\s*(?:[A-Za-z]{2}|i\.e|e\.g|an? |[≈=]))[^()]*\)$"
+    r"\s+\((?!\s*(?:mod|base|pi|sqrt|sin|cos|tan|log|ln|exp)\b)(?=\s*(?:[A-Za-z]{2}|i\.e|e\.g|an? |[≈=]))[^()]*\)"
+    r"(?=\s|$)"
 )
 _FUNCTION_BEFORE = re.compile(r"(?:\b|\\)(?:sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|[a-z])$")
 _LEAD = re.compile(r"(?:(?:that|therefore|thus|hence)(?![A-Za-z])|[:=,—])[\s,:]*", re.IGNORECASE)
@@ -69,6 +77,7 @@ _CHANGES_NUMBER = re.compile(
     | sixths? | sevenths? | eighths? | ninths? | tenths? | hundredths? | thousandths? )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
+_LIMIT = re.compile(r"\b(?:up to|under|over|above|below|within|beyond)\Z", re.IGNORECASE)
 _WORD = re.compile(r"[\"'(]*(?:[A-Za-z][A-Za-z'’-]+|[aI])[\"'),.;:!?]*")
 _AFTER_A_NUMBER = re.compile(r"(?:is|are|was|were|of|in|for|to|at|on|by|as|with|from|that|who|and)\b", re.IGNORECASE)
 
@@ -80,7 +89,7 @@ def said(clause: str) -> str:
     first, *_ = _NEXT_SENTENCE.split(clause.replace("**", "").strip())
     text = _REMARK.split(first, maxsplit=1)[0].strip().rstrip(".").strip("* ") or first
     if (remark := _IN_PARENTHESES.search(text)) and not _FUNCTION_BEFORE.search(text[: remark.start()]):
-        text = text[: remark.start()].strip()
+        text = f"{text[: remark.start()]}{text[remark.end() :]}".strip()
     numeric = any(c.isdigit() or c == "\\" for c in text)
     while lead := _LEAD.match(text) or (numeric and _LEAD_TO_NUMBER.match(text)):
         if lead.end() == len(text):
@@ -110,7 +119,7 @@ def _without_words(text: str) -> str:
     while end < len(pieces) and not words[end]:
         end += 1
     before, after = " ".join(pieces[:start]), " ".join(pieces[end:])
-    if any(words[start:end]) or _CHANGES_NUMBER.search(f"{before} | {after}"):
+    if any(words[start:end]) or _CHANGES_NUMBER.search(f"{before} | {after}") or _LIMIT.search(before):
         return text
     if not before and not _AFTER_A_NUMBER.match(after):
         return text  # a number with its unit
@@ -142,10 +151,14 @@ def _calculated(text: str) -> str:
 
 # --- The last number.
 
-_NUMBER = re.compile(r"[-−]?\$?(?:\d+\s+\d+\s*/\s*\d+|(?:\d+(?:,\d{3})*(?:\.\d+)?|(?<![\w)])\.\d+)(?:\s*/\s*\d+)?%?)")
+_NUMBER = re.compile(
+    r"[-−]?\$?(?:\d+\s+\d+\s*/\s*\d+|(?:\d+(?:,\d{3})*(?:\.\d+)?|(?<![\w)])\.\d+)(?:\s*/\s*\d+)?%?|[¼-¾⅐-⅞])"
+)
 _PIECE = re.compile(r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|\S)+")  # blanks in braces do not end it
 _OPERATOR = re.compile(r"\\(?:times|cdot|div|pm)|[-+*/×·÷^−]")
-_OPERATION = re.compile(r"\\[A-Za-z]|[\^√²³*×·÷+]|sqrt|\d[abcknpqrtuvwxyz](?![A-Za-z])|\s[-−]\s")
+_OPERAND = re.compile(r"(?:[\d})]|(?<![A-Za-z])[A-Za-z])\Z")
+_OPERATION = re.compile(r"\\[A-Za-z]|[\^_√²³π*×·÷+¼-¾⅐-⅞]|sqrt|\d[abcknpqrtuvwxyz](?![A-Za-z])|\d[eE][-+]?\d|\s[-−]\s")
+_TUPLE = re.compile(r"(?:[(\[]|\\\{)(?:[^()\[\]{}\n]|\{[^{}\n]*\})*,(?:[^()\[\]{}\n]|\{[^{}\n]*\})*?(?:[)\]]|\\\})")
 _NEARBY = 200  # characters on each side of a number that its formula may take
 
 
@@ -159,14 +172,19 @@ def last_number(text: str) -> str | None:
         if formula.start() <= last.start() and last.end() <= formula.end():
             return _calculated(_inside(formula))
 
-    # A formula without marks: the piece around the number, and neighbours over operators (1.5 \times 10^3).
     left = max(text.rfind("\n", 0, last.start()) + 1, last.start() - _NEARBY)
     line_end = text.find("\n", last.end())
     right = min(line_end if line_end >= 0 else len(text), last.end() + _NEARBY)
+    for group in _TUPLE.finditer(text, left, right):
+        inside = re.sub(r"\\[A-Za-z]+", "", group[0])
+        if group.start() < last.start() < group.end() and not re.search(r"[A-Za-z]{2}", inside):
+            return group[0]
+
+    # A formula without marks: the piece around the number, and neighbours over operators (1.5 \times 10^3).
     pieces = list(_PIECE.finditer(text, left, right))
     here = [k for k, piece in enumerate(pieces) if piece.start() < last.end() and last.start() < piece.end()]
     first, final = here[0], here[-1]
-    while first > 1 and _OPERATOR.fullmatch(pieces[first - 1][0]) and re.search(r"[\d})]\Z", pieces[first - 2][0]):
+    while first > 1 and _OPERATOR.fullmatch(pieces[first - 1][0]) and _OPERAND.search(pieces[first - 2][0]):
         first -= 2
     if first and pieces[first][0].startswith("\\") and re.fullmatch(r"[-−]?\d+", pieces[first - 1][0]):
         first -= 1  # 2 \sqrt{3}

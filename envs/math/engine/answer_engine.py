@@ -38,8 +38,8 @@ def response_grader(options: MathOptions) -> ResponseGrader:
 
     def grade(task: Task, response: str) -> AnswerGrade:
         gold = str(task.payload["answer"])
-        released = options.extraction == "released"
-        answer = answer_in(response) if released else extract(response, options.extraction)
+        rule = options.extraction
+        answer = answer_in(response) if rule == "released" else extract(response, rule)
         if options.grader == "released":
             return AnswerGrade(check_in_actor(gold, answer or ""), answer)
         if answer is None:

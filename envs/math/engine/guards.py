@@ -57,8 +57,11 @@ def bases_agree(gold: str, answer: str) -> bool | None:
     given = base_suffixes(answer)
     if given and expected != given:
         return False if expected or any(base != "10" for base in given) else None
-    digits = digits_in_base(gold), digits_in_base(answer)
-    return None if None in digits else digits[0] == digits[1]
+    digits = digits_in_base(gold)
+    if digits and digits == answer.upper():
+        return True
+    given_digits = digits_in_base(answer)
+    return None if digits is None or given_digits is None else digits == given_digits
 
 
 # A digit that is the argument of a command, an index or an exponent does not belong to the next number.

@@ -178,6 +178,20 @@ _IN_BASE = re.compile(rf"(?<![\w.])(?:\( ?({_DIGITS}) ?\)|({_DIGITS})) ?(?:{'|'.
 _HEXADECIMAL_LETTERS = re.compile(r"([A-Fa-f]{2,}) ?(?:_ ?\{16\}|_ ?16|\(? ?(?:in )?base[ -]*16 ?\)?)")
 _IN_TEXT = r"\\(?:text|textrm|mathrm|mbox) ?\{([^{}]*)\}"
 _SUBSCRIPT_TEXT = re.compile(rf"_ ?(?:\{{ ?{_IN_TEXT} ?\}}|{_IN_TEXT})")
+_SMALL = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_ORDINALS = {
+    "first": "one",
+    "second": "two",
+    "third": "three",
+    "fifth": "five",
+    "eighth": "eight",
+    "ninth": "nine",
+    "twelfth": "twelve",
+}
 _PREFIXED = re.compile(r"0(?:b([01]+)|o([0-7]+)|x([0-9A-Fa-f]+))")
 
 
@@ -201,7 +215,23 @@ def normalize(text: str) -> str:
     # Marks after a number, at last the base, whose digits may be letters.
     text = _DEGREES.sub(r"^{\\circ}", _ANGLE.sub(r"\1^{\\circ}", text))
     text = _ORDINAL.sub(" ", text).strip()
-    return _only_member(_with_base(text))
+    return _only_member(_with_base(_number_in_words(text)))
+
+
+def _number_in_words(text: str) -> str:
+    """``24`` for twenty-four and twenty-fourth; other texts unchanged."""
+    *tens, last = re.split("[ -]", text.casefold())
+    cardinal = _ORDINALS.get(last) or re.sub("ieth$", "y", last).removesuffix("th")
+    if not tens and cardinal in _TENS:
+        return str(20 + 10 * _TENS.index(cardinal))
+    if cardinal not in _SMALL or len(tens) > 1:
+        return text
+    value = _SMALL.index(cardinal)
+    if tens:
+        if tens[0] not in _TENS or not 0 < value < 10:
+            return text
+        value += 20 + 10 * _TENS.index(tens[0])
+    return str(value)
 
 
 def _improper(mixed: re.Match[str]) -> str:

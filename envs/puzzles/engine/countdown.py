@@ -110,7 +110,7 @@ class Countdown(Puzzle):
         """
         total = sum(data["numbers"])
         targets = {total - 2 * sum(subset) for subset in _subsets(data["numbers"])}
-        misread = [{**data, "target": target} for target in sorted(targets) if 0 < target != data["target"]]
+        misread: list[Data] = [{**data, "target": t} for t in sorted(targets) if 0 < t != data["target"]]
         misread += _other_numbers(data)
         if _to_take_off(data["numbers"], data["target"]) is None:
             variants = [_write(variant) for variant in _swaps(_parsed(data)) if worth(variant) is not None]
