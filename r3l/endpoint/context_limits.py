@@ -49,9 +49,10 @@ _PROMPT = (
     rf"contains {_N} tokens|too long: {_N}"
 )
 # vLLM from 0.15 on names how many tokens a prompt may have beside the requested response; some versions call that
-# the model's context length.
+# the model's context length. It is negative where the request alone exceeds the context.
+_SIGNED = r"(-?\d{1,9})\b"
 _OF_VLLM = r"\(parameter=input_tokens"
-_INPUT_LIMIT = rf"maximum input length of {_N}|maximum context length is {_N} tokens\..*{_OF_VLLM}"
+_INPUT_LIMIT = rf"maximum input length of {_SIGNED}|maximum context length is {_SIGNED} tokens\..*{_OF_VLLM}"
 _TOTAL = rf"requested (?:a total of )?{_N} tokens"
 _RESPONSE = rf"at most {_N} completion tokens|> {_N}, which is the maximum allowed"
 _ROOMS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")

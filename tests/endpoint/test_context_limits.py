@@ -90,6 +90,13 @@ def test_a_limit_of_the_prompt_alone_leaves_room(version):
     assert counts == {"requests": 2, "shortened": 1}
 
 
+def test_a_negative_limit_of_the_prompt_leaves_room():
+    """The requested response alone exceeds the context."""
+    text = REFUSALS["vllm 0.15"]["text"].replace("is 76 tokens", "is -900 tokens")
+    answer, seen = ask(with_room(1100, lambda requested: text, prompt=300), tokens=2000)
+    assert answer == "4" and [request["max_tokens"] for request in seen] == [2000, 800]
+
+
 def test_a_limit_of_the_prompt_alone_in_unknown_words_leaves_room():
     """It looks like a context that is smaller than the prompt: a single token shows that it is none."""
     words = error(
