@@ -43,21 +43,19 @@ class Metric:
 
 @dataclass(frozen=True)
 class Rate:
-    """``rate/<name>``: sum of the counts ``part`` / (sum of the counts ``whole`` - sum of the counts
-    ``less``).
-    """
+    """``rate/<name>``: sum of the counts ``numerator`` / (sum of ``denominator`` - sum of ``excluded``)."""
 
     name: str
-    part: tuple[str, ...]
-    whole: tuple[str, ...]
+    numerator: tuple[str, ...]
+    denominator: tuple[str, ...]
     meaning: str
-    less: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     unit: str = "share"
 
     def of(self, counts: Counts) -> float | None:
         """The rate of the counts of a step or run; None if the denominator is 0."""
-        whole = _sum(counts, self.whole) - _sum(counts, self.less)
-        return _sum(counts, self.part) / whole if whole else None
+        denominator = _sum(counts, self.denominator) - _sum(counts, self.excluded)
+        return _sum(counts, self.numerator) / denominator if denominator else None
 
 
 GENERATED_TOKENS = "tokens/generated"
@@ -199,7 +197,7 @@ RATES = (
         _RETRIES,
         ("rollouts",),
         "retries per base rollout",
-        less=_RETRIES,
+        excluded=_RETRIES,
         unit="ratio",
     ),
     Rate(
