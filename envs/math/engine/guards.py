@@ -27,7 +27,7 @@ ROUNDING = 1e-5  # relative: 0.333333 is a third, as math-verify has it
 
 @lru_cache(maxsize=20_000)
 def parsed(text: str) -> tuple[Any, ...]:
-    """math-verify's reading of ``text`` in a box; empty where it has none.
+    """math-verify's reading of ``text`` in a box; empty if it has none.
 
     Without a box LaTeX is lost: 51 of MATH-500's gold answers are then read as nothing.
     """
@@ -37,12 +37,12 @@ def parsed(text: str) -> tuple[Any, ...]:
 
 
 def numbers_differ(gold: str, answer: str) -> bool:
-    """Two numbers written out. math-verify rounds decimals to six digits; here 1.5 is not 1.5000001."""
+    """Whether two numbers written out differ. math-verify rounds to six decimals: 1.5 is 1.5000001."""
     return equal_numbers(gold, answer) is False
 
 
 def bases_differ(gold: str, answer: str) -> bool:
-    """Another number base. math-verify drops the base, so that 4210_6 is 4210_5.
+    """Whether the number bases differ. math-verify drops the base, so that 4210_6 is 4210_5.
 
     An answer without a base is in the base that the problem asks for; a gold answer without one is decimal.
     """
@@ -71,7 +71,7 @@ _SIDE_BY_SIDE = re.compile(
 
 
 def numbers_side_by_side(gold: str, answer: str) -> bool:
-    r"""Two numbers with a blank between them, on one side alone. math-verify adds them: it takes 3 4 for 7.
+    r"""Whether one side alone has two numbers with a blank between them. math-verify adds 3 4 to 7.
 
     In \frac 3 4, \log_2 3 and 2^3 5 the first digit is an argument.
     """
@@ -83,7 +83,7 @@ def numbers_side_by_side(gold: str, answer: str) -> bool:
 
 
 def brackets_differ(gold: str, answer: str) -> bool:
-    r"""A tuple, interval or set instead of another one. math-verify takes (1,2) for \{1,2\} and for [1,2).
+    r"""Whether tuples, intervals or sets differ in their brackets. math-verify takes (1,2) for \{1,2\}.
 
     A list in brackets of any kind is its members: \{(6,3),(9,3)\} is (6,3),(9,3). A list without any, such
     as 1,2, may be a tuple or a set.
@@ -113,7 +113,7 @@ _SCALES = re.compile(
 
 
 def scales_differ(gold: str, answer: str) -> bool:
-    r"""A word that multiplies the number, on one side alone.
+    r"""Whether one side alone has a word that multiplies its number.
 
     math-verify leaves out words: 2\text{ dozen} is no 2.
     """
@@ -126,7 +126,7 @@ _NAMED = re.compile(r"^\s*\$?\\?[A-Za-z]+(?:_(?:\{[^{}]*\}|\w))?(?:\^\{?-1\}?)?\
 
 
 def case_differs(gold: str, answer: str) -> bool:
-    """A symbol in the other case. math-verify reads 2X as 2x.
+    """Whether a symbol is in the other case. math-verify reads 2X as 2x.
 
     Words, and the name before an equals sign, may be written in either: N(n)=2n is 2n.
     """
@@ -146,7 +146,7 @@ def _symbols(text: str) -> set[str]:
 
 
 def beyond_rounding(gold: str, answer: str) -> bool:
-    """Numbers that differ by more than rounding.
+    """Whether numbers differ by more than rounding.
 
     math-verify takes all numbers below its sixth decimal for equal.
     """
@@ -155,7 +155,7 @@ def beyond_rounding(gold: str, answer: str) -> bool:
 
 
 def _far_apart(one: Any, other: Any) -> bool:
-    """Whether two numbers differ by more than a rounding, or two collections of them somewhere."""
+    """Whether two numbers, or members of two collections, differ by more than rounding."""
     from sympy import Expr, FiniteSet, Interval, N, Tuple
 
     one, other = _value(one), _value(other)
@@ -199,5 +199,5 @@ GUARDS: dict[str, Callable[[str, str], bool]] = {
 
 
 def refused_by(gold: str, answer: str) -> str | None:
-    """The name of the first guard that refuses a pair; None where none does."""
+    """The name of the first guard that refuses a pair; None if none does."""
     return next((name for name, refuses in GUARDS.items() if refuses(gold, answer)), None)

@@ -235,7 +235,7 @@ def _number_in_words(text: str) -> str:
 
 
 def _improper(mixed: re.Match[str]) -> str:
-    """A mixed number as a fraction: math-verify adds 1 and 3/4 only in some spellings."""
+    """A mixed number as a fraction: math-verify reads only some spellings of 1 3/4."""
     whole, over, under = (int(digits) for digits in mixed.groups() if digits is not None)
     return f"\\frac{{{whole * under + over}}}{{{under}}}"
 
@@ -262,7 +262,7 @@ def _continued(decimal: re.Match[str]) -> str:
 
 
 def _fraction(whole: str, fixed: str, period: str) -> str:
-    """The decimal with digits ``fixed`` and then ``period`` without end, as a fraction."""
+    """A repeating decimal as a fraction: ``fixed`` digits after the point, then ``period`` repeated."""
     under = 10 ** len(fixed) * (10 ** len(period) - 1)
     value = Fraction(int(f"{whole}{fixed}{period}") - int(f"{whole}{fixed}" or "0"), under)
     return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
@@ -388,7 +388,7 @@ def numbers_equal(gold: str, answer: str) -> bool | None:
 
 
 def same_word(gold: str, answer: str) -> bool:
-    """Whether both are one word, such as no, in small letters or with a capital."""
+    """Whether both are the same single word, such as no, in lower case or capitalized."""
     words = [TEXT.sub(r"\1", text).strip(" $.()*") for text in (gold, answer)]
     small = all(word.isalpha() and len(word) > 1 and (word.islower() or word.istitle()) for word in words)
     return small and words[0].casefold() == words[1].casefold()

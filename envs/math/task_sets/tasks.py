@@ -30,7 +30,7 @@ PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
 
 
 class MathDefinition(task_sets.TaskSetDefinition):
-    """configs/task_sets/math_NAME.yaml.
+    """A generated task set, as configured in configs/task_sets/math_NAME.yaml.
 
     ``splits``: number of problems by group. ``operations``: their length.
     """
@@ -56,9 +56,9 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return self.regenerate(name, split) if name in self.others else super().tasks(task_set)
 
     def committed_hash(self, task_set: str) -> str:
-        """The sha256.
+        """The committed sha256; ``unfrozen`` for a set without one.
 
-        ``unfrozen`` for a set without one: its runs can be planned, but loading it is an error.
+        Its runs can be planned, but loading it is an error.
         """
         name, _ = self.parts(task_set)
         if name in self.others:

@@ -133,6 +133,7 @@ class Puzzle(ABC):
         """
         careful = self.work(data)
         if rng.random() >= skill:
+            # Use the first misreading that makes the answer wrong and shows after the given lines.
             for misread in self.misreadings(data, rng):
                 work = self.work(misread)
                 line = first_difference(careful.lines, work.lines)

@@ -199,8 +199,11 @@ def read(data: Data, answer: str) -> Roles | None:
     if len(answer) > MAX_ANSWER:
         return None
     names, (honest, liar) = [[word.casefold() for word in data[key]] for key in ("names", "roles")]
+    # Marks of items go first: a dot in one would separate people. A letter is a mark only before a name.
     a_name = "|".join(map(re.escape, names))
     items = re.sub(rf"{_MARK}(?=[*_]*(?:{a_name})\b)", "\n", answer.casefold())
+
+    # What is left between separators must be a name and a role, or the answer says something else too.
     roles: dict[str, bool] = {}
     for part in _BETWEEN.split(_LEAD.sub("", _LAYOUT.sub(" ", items), count=1)):
         if not part.strip():

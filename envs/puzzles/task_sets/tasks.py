@@ -158,6 +158,8 @@ class Allocation:
 
     def _make(self) -> None:
         problem = self.puzzle.generate(self._made, self.difficulty)
+
+        # A new content goes to a split if one needs it. Content outside all splits is spare.
         key = self.puzzle.key(problem.data)
         if key not in self._seen:
             split = self._place(problem.group)
