@@ -55,18 +55,17 @@ def base_checkpoint_of(run: Run) -> str:
 
 def base_checkpoint_warning(run: Run) -> str | None:
     """A sentence if the SFT of a run's base checkpoint taught another environment, else None."""
-    taught = _sft_environment(run)
-    if taught is None or _registered(taught) == _registered(run.env):
+    manifest = Path(locate(run.model)) / "sft.json"
+    if run.env_settings.sft:
+        taught = str(recipe_of(run.env_settings.sft)["env"])
+    elif manifest.is_file():
+        taught = read_json(manifest, SFTOrigin)["config"]["env"]
+    else:  # nothing says what it learned
+        return None
+    if _registered(taught) == _registered(run.env):
         return None
     name = Path(run.model).name
     return f"base checkpoint {name} learned {taught} in SFT, not {run.env}: few of its actions may be valid"
-
-
-def _sft_environment(run: Run) -> str | None:
-    if run.env_settings.sft:
-        return str(recipe_of(run.env_settings.sft)["env"])
-    manifest = Path(locate(run.model)) / "sft.json"
-    return read_json(manifest, SFTOrigin)["config"]["env"] if manifest.is_file() else None
 
 
 def _registered(env: str) -> str:

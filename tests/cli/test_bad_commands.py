@@ -53,7 +53,7 @@ def refusal(monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("variable", "verb"), [("R3L_METHODS", "methods"), ("R3L_ENVS", "envs")])
-def test_a_folder_of_ones_own_that_is_not_there(variable, verb, refusal, monkeypatch, tmp_path):
+def test_a_users_folder_that_does_not_exist(variable, verb, refusal, monkeypatch, tmp_path):
     monkeypatch.setenv(variable, str(tmp_path / "typo"))
     assert not wrong_of([("train", "--env", "math"), ("list", verb)], refusal)
 

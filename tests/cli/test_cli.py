@@ -158,7 +158,7 @@ VALUES = {"--seed": "1", "--set": "train.steps=1", "--batch": "2", "--deadline":
     ],
 )
 def test_an_option_that_a_form_of_evaluate_does_not_use_is_refused(monkeypatch, capsys, tmp_path, form, used):
-    """Each with each. A server that is not there is refused before anything heavy is imported or any work is done."""
+    """Every option with every form. A missing server is refused before slow imports and before any work."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     for option in sorted((OF_ENV | OF_SERVER) - set(form)):

@@ -1,4 +1,4 @@
-"""Where the runs of tables, figures, comparisons and reports come from: named ones, several folders, one's own."""
+"""The runs of tables, figures, comparisons and reports: named ones, several folders, a user's."""
 
 import json
 import logging
@@ -63,7 +63,7 @@ def test_a_directory_that_is_no_evaluated_run_is_refused(tmp_path, refused):
     assert "is missing" in refused("report", tmp_path / "nowhere")
 
 
-def test_ones_own_runs_stand_beside_those_of_another_folder(tmp_path, r3l):
+def test_runs_of_several_folders_are_shown_together(tmp_path, r3l):
     for seed in range(2):
         write_run(tmp_path / "a", "grpo", seed, [1, 0], [0, 0])
         write_run(tmp_path / "b", "r3l", seed, [1, 1], [0, 0])
@@ -93,7 +93,7 @@ def test_the_same_run_in_two_places_counts_once_and_another_one_is_refused(tmp_p
     assert "(and 1 more such pairs)" in said and "name the runs" in said
 
 
-def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_ones_own(tmp_path, r3l):
+def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_stored(tmp_path, r3l):
     for seed in range(2):
         write_run(tmp_path / f"mine{seed}", "raft", seed, [1, 1], [0, 0])
         write_run(tmp_path / "mine0", "opmd", seed, [0, 0], [0, 0])
@@ -119,7 +119,7 @@ def test_a_comparison_takes_runs_of_several_folders_and_what_is_not_stored_from_
     )
 
 
-def test_what_is_ones_own_has_tables_figures_and_a_place_in_the_report(tmp_path, monkeypatch, r3l):
+def test_users_environments_and_methods_have_tables_figures_and_a_report(tmp_path, monkeypatch, r3l):
     """Those of examples/, at first without R3L_ENVS; and a packaged environment that the table lacks, with --env."""
     for seed in range(2):
         for env in ("alfworld", "guess", "countdown"):

@@ -1,4 +1,4 @@
-"""A base checkpoint from SFT in another environment is a warning, in training and beside its scores."""
+"""A base checkpoint from SFT in another environment gives a warning, in training and with its scores."""
 
 import json
 import logging

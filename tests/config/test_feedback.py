@@ -1,4 +1,4 @@
-"""Who writes the feedback of a run is a setting of its method, and stands in its name where it is not the model."""
+"""The author of feedback is a setting of the method, and part of its name unless it is the model itself."""
 
 import pytest
 

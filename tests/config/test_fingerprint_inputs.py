@@ -56,7 +56,7 @@ def copies(tmp_path):
 
 
 def test_a_model_is_known_by_its_files(copies):
-    """Wherever the folder lies; by weights, template and generation settings, not by notes beside them."""
+    """In any folder: by weights, template and generation settings, not by notes next to them."""
     first, second = (str(folder) for folder in copies)
     base = fingerprint()
     assert base == fingerprint(model=START_MODEL) == fingerprint("train.lr=1e-4", model=first)  # the tuned rate

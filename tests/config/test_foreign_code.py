@@ -49,7 +49,7 @@ def test_a_foreign_manifest_names_no_code(tmp_path):
         ("Shortest = 3\n", "module 'broken' has no class 'Shortest'"),
     ],
 )
-def test_a_broken_file_of_ones_own_is_one_paragraph(mine, monkeypatch, capsys, source, words):
+def test_a_broken_file_of_the_user_is_one_paragraph(mine, monkeypatch, capsys, source, words):
     (mine / "broken.py").write_text(source)
     config = (mine / "shortest.yaml").read_text().replace("method: shortest", "method: broken")
     (mine / "broken.yaml").write_text(config.replace("shortest:Shortest", "broken:Shortest"))

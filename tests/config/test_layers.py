@@ -1,4 +1,4 @@
-"""Which of the four layers a value comes from, and tuned learning rates, which stand in the methods' files."""
+"""The layer that sets a value, and tuned learning rates in the files of methods."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_a_model_and_a_profile_change_values_too():
 
 
 def test_a_tuned_rate_holds_where_it_was_tuned():
-    """For the row, its method and what that extends; not for another profile or model, or beside a stated rate."""
+    """For the row, its method and what that extends; not for another profile or model, or a row with a rate."""
     rate = load_method("r3l").rates["nano"]["alfworld"]
     usual = load("tiers", "nano", TierConfig).train.lr
     assert rate != usual

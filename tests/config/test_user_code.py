@@ -1,4 +1,4 @@
-"""Edited code is a new run: a user's own files belong to the fingerprint; the run of before is set aside."""
+"""Edited code makes a new run: a user's files are part of the fingerprint; the earlier run is set aside."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from r3l.runs.manifest import manifest
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """The examples in a folder of one's own, beside code that they do not use; `shortest` extended by `mine`."""
+    """The examples in a user's folder, with code that they do not use; `mine` extends `shortest`."""
     folder = tmp_path / "code"
     folder.mkdir()
     for path in (ROOT / "examples").glob("*.*"):
@@ -77,7 +77,7 @@ def begun(run_dir, run):
     (run_dir / "manifest.json").write_text(json.dumps(manifest(run)))
 
 
-def test_the_run_of_before_is_set_aside_and_said(mine, tmp_path, caplog):
+def test_the_earlier_run_is_set_aside_with_a_message(mine, tmp_path, caplog):
     where, before = tmp_path / "results" / "seed0", run()
     begun(where, before)
     set_aside_changed(where, run())
