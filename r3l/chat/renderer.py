@@ -52,7 +52,9 @@ class ChatRenderer:
         """
         if not messages:
             return []
+        # Render the messages after a placeholder response; the text after it is what follows any response.
         tail = self._render(messages, _BEFORE).split(RESPONSE, 1)[1]
+        # The model has sampled the end token itself, so the template's copy of it goes.
         if ended and tail.lstrip().startswith(self._end_text):
             tail = tail.lstrip().removeprefix(self._end_text)
         return self._encode(tail)

@@ -191,6 +191,7 @@ def microbatches(rows: Sequence[R], budget: int, rule: LossAggregation = "traj_m
 def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Indices of rows with these lengths, shortest first, cut so that rows x longest <= ``budget`` tokens."""
     parts: list[list[int]] = []
+    # Neighbours in length pad each other least.
     for k in sorted(range(len(lengths)), key=lambda k: lengths[k]):
         if parts and (len(parts[-1]) + 1) * lengths[k] <= budget:
             parts[-1].append(k)
@@ -206,7 +207,7 @@ def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]
     once: the prefix tree computes it once.
     """
     parts: list[list[int]] = []
-    tokens = 0
+    tokens = 0  # of the last part
     for k in in_tree_order(rows):
         own = len(rows[k]) - (common_length(rows[parts[-1][-1]], rows[k]) if parts else 0)
         if parts and tokens + own <= budget:
@@ -220,6 +221,7 @@ def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]
 
 def in_tree_order(rows: Sequence[np.ndarray]) -> list[int]:
     """Indices of rows sorted by token ids: each row shares its longest prefix with a neighbour."""
+    # Big-endian bytes compare as the ids do.
     return sorted(range(len(rows)), key=lambda k: rows[k].astype(">i8").tobytes())
 
 
