@@ -1,4 +1,4 @@
-"""What a probe leaves of each attempt: its outcome, the reflections on it, and their retries."""
+"""Results of a probe: attempts, the reflections on them, and the retries that follow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INVALID = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUN
 
 @dataclass(frozen=True)
 class Logprobs:
-    """Of the tokens of a guided retry: when they were sampled ``under`` the hint, and ``without`` it (nats)."""
+    """Log-probs (nats) of a guided retry's tokens: as sampled ``under`` the hint, and ``without`` it."""
 
     under: tuple[float, ...]
     without: tuple[float, ...]
@@ -21,7 +21,7 @@ class Logprobs:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of a retry. ``improved``: its reward is higher than the attempt's.
+    """Result of a retry. ``improved``: its reward is higher than the attempt's.
 
     ``tokens``: generated for it, with those of the reflection that gave its pivot or hint.
     ``followed``: whether its first action was the hinted one; None where no possible action was hinted.

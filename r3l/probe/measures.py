@@ -252,7 +252,7 @@ def measures(played: Played) -> dict[str, Measure]:
 
 
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Retried attempts with others at the same task beside them: the next ones, after the last the first."""
+    """Add to each retried attempt the next one at its task (after the last the first), to compare with."""
     of_task: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         of_task.setdefault(attempt.task, []).append(attempt)

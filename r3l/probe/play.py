@@ -1,4 +1,4 @@
-"""What a probe plays: attempts, a reflection on each, and retries.
+"""Play the attempts of a probe, a reflection on each, and their retries.
 
 Every draw has an address, and the retries of one attempt share theirs: a guided and an unguided retry from the same
 pivot are sampled from the same noise, so that their difference is the effect of the hint.
@@ -127,12 +127,12 @@ def with_logprobs(session: PlaySession, studied: Sequence[tuple[Attempt, Traject
 
 
 def _rounded(values: np.ndarray) -> tuple[float, ...]:
-    """To 1e-4 nats: a line of hundreds of retries holds all of their tokens."""
+    """Log-probs rounded to 1e-4 nats, since a line holds all tokens of hundreds of retries."""
     return tuple(round(float(value), 4) for value in values)
 
 
 def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | None:
-    """Which tasks the error-free expert solves; None where there is none, or prompts are not those that it reads."""
+    """Success of the error-free expert by task; None if the environment has none, or it does not read such prompts."""
     if session.run.prompts != "compact":
         return None
     try:
@@ -183,7 +183,7 @@ class Retries:
     _played: dict[tuple[int, str | None], tuple[Outcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
-        """From the pivot that the model's own reflection names."""
+        """The model's own reflection, and the retries from the pivot that it names."""
         reflection = await reflect(self.ctx, self.base, self.settings)
         parsed, last = reflection.parsed, reflection.trajectory.turns[-1:]
         text = last[0].response
@@ -199,7 +199,7 @@ class Retries:
         return OwnReflection(None, right, text, agreement(critique, parsed), guided, unguided, from_start)
 
     async def of_critic(self, critique: Critique | None) -> CriticReflection | None:
-        """From the pivot that the environment's critic names."""
+        """The environment's critique, and the retries from the pivot that it names; None if it names none."""
         if critique is None or critique.turn is None:
             return None
         by_critic = self.settings.model_copy(update={"feedback": FeedbackSource.ENVIRONMENT})
@@ -211,7 +211,7 @@ class Retries:
         return CriticReflection(cause, guided, unguided)
 
     async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> tuple[Outcome, Trajectory]:
-        """With the retry as if it had needed no hint. ``written``: tokens of the reflection, which count as its own."""
+        """A retry, with and without the hint in its context. ``written``: tokens of the reflection, added to its own."""
         guidance = None if reflection is None else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
         if (pivot, guidance) not in self._played:
             self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
@@ -244,7 +244,7 @@ class Retries:
 
 
 def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:
-    """For each turn with an action, possible or not: whether it names only what was shown before."""
+    """One value per turn with an action, possible or not: it names only what was shown before."""
     shown = ""
     for turn, messages in zip(episode.trajectory.turns, episode.prompts, strict=False):
         shown += "\n".join(message.content.lower() for message in messages) + "\n"
@@ -254,10 +254,10 @@ def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:
 
 
 def contains_words(text: str, name: str) -> bool:
-    """Whether ``text``, in lower case, has ``name`` as whole words."""
+    """True if ``text``, in lower case, contains ``name`` as whole words."""
     return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
 
 
 def _tokens(turns: Sequence[Turn]) -> int:
-    """Generated ones, as the server counts them where it keeps them to itself."""
+    """Number of generated tokens; the server's count if it does not return them."""
     return sum(turn.usage.response if turn.usage else len(turn.response_ids) for turn in turns)

@@ -1,9 +1,9 @@
-"""The probe of a model: measures beside their targets, as JSON and as a table."""
+"""The result of a probe: measures with their targets, as JSON and as a table."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ class Target(Strict):
     interval_above: float | None = None
 
     def met(self, measure: Mapping[str, Any]) -> bool | None:
-        """None where the measure has no value, or no interval where the target needs one."""
+        """True if the measure meets the target; None if it has no value, or lacks an interval that the target needs."""
         value, low = measure["value"], measure["low"]
         if value is None or (self.interval_above is not None and low is None):
             return None
@@ -77,7 +77,7 @@ class Sample:
 
 def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | None = None) -> dict[str, Any]:
     """Play with the model of ``run`` (a run of R3L) or the one at a server, measure, and write the content to ``out``;
-    returns it. What was played lies beside it, a line a batch (:func:`rows_beside`), and is not played again.
+    returns it. Attempts are kept in a file next to it, a line a batch (:func:`rows_beside`), and are not repeated.
 
     Raises ConfigError where there are fewer tasks, or where the task set is a test set and there is a validation set.
     """
@@ -116,7 +116,7 @@ def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[Pla
 
 
 def rows_beside(out: Path) -> Path:
-    """Where the attempts of the probe ``out`` lie."""
+    """The file with the attempts of the probe ``out``."""
     return out.with_suffix(".attempts.jsonl")
 
 
@@ -134,7 +134,7 @@ def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
 
 
 def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: PlaySession) -> dict[str, Any]:
-    """What is stored of a probe. "causes" and "invalid" count what the critic names and why reflections fail,
+    """The stored content of a probe. "causes" and "invalid" count what the critic names and why reflections fail,
     "examples" holds one such reflection of each reason."""
     attempts = played.attempts
     reflections = [attempt.own for attempt in attempts if attempt.own]
@@ -184,7 +184,7 @@ def _judged(target: Target | None, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _not_measured(played: Played, has_model: bool) -> dict[str, str]:
-    """Why, by the words for what is missing."""
+    """Reasons why something was not measured, by its name in print."""
     failed = [attempt for attempt in played.attempts if not attempt.success]
     reasons = {
         "log-probs of retries": None if has_model else "a server does not score texts under another prompt",
@@ -215,9 +215,16 @@ def table_of(content: Mapping[str, Any]) -> Table:
     if content.get("test"):
         notes.append("These are test tasks: what is chosen by this probe is no longer tested on them.")
     columns = [Column(name, right=name == "n") for name in ("measure", "value", "n", "target", "met")]
-    sections = [Section(name, list(_rows(content["measures"], keys))) for name, keys in SECTIONS.items()]
-    gate = Section("Gate: does reflecting pay?", list(_gate(content)))
-    return Table(title, columns, [section for section in (gate, *sections) if section.rows], notes)
+    found, gate, sections = content["measures"], content.get("gate", {}), []
+    if gate:
+        lines = [_line(LABELS[key], key, found[key] | judged) for key, judged in gate.items()]
+        sections.append(Section("Gate: does reflecting pay?", lines))
+    for name, keys in SECTIONS.items():
+        # Stop reasons that never occurred are left out.
+        shown = [key for key in keys if key in found and (found[key]["value"] or not key.startswith("stop_"))]
+        if shown:
+            sections.append(Section(name, [_line(keys[key][0], key, found[key]) for key in shown]))
+    return Table(title, columns, sections, notes)
 
 
 LABELS = {
@@ -227,29 +234,21 @@ LABELS = {
 }
 
 
-def _gate(content: Mapping[str, Any]) -> Iterator[dict[str, Cell]]:
-    for key, judged in content.get("gate", {}).items():
-        yield _row(LABELS[key], key, content["measures"][key] | judged)
-
-
-def _rows(found: Mapping[str, Any], keys: Mapping[str, tuple[str, Any]]) -> Iterator[dict[str, Cell]]:
-    for key, (label, *_) in keys.items():
-        if key in found and (found[key]["value"] or not key.startswith("stop_")):
-            yield _row(label, key, found[key])
-
-
-def _row(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:
-    met = {True: "met", False: "missed", None: "not judged"}[measure["met"]] if measure["target"] else ""
-    texts = (label, _value(key, measure), f"{measure['n']:,}", measure["target"] or "", met)
-    return dict(zip(("measure", "value", "n", "target", "met"), map(Cell, texts), strict=True))
-
-
-def _value(key: str, measure: Mapping[str, Any]) -> str:
-    """With its interval."""
+def _line(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:
+    """A row of the table: label, value with its interval, observations, target, and whether it is met."""
     form = ".1f" if key in ("turns", "tokens") else ".3f"
     value, low, high = (
         "?" if measure[part] is None else f"{measure[part]:{form}}" for part in ("value", "low", "high")
     )
     if value == "?":
-        return "no bound" if measure["n"] else "not measured"
-    return value if low == high == "?" else f"{value} ({low} to {high})"
+        value = "no bound" if measure["n"] else "not measured"
+    elif (low, high) != ("?", "?"):
+        value = f"{value} ({low} to {high})"
+    met = {True: "met", False: "missed", None: "not judged"}[measure["met"]] if measure["target"] else ""
+    return {
+        "measure": Cell(label),
+        "value": Cell(value),
+        "n": Cell(f"{measure['n']:,}"),
+        "target": Cell(measure["target"] or ""),
+        "met": Cell(met),
+    }

@@ -1,4 +1,4 @@
-"""How far one model's score moves by protocol alone: a table and a picture of its evaluations in one environment."""
+"""One model's score under each protocol of an environment, as a table and a figure."""
 
 from __future__ import annotations
 

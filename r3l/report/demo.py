@@ -1,4 +1,4 @@
-"""What `r3l demo` shows beside a logged group (r3l/report/trajectory_view.py): which one, and updates as they come."""
+"""The logged group that `r3l demo` shows (r3l/report/trajectory_view.py prints it), and its lines on updates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _learns(member: Member) -> bool:
 
 
 def _turns(member: Member) -> int:
-    """To be read."""
+    """Number of turns that a reader of the example reads."""
     return sum(
         len(trajectory["turns"]) - trajectory["restart_turn"]
         for trajectory in member.trajectories

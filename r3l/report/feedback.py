@@ -1,4 +1,4 @@
-"""Who wrote the feedback that a method learnt with: a condition of its scores, shown beside them."""
+"""The teacher of a method, who wrote the feedback of its training: a condition of its scores, shown with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTE = (
 
 
 def planned(method: str, tier: str) -> str | None:
-    """Whose feedback the runs of a row are to read that nobody has made."""
+    """The teacher that runs of a method will have at a tier; None: it reads no feedback."""
     source = feedback_of(variant(method), tier)
     return source and source.value
 
@@ -34,5 +34,5 @@ def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
 
 
 def is_taught(source: str | None) -> bool:
-    """Whether somebody else than the model wrote."""
+    """True if the feedback was written by something other than the model itself."""
     return source not in (None, FeedbackSource.SELF)

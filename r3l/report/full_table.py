@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -15,41 +16,60 @@ from r3l.report.table import Cell, Column, Table, table
 
 
 def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Table:
-    """Every row: task groups, paired difference, invalid responses, budget. What has no run is named below;
-    columns that say nothing are left out. ``to_second``: the same rows with another
-    baseline, whose differences stand beside the first's."""
+    """Every row: task groups, paired difference, invalid responses, budget. Rows without a run are named below, and
+    empty columns are left out. ``to_second``: the same rows with another baseline, whose differences are shown too."""
     every = list(rows.itertuples())
     shown = [row for row in every if row.mean is not None] or every
-    columns = [
-        Column("tasks", lambda row: row.group, filter="all"),
-        Column(METHOD, lambda row: Cell(row.label, title=row.method, runs="/".join(_place(row)[:-1]))),
-        Column(FEEDBACK, drop=6),
-        Column("success", lambda row: _interval(row) or "no run", right=True, no_wrap=True),
-        Column("seeds", _seeds, right=True),
-        Column("episodes", lambda row: None if row.method == CONSTANT_ANSWER else row.episodes, ",", drop=5),
-        Column("difference", lambda row: _interval(row, "difference_"), right=True, no_wrap=True),
-        Column("p", lambda row: p_cell(row.p_holm), right=True),
-    ]
-    compared_with = ""
-    if to_second is not None and len(to_second):
+    second: dict[tuple[str, ...], Any] = {}
+    if to_second is not None:
         second = {_place(row): row for row in to_second.itertuples()}
-        label = baseline_label(list(second.values()))
-        compared_with = f", of the differences to each of {baseline_label(every)} and {label}"
-        columns += [
-            Column(
-                f"minus {label}", lambda row: _interval(second[_place(row)], "difference_"), right=True, no_wrap=True
-            ),
-            Column(f"p ({label})", lambda row: p_cell(second[_place(row)].p_holm), right=True),
-        ]
-    columns += [
-        Column(MDE, lambda row: mde_text(row.comparison), right=True, no_wrap=True, drop=3),
-        Column("invalid", lambda row: row.parse_failure_rate, ".1%", drop=7),
-        Column("truncated", lambda row: row.truncation_rate, ".1%", drop=8),
-        Column("tokens", lambda row: _short(row.generated_tokens), right=True, drop=4),
-        Column("paper", lambda row: row.paper, ".3f"),
-        Column("verdict", lambda row: Cell(row.verdict, title=row.verdict_reason)),
+    label = baseline_label(list(second.values())) if second else ""
+    columns = [
+        Column("tasks", filter="all"),
+        Column(METHOD),
+        Column(FEEDBACK, drop=6),
+        Column("success", right=True, no_wrap=True),
+        Column("seeds", right=True),
+        Column("episodes", form=",", drop=5),
+        Column("difference", right=True, no_wrap=True),
+        Column("p", right=True),
+        *([Column(f"minus {label}", right=True, no_wrap=True), Column(f"p ({label})", right=True)] if second else []),
+        Column(MDE, right=True, no_wrap=True, drop=3),
+        Column("invalid", form=".1%", drop=7),
+        Column("truncated", form=".1%", drop=8),
+        Column("tokens", right=True, drop=4),
+        Column("paper", form=".3f"),
+        Column("verdict"),
     ]
-    columns = [column for column in columns if any(column.cell(row).text for row in shown)]
+    lines = []
+    for row in shown:
+        is_constant = row.method == CONSTANT_ANSWER
+        done, planned = row.seeds_done, row.seeds_planned
+        line = {
+            "env": env_label(row.env),  # of the section
+            "tasks": row.group,
+            METHOD: Cell(row.label, title=row.method, runs="/".join(_place(row)[:-1])),
+            FEEDBACK: row.feedback,
+            "success": _interval(row) or "no run",
+            # 1/3: one of three planned seeds is done; 15: more are done than were planned.
+            "seeds": None if is_constant else Cell(f"{done}/{planned}" if done <= planned else str(done), done),
+            "episodes": None if is_constant else row.episodes,
+            "difference": _interval(row, "difference_"),
+            "p": p_cell(row.p_holm),
+            MDE: mde_text(row.comparison),
+            "invalid": row.parse_failure_rate,
+            "truncated": row.truncation_rate,
+            "tokens": _short(row.generated_tokens),
+            "paper": row.paper,
+            "verdict": Cell(row.verdict, title=row.verdict_reason),
+        }
+        if second:
+            other = second[_place(row)]
+            line |= {f"minus {label}": _interval(other, "difference_"), f"p ({label})": p_cell(other.p_holm)}
+        lines.append(line)
+    columns = [column for column in columns if any(column.cell(line).text for line in lines)]
+
+    compared_with = f", of the differences to each of {baseline_label(every)} and {label}" if second else ""
 
     # Where the paper has none of the numbers, one note says why in place of two empty columns.
     incomparable = ""
@@ -63,7 +83,7 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
     return table(
         f"{every[0].table}, tier {'; '.join(sorted({row.tier_label for row in every if row.tier_label}))}",
         columns,
-        shown,
+        lines,
         f"Success of the last checkpoint on {', '.join(task_set_names(every))}; ± is the 95 % interval over training "
         f"seeds; difference: to {baseline_label(every)}, paired by task and seed; p: Holm-corrected{compared_with}; "
         f"{MDE_NOTE}; invalid: episodes ended by a response without a usable action; tokens: generated in training, "
@@ -73,7 +93,7 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
         *sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant}),
         *sorted({f"{row.task_set}: {row.warning}." for row in every if row.warning}),
         *notes_of_runs(every),
-        by=lambda row: env_label(row.env),
+        by=itemgetter("env"),
     )
 
 
@@ -90,14 +110,6 @@ def _interval(row: Any, prefix: str = "") -> Cell | None:
     bounds = "no interval" if low is None else f"[{low:.3f}, {high:.3f}]"
     text = plus_minus(mean, low, high, points, row.unit, "+" if prefix else "")
     return Cell(text, mean, f"{bounds}, {kind}" if kind else "")
-
-
-def _seeds(row: Any) -> Cell | None:
-    """``1/3``: one of three planned seeds is done; ``15`` where more are done than were planned."""
-    if row.method == CONSTANT_ANSWER:
-        return None
-    done, planned = row.seeds_done, row.seeds_planned
-    return Cell(f"{done}/{planned}" if done <= planned else str(done), done)
 
 
 def _short(count: int | None) -> Cell | None:

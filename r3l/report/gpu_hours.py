@@ -1,4 +1,4 @@
-"""What runs of the paper tier would cost, from the published seconds of a training step: GPU-hours, not promises.
+"""Estimated cost of runs of the paper tier in GPU-hours, from the published seconds of a training step.
 
 The paper states seconds of a step for four methods, two models and two training sets, on two servers of 8 H20
 (results/stored/published/cost.csv). Everything else is estimated from the nearest of these numbers, and says how:

@@ -1,4 +1,4 @@
-"""What environments, methods and seeds are called in print."""
+"""Printed names of environments, methods and seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from r3l.config import EnvConfig, load, names
 
 
 def env_label(env: str) -> str:
-    """Of an environment; a benchmark that is none of ours keeps its name."""
+    """Printed name of an environment; unknown names are kept."""
     return load("envs", env, EnvConfig).label if env in names("envs") else env
 
 
@@ -26,7 +26,7 @@ def question_set(tier: str, env: str, task_set: str) -> str:
 
 
 def method_label(method: str) -> str:
-    """Of a method or variant, as its runs have it."""
+    """Printed name of a method or variant, as its runs record it."""
     return config.method_label(config.variant(method))
 
 

@@ -1,4 +1,4 @@
-"""What training itself counted, as a table: retries that improve, agreement with an oracle, cost of a step."""
+"""Tables of what training counted: retries that improve, agreement with an oracle, cost of a step."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def methods(tier: str) -> list[dict[str, Any]]:
 
 
 def changed(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """What ``other`` has otherwise than ``base``, or besides."""
+    """The settings of ``other`` that differ from ``base`` or are missing there."""
     return {key: value for key, value in other.items() if base.get(key) != value}
 
 
@@ -93,7 +93,7 @@ def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("rollouts", lambda row: " / ".join(str(row["rollouts"][profile]) for profile in PROFILES)),
         Column("settings (profile paper)", own),
         *map(of_profile, map(str, PROFILES[1:])),
-        Column("there alone", there),
+        Column("only when", there),
     ]
     note = "rollouts: the most that one task can cost under paper / released_code / fair; options: r3l list options"
     return table("Methods and options", columns, rows, note)
@@ -138,7 +138,7 @@ def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """How many are in force, in one sentence."""
+    """One sentence with the number of differences that are in force."""
     count = Counter(row["in force"] for row in rows)
     return (
         f"paper and released code differ in {len(rows)} settings of these methods and environments: {count['paper']} "
@@ -159,7 +159,7 @@ def _settings(run: Run) -> Mapping[tuple[str, str], Any]:
 
 
 def _audit_ids() -> dict[str, str]:
-    """Of each option the ids that its meaning names."""
+    """Ids of the audit that each option's meaning cites."""
     found: dict[str, dict[str, None]] = {}
     for option in (*method_options(), *environment_options()):
         found.setdefault(option.option, {}).update(dict.fromkeys(re.findall(CITED, option.meaning)))

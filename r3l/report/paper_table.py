@@ -170,7 +170,7 @@ def plus_minus(
 
 
 def _best_sides(columns: Sequence[str], measures: Sequence[str]) -> dict[str, int]:
-    """For each column with a best value, whether that is the highest (1) or the lowest (-1)."""
+    """The side of the best value of each column that has one: the highest (1) or the lowest (-1)."""
     known = {MEASURES[name].label: MEASURES[name].better for name in measures}
     only = MEASURES[measures[0]].better if len(measures) == 1 else "high"
     sides = {column: known.get(column, only) for column in columns}

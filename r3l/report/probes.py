@@ -84,7 +84,7 @@ class ProbeResult(TypedDict):
 
 
 def read(paths: Sequence[Path]) -> list[Content]:
-    """By environment and size. Raises DataError for a file that is no probe."""
+    """Read probes, sorted by environment and size. Raises DataError for a file that is not a probe."""
     probes = []
     for path in paths:
         try:
@@ -95,7 +95,7 @@ def read(paths: Sequence[Path]) -> list[Content]:
 
 
 def read_folders(folders: Sequence[Path]) -> list[Content]:
-    """The probes beside the runs in ``folders``; what is none, or damaged, is left out with a warning."""
+    """The probes in the result folders ``folders``; damaged files are left out with a warning."""
     probes = []
     for path in [path for folder in folders for path in sorted((folder / "probe").glob("*.json"))]:
         try:
@@ -212,7 +212,7 @@ def _with_interval(probe: Content, key: str) -> Cell | None:
 
 
 def _gate(probe: Content) -> str | None:
-    """How many of its lines pass."""
+    """Number of the gate's targets that are met: ``3 of 4``."""
     if not probe.get("gate"):
         return None
     return f"{sum(bool(judged['met']) for judged in probe['gate'].values())} of {len(probe['gate'])}"

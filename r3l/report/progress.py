@@ -69,7 +69,7 @@ def _by_lines(inspect: Inspect, at_work: Callable[[], bool], console: Console, o
 
 
 def phrase(status: Status) -> str:
-    """How far a run is, in words."""
+    """The progress of a run in words."""
     success = "" if status.success is None else f"success {status.success:.2f}"
     match status.state:
         case State.DONE:
@@ -86,7 +86,7 @@ def phrase(status: Status) -> str:
 
 
 def summary(statuses: Sequence[Status], seconds: float, left: float) -> str:
-    """All runs in one line."""
+    """One line on all runs: how many are done, and the time left."""
     done, trained, failed = (
         sum(status.state is state for status in statuses) for state in (State.DONE, State.TRAINED, State.FAILED)
     )

@@ -1,4 +1,4 @@
-"""What an evaluation by a protocol says beside its score: how far to trust it, and published numbers beside it."""
+"""Scores of evaluations by a protocol: their intervals, circumstances, and published numbers to compare with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMATS = {"<answer>": "r3l", "boxed": "r3l_boxed"}  # published zero-shot setti
 TRAINED = ("GRPO", "R3L")  # of the paper's Table 1, which has no games played by a model as it is
 
 
-class Beside(Strict):
+class CitedScore(Strict):
     """A published number; ``differs``: why it is not by the same protocol, empty where it is."""
 
     env: str
@@ -39,8 +39,8 @@ class Beside(Strict):
     source: str
     differs: str
 
-    def told(self) -> str:
-        """On one line."""
+    def one_line(self) -> str:
+        """Model, measure, value and source on one line."""
         return f"{self.model} {self.measure} {self.value:g} (n {self.n}; {self.source})"
 
 
@@ -67,21 +67,21 @@ def passes(episodes: Episodes, key: str = "success") -> list[float]:
     return [fmean(values) for _, values in sorted(by_member.items())]
 
 
-def beside(env: str, protocol: str) -> list[Beside]:
+def beside(env: str, protocol: str) -> list[CitedScore]:
     """Published numbers of an environment, those by the same protocol first; others say what differs."""
     with (CONFIGS / "protocols/published.csv").open(newline="", encoding="utf-8") as file:
-        rows = [Beside.model_validate(row) for row in csv.DictReader(file)]
+        rows = [CitedScore.model_validate(row) for row in csv.DictReader(file)]
     rows = [row for row in (*rows, *_of_paper(env)) if row.env == env]
-    seen = [_told_apart(row, protocol) for row in rows]
+    seen = [_with_difference(row, protocol) for row in rows]
     return sorted(seen, key=lambda row: bool(row.differs))
 
 
-def _told_apart(row: Beside, protocol: str) -> Beside:
+def _with_difference(row: CitedScore, protocol: str) -> CitedScore:
     other = "" if row.protocol == protocol else f"another protocol: {row.protocol}"
     return row.model_copy(update={"differs": row.differs or other})
 
 
-def _of_paper(env: str) -> list[Beside]:
+def _of_paper(env: str) -> list[CitedScore]:
     benchmark = BENCHMARKS.get(env, env).lower()
     found = []
     for row in published.load():
@@ -92,7 +92,7 @@ def _of_paper(env: str) -> list[Beside]:
         differs = f"trained by {row.method}" if trained else ""
         source = "the paper's Table 1" if trained else "the paper's zero-shot table"
         found.append(
-            Beside(
+            CitedScore(
                 env=env,
                 protocol=protocol,
                 model=row.backbone,
@@ -107,14 +107,14 @@ def _of_paper(env: str) -> list[Beside]:
 
 
 def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
-    """What a person reads below the summary of an evaluation; of one by a protocol also published numbers."""
+    """The lines below the summary of an evaluation: spread, and with a protocol published numbers too."""
     if "protocol" not in evaluation:
         return [_spread(episodes)]
     env, name = evaluation["env"], evaluation["protocol"]["name"]
     rows = beside(env, name)
-    same = [row.told() for row in rows if not row.differs]
+    same = [row.one_line() for row in rows if not row.differs]
     deviates = ", from which this run deviates" if evaluation["protocol"]["deviations"] else ""
-    others = [f"{row.told()}: {row.differs}" for row in rows if row.differs]
+    others = [f"{row.one_line()}: {row.differs}" for row in rows if row.differs]
     return [
         *_scored(evaluation, episodes),
         f"published by this protocol{deviates}: {'; '.join(same) if same else 'no number that can be cited'}",

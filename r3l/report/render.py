@@ -160,7 +160,7 @@ def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def write(rows: Sequence[Mapping[str, object]], table: Table, out: Path) -> None:
-    """``out`` as CSV (the long form), and beside it .tex and .md (the printed table)."""
+    """Write ``out`` as CSV (the long form), and next to it .tex and .md (the printed table)."""
     write_text(to_csv(rows), out)
     write_text(to_latex(table), out.with_suffix(".tex"))
     write_text(to_markdown(table), out.with_suffix(".md"))

@@ -109,7 +109,7 @@ def score_rows(
                 teacher = planned(method, bench[0])
                 rows.append(missing(method, seeds_planned, "no run", number, group=group, feedback=teacher, **place))
             answered = here[(here.group == group) & here.constant_success.notna()]
-            if len(answered):  # a method means something only beside the best answer that looks at no problem
+            if len(answered):  # the best answer that ignores the problem is a baseline of its own
                 first = answered.iloc[0]
                 score = Interval(first.constant_success, None, None, 0, "")
                 paper = published.not_comparable(f"the answer is always {first.constant_answer}")

@@ -37,7 +37,7 @@ def _phrase(status: Status) -> str:
 
 
 def summary(statuses: Sequence[Status]) -> str:
-    """What the states mean and how much work is left."""
+    """One line per state with its meaning, and the time that training still takes."""
     counts = {state: _count(statuses, state) for state in State}
     states = [f"{n} {state} ({MEANINGS[state]})" for state, n in counts.items() if n]
     unknown = sum(status.seconds_left is None for status in statuses)

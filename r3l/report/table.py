@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Cell:
-    """What is printed; ``value`` ranks and sorts it (None: no number, or no complete one); ``title``: when hovering;
+    """The text of a cell; ``value`` ranks and sorts it (None: no number, or no complete one); ``title``: when hovering;
     ``runs``: the place under a results folder of those that it is about, to which the HTML report links."""
 
     text: str
@@ -58,7 +58,7 @@ class Column:
 
 @dataclass
 class Section:
-    """Rows that belong together; the ``title`` stands above them, in Markdown and HTML beside them."""
+    """Rows under one ``title``, which is a column of its own in Markdown and HTML."""
 
     title: str
     rows: list[Row]

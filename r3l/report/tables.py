@@ -104,7 +104,7 @@ class ReportTable:
         return as_stored(self.rows, MEASURE_COLUMNS if self.config.kind == "measures" else SCORES)
 
     def write(self, out: Path) -> None:
-        """``out`` as CSV, and beside it .tex and .md."""
+        """Write ``out`` as CSV, and next to it .tex and .md."""
         write(self.flat(), self.printed, out)
 
 

@@ -62,7 +62,7 @@ def _derive(method: R3L, trajectories: Sequence[Any]) -> None:
 
 
 def pack(run_dir: Path, limit: int) -> str | None:
-    """What the viewer shows of a run: JSON, compressed (to a tenth), in base64; None where it kept no trajectories.
+    """The trajectories of a run for the viewer: JSON, compressed to a tenth, in base64; None if it kept none.
 
     ``tasks``: step, task, group, selected_as, and ``members``: the trajectories of each member of the group, in
     the order of retries and KINDS. At most ``limit`` characters but always one task; ``left_out`` counts what did not
@@ -80,7 +80,7 @@ def pack(run_dir: Path, limit: int) -> str | None:
 
 
 def unpack(packed: str) -> Line:
-    """What :func:`pack` packed."""
+    """The content that :func:`pack` packed."""
     content = base64.b64decode(packed)
     line: Line = json.loads(unpacked(content, zlib.decompressobj(wbits=31), most(len(content)), "a packed page"))
     return line

@@ -42,7 +42,7 @@ PAGE = '<pre style="background:#fff;color:#000;font-family:monospace;line-height
 
 
 class Shown:
-    """What ``rich`` prints and a notebook shows."""
+    """Something that ``rich`` prints and a notebook shows."""
 
     def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
         """The parts, from top to bottom; ``in_colour``: with what the colours mean."""
@@ -78,7 +78,7 @@ class Member(Shown):
 
     @property
     def rescued(self) -> bool:
-        """Whether the attempt failed and its first retry succeeded."""
+        """True if the attempt failed and its first retry succeeded."""
         base, retry = self.first("base"), self.first("guided_retry")
         return bool(base and retry and retry["success"] and not base["success"])
 
@@ -134,7 +134,7 @@ class LoggedTask(Shown):
 
 
 def logged_tasks(run_dir: Path) -> list[LoggedTask]:
-    """What a run logged of its first, middle and last step; none where it kept no trajectories."""
+    """The logged tasks of a run's first, middle and last step; empty if it kept no trajectories."""
     return [
         LoggedTask(
             source=run_dir,

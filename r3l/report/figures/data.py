@@ -1,4 +1,4 @@
-"""What a figure shows: the runs of one tier by environment and method, in one order."""
+"""The runs that a figure shows: of one tier, by environment and method, in one order."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def tokens(row: Metrics) -> float:
 
 
 def minutes(row: Metrics) -> float:
-    """Of exploration and training, without start, checkpoints and evaluation."""
+    """Minutes of rollout and update; start, checkpoints and evaluation are not counted."""
     return step_seconds(row) / 60
 
 

@@ -1,4 +1,4 @@
-"""How figures look: sizes of a printed page, colours of methods, legends and captions, files that repeat.
+"""Sizes of figures, colours of methods, legends, captions, and files that are equal for equal data.
 
 A method's colour, line and marker never depend on what else is drawn. Colours are Okabe and Ito's and Paul Tol's, safe
 for colour-blind readers; since twelve cannot be told apart by colour alone, a family shares a line style and each
@@ -285,7 +285,7 @@ def _pdf(figure: Figure, path: Path) -> None:
 
 
 def _png(figure: Figure, path: Path) -> None:
-    """With 256 colours, a third of the bytes: those of all methods, unchanged, and the most frequent others."""
+    """Write a PNG of 256 colours, a third of the bytes: the colours of all methods, and the most frequent others."""
     from PIL import Image, ImageColor
 
     drawn = io.BytesIO()

@@ -72,7 +72,7 @@ def learning_curves(shown: Shown) -> Drawn:
 
 
 def exploration(shown: Shown) -> Drawn:
-    """What retries bring: reward gain over the base, how often they improve on it, how often there is one."""
+    """Retries in training: reward gain over their base, share that improves, number per base."""
     text = "Retries in training: mean gain in reward over their base, share of gains, number a base rollout"
     return _draw(shown, EXPLORATION, text, _any("retry/count"), "without retries")
 
@@ -83,13 +83,13 @@ def dynamics(shown: Shown) -> Drawn:
 
 
 def pivot(shown: Shown) -> Drawn:
-    """Where retries begin, and how often that is where the oracle would."""
+    """Turn at which retries begin, and how often it is the oracle's."""
     text = "Where a retry begins (turns kept of its base), and how often the reflection names the oracle's turn"
     return _draw(shown, PIVOT, text, _any("pivot/turns", "pivot/with_oracle"), "without a pivot of their own")
 
 
 def _any(*keys: str) -> Keep:
-    """Whether a run ever counted one of ``keys``."""
+    """A test of a run: it counted one of ``keys`` at some update."""
     return lambda run: any(update.get(key) for update in updates(run.path) for key in keys)
 
 

@@ -37,7 +37,7 @@ from r3l.workflow import plan
 # Characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most.
 EMBEDDED = 2_500_000
 BASELINE = "zero_shot"  # of runs that no table is about
-SECOND = "grpo"  # what a method is compared with beside the base checkpoint
+SECOND = "grpo"  # the second baseline, after the base checkpoint
 
 
 def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Markup:
@@ -169,7 +169,7 @@ def _shown(
 
 
 def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dict[str, Any]:
-    """What these results are, and what they may be compared with. ``runs``: a row a run."""
+    """The introduction: tiers, seeds, task sets, warnings, and comparability with the paper. ``runs``: a row a run."""
     rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
     manifests, tested = list(runs.manifest), set()
     for run in runs.itertuples():

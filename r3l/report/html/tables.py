@@ -61,8 +61,8 @@ def endings(runs: pd.DataFrame) -> list[Table]:
 
 
 def settings(runs: pd.DataFrame) -> Table:
-    """What each method ran under, by its manifests: profile, learning rate, and the settings that differ from those of
-    the method, or of the one that it extends, under profile ``paper``.
+    """Settings of each method's runs, from their manifests: profile, learning rate, and the settings that differ from
+    those of the method, or of the one that it extends, under profile ``paper``.
 
     Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
     """
