@@ -211,7 +211,7 @@ class Retries:
         return CriticReflection(cause, guided, unguided)
 
     async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> tuple[Outcome, Trajectory]:
-        """A retry, with and without the hint in its context. ``written``: tokens of the reflection, added to its own."""
+        """A retry, with and without the hint in context. ``written``: tokens of the reflection, added to its own."""
         guidance = None if reflection is None else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
         if (pivot, guidance) not in self._played:
             self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
