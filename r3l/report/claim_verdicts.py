@@ -22,7 +22,7 @@ from r3l.report.labels import bench_label, env_label
 from r3l.report.probes import Content
 from r3l.report.registered import load_registered
 from r3l.report.render import rounded
-from r3l.stats.comparison import Comparison, Effect, compare
+from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
 NOT_TESTED = "not tested"
@@ -46,7 +46,8 @@ class ClaimVerdict:
     ``probe``: what tells this probe from the others, such as its reflection schema; empty for a single one.
     ``effect`` is over ``count`` seeds or tasks (``over``); None where nothing is stored. ``comparison``: the
     effect judged with all others; None below MIN_SEEDS seeds. ``paper``: the published effect, in
-    ``paper_metric``, from the file and lines ``paper_source``.
+    ``paper_metric``, from the file and lines ``paper_source``. ``learning_rates``: those of both methods where they
+    differ; ``at_equal_rates``: the effect with the first method at the second one's rate, None if that has not run.
     """
 
     claim: Claim
@@ -60,6 +61,8 @@ class ClaimVerdict:
     paper: float | None = None
     paper_metric: str | None = None
     paper_source: str = ""
+    learning_rates: tuple[float, float] | None = None
+    at_equal_rates: Effect | None = None
 
     @property
     def points(self) -> tuple[float, ...]:
@@ -70,8 +73,28 @@ class ClaimVerdict:
     def verdict(self) -> str:
         """A word of :class:`Verdict`, ``too few (2 seeds)`` or ``not tested``."""
         if self.comparison:
-            return self.comparison.verdict
+            return Verdict.INCONCLUSIVE if self.rates_decide else self.comparison.verdict
         return f"too few ({self.count} seed{'' if self.count == 1 else 's'})" if self.count else NOT_TESTED
+
+    @property
+    def rates_decide(self) -> bool:
+        """True if the difference may come from unequal learning rates: nothing at equal rates says the same."""
+        if self.learning_rates is None or self.comparison is None:
+            return False
+        if self.at_equal_rates is None or self.at_equal_rates.seeds < MIN_SEEDS:
+            return True
+        (alone,) = compare([self.at_equal_rates])
+        return alone is None or alone.verdict != self.comparison.verdict
+
+    @property
+    def rates_note(self) -> str:
+        """Both learning rates where they differ, and the effect at equal ones; else empty."""
+        if self.learning_rates is None:
+            return ""
+        ours, theirs = (f"{rate:.0e}".replace("e-0", "e-") for rate in self.learning_rates)
+        equal = self.at_equal_rates
+        found = f"{equal.mean:+.3f} at equal rates ({equal.seeds} seeds)" if equal else "not run at equal rates"
+        return f"learning rates differ ({ours}, {theirs}): {found}"
 
     @property
     def as_claimed(self) -> bool:
@@ -117,7 +140,7 @@ class ClaimVerdict:
             "paper_metric": self.paper_metric,
             "paper_source": self.paper_source,
             "run": self.claim.run.replace("ENV", env),
-            "note": self.claim.note,
+            "note": "; ".join(filter(None, [self.claim.note, self.rates_note])),
         }
         return {key: rounded(value) for key, value in columns.items()}
 
@@ -198,7 +221,17 @@ def _measured(
         return rows or [replace(row, over="tasks")]
     test = claim.score or claim.training
     values = test.values_S(runs) if test else []
-    return [replace(row, count=len(values), effect=Effect.of_seeds(values)) if values else row]
+    if not values:
+        return [row]
+    if claim.score and (equal := claim.score.at_equal_rates(runs)):
+        # A comparison at unequal rates holds only where one at equal rates says the same.
+        equal_values = equal.values_S(runs)
+        row = replace(
+            row,
+            learning_rates=claim.score.learning_rates(runs),
+            at_equal_rates=Effect.of_seeds(equal_values) if equal_values else None,
+        )
+    return [replace(row, count=len(values), effect=Effect.of_seeds(values))]
 
 
 def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:

@@ -35,6 +35,22 @@ class ScoreTest(Strict):
     group: str = "all"
     beyond: str | None = None
 
+    def learning_rates(self, runs: pd.DataFrame) -> tuple[float, float] | None:
+        """The rates that the runs of ``method`` and of ``against`` were trained with; None if either has no one rate,
+        as a method that trains nothing."""
+        rates = []
+        for name in (self.method, self.against):
+            of_method = runs[(runs.method == name) & (runs.steps > 0)]
+            rates.append({manifest["run"]["train"].get("lr") for manifest in of_method.manifest})
+        return (min(rates[0]), min(rates[1])) if len(rates[0]) == len(rates[1]) == 1 else None
+
+    def at_equal_rates(self, runs: pd.DataFrame) -> ScoreTest | None:
+        """The same test with ``method`` at the rate of ``against``; None if their rates are equal already."""
+        rates = self.learning_rates(runs)
+        if rates is None or rates[0] == rates[1]:
+            return None
+        return self.model_copy(update={"method": f"{self.method}@train.lr={rates[1]:g}"})
+
     def values_S(self, runs: pd.DataFrame) -> list[float]:
         """One value per seed that both methods have, of the runs of one bench; empty if it lacks a group."""
         values = []

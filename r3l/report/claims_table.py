@@ -60,7 +60,8 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg over "
         f"the {tested} effects with an interval, so that on average at most 5 % of these findings are false); "
         f"equivalent: shown to lie within {of.margin:g} of 0 on either side (two one-sided tests at 5 % each: "
-        "the 90 % interval lies inside), even if it is also shown to differ from 0; inconclusive: neither; "
+        "the 90 % interval lies inside), even if it is also shown to differ from 0; inconclusive: neither, or "
+        "shown at unequal learning rates alone (the csv's note has both rates, and the effect at equal ones); "
         f"too few: fewer than {MIN_SEEDS} seeds, shown as their values; not tested: nothing is stored. Bold: "
         "as claimed. Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: bootstrap over the "
@@ -87,6 +88,8 @@ def in_short(row: ClaimVerdict) -> str:
         return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")
     digits = 3 if row.claim.has_margin else 1
     effect = f"{row.effect.mean:+.{digits}f}"
+    if row.rates_decide:
+        return f"{effect} (rates differ)"
     if row.verdict != Verdict.INCONCLUSIVE:
         return f"{row.verdict} {effect}"
     mde = row.comparison and row.comparison.mde_adjusted

@@ -8,7 +8,7 @@ from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import Claims, load_claims
-from r3l.report.claims_table import claims_table
+from r3l.report.claims_table import claims_table, in_short
 from r3l.report.frame import read_runs
 from r3l.report.render import write
 from r3l.runs.run_paths import find_runs
@@ -64,6 +64,26 @@ def test_two_seeds_and_none(tmp_path):
     assert [row.verdict for row in nothing] == ["not tested"] * 3
     shown = claims_table([ahead, *nothing[1:]], OF).sections
     assert shown[0].rows[0]["effect"].text == "+0.250, +0.500"
+
+
+def test_a_difference_at_unequal_learning_rates_needs_the_same_at_equal_ones(tmp_path):
+    """R3L at 9e-4 is ahead of GRPO at 3e-4 in all four seeds; at 3e-4 it is ahead by as much, or not at all."""
+    for seed, hard in enumerate([1, 2, 1, 2]):
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
+        write_run(tmp_path, "r3l", seed, [1, 1], [int(hard > 0), int(hard > 1)], rate=9e-4)
+    ahead = claim_verdicts(read_runs(find_runs(tmp_path)), [], OF)[0]
+    assert (ahead.comparison.verdict, ahead.verdict, ahead.as_claimed) == ("ahead", "inconclusive", False)
+    assert in_short(ahead) == "+0.375 (rates differ)"
+    assert ahead.rates_note == "learning rates differ (9e-4, 3e-4): not run at equal rates"
+
+    for verdict, hard_tasks in (("ahead", [1, 2, 1, 2]), ("inconclusive", [0, 1, 0, 0])):
+        runs = tmp_path / verdict
+        for seed, hard in enumerate(hard_tasks):
+            write_run(runs, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
+            write_run(runs, "r3l", seed, [1, 1], [1, 1], rate=9e-4)
+            write_run(runs, "r3l@train.lr=0.0003", seed, [1, 1], [int(hard > 0), int(hard > 1)], rate=3e-4)
+        row = claim_verdicts(read_runs(find_runs(runs)), [], OF)[0]
+        assert row.verdict == verdict and "at equal rates (4 seeds)" in row.rates_note
 
 
 def probe(schema, guided_minus_fresh, **others):
