@@ -145,14 +145,17 @@ def _read_run(path: Path) -> list[Row]:
         **result["budget"],
     }
     constant: Any = task_set.get(CONSTANT_ANSWER)
+    # A task's score is its mean over its episodes; a group's tasks are in the order of their ids.
+    totals: dict[str, tuple[str, list[float]]] = {}
+    for episode in by_group[ALL]:
+        _, total_of_task = totals.setdefault(episode["task"], (episode["group"], [0.0, 0.0, 0.0]))
+        total_of_task[0] += episode["success"]
+        total_of_task[1] += episode["reward"]
+        total_of_task[2] += 1
     rows = []
     for group, scores in evaluation["groups"].items():
-        attempts: dict[str, list[tuple[float, float]]] = {}
-        for episode in by_group[group]:
-            attempts.setdefault(episode["task"], []).append((float(episode["success"]), float(episode["reward"])))
-        # Python's sum, for its last digits: stored tables hold what it gives.
-        means = [[sum(part) / len(part) for part in zip(*attempts[task], strict=True)] for task in sorted(attempts)]
-        success_T, reward_T = np.array(means).T
+        tasks = sorted(task for task, (of_task, _) in totals.items() if group in (ALL, of_task))
+        totals_T = np.array([totals[task][1] for task in tasks])
         stops = Counter(episode["stop_reason"] for episode in by_group[group])
         of_group = {
             "group": group,
@@ -162,9 +165,9 @@ def _read_run(path: Path) -> list[Row]:
             "stops": stops,
             "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
             "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-            "tasks": tuple(sorted(attempts)),
-            "task_success": success_T,
-            "task_reward": reward_T,
+            "tasks": tuple(tasks),
+            "task_success": totals_T[:, 0] / totals_T[:, 2],
+            "task_reward": totals_T[:, 1] / totals_T[:, 2],
             "constant_answer": constant and constant["answer"],
             "constant_success": constant and constant["success"].get(group),
         }
