@@ -19,7 +19,7 @@ from r3l.report.frame import read_runs
 from r3l.runs import trajectory_log
 from r3l.runs.run_paths import find_runs
 
-PATHS = [path for part in ("", "hint_gap", "smol/cpu", "smol/gpu") for path in find_runs(STORED / part)]
+PATHS = [path for part in ("", "hint_gap", "curves", "smol/cpu", "smol/gpu") for path in find_runs(STORED / part)]
 
 
 @pytest.fixture
