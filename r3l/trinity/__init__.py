@@ -1,1 +1,4 @@
-"""The trinity engine: methods of this package run by unmodified Trinity-RFT (docs/tiers.md). May import local."""
+"""The trinity engine: unmodified Trinity-RFT trains the methods of this package (docs/tiers.md).
+
+This room may import r3l.local.
+"""

@@ -1,9 +1,10 @@
-"""The configuration of Trinity-RFT for a run, and the tasksets that it names.
+"""The configuration of Trinity-RFT for a run, and the files that it names.
 
-The release keeps 249 such YAML files by hand; here one is made from the resolved run and a place. Everything of ours is
-named by its dotted path (Registry.get), so a node only has to be able to import this package, and each of our classes
-gets the resolved run under the argument ``run``. Every key whose default would change results, or has changed between
-the released fork and Trinity 0.6.0, is written out. Comments say where a value comes from; "audit" is docs/audit.md.
+The release maintains 249 such YAML files by hand; this module generates one from the resolved run and a
+place. The configuration names our classes by dotted path (Registry.get), so a node only has to import
+this package, and each class gets the resolved run as its argument ``run``. It writes out every key whose
+default would change results, or has changed between the released fork and Trinity 0.6.0. Comments state
+the source of a value; "audit" is docs/audit.md.
 """
 
 from __future__ import annotations
@@ -22,33 +23,40 @@ from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 from r3l.core.task import Task, tasks_of_step, with_occurrences
 from r3l.files.json_files import rewrite_jsonl
-from r3l.trinity.sizes import cluster_of, experiences_per_step, planned_model, planned_rollouts, tokens_per_gpu
+from r3l.trinity.sizes import (
+    cluster_of,
+    experiences_per_step,
+    planned_model,
+    planned_rollouts,
+    tokens_per_gpu,
+)
 
-VERSION = "0.6.0"  # of Trinity-RFT; another version has other keys, and unknown ones are errors
+VERSION = "0.6.0"  # of Trinity-RFT; keys differ between versions, and unknown keys are errors
 WORKFLOW = "r3l.trinity.workflow.MethodWorkflow"
 ADVANTAGE = "r3l.trinity.advantage.MethodAdvantage"
 LOSS = "r3l.trinity.loss.MethodLoss"
 LOSS_WITH_REFERENCE = "r3l.trinity.loss.MethodLossWithReference"
 MONITOR = "r3l.trinity.plugins.LinesMonitor"
 ALGORITHMS = "r3l.trinity.plugins"
-TASK_KEY, OCCURRENCE = "id", "occurrence"  # of a row of the tasksets
+TASK_KEY = "id"  # keys of a row of the task sets
+OCCURRENCE = "occurrence"
 RUNNERS_PER_ENGINE = 32  # released code (audit 4.2)
-RUNNERS = 4  # on a CPU; our choice: a process each, and the more requests share a batch the faster it goes
+RUNNERS = 4  # processes on a CPU; our choice: sampling is faster the more requests share a batch
 EVALUATE_EVERY = 20  # explorer steps; released code (audit 4.1)
 TASK_SECONDS = 7200  # three times the longest published step, 2,318 s (results/stored/published/cost.csv)
 SYNC_SECONDS = 12000  # released code (audit 4.1)
-KEPT_CHECKPOINTS = 2  # the trainer also saves after an error, and that one may be of a step that was not trained
+KEPT_CHECKPOINTS = 2  # the newest may be useless: the trainer also saves after an error in a step
 Config = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run happens: what is no part of the run.
+    """Folders, backend and machines for a run; they are not part of the run itself.
 
-    ``folder``: where Trinity keeps checkpoints, buffers and logs. ``tasks``: a folder with train.jsonl (a row a task in
-    the order of training, ``{"id": ..., "occurrence": 0}``) and, for evaluations on the way, test.jsonl and others.
-    ``nodes`` and ``gpus_per_node`` are those of the model's configuration unless given. ``tinker_url``: for the tinker
-    backend.
+    ``folder``: folder of Trinity's checkpoints, buffers and logs. ``tasks``: folder with train.jsonl (one
+    row per task in training order, ``{"id": ..., "occurrence": 0}``) and, for evaluations during
+    training, test.jsonl and others. ``tinker_url``: address of the server for the tinker backend.
+    ``nodes`` and ``gpus_per_node`` override the model's configuration.
     """
 
     folder: Path
@@ -60,37 +68,42 @@ class Place:
 
     @property
     def adapter(self) -> Path:
-        """Where the adapter lies with which LoRA begins; on a CPU the trainer makes its own."""
+        """Folder of the initial LoRA adapter; only verl reads it, since the Learner creates its own."""
         return self.folder / "adapter"
 
 
 def trinity_config(run: Run, place: Place) -> Config:
-    """The configuration of ``run`` at ``place``, as `trinity run --config` reads it.
+    """The configuration of ``run`` at ``place`` for `trinity run --config`.
 
-    Raises ConfigError where a method trains nothing, or where the verl backend has no GPUs planned for the model.
+    Raises ConfigError if the method trains nothing or needs earlier metrics, or if the verl backend has
+    no GPUs planned for the model.
     """
     method = build_method(run)
     if not method.trains:
-        raise ConfigError(f"method {run.method!r} trains nothing, so there is nothing to configure; use r3l evaluate")
+        raise ConfigError(
+            f"method {run.method!r} trains nothing, so there is nothing to configure; use r3l evaluate",
+        )
     if method.needs_history:
         raise ConfigError(
-            f"method {run.method!r} reads the metrics of earlier steps, which Trinity-RFT's explorers do not have; use "
-            "--engine local"
+            f"method {run.method!r} reads the metrics of earlier steps, which Trinity-RFT's explorers do not "
+            "have; use --engine local"
         )
+
     run_args = {"run": run.model_dump(mode="json")}
     cluster = cluster_of(run, place.nodes, place.gpus_per_node) if place.backend == "verl" else None
     config = {
         "mode": "both",
         "project": run.tier,
         "group": run.env,
-        # Also the Ray namespace, so that runs on one cluster are apart.
-        "name": _plain(f"{run.model_name()}-{run.method}-seed{run.seed}"),
+        # Names a folder and the Ray namespace, which keeps runs on one cluster apart.
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "_", f"{run.model_name()}-{run.method}-seed{run.seed}"),
         "checkpoint_root_dir": str(place.folder.absolute()),
         "continue_from_checkpoint": True,
         "algorithm": _algorithm(run, method, place, cluster, run_args),
         "model": _model(run, place),
         "buffer": _buffer(run, method, place, cluster, run_args),
-        "data_processor": {"experience_pipeline": {"save_input": False}},  # no copy of every experience in a database
+        # No copy of every experience in a database.
+        "data_processor": {"experience_pipeline": {"save_input": False}},
         "explorer": _explorer(run, cluster),
         "synchronizer": _synchronizer(run, place),
         "trainer": _trainer(run, cluster),
@@ -102,27 +115,29 @@ def trinity_config(run: Run, place: Place) -> Config:
 
 
 def as_yaml(run: Run, config: Config) -> str:
-    """``config`` for `trinity run --config FILE`, headed by what it is of. The run stands in it once, as an anchor."""
-    head = f"# Trinity-RFT {VERSION}: {run.cell}, seed {run.seed}, profile {run.profile} (r3l export trinity)\n"
+    """``config`` as YAML with a heading. The run, used several times, is written once as a YAML anchor."""
+    run_name = f"{run.cell}, seed {run.seed}, profile {run.profile}"
+    head = f"# Trinity-RFT {VERSION}: {run_name} (r3l export trinity)\n"
     return head + str(yaml.safe_dump(config, sort_keys=False))
 
 
 def write_inputs(run: Run, place: Place) -> None:
-    """What the configuration names: task sets, and the adapter that LoRA begins with, drawn from the run's seed.
+    """Write the files that the configuration names: task sets, and the initial LoRA adapter.
 
-    Raises DataError where a task set's data is not here, CheckpointError where the model's configuration is not; the
-    message says how to get it.
+    Raises DataError if a task set's data is missing, CheckpointError if the model's configuration is
+    missing; the message says how to get it.
     """
     write_tasksets(run, place.tasks)
     if run.lora.rank and place.backend == "verl":
-        from r3l.local import checkpoint  # torch takes a second
-        from r3l.local.model import lora  # torch takes a second
+        from r3l.local import checkpoint  # imports torch, which takes a second
+        from r3l.local.model import lora  # imports torch, which takes a second
 
+        # Drawn from the run's seed: Trinity's own adapter would be drawn without a seed.
         lora.write_start(place.adapter, run.lora, run.seed, checkpoint.find(run.model))
 
 
 def write_tasksets(run: Run, folder: Path) -> None:
-    """train.jsonl with the tasks in the order of training, and a file for each task set that is tested on the way."""
+    """Write train.jsonl with the tasks in training order, and a file per task set for evaluations."""
     package = environment_of(run.env)
     tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
     rewrite_jsonl(folder / "train.jsonl", task_rows(run))
@@ -131,7 +146,7 @@ def write_tasksets(run: Run, folder: Path) -> None:
 
 
 def task_rows(run: Run) -> Iterator[dict[str, Any]]:
-    """Rows of tasks in the order in which the local engine trains on them."""
+    """Rows of the tasks, in the order in which the local engine trains on them."""
     tasks = environment_of(run.env).tasks(run.env_settings.train_task_set)
     for step in range(1, run.train.steps + 1):
         of_step = tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step)
@@ -143,17 +158,26 @@ def _row(task: Task) -> dict[str, Any]:
 
 
 def algorithm_name(method: str, reference: bool = False) -> str:
-    """The dotted path of a method's algorithm type; of a variant that of its method.
+    """Dotted path of a method's algorithm type (r3l.trinity.plugins); variants share their method's type.
 
-    ``reference``: the type that makes the trainer compute log-probabilities of the base checkpoint.
+    ``reference``: the type with which the trainer also computes log-probs of the base checkpoint.
     """
     name = "".join(part.capitalize() for part in variant(method)[0].split("_"))
     return f"{ALGORITHMS}.{name}{'WithReference' if reference else ''}"
 
 
-def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, run_args: Config) -> Config:
-    reference = method.kl_coef > 0 or place.backend == "tinker"  # the tinker trainer always reads its log-probs
+def _algorithm(
+    run: Run,
+    method: Method,
+    place: Place,
+    cluster: ClusterConfig | None,
+    run_args: Config,
+) -> Config:
+    # The tinker trainer reads the reference model's log-probs in any case.
+    reference = method.kl_coef > 0 or place.backend == "tinker"
     experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
+    # Data-parallel ranks, over which verl's FSDP averages gradients; the loss compensates for the average.
+    replicas = cluster.trainer_gpus // cluster.sequence_parallel if cluster else 1
     return {
         "algorithm_type": algorithm_name(run.method, reference),
         "repeat_times": planned_rollouts(method),  # one call of our workflow makes all rollouts of a task
@@ -161,11 +185,11 @@ def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | 
         "advantage_fn": ADVANTAGE,
         "advantage_fn_args": {**run_args, "experiences": experiences, "folder": str(place.folder)},
         "policy_loss_fn": LOSS_WITH_REFERENCE if method.kl_coef > 0 else LOSS,
-        "policy_loss_fn_args": run_args | {"replicas": _replicas(cluster)},
+        "policy_loss_fn_args": run_args | {"replicas": replicas},
         "kl_penalty_fn": "none",  # audit 0.8: no KL in the reward
-        "kl_loss_fn": "none",  # it is a part of the method's loss
+        "kl_loss_fn": "none",  # the method's loss includes it
         "entropy_loss_fn": "none",  # audit 0.4: coefficient 0
-        "bypass_old_logprobs": True,  # changed default: log-probabilities are those that sampling gave
+        "bypass_old_logprobs": True,  # changed default: old log-probs are the sampler's
         "optimizer": {
             "lr": run.train.lr,
             "lr_warmup_steps": run.train.lr_warmup_steps,
@@ -178,11 +202,6 @@ def _algorithm(run: Run, method: Method, place: Place, cluster: ClusterConfig | 
     }
 
 
-def _replicas(cluster: ClusterConfig | None) -> int:
-    """Data-parallel ranks of the trainer, over which verl's FSDP averages gradients."""
-    return cluster.trainer_gpus // cluster.sequence_parallel if cluster else 1
-
-
 def _model(run: Run, place: Place) -> Config:
     described = find_model(run.model)
     config: Config = {
@@ -190,42 +209,58 @@ def _model(run: Run, place: Place) -> Config:
         "max_model_len": run.sampling.max_context,
         "max_prompt_tokens": run.sampling.max_context - run.sampling.max_tokens,  # audit 4.3
         "max_response_tokens": run.sampling.max_tokens,
-        "enable_prompt_truncation": False,  # changed default: a dialog that no longer fits ends and is counted
-        "temperature": run.sampling.temperature,  # that of the trainer's log-probabilities too
+        "enable_prompt_truncation": False,  # changed default: a full context ends the dialog and is counted
+        "temperature": run.sampling.temperature,  # also of the trainer's log-probs
         "top_p": 1.0,  # audit 3.1
         "top_k": -1,  # changed default: an integer, -1 for all
-        "logprobs": 0,  # audit 4.1: of the sampled token
+        "logprobs": 0,  # audit 4.1: only the sampled token's
         "enable_thinking": described.thinking if described else False,
     }
     if place.backend == "tinker":
         config["tinker"] = {"enable": True, "base_url": place.tinker_url, "seed": run.seed}
-    elif run.lora.rank:  # vLLM and verl read one adapter, Trinity's own would be drawn without a seed
-        adapter = {"name": "r3l", "path": str(place.adapter.absolute()), "base_model_name": config["model_path"]}
-        config["lora_configs"] = [adapter | {"lora_rank": run.lora.rank, "lora_alpha": run.lora.alpha}]
+    elif run.lora.rank:
+        # vLLM and verl must start from the same adapter; Trinity's own would be drawn without a seed.
+        adapter = {
+            "name": "r3l",
+            "path": str(place.adapter.absolute()),
+            "base_model_name": config["model_path"],
+            "lora_rank": run.lora.rank,
+            "lora_alpha": run.lora.alpha,
+        }
+        config["lora_configs"] = [adapter]
     return config
 
 
-def _buffer(run: Run, method: Method, place: Place, cluster: ClusterConfig | None, run_args: Config) -> Config:
+def _buffer(
+    run: Run,
+    method: Method,
+    place: Place,
+    cluster: ClusterConfig | None,
+    run_args: Config,
+) -> Config:
     experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
     config: Config = {
         "batch_size": run.train.tasks_per_step,
         "train_batch_size": experiences,
-        "total_epochs": 1,  # the taskset holds the tasks of all steps in order
+        "total_epochs": 1,  # the task set has the tasks of all steps in order
         "total_steps": run.train.steps,
         "explorer_input": {"taskset": _taskset(run, place, run_args, "train", run.sampling.temperature)},
         "trainer_input": {
             "experience_buffer": {
                 "name": "experiences",
                 "storage_type": "queue",
-                "capacity": 2 * experiences,  # the default of 10,000 holds less than a step
+                "capacity": 2 * experiences,  # the default of 10,000 may be less than a step
                 "max_read_timeout": TASK_SECONDS,
-                "replay_buffer": {"enable": False},  # audit 0.3: the fork's never replays
+                "replay_buffer": {"enable": False},  # audit 0.3: the released fork never replays
             }
         },
     }
-    if place.backend == "verl":  # the local engine evaluates nothing on the way
-        tested = [_taskset(run, place, run_args, s, run.evaluation.temperature) for s in run.env_settings.tested()]
-        config["explorer_input"]["eval_tasksets"] = tested
+    # On a CPU a run does as the local engine, which evaluates nothing during training.
+    if place.backend == "verl":
+        config["explorer_input"]["eval_tasksets"] = [
+            _taskset(run, place, run_args, split, temperature=run.evaluation.temperature)
+            for split in run.env_settings.tested()
+        ]
     return config
 
 
@@ -249,7 +284,7 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
         "runner_per_model": min(RUNNERS_PER_ENGINE, run.train.tasks_per_step) if cluster else RUNNERS,
         "max_timeout": TASK_SECONDS,
         "max_retry_times": 2,  # audit 0.1
-        "concurrent_mode": "sequential",  # one call a task; its rollouts run side by side inside of it
+        "concurrent_mode": "sequential",  # one call per task, which runs its rollouts concurrently
         "eval_interval": EVALUATE_EVERY,
         "eval_on_startup": cluster is not None,
         "rollout_model": {"engine_type": "tinker", "engine_num": 1, "seed": run.seed},
@@ -261,7 +296,8 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
             "tensor_parallel_size": cluster.tensor_parallel,
             "gpu_memory_utilization": cluster.sampling_memory,
             "dtype": planned_model(run).dtype,
-            "enable_prefix_caching": True,  # changed default: turns share a prefix, new weights empty the cache
+            # Changed default: turns share a prefix. New weights clear the cache.
+            "enable_prefix_caching": True,
             "enable_chunked_prefill": True,  # audit 4.1
             "enforce_eager": False,
             "seed": run.seed,  # released: 0 or 42 by method (audit 4.4)
@@ -270,10 +306,11 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
 
 
 def _synchronizer(run: Run, place: Place) -> Config:
-    by_verl = "checkpoint" if run.lora.rank else "nccl"  # Trinity syncs adapters by their files alone
+    verl_method = "checkpoint" if run.lora.rank else "nccl"  # Trinity syncs adapters only through files
     return {
-        "sync_method": by_verl if place.backend == "verl" else "memory",  # the tinker trainer hangs with `checkpoint`
-        "sync_style": "fixed",  # as the local engine; safe since the number of experiences is fixed
+        # The tinker trainer hangs with `checkpoint`.
+        "sync_method": verl_method if place.backend == "verl" else "memory",
+        "sync_style": "fixed",  # as in the local engine; safe since the number of experiences is fixed
         "sync_interval": run.train.sync_interval,
         "sync_offset": 0,
         "sync_timeout": SYNC_SECONDS,
@@ -282,15 +319,19 @@ def _synchronizer(run: Run, place: Place) -> Config:
 
 def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
     shared = {"total_steps": run.train.steps, "grad_clip": run.train.grad_clip}
-    if cluster is None:  # the flag: losses of a step's samples are added up, not averaged
-        backend = {"save_interval": run.train.save_every, "fix_actor_microbatch_loss_scale": True}
-        return {"trainer_type": "tinker", **backend, **shared}
+    if cluster is None:
+        return {
+            "trainer_type": "tinker",
+            "save_interval": run.train.save_every,
+            "fix_actor_microbatch_loss_scale": True,  # sums the losses of a step's samples, no mean
+            **shared,
+        }
     return {
         "trainer_type": "verl",
         "trainer_strategy": "fsdp2",  # changed default
         "save_interval": run.train.save_every,
         "max_checkpoints_to_keep": KEPT_CHECKPOINTS,
-        "save_hf_checkpoint": "never" if run.lora.rank else "last",  # every checkpoint holds the adapter
+        "save_hf_checkpoint": "never" if run.lora.rank else "last",  # every checkpoint has the adapter
         "use_dynamic_bsz": True,  # audit 4.1
         "use_remove_padding": True,
         "balance_batch": True,
@@ -299,8 +340,3 @@ def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
         "fix_actor_microbatch_loss_scale": False,  # audit 0.4
         **shared,
     }
-
-
-def _plain(name: str) -> str:
-    """A name for a folder and a Ray namespace."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)

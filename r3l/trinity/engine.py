@@ -1,9 +1,9 @@
-"""The trinity engine: `trinity run` on a Ray cluster, around the same methods; running it again resumes.
+"""The trinity engine: trains a method by `trinity run` on a Ray cluster. Re-run to resume.
 
-A run writes the files of a local run (r3l.runs.steps, r3l.local.checkpoint); Trinity's own files lie in ``trinity/`` of
-its directory. Trinity has an environment of its own (`make trinity`), and we communicate through files. It exits with 0
-after a crash, so success is judged by what each step wrote, and its logs are read for errors. What differs between a
-CPU and GPUs is behind Backend.
+A run writes the files of a local run (r3l.runs.steps, r3l.local.checkpoint); Trinity's own files are in
+``trinity/`` of the run directory. Trinity has its own virtual environment (`make trinity`), and we
+communicate through files. It exits with 0 after a crash, so a run is judged by its steps' reports, and
+its logs are searched for errors. Backend hides the differences between CPUs and GPUs.
 """
 
 from __future__ import annotations
@@ -28,73 +28,83 @@ from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, read_metrics
 from r3l.runs.preemption import stop_at_once, time_limit
 from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
-from r3l.runs.steps import RecordStep, recording
+from r3l.runs.steps import recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_inputs
 from r3l.trinity.processes import Environment, Ray
 from r3l.trinity.tinker import Tinker
 from r3l.trinity.verl import Verl
 
-FOLDER = "trinity"  # of a run's directory: everything of Trinity's
+FOLDER = "trinity"  # in a run directory: all files of Trinity
 
 
 class Backend(Protocol):
     """The trainer: r3l.trinity.tinker on a CPU, r3l.trinity.verl on GPUs."""
 
     def check(self, environment: Environment) -> None:
-        """Raises ConfigError, before any work, where the machine lacks something."""
+        """Raise ConfigError, before any work, if the machine lacks something."""
 
     def steps_done(self) -> int:
-        """Steps of the newest checkpoint, from which a run resumes."""
+        """Training steps in the newest checkpoint, from which a run resumes."""
 
     def finished(self) -> bool:
-        """Whether the weights of the last step are kept."""
+        """Whether the weights of the last step are saved."""
 
     def drop_after(self, step: int) -> None:
         """Delete checkpoints of later steps."""
 
     def reset_to(self, step: int) -> None:
-        """What its trainer needs besides r3l.trinity.job.reset_to to resume from ``step``."""
+        """Prepare the trainer to resume from ``step``; r3l.trinity.job.reset_to has reset Trinity's state."""
 
     def cluster(self, environment: Environment, config: Config, folder: Path) -> AbstractContextManager[Ray]:
-        """A Ray cluster until the end of the block; ``config`` is completed with addresses."""
+        """A Ray cluster until the end of the block; writes addresses into ``config``."""
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """Of what its trainer reports of a step: ``loss``, ``grad_norm`` and the parts of the loss."""
+        """Loss metrics from the trainer's report of a step: ``loss``, ``grad_norm``, parts of the loss."""
 
     def collect(self) -> Path:
-        """The last checkpoint, in Hugging Face layout."""
+        """Path of the last checkpoint, in Hugging Face layout."""
 
 
 def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> Result:
-    """Train ``run`` in ``run_dir`` (resuming what is there); returns and writes result.json.
+    """Train ``run`` in ``run_dir``, or resume it; write and return the content of result.json.
 
-    After ``minutes``, or a signal to stop, it raises Preempted; the next call resumes from the newest checkpoint.
-
-    Raises ConfigError where Trinity's environment, GPUs or a judge are missing, EngineError with the end of the
-    right log where Trinity fails.
+    Raises Preempted after ``minutes`` or a signal to stop; the next call resumes from the newest
+    checkpoint. Raises ConfigError if Trinity's environment, GPUs or a judge are missing, and EngineError
+    with the end of the relevant log if Trinity fails.
     """
+    # Check everything that can be wrong before the run directory is created. The chat template can be
+    # checked only if the model is on this machine; otherwise Trinity downloads it.
     identity = model_identity(run.model)
-    if not run_dir.is_dir() and (identity.get("sha256") or identity["revision"]):  # what is not here Trinity fetches
+    if not run_dir.is_dir() and (identity.get("sha256") or identity["revision"]):
         check_template(run)
     judge_options(run)
-    environment, folder = Environment.find(), run_dir / FOLDER
+    environment = Environment.find()
+    folder = run_dir / FOLDER
     planned = gpu_cluster(run)
     place = Place(folder, folder / "tasks", "verl" if planned else "tinker")
     config = trinity_config(run, place)
     job = folder / config["project"] / config["group"] / config["name"]
-    backend: Backend = Verl(run, run_dir, job, planned, place.adapter) if planned else Tinker(run, run_dir, job)
+    backend: Backend
+    if planned:
+        backend = Verl(run, run_dir, job, planned, place.adapter)
+    else:
+        backend = Tinker(run, run_dir, job)
     if not backend.finished():
         backend.check(environment)
+
     with locked(run_dir):
         if done := finished_result(run, run_dir):
             return done
         check_owner(run_dir, run)
         write_json_atomic(run_dir / MANIFEST, manifest(run))
+        # A stopped run's metrics and checkpoints may be of different steps.
         reconcile(run, run_dir, job, backend)
         with stop_at_once(), time_limit(None if minutes is None else 60 * minutes):
             if not backend.finished():
-                _train(run, run_dir, loggers, backend, environment, config, place, job)
+                _run_trinity(run, run_dir, loggers, backend, environment, config, place, job)
+
+        # Leave the files of a local run: checkpoint, trajectories, result.
         last = backend.collect()
         if (folder / trajectory_log.FILE).is_file():
             shutil.copy(folder / trajectory_log.FILE, run_dir / trajectory_log.FILE)
@@ -103,7 +113,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
         return finished
 
 
-def _train(
+def _run_trinity(
     run: Run,
     run_dir: Path,
     loggers: Sequence[str],
@@ -113,18 +123,32 @@ def _train(
     place: Place,
     job: Path,
 ) -> None:
-    done, folder = backend.steps_done(), place.folder
+    """Run Trinity from the newest checkpoint to the last step, and record each reported step."""
+    # Set our files and Trinity's back to the newest checkpoint: later steps run again, as if for the
+    # first time.
+    done = backend.steps_done()
+    folder = place.folder
     for file in (run_dir / METRICS, folder / trajectory_log.FILE):
         forget_after(file, done)
     trinity_job.reset_to(job, done, run.train.tasks_per_step)
     if done:
         backend.reset_to(done)
+
     write_inputs(run, place)
-    with backend.cluster(environment, config, folder) as ray, recording(run, run_dir, loggers, done) as record:
+    with (
+        backend.cluster(environment, config, folder) as ray,
+        recording(run, run_dir, loggers, done) as record,
+    ):
+        # Only now, since the cluster has written its addresses into the configuration.
         write_text_atomic(folder / "config.yaml", as_yaml(run, config))
         with ray.trinity(folder / "config.yaml") as trinity:
             for steps in trinity_job.follow(job, folder / "trinity.log", trinity, *ray.heads):
-                done = _record(steps, done, record, backend)
+                for number in sorted(step for step in steps if step > done):
+                    record(metrics_of(number, steps[number], backend))
+                    done = number
+            # The exit code says nothing: Trinity exits with 0 after a crash. A run has succeeded if every
+            # step was reported and the last weights are saved. Else a dead Ray is the cause, or the
+            # newest error in a log.
             if done < run.train.steps or not backend.finished():
                 tail = ray.log_tail() or trinity_job.log_tail(job, folder / "trinity.log")
                 raise EngineError(f"Trinity failed after {done} of {run.train.steps} steps. {tail}")
@@ -133,32 +157,29 @@ def _train(
 def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
     """Bring the metrics and the checkpoints of a stopped run to the same step.
 
-    Trinity's trainer saves a step before it reports it, and we read reports a moment later. Steps that were reported
-    but not read yet are added; checkpoints of steps that nobody reported are dropped, and those steps run again.
+    Trinity's trainer saves a checkpoint before it reports the step, and we read reports a moment later.
+    So a run may stop between any two of the three.
     """
-    lines, steps = read_metrics(run_dir), trinity_job.reported(job)
-    lines += [metrics_of(number, reported, backend) for number, reported in steps.items() if number > len(lines)]
+    # Add the steps that were reported but not read.
+    lines = read_metrics(run_dir)
+    steps = trinity_job.reported(job)
+    read = len(lines)
+    lines += [metrics_of(number, report, backend) for number, report in steps.items() if number > read]
     if lines:
         rewrite_jsonl(run_dir / METRICS, lines)
+    # A checkpoint that was saved but not reported has no metrics: delete it and train that step again.
     backend.drop_after(len(lines))
 
 
-def _record(steps: Mapping[int, Mapping[str, float]], done: int, record: RecordStep, backend: Backend) -> int:
-    for number in sorted(step for step in steps if step > done):
-        record(metrics_of(number, steps[number], backend))
-        done = number
-    return done
-
-
 def metrics_of(number: int, reported: Mapping[str, float], backend: Backend) -> dict[str, float]:
-    """A step's line of metrics.jsonl from what Trinity's explorer and trainer reported.
+    """A step's line of metrics.jsonl, from the reports of Trinity's explorer and trainer.
 
-    The pipeline's metrics are ours (r3l.trinity.advantage); the trainer's are its backend's.
+    Metrics of the pipeline come from r3l.trinity.advantage; the backend translates the trainer's.
     """
-    ours = {
-        k.removeprefix("experience_pipeline/"): v for k, v in reported.items() if k.startswith("experience_pipeline/")
-    }
-    ours = {k: v for k, v in ours.items() if not k.startswith(("experience_pipeline/", "experience_count"))}
+    pipeline = "experience_pipeline/"
+    ours = {k.removeprefix(pipeline): v for k, v in reported.items() if k.startswith(pipeline)}
+    # Trinity adds metrics of its own under the same prefix.
+    ours = {k: v for k, v in ours.items() if not k.startswith((pipeline, "experience_count"))}
     metrics = {
         **ours,
         **backend.losses(reported),

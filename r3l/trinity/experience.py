@@ -1,9 +1,9 @@
-"""Groups as Trinity's experiences and back, and rows as the experiences that train.
+"""Conversion of trajectories and rows to Trinity's experiences, and back.
 
-Between a runner and the pipeline an experience is a trajectory: it holds tokens and log-probabilities as sampled, and
-everything else of the trajectory in ``info`` (plain JSON, so that Trinity's viewers and files can hold it). The first
-experience of a task also lists the members of its groups and the counters. Between the pipeline and the trainer an
-experience is a row (see r3l.core.batching).
+Between a runner and the pipeline an experience is a trajectory: its tensors are tokens and log-probs of
+sampling, and ``info`` holds the rest of the trajectory (plain JSON, which Trinity's viewers and files can
+store). The first experience of a task also lists the task's groups and counters. Between the pipeline and
+the trainer an experience is a training row (r3l.core.batching).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,27 +23,30 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind, Turn
 from r3l.feedback.feedback import feedback_of
 
-INFO = "r3l"  # the key of ``info`` under which everything of ours stands
-PLAIN = ("member", "reward", "success", "feedback", "restart_turn", "rescore")
-SPOKEN = ("observation", "response", "action")
-SCALARS = {"token_weight": torch.float32, "sft": torch.bool, "off_policy": torch.bool}  # one each a row
+INFO = "r3l"  # key of our part of ``info``
+TRAJECTORY_FIELDS = ("member", "reward", "success", "feedback", "restart_turn", "rescore")
+TURN_FIELDS = ("observation", "response", "action")
+SCALARS = {"token_weight": torch.float32, "sft": torch.bool, "off_policy": torch.bool}  # one value per row
 FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
 
 
 @dataclass(frozen=True)
 class CollectedTask:
-    """The result of exploring one task. ``position``: its place in the step."""
+    """Groups and trajectories collected for one task. ``position``: index of the task in its step."""
 
     task: Task
     position: int
     groups: list[Group]
-    trajectories: list[Trajectory]  # all that were played or written (RolloutContext.trajectories)
+    trajectories: list[Trajectory]  # episodes and feedback dialogs (RolloutContext.trajectories)
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
 def pack(collected: CollectedTask) -> list[Experience]:
-    """One experience a trajectory; a task without trajectories has one without tokens."""
-    members = {id(t): t for t in [*collected.trajectories, *(t for g in collected.groups for t in g.trajectories)]}
+    """One experience per trajectory; the first one also carries the task, its groups and counters."""
+    # A trajectory may be in several groups, and a group may have trajectories that were not collected:
+    # number each object once, the collected ones first.
+    in_groups = [t for group in collected.groups for t in group.trajectories]
+    members = {id(t): t for t in [*collected.trajectories, *in_groups]}
     index = {key: number for number, key in enumerate(members)}
     packed = [_experience(t, collected.position, number) for number, t in enumerate(members.values())]
     packed[0].info[INFO]["task"] = {
@@ -67,27 +69,25 @@ def pack(collected: CollectedTask) -> list[Experience]:
 
 
 def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
-    """The results of a step, in the order of the tasks."""
+    """The collected tasks of a step, in task order; experiences may arrive in any order."""
     ordered = sorted(experiences, key=lambda e: (e.info[INFO]["position"], e.info[INFO]["index"]))
-    return [_unpacked(list(of_task)) for _, of_task in groupby(ordered, key=lambda e: e.info[INFO]["position"])]
-
-
-def _unpacked(experiences: Sequence[Experience]) -> CollectedTask:
-    head = dict(experiences[0].info[INFO]["task"])
-    played, counters, groups = head.pop("played"), head.pop("counters"), head.pop("groups")
-    task = Task(**head)
-    members = [_trajectory(experience, task) for experience in experiences]
-    return CollectedTask(
-        task,
-        experiences[0].info[INFO]["position"],
-        [_group(task, members, **group) for group in groups],
-        members[:played],
-        counters,
-    )
-
-
-def _group(task: Task, all_members: Sequence[Trajectory], members: Sequence[int], objective: str, **rest: Any) -> Group:
-    return Group(task, [all_members[k] for k in members], Objective(objective), **rest)
+    collected = []
+    for position, of_task in groupby(ordered, key=lambda e: e.info[INFO]["position"]):
+        # The first experience describes the task; all are its trajectories, in the order of pack.
+        ordered_task = list(of_task)
+        head = dict(ordered_task[0].info[INFO]["task"])
+        played = head.pop("played")
+        counters = head.pop("counters")
+        packed_groups = head.pop("groups")
+        task = Task(**head)
+        members = [_trajectory(experience, task) for experience in ordered_task]
+        groups = []
+        for packed in packed_groups:
+            rest = dict(packed)
+            trajectories = [members[k] for k in rest.pop("members")]
+            groups.append(Group(task, trajectories, Objective(rest.pop("objective")), **rest))
+        collected.append(CollectedTask(task, position, groups, members[:played], counters))
+    return collected
 
 
 def _experience(t: Trajectory, position: int, index: int) -> Experience:
@@ -98,11 +98,24 @@ def _experience(t: Trajectory, position: int, index: int) -> Experience:
         "attempt": list(t.attempt),
         "trainable": None if t.trainable is None else [t.trainable.start, t.trainable.stop],
         "parsed": None if t.parsed is None else dict(t.parsed.as_json()),
-        **{name: getattr(t, name) for name in PLAIN},
+        **{name: getattr(t, name) for name in TRAJECTORY_FIELDS},
         "kind": t.kind.value,
         "stop_reason": t.stop_reason and t.stop_reason.value,
-        "turns": [_spoken(turn) for turn in t.turns],
+        "turns": [
+            {
+                "prompt": len(turn.prompt_ids),
+                "sampled": len(turn.response_ids),
+                "finish_reason": turn.finish_reason.value,
+                "error": turn.error and turn.error.value,
+                **{name: getattr(turn, name) for name in TURN_FIELDS},
+            }
+            for turn in t.turns
+        ],
     }
+    # Trinity averages these metrics in its evaluations, which count plain episodes only.
+    metrics = {}
+    if t.kind is TrajectoryKind.BASE:
+        metrics = {"reward": float(t.reward), "success": float(t.success)}
     return Experience(
         eid=EID(run=t.member, step=index, suffix=t.kind),
         tokens=torch.from_numpy(t.token_ids().astype(np.int32)),
@@ -111,32 +124,28 @@ def _experience(t: Trajectory, position: int, index: int) -> Experience:
         action_mask=torch.from_numpy(t.response_mask()[start:] > 0),
         reward=float(t.reward),
         info={INFO: info},
-        metrics={"reward": float(t.reward), "success": float(t.success)} if t.kind is TrajectoryKind.BASE else {},
+        metrics=metrics,
     )
 
 
-def _spoken(turn: Turn) -> dict[str, Any]:
-    lengths = {"prompt": len(turn.prompt_ids), "sampled": len(turn.response_ids)}
-    reasons = {"finish_reason": turn.finish_reason.value, "error": turn.error and turn.error.value}
-    return lengths | reasons | {name: getattr(turn, name) for name in SPOKEN}
-
-
 def _trajectory(experience: Experience, task: Task) -> Trajectory:
-    info, start = experience.info[INFO], experience.prompt_length
+    info = experience.info[INFO]
+    # Cut the flat tokens into turns: each has its prompt, then its response.
     tokens = experience.tokens.tolist()
-    logprobs = [0.0] * start + experience.logprobs.tolist()
-    turns, at = [], 0
-    for spoken in info["turns"]:
-        middle = at + spoken["prompt"]
-        end = middle + spoken["sampled"]
+    logprobs = [0.0] * experience.prompt_length + experience.logprobs.tolist()
+    turns = []
+    at = 0
+    for packed in info["turns"]:
+        middle = at + packed["prompt"]
+        end = middle + packed["sampled"]
         turns.append(
             Turn(
                 prompt_ids=tuple(tokens[at:middle]),
                 response_ids=tuple(tokens[middle:end]),
                 logprobs=tuple(logprobs[middle:end]),
-                finish_reason=FinishReason(spoken["finish_reason"]),
-                error=StopReason(spoken["error"]) if spoken["error"] else None,
-                **{name: spoken[name] for name in SPOKEN},
+                finish_reason=FinishReason(packed["finish_reason"]),
+                error=StopReason(packed["error"]) if packed["error"] else None,
+                **{name: packed[name] for name in TURN_FIELDS},
             )
         )
         at = end
@@ -148,21 +157,23 @@ def _trajectory(experience: Experience, task: Task) -> Trajectory:
         attempt=tuple(info["attempt"]),
         trainable=range(*info["trainable"]) if info["trainable"] else None,
         parsed=feedback_of(info["parsed"]) if info["parsed"] else None,
-        **{name: info[name] for name in PLAIN},
+        **{name: info[name] for name in TRAJECTORY_FIELDS},
     )
 
 
 def training_batch(rows: Sequence[TrajectoryRow], count: int, model_version: int = 0) -> list[Experience]:
-    """Exactly ``count`` experiences: the rows (at most as many), then empty ones, which weigh nothing."""
+    """Exactly ``count`` experiences: the rows (at most ``count``), then empty ones of weight 0."""
     empty = [_empty(model_version) for _ in range(count - len(rows))]
-    return [_of_row(row, number, model_version) for number, row in enumerate(rows)] + empty
+    return [_row_experience(row, number, model_version) for number, row in enumerate(rows)] + empty
 
 
-def _of_row(row: TrajectoryRow, number: int, model_version: int) -> Experience:
+def _row_experience(row: TrajectoryRow, number: int, model_version: int) -> Experience:
     t = row.trajectory
-    start = max(len(t.turns[0].prompt_ids) if t.turns else 0, 1)  # nothing stands before the first token
+    # The first token has no log-prob, so it belongs to the prompt in any case.
+    start = max(len(t.turns[0].prompt_ids) if t.turns else 0, 1)
     mask = torch.from_numpy(row.mask[start:] > 0)
     advantages = torch.from_numpy(np.broadcast_to(row.advantage, row.ids.shape)[start:].astype(np.float32))
+    # All tokens of a row that train have the same weight, so one number is enough.
     scalars = {"token_weight": float(row.weight.max(initial=0.0)), "sft": row.sft, "off_policy": t.off_policy}
     return Experience(
         eid=EID(task=t.task.id, run=t.member, step=number, suffix=t.kind),
@@ -179,6 +190,7 @@ def _of_row(row: TrajectoryRow, number: int, model_version: int) -> Experience:
 
 
 def _empty(model_version: int) -> Experience:
+    # One prompt token and one response token, which the mask leaves out.
     nothing = torch.zeros(1)
     return Experience(
         tokens=torch.zeros(2, dtype=torch.int32),

@@ -1,4 +1,4 @@
-"""The job folder of a run on Trinity: what both roles report, the state that they resume from, their logs.
+"""The job folder of a run on Trinity: reports of explorer and trainer, their resume state, their logs.
 
 The folder is ``checkpoint_root_dir/project/group/name`` of the configuration.
 """
@@ -15,7 +15,7 @@ from r3l.files.json_files import read_jsonl
 from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.runs.run_dir import forget_after
 
-POLL = 0.5  # seconds between two readings of Trinity's files; our choice
+POLL = 0.5  # seconds between two reads of Trinity's files; our choice
 ROLES = ("explorer", "trainer")
 FATAL = (  # printed by `trinity run`: the run has failed, though the process may go on for hours
     b"Error in Explorer",
@@ -23,27 +23,31 @@ FATAL = (  # printed by `trinity run`: the run has failed, though the process ma
     b"Error during explorer preparation",
     b"Explorer or Trainer failed",
     b"WorkflowRunner run task error",
-    b"can fulfill resource request",  # Ray, when the cluster is too small; it waits for ever
+    b"can fulfill resource request",  # Ray, if the cluster is too small; it waits forever
 )
 LONGEST = max(len(word) for word in FATAL)
-GRACE = 5.0  # seconds for the logs to be written to their end; our choice
-TAIL = 25  # lines of a log that an error shows
-NEWEST = "latest_checkpointed_iteration.txt"  # where both trainers read the step to resume from
+GRACE = 5.0  # seconds for the processes to finish writing their logs; our choice
+TAIL = 25  # last lines of a log shown in an error
+NEWEST = "latest_checkpointed_iteration.txt"  # both trainers read the step to resume from here
 
 
 def follow(job: Path, output: Path, *processes: Popen[bytes]) -> Iterator[Mapping[int, Mapping[str, float]]]:
-    """What both roles have reported so far, by step, until one of ``processes`` ends or Trinity prints that it failed.
+    """Yield all reports so far, by step, until a process ends or Trinity prints a fatal error.
 
-    ``processes``: Trinity and Ray; Trinity alone would wait for a dead Ray for a quarter of an hour.
+    ``output``: the file with what `trinity run` prints. ``processes``: Trinity and Ray, since Trinity
+    alone would wait for a dead Ray for a quarter of an hour. The caller judges success by the reports:
+    Trinity exits with 0 after a crash.
     """
     with output.open("rb") as printed:
         new = b""
         while True:
+            # Poll before reading, so that the last reports of a process that has ended are yielded, too.
             ended = any(process.poll() is not None for process in processes)
             yield reported(job)
             if ended:
                 return
-            new = new[-LONGEST:] + printed.read()  # a message may be cut between two reads
+            # Keep the end of the previous read: a message may be split between two reads.
+            new = new[-LONGEST:] + printed.read()
             if any(word in new for word in FATAL):
                 time.sleep(GRACE)
                 return
@@ -51,39 +55,43 @@ def follow(job: Path, output: Path, *processes: Popen[bytes]) -> Iterator[Mappin
 
 
 def reported(job: Path) -> dict[int, dict[str, float]]:
-    """The lines of r3l.trinity.plugins.LinesMonitor by step, for steps that every role has reported."""
+    """Metrics of each step that both roles have reported (files of r3l.trinity.plugins.LinesMonitor)."""
     by_role: list[dict[int, dict[str, float]]] = []
     for role in ROLES:
         steps: dict[int, dict[str, float]] = {}
         for line in read_jsonl(job / "monitor" / f"steps-{role}.jsonl"):
+            # A role may write several lines per step, each with other metrics.
             steps.setdefault(int(line.pop("step")), {}).update(line)
         by_role.append(steps)
-    whole = set.intersection(*[set(steps) for steps in by_role])
-    return {step: {k: v for steps in by_role for k, v in steps[step].items()} for step in sorted(whole)}
+    complete = set.intersection(*[set(steps) for steps in by_role])
+    return {step: {k: v for steps in by_role for k, v in steps[step].items()} for step in sorted(complete)}
 
 
 def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
-    """Make Trinity's state files say that ``step`` steps are done, as the newest checkpoint does.
+    """Rewrite Trinity's state files so that both roles resume after ``step``, the newest checkpoint's step.
 
-    Trinity notes the explorer's progress at every step and the trainer's at its checkpoints, so that after a crash
-    they would resume from different steps.
+    Trinity saves the explorer's progress at every step but the trainer's only at checkpoints, so after a
+    crash they would resume from different steps.
     """
     if step == 0:
         shutil.rmtree(job, ignore_errors=True)
         return
+    # The step of each role; the explorer also skips the tasks of the completed steps.
     state = {"latest_iteration": step}
     explorer = state | {"taskset_states": [{"current_index": step * tasks_per_step}]}
     write_json_atomic(job / "explorer_meta.json", explorer)
     write_json_atomic(job / "trainer_meta.json", state | {"sample_strategy_state": {"current_index": 0}})
     write_text_atomic(job / NEWEST, str(step))
+    # Forget what came after the checkpoint: newer weights, reports, and the logs of the crash itself, in
+    # which log_tail would find an old error.
     (job / "latest_state_dict_iteration.txt").unlink(missing_ok=True)
     for role in ROLES:
         forget_after(job / "monitor" / f"steps-{role}.jsonl", step)
-    shutil.rmtree(job / "log", ignore_errors=True)  # errors of the run that this one resumes
+    shutil.rmtree(job / "log", ignore_errors=True)
 
 
 def log_tail(job: Path, output: Path) -> str:
-    """The end of the log whose last error is the newest, else of ``output``, what `trinity run` printed."""
+    """The end of the newest log with an error, else of ``output``, the output of `trinity run`."""
     logs = sorted((job / "log").rglob("*.log"), key=lambda log: log.stat().st_mtime)
     failed = [log for log in logs if "ERROR" in log.read_text(errors="replace")]
     log = failed[-1] if failed else output

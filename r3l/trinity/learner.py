@@ -1,7 +1,8 @@
-"""The model that Trinity trains on a machine without GPUs: the local engine's sampler, gradients and checkpoints.
+"""The model that Trinity trains on a machine without GPUs.
 
-It does what the Tinker protocol asks for (r3l.trinity.server) in a single thread, with the numbers of the local engine:
-the same draws at the same address, the same log-probabilities, AdamW and clipping.
+The Learner executes the operations of the Tinker protocol (r3l.trinity.server) in a single thread, with
+sampler, gradients and checkpoints of the local engine. So it gives the local engine's numbers: the same
+draws at the same seed address, the same log-probabilities, AdamW and clipping.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from r3l.local.sampling.decoding import GenerationRequest, ReferenceDecoder, tok
 from r3l.local.session import load_network
 from r3l.local.training.trainer import Trainer
 
-KEPT = 512  # dialogs whose caches are kept: more than a step plays at once; our choice
+KEPT = 512  # dialogs whose caches are kept: more than a step samples at once; our choice
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A response to sample: its seed is that of its address (r3l.core.seeds.seed_of)."""
+    """A request for one response to ``ids``. ``seed``: r3l.core.seeds.seed_of its address."""
 
     ids: list[int]
     max_tokens: int
@@ -42,27 +43,37 @@ class Sample:
 
 @dataclass(frozen=True)
 class Datum:
-    """Tokens of one row and the weight of each one's log-probability, both shape (T,)."""
+    """One training row: token ids, and the weight of each token's log-prob; both of shape (T,)."""
 
     ids: np.ndarray
     weights: np.ndarray
 
 
 class Learner:
-    """Resumes from the newest checkpoint in ``run_dir``. ``sampler`` lags behind ``trainer.model`` until ``sync``."""
+    """Trainer and sampler of a run, resumed from the newest checkpoint in ``run_dir``.
+
+    ``trainer.sampler`` keeps its weights while ``trainer.model`` trains; ``sync`` copies the new ones.
+    """
 
     def __init__(self, run: Run, run_dir: Path) -> None:
         torch.set_num_threads(run.threads)
         torch.use_deterministic_algorithms(True)
-        self.run, self.folder = run, run_dir / "checkpoints"
+        self.run = run
+        self.folder = run_dir / "checkpoints"
+
+        # Load the newest checkpoint, or begin from the base checkpoint.
         start = checkpoint.last_good(self.folder)
         state = checkpoint.read_state(start, run.fingerprint()) if start else None
         base = base_checkpoint_of(run)
         model, self.tokenizer = load_network(run, str(start) if start else base, "transformers")
         self._renderer = ChatRenderer(self.tokenizer)
+
+        # Trainer and sampler may be steps apart, so each has its own weights. With LoRA the reference
+        # model is the same network without its adapter.
         sampler = copy.deepcopy(model)
         reference = model if run.lora.rank else load_network(run, base, "transformers")[0].eval()
-        self.trainer = Trainer(model, build_method(run), run.train, reference, run.sampling.temperature, sampler)
+        temperature = run.sampling.temperature
+        self.trainer = Trainer(model, build_method(run), run.train, reference, temperature, sampler)
         if start and state:
             checkpoint.load_trainer(start, self.trainer, state["step"])
         self._caches = _Caches()
@@ -74,38 +85,46 @@ class Learner:
     @torch.inference_mode()
     def sample(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[float]]]:
         """Tokens and log-probs of responses, sampled in one batch with the weights of the last ``sync``."""
+        # Only the end of each prompt is encoded: the rest is in the caches of the dialog's last turn.
         requests = []
         for sample in samples:
             state = self._caches.longest(sample.ids)
             sampling = Sampling(sample.temperature, sample.max_tokens)
-            requests.append(
-                GenerationRequest(state, sample.ids[tokens_in(state) :], sampling, self._renderer.end_ids, sample.seed)
-            )
+            pending = sample.ids[tokens_in(state) :]
+            requests.append(GenerationRequest(state, pending, sampling, self._renderer.end_ids, sample.seed))
         self.trainer.sampler.eval()
         ReferenceDecoder(self.trainer.sampler, requests, self._renderer.end_id, defaultdict(float)).run()
         for sample, request in zip(samples, requests, strict=True):
+            # The last sampled token is not encoded (see GenerationRequest).
             self._caches.keep([*sample.ids, *request.ids[:-1]], request.state)
         return [(request.ids, request.logprobs) for request in requests]
 
     def logprobs(self, ids: Sequence[int], of_base: bool) -> list[float]:
-        """Log-probability of each token given those before it, 0 for the first; by the sampler or the base model."""
+        """Log-prob of each token given its prefix, 0 for the first; by the sampler or the base model."""
         model = self.trainer.reference if of_base else self.trainer.sampler
         ids_1_T = torch.tensor([ids])
         with torch.no_grad(), lora.without_adapter(model) if of_base else nullcontext():
             return list(self.trainer.token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T))[0].tolist())
 
     def forward(self, data: Sequence[Datum], backward: bool) -> list[np.ndarray]:
-        """Log-probabilities of tokens with a weight, 0 elsewhere, shape (T,) each.
+        """Log-probs of the tokens with a weight, 0 elsewhere; one array of shape (T,) per row.
 
-        ``backward`` adds the gradient of -sum(weight x log p) to what has been accumulated since the last step.
+        ``backward`` adds the gradient of -sum(weight x log p) to the gradient accumulated since the last
+        step.
         """
+        # Rows without any weight are the padding of the step (r3l.trinity.experience); they need no pass.
         logprobs: list[np.ndarray] = [np.zeros(len(d.ids), dtype=np.float32) for d in data]
         weighing = [k for k, d in enumerate(data) if d.weights.any()]
         self.trainer.model.train()
         lengths = [len(data[k].ids) for k in weighing]
         for part in packed(lengths, self.run.train.tokens_per_microbatch):
             indices = [weighing[k] for k in part]
-            ids_B_T, weights_B_T = _padded([data[k] for k in indices])
+            width = max(len(data[k].ids) for k in indices)
+            ids_B_T = torch.zeros(len(indices), width, dtype=torch.int64)
+            weights_B_T = torch.zeros(len(indices), width)
+            for row, k in enumerate(indices):
+                ids_B_T[row, : len(data[k].ids)] = torch.from_numpy(data[k].ids)
+                weights_B_T[row, : len(data[k].ids)] = torch.from_numpy(data[k].weights)
             with torch.set_grad_enabled(backward):
                 logprobs_B_T = self.trainer.token_logprobs(self.trainer.model, ids_B_T, weights_B_T != 0)
             if backward:
@@ -115,7 +134,7 @@ class Learner:
         return logprobs
 
     def step(self, lr: float) -> float:
-        """An update with the accumulated gradient; its norm. Without any gradient the model stays as it is."""
+        """Update with the accumulated gradient; return its norm. Without a gradient weights do not change."""
         parameters = list(self.trainer.model.parameters())
         norm = self.trainer.optimizer_step(lr) if any(p.grad is not None for p in parameters) else 0.0
         self.trainer.optimizer.zero_grad()
@@ -123,28 +142,33 @@ class Learner:
         return norm
 
     def sync(self) -> None:
+        """Copy the trained weights to the sampler, and drop the caches, which belong to the old weights."""
         self.trainer.sync()
         self._caches = _Caches()
 
     def save(self) -> Path:
-        """Write a checkpoint, as the local engine does."""
+        """Write a checkpoint in the local engine's format; return its folder."""
         return checkpoint.save(self.folder, self.trainer, self.tokenizer, self.run.fingerprint(), {})
 
 
 class _Caches:
-    """KV caches of recent dialogs, found by their tokens: the next turn of a dialog begins with them."""
+    """KV caches of recent dialogs, indexed by tokens.
+
+    The protocol has no dialogs: each request has all tokens again. The next turn of a dialog is
+    recognised by its prefix.
+    """
 
     def __init__(self) -> None:
         self._states: OrderedDict[bytes, DialogCache] = OrderedDict()
 
     def longest(self, ids: Sequence[int]) -> DialogCache | None:
-        """The caches of the longest known beginning of ``ids``; at least one token is left to encode."""
+        """Caches of the longest known prefix of ``ids``; leaves at least one token to encode."""
         wanted = _key(ids[:-1])
         known = max((key for key in self._states if wanted.startswith(key)), key=len, default=None)
         return None if known is None else self._states[known]
 
     def keep(self, ids: Sequence[int], state: DialogCache | None) -> None:
-        """Remember the caches of ``ids``, and forget the oldest."""
+        """Keep the caches of ``ids``; drop the oldest ones beyond KEPT."""
         if state is not None:
             self._states[_key(ids)] = state
         while len(self._states) > KEPT:
@@ -152,14 +176,5 @@ class _Caches:
 
 
 def _key(ids: Sequence[int]) -> bytes:
-    return np.asarray(ids, dtype=np.int32).tobytes()  # of fixed width, so a prefix of bytes is one of tokens
-
-
-def _padded(data: Sequence[Datum]) -> tuple[torch.Tensor, torch.Tensor]:
-    width = max(len(d.ids) for d in data)
-    ids_B_T = torch.zeros(len(data), width, dtype=torch.int64)
-    weights_B_T = torch.zeros(len(data), width)
-    for row, d in enumerate(data):
-        ids_B_T[row, : len(d.ids)] = torch.from_numpy(d.ids)
-        weights_B_T[row, : len(d.ids)] = torch.from_numpy(d.weights)
-    return ids_B_T, weights_B_T
+    """Bytes of fixed width per token, so that a prefix of the bytes is a prefix of the tokens."""
+    return np.asarray(ids, dtype=np.int32).tobytes()

@@ -1,4 +1,4 @@
-"""The policy-loss adapter: Trinity's tensors as a Batch, for the method's own loss."""
+"""The policy-loss adapter: passes Trinity's tensors as a Batch to the method's loss."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Loss = tuple[torch.Tensor, dict[str, float]]
 
 
 class MethodLoss(PolicyLossFn):
-    """The sum of weight x per-token loss (see r3l.core.method.Batch), whatever the trainer makes of micro-batches.
+    """Sum of weight x per-token loss (see r3l.core.method.Batch), independent of the trainer's micro-batches.
 
-    ``replicas``: the number of data-parallel ranks over which the trainer averages gradients (verl's FSDP does), made
-    up for here. Trinity reads the names of the parameters of ``__call__`` and passes the tensors with those names:
-    of several rows, shape (B, T) and (B,), or of a single one, shape (T,) and ().
+    ``replicas``: number of data-parallel ranks. Trinity inspects the parameter names of ``__call__`` and
+    passes the tensors with those names: shapes (B, T) and (B,) for several rows, (T,) and () for a single
+    one.
     """
 
     def __init__(self, backend: str = "verl", *, run: Mapping[str, Any], replicas: int = 1) -> None:
@@ -40,7 +40,7 @@ class MethodLoss(PolicyLossFn):
         off_policy: torch.Tensor,
         **kwargs: torch.Tensor,
     ) -> Loss:
-        """Loss and additive metrics. Raises NonFiniteError."""
+        """Loss and additive metrics. Raises NonFiniteError for a NaN or infinite log-prob or loss."""
         return self._loss(logprob, old_logprob, action_mask, advantages, token_weight, sft, off_policy)
 
     def _loss(
@@ -54,9 +54,11 @@ class MethodLoss(PolicyLossFn):
         off_policy: torch.Tensor,
         ref_logprob: torch.Tensor | None = None,
     ) -> Loss:
-        mask_B_T, logprobs_B_T = _rows(action_mask, 2).float(), _rows(logprob, 2)
+        # The tinker trainer passes single rows, verl's trainer batches; both become a Batch.
+        mask_B_T = _rows(action_mask, 2).float()
+        logprobs_B_T = _rows(logprob, 2)
         batch = Batch(
-            ids_B_T=torch.zeros_like(mask_B_T, dtype=torch.int64),  # Trinity passes none, and no loss reads them
+            ids_B_T=torch.zeros_like(mask_B_T, dtype=torch.int64),  # Trinity passes none, no loss reads any
             mask_B_T=mask_B_T,
             weight_B_T=mask_B_T * _rows(token_weight, 1)[:, None],
             old_logprobs_B_T=_rows(old_logprob, 2),
@@ -65,22 +67,25 @@ class MethodLoss(PolicyLossFn):
             off_policy_B=_rows(off_policy, 1),
             ref_logprobs_B_T=None if ref_logprob is None else _rows(ref_logprob, 2),
         )
+        # Check for NaN first, since an error names the row only before the loss sums over rows.
         names = [f"row {k} of a micro-batch" for k in range(len(logprobs_B_T))]
         check_rows_finite("log-prob in training", names, logprobs_B_T.where(batch.mask_B_T > 0, 0))
         loss, metrics = loss_of(self.method, batch, logprobs_B_T)
         check_finite(f"loss of a micro-batch of {len(logprobs_B_T)} rows", loss)
+        # verl's FSDP averages gradients over ranks, while our weights already make a sum over ranks the
+        # loss of the step. Multiplying by the number of ranks turns the average back into that sum.
         return loss * self.replicas, dict(metrics)
 
     @classmethod
     def default_args(cls) -> dict[str, Any]:
-        """None: the configuration names them all (r3l.trinity.config)."""
+        """No defaults: the configuration names every argument (r3l.trinity.config)."""
         return {}
 
 
 class MethodLossWithReference(MethodLoss):
-    """For a method with a KL term: it also gets the log-probabilities of the base checkpoint."""
+    """Loss of a method with a KL term, which also needs the log-probs of the base checkpoint."""
 
-    def __call__(  # type: ignore[override]  # names are what Trinity goes by
+    def __call__(  # type: ignore[override]  # Trinity matches tensors by parameter name
         self,
         logprob: torch.Tensor,
         old_logprob: torch.Tensor,
@@ -92,10 +97,19 @@ class MethodLossWithReference(MethodLoss):
         ref_logprob: torch.Tensor,
         **kwargs: torch.Tensor,
     ) -> Loss:
-        """Loss and additive metrics. Raises NonFiniteError."""
-        return self._loss(logprob, old_logprob, action_mask, advantages, token_weight, sft, off_policy, ref_logprob)
+        """Loss and additive metrics. Raises NonFiniteError for a NaN or infinite log-prob or loss."""
+        return self._loss(
+            logprob,
+            old_logprob,
+            action_mask,
+            advantages,
+            token_weight,
+            sft,
+            off_policy,
+            ref_logprob,
+        )
 
 
 def _rows(tensor: torch.Tensor, dimensions: int) -> torch.Tensor:
-    """A single row as a batch of one."""
+    """Add a batch dimension to a single row."""
     return tensor if tensor.dim() == dimensions else tensor[None]

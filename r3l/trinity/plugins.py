@@ -1,7 +1,8 @@
-"""What Trinity loads by a dotted path besides workflow, advantage and loss: an algorithm type a method, and a monitor.
+"""Plugins that Trinity loads by dotted path: one algorithm type per method, and a monitor.
 
-``r3l.trinity.plugins.R3l`` and so on are made from the method registry. A type says which models the trainer keeps;
-everything else stands in the configuration (r3l.trinity.config).
+Workflow, advantage and loss have modules of their own. The algorithm types (``r3l.trinity.plugins.R3l``,
+...) are generated from the method registry. A type says which models the trainer holds; the configuration
+says everything else (r3l.trinity.config).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from r3l.trinity.config import ADVANTAGE, LOSS, algorithm_name
 
 
 class _MethodAlgorithm(AlgorithmType):
-    """What all methods have in common. ``use_reference``: the trainer also runs the base checkpoint."""
+    """Base of all algorithm types. ``use_reference``: the trainer also runs the base checkpoint."""
 
     use_critic = False
     use_reference = False
@@ -30,24 +31,31 @@ class _MethodAlgorithm(AlgorithmType):
 
     @classmethod
     def default_config(cls) -> dict[str, Any]:
-        nothing = {"kl_penalty_fn": "none", "kl_loss_fn": "none", "entropy_loss_fn": "none"}
-        return {"advantage_fn": ADVANTAGE, "policy_loss_fn": LOSS, "sample_strategy": "default", **nothing}
+        return {
+            "advantage_fn": ADVANTAGE,
+            "policy_loss_fn": LOSS,
+            "sample_strategy": "default",
+            "kl_penalty_fn": "none",
+            "kl_loss_fn": "none",
+            "entropy_loss_fn": "none",
+        }
 
 
+# Trinity finds a type by getattr on this module, so the types have to be its attributes.
 for _reference in (False, True):
     for _method in names("methods"):
         _name = algorithm_name(_method, _reference).rpartition(".")[2]
-        globals()[_name] = type(_name, (_MethodAlgorithm,), {"use_reference": _reference, "__module__": __name__})
+        _attributes = {"use_reference": _reference, "__module__": __name__}
+        globals()[_name] = type(_name, (_MethodAlgorithm,), _attributes)
 
 
 class LinesMonitor(Monitor):
-    """Writes what the explorer and the trainer report as lines ``{"step": n, name: value, ...}`` of finite numbers."""
+    """Append reports of the explorer or the trainer to a JSONL file: ``{"step": n, name: value, ...}``."""
 
     def __init__(self, project: str, group: str, name: str, role: str, config: Config = None) -> None:
         super().__init__(project, name, role, config)
-        self.file = (
-            Path(config.monitor.cache_dir) / f"steps-{role}.jsonl"
-        )  # a file a role, since they are two processes
+        # Explorer and trainer are two processes, so each writes its own file.
+        self.file = Path(config.monitor.cache_dir) / f"steps-{role}.jsonl"
         self.file.parent.mkdir(parents=True, exist_ok=True)
 
     def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:

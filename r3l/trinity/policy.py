@@ -1,4 +1,4 @@
-"""TrinityPolicy: dialogs whose responses Trinity's rollout model samples, token ids in and token ids out."""
+"""Dialogs with Trinity's rollout model, token ids in and token ids out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Sampled = tuple[list[int], list[float]]
 
 
 class TrinityPolicy:
-    """Opens dialogs with a Trinity model (see r3l.core.policy.Policy).
+    """Policy that samples from a Trinity model (see r3l.core.policy.Policy).
 
-    A request carries the seed of its address. ``meter`` counts sampled tokens that are cut off (``tokens/cut``).
+    A request carries the seed of its address. ``meter`` counts discarded tokens (``tokens/cut``).
     """
 
     def __init__(self, model: ModelWrapper, tokenizer: Any, max_context: int, samples: Samples) -> None:
@@ -34,28 +34,26 @@ class TrinityPolicy:
         return TrinityConversation(self)
 
     async def sample(self, ids: list[int], sampling: Sampling, stops: Set[int], seed: int) -> Sampled:
-        """A response to ``ids`` and its log-probs, up to and including the first of ``stops``.
-
-        Trinity's samplers stop at the end token only, so anything after a line break is cut off here.
-        """
-        params = types.SamplingParams(max_tokens=sampling.max_tokens, temperature=sampling.temperature, seed=seed)
-        (sequence,) = (await self._request(ids, params)).sequences
+        """Sample a response to ``ids`` with its log-probs, up to and including the first of ``stops``."""
+        params = {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature, "seed": seed}
+        # Call the model's actor directly: ModelWrapper takes only text, which would be tokenised again.
+        actor = self.model.model
+        if self.model.config.engine_type == "tinker":
+            response = await actor._generate_internal.remote(prompt={"prompt_token_ids": ids}, **params)
+        else:
+            request = types.SamplingParams(**params)
+            response = await actor.sample.remote(types.ModelInput.from_ints(ids), 1, request)
+        (sequence,) = response.sequences
+        # Trinity's samplers stop only at the end token, so what follows another stop (a line break) goes
+        # here.
         tokens = list(sequence.tokens)
         end = next((k + 1 for k, token in enumerate(tokens) if token in stops), len(tokens))
         if end < len(tokens):
             self.meter["tokens/cut"] += len(tokens) - end
         return tokens[:end], list(sequence.logprobs)[:end]
 
-    async def _request(self, ids: list[int], params: types.SamplingParams) -> types.SampleResponse:
-        """Ask the model's actor itself: ModelWrapper takes text only, which would be tokenised again."""
-        actor = self.model.model
-        if self.model.config.engine_type == "tinker":
-            options = {"max_tokens": params.max_tokens, "temperature": params.temperature, "seed": params.seed}
-            return await actor._generate_internal.remote(prompt={"prompt_token_ids": ids}, **options)
-        return await actor.sample.remote(types.ModelInput.from_ints(ids), 1, params)
-
     async def logprobs(self, ids: list[int], temperature: float) -> list[float]:
-        """Log-probability of every token of ``ids`` given those before it; 0 for the first."""
+        """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""
         return [0.0, *(await self.model.logprobs_async(ids, temperature=temperature)).tolist()]
 
 

@@ -1,6 +1,6 @@
-"""The backend without GPUs: Trinity's tinker trainer; weights, optimiser and checkpoints live in this process.
+"""The backend for CPUs: Trinity's tinker trainer, with weights, optimizer and checkpoints in this process.
 
-The Learner is the local engine's model; the Server offers it to Trinity by the Tinker protocol.
+The Learner is the local engine's model; the Server exposes it to Trinity through the Tinker protocol.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ from r3l.trinity.server import Server
 from r3l.trinity.sizes import experiences_per_step
 
 SIZES = {
-    "num-cpus": 16,  # more than there are: Ray's actors hold one each and mostly wait
+    "num-cpus": 16,  # more than the machine may have: each of Ray's actors reserves one and mostly waits
     "object-store-memory": 300_000_000,  # bytes; our choice, far above a step's experiences at nano
 }
 
 
 class Tinker:
-    """A backend of r3l.trinity.engine."""
+    """The r3l.trinity.engine.Backend for machines without GPUs."""
 
     def __init__(self, run: Run, run_dir: Path, job: Path) -> None:
-        self.run, self.run_dir, self.job = run, run_dir, job
+        self.run = run
+        self.run_dir = run_dir
+        self.job = job
         self.checkpoints = run_dir / "checkpoints"
 
     @cached_property
     def learner(self) -> Learner:
-        """Loaded from the newest checkpoint when it is first needed."""
+        """The model, loaded from the newest checkpoint on first use."""
         return Learner(self.run, self.run_dir)
 
     def check(self, environment: Environment) -> None:
-        """Nothing is needed beyond the environment."""
+        """Check nothing: a CPU run needs only Trinity's environment."""
 
     def steps_done(self) -> int:
-        """Steps that the newest checkpoint has seen."""
+        """Training steps in the newest checkpoint."""
         start = checkpoint.last_good(self.checkpoints)
         return int(checkpoint.read_state(start, self.run.fingerprint())["step"]) if start else 0
 
     def finished(self) -> bool:
-        """Whether the last step's checkpoint is there."""
+        """Whether the last step's checkpoint exists."""
         return self.steps_done() >= self.run.train.steps
 
     def drop_after(self, step: int) -> None:
@@ -56,14 +58,14 @@ class Tinker:
                 shutil.rmtree(folder)
 
     def reset_to(self, step: int) -> None:
-        """Name our checkpoint in the file where this trainer looks for its own."""
+        """Write the name of our checkpoint where Trinity's tinker trainer looks for its own."""
         path = self.job / f"global_step_{step}" / "remote_checkpoint_path.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"tinker://run/weights/{checkpoint.name_of(step)}", encoding="utf-8")
 
     @contextmanager
     def cluster(self, environment: Environment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
-        """Our server and a Ray of one node; ``config`` gets the server's address."""
+        """Our server and a Ray cluster of one node; writes the server's address into ``config``."""
         with Server(self.learner, locate(self.run.model)) as server:
             config["model"]["tinker"]["base_url"] = server.url
             variables = {"TINKER_API_KEY": server.key, "TINKER_BASE_URL": server.url}
@@ -71,11 +73,18 @@ class Tinker:
                 yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """Loss metrics of a step: the trainer averages them over all experiences, empty ones too, while ours add up."""
+        """Loss metrics of a step, as sums over its experiences.
+
+        Trinity's tinker trainer reports means over all experiences, the empty ones of the padding included.
+        """
         experiences = experiences_per_step(self.run, build_method(self.run))
-        loss = {k.removeprefix("actor/"): v * experiences for k, v in reported.items() if k.startswith("actor/")}
-        return {**{"loss" if k == "final_loss" else k: v for k, v in loss.items()}, "grad_norm": reported["grad_norm"]}
+        metrics = {}
+        for key, mean in reported.items():
+            if key.startswith("actor/"):
+                name = key.removeprefix("actor/")
+                metrics["loss" if name == "final_loss" else name] = mean * experiences
+        return {**metrics, "grad_norm": reported["grad_norm"]}
 
     def collect(self) -> Path:
-        """The last checkpoint, which is there already; for a run without steps the base checkpoint."""
+        """The last checkpoint; for a run without steps the base checkpoint, saved now."""
         return checkpoint.last_good(self.checkpoints) or self.learner.save()

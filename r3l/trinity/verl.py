@@ -1,7 +1,7 @@
-"""The backend on GPUs: Trinity's verl trainer with its own checkpoints; the last one is exported for transformers.
+"""The backend for GPUs: Trinity's verl trainer, whose last checkpoint is exported for transformers.
 
-A run takes all GPUs that configs/models plans for its model: those of this machine, of the Slurm job that it is
-started in (one node or several), or of the Ray cluster that $RAY_ADDRESS names.
+A run uses all GPUs that configs/models plans for its model: GPUs of this machine, of the surrounding
+Slurm job (one node or several), or of the Ray cluster at $RAY_ADDRESS.
 """
 
 from __future__ import annotations
@@ -27,72 +27,84 @@ from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Environment, Ray
 
 ADDRESS = "RAY_ADDRESS"
-CPUS_PER_GPU = 16  # as told to Ray: verl books 3 for each of its GPUs, and waits for ever where there are fewer
-JOB_SIZES = ("SLURM_GPUS", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES")  # srun would ask for a step as large
-EXPORTED = Path("actor", "huggingface")  # of a checkpoint: verl 0.8, fsdp_checkpoint_manager.py
+CPUS_PER_GPU = 16  # announced to Ray: verl reserves 3 per GPU, and waits forever if there are fewer
+JOB_SIZES = ("SLURM_GPUS", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES")  # srun reads its defaults here
+EXPORTED = Path("actor", "huggingface")  # in a checkpoint: verl 0.8, fsdp_checkpoint_manager.py
 ADAPTER = Path("actor", "lora_adapter")  # with LoRA: Trinity 0.6.0, trainer/verl/workers.py
 
 
 class Verl:
-    """A backend of r3l.trinity.engine."""
+    """The r3l.trinity.engine.Backend for GPUs."""
 
     def __init__(self, run: Run, run_dir: Path, job: Path, planned: ClusterConfig, adapter: Path) -> None:
-        self.run, self.job, self.planned, self.adapter = run, job, planned, adapter
+        self.run = run
+        self.job = job
+        self.planned = planned
+        self.adapter = adapter
         self.exported = ADAPTER if run.lora.rank else EXPORTED
         self.checkpoints = run_dir / "checkpoints"
 
     def check(self, environment: Environment) -> None:
-        """Raises ConfigError where the planned GPUs are not here."""
-        nodes, each = self.planned.nodes, self.planned.gpus_per_node
+        """Raise ConfigError if the planned GPUs are not available."""
+        nodes = self.planned.nodes
+        each = self.planned.gpus_per_node
         plan = f"model {self.run.model!r} trains on {nodes} x {each} GPUs (nodes x GPUs, configs/models)"
         change = "or plan other nodes, GPUs and engines in `cluster` there"
         if address := os.environ.get(ADDRESS):
             gpus = environment.gpus_of(address)
             if gpus < nodes * each:
-                raise ConfigError(f"{plan}, but the Ray cluster at {ADDRESS}={address} has {gpus}; add some, {change}")
+                raise ConfigError(
+                    f"{plan}, but the Ray cluster at {ADDRESS}={address} has {gpus}; add some, {change}",
+                )
             return
+        # Without a running cluster we start Ray on this machine or in this Slurm job, which must match
+        # the plan.
         if nodes_of_job() != nodes:
             here = f"a Slurm job with {nodes_of_job()}" if "SLURM_JOB_ID" in os.environ else "one machine"
             raise ConfigError(
                 f"{plan}, and this is {here}: start it in a "
-                f"Slurm job of {nodes} (`r3l run ... --profile slurm` asks for them), or start Ray on {nodes} and set "
-                f"{ADDRESS}, {change}"
+                f"Slurm job of {nodes} (`r3l run ... --profile slurm` requests them), or start Ray on "
+                f"{nodes} and set {ADDRESS}, {change}"
             )
         if len(visible_gpus()) < each:
             raise ConfigError(
-                f"{plan}, but {len(visible_gpus())} are visible here (`r3l doctor --tier paper` shows them); run it "
-                f"where there are as many, {change}. Without a GPU there are the tiers nano and smol"
+                f"{plan}, but {len(visible_gpus())} are visible here (`r3l doctor --tier paper` shows them); "
+                f"run it on a machine with that many, {change}. The tiers nano and smol need no GPU"
             )
 
     def steps_done(self) -> int:
-        """Steps of Trinity's newest complete checkpoint; it writes the number after the files."""
+        """Training steps in Trinity's newest complete checkpoint."""
+        # Trinity writes the number after the files, so a checkpoint with a higher number is incomplete.
         note = self.job / NEWEST
         newest = int(note.read_text(encoding="utf-8")) if note.is_file() else 0
         return max((step for step in self._saved() if step <= newest), default=0)
 
     def finished(self) -> bool:
-        """Whether the weights of the last step have been exported, moved to our checkpoints or not yet."""
+        """Whether the last step's weights are exported, be it in Trinity's folder or in our checkpoints."""
+        if self._final().is_dir():
+            return True
         steps = self.run.train.steps
-        return self._final().is_dir() or (self.steps_done() >= steps and _whole(self._saved()[steps] / self.exported))
+        return self.steps_done() >= steps and _complete(self._saved()[steps] / self.exported)
 
     def drop_after(self, step: int) -> None:
-        """Delete checkpoints of later steps.
-
-        Trinity's trainer also saves after an error, under the number of the step that failed.
-        """
+        """Delete checkpoints of later steps."""
+        # Trinity's trainer also saves after an error, under the number of the failed step, which was not
+        # trained.
         for number, folder in self._saved().items():
             if number > step:
                 shutil.rmtree(folder)
 
     def reset_to(self, step: int) -> None:
-        """Keep one checkpoint: Trinity forgets to delete those that it did not write in the same process."""
+        """Delete all checkpoints but this one."""
+        # A new trainer process keeps only its own checkpoints within max_checkpoints_to_keep; older ones
+        # pile up.
         for number, folder in self._saved().items():
             if number != step:
                 shutil.rmtree(folder)
 
     @contextmanager
     def cluster(self, environment: Environment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
-        """The Ray cluster that $RAY_ADDRESS names; else one on the nodes of this job, or on this machine."""
+        """The Ray cluster at $RAY_ADDRESS; else a new one on this Slurm job's nodes or this machine."""
         if address := os.environ.get(ADDRESS):
             yield environment.joined(folder, address)
             return
@@ -105,17 +117,16 @@ class Verl:
             yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """Loss metrics of a step.
-
-        ``actor/loss`` is summed over micro-batches and averaged over ranks, for which r3l.trinity.loss compensates, so
-        it is the step's loss. The loss's own metrics are means over micro-batches, and named so.
-        """
+        """Loss metrics of a step; parts of the loss are named as means over micro-batches."""
+        # verl sums actor/loss over micro-batches and averages it over ranks. r3l.trinity.loss compensates
+        # for the average, so actor/loss is the step's loss. The other metrics remain means over
+        # micro-batches.
         parts = {k: v for k, v in reported.items() if k.startswith(("actor/loss/", "actor/clip"))}
         means = {f"microbatch/{k.removeprefix('actor/')}": v for k, v in parts.items()}
         return {"loss": reported["actor/loss"], "grad_norm": reported["actor/grad_norm"], **means}
 
     def collect(self) -> Path:
-        """Move the exported weights to our checkpoints. Trinity's own are deleted: only resuming needs them."""
+        """Move the exported weights to our checkpoints, and delete Trinity's, which only resuming needs."""
         final = self._final()
         if not final.is_dir():
             exported = self._saved()[self.run.train.steps] / self.exported
@@ -124,6 +135,7 @@ class Verl:
             state = {"step": self.run.train.steps, "fingerprint": self.run.fingerprint(), "totals": {}}
             write_json_atomic(exported / checkpoint.STATE, state)
             write_digests(exported)
+            # Rename last: the folder appears complete or not at all, and a stopped run can collect again.
             final.parent.mkdir(exist_ok=True)
             os.replace(exported, final)
         for folder in self._saved().values():
@@ -137,8 +149,8 @@ class Verl:
         return {int(folder.name.rpartition("_")[2]): folder for folder in self.job.glob("global_step_*")}
 
 
-def _whole(exported: Path) -> bool:
-    """Whether there are weights and all are complete: their headers say how long files are."""
+def _complete(exported: Path) -> bool:
+    """Whether the folder has weights and all files have the length that their headers state."""
     files = list(exported.glob("*.safetensors"))
     try:
         for file in files:
@@ -150,56 +162,56 @@ def _whole(exported: Path) -> bool:
 
 
 def nodes_of_job() -> int:
-    """Nodes of the Slurm job; 1 outside of one."""
+    """Number of nodes of the Slurm job; 1 outside a job."""
     return int(os.environ.get("SLURM_JOB_NUM_NODES", 1)) if "SLURM_JOB_ID" in os.environ else 1
 
 
 def own_address() -> str:
-    """The address under which other nodes reach this one: that of the default route, as Ray itself finds it."""
+    """This node's address for other nodes: the address of the default route, as Ray itself finds it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("8.8.8.8", 80))  # a datagram socket: nothing is sent
+            probe.connect(("8.8.8.8", 80))  # sends nothing, since the socket is a datagram socket
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostbyname(socket.gethostname())
 
 
 def sizes_of_node(planned: ClusterConfig) -> dict[str, int]:
-    """What Ray is told of each node."""
+    """Resources of each node, as options of `ray start`."""
     return {"num-gpus": planned.gpus_per_node, "num-cpus": CPUS_PER_GPU * planned.gpus_per_node}
 
 
 @contextmanager
 def joining_nodes(ray: Ray, planned: ClusterConfig) -> Iterator[None]:
-    """The job's other nodes belong to ``ray`` until the end of the block; `srun` starts Ray there.
+    """Start Ray by `srun` on the job's other nodes, which belong to ``ray`` until the end of the block.
 
-    Raises EngineError where they do not join.
+    Raises EngineError if they do not join.
     """
+    # One task on each node but this one, with all resources of the job on that node. --overlap: we are in
+    # a step of the job already, and it holds all resources. Without --cpu-bind=none Ray and its children
+    # would share a core.
     head = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    command = join_command(ray.environment.program("ray"), ray.address, planned, head)
-    with ray.process(command, "ray_nodes.log", step_variables(ray.variables)) as others:
-        ray.wait(others, "ray_nodes.log", planned.nodes)
-        yield
-
-
-def join_command(ray: str, address: str, planned: ClusterConfig, head: str) -> list[str]:
-    """Starts ``ray`` once on each node of the job but ``head``, with all that the job has there.
-
-    ``--overlap``: this command runs in a step of the job already, which holds everything. Without ``--cpu-bind=none``
-    Ray and all that it starts would share one core.
-    """
     others = planned.nodes - 1
-    step = [f"--nodes={others}", f"--ntasks={others}", "--ntasks-per-node=1", f"--exclude={head}"]
+    srun = [
+        "srun",
+        "--overlap",
+        "--cpu-bind=none",
+        "--kill-on-bad-exit=1",
+        f"--nodes={others}",
+        f"--ntasks={others}",
+        "--ntasks-per-node=1",
+        f"--exclude={head}",
+    ]
     start = [
-        ray,
+        ray.environment.program("ray"),
         "start",
-        f"--address={address}",
+        f"--address={ray.address}",
         "--block",
         *(f"--{k}={v}" for k, v in sizes_of_node(planned).items()),
+        "--disable-usage-stats",
     ]
-    return ["srun", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1", *step, *start, "--disable-usage-stats"]
-
-
-def step_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """What the step inherits: everything but the sizes of the whole job."""
-    return {name: value for name, value in variables.items() if name not in JOB_SIZES}
+    # The step must not inherit the sizes of the job: srun would request as many nodes and tasks for the step.
+    variables = {name: value for name, value in ray.variables.items() if name not in JOB_SIZES}
+    with ray.process([*srun, *start], "ray_nodes.log", variables) as joined:
+        ray.wait(joined, "ray_nodes.log", planned.nodes)
+        yield

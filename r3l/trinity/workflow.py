@@ -1,4 +1,4 @@
-"""The one workflow: any method on any environment, a task at a time, in Trinity's runner processes."""
+"""The workflow for all methods and environments; a call collects one task in a runner of Trinity."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
 
 POLL = 0.05  # seconds between two queries for new weights; our choice
-SYNC_TIMEOUT = 600.0  # seconds; our choice
+SYNC_TIMEOUT = 600.0  # seconds to wait for new weights; our choice
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What exploring needs; kept for the life of a runner process."""
+    """Run, method, tasks and environment pool of a runner process, loaded once."""
 
     run: Run
     method: Method
@@ -51,6 +51,7 @@ class Setting:
 
 @lru_cache(maxsize=1)
 def _setting(run_json: str) -> Setting:
+    """The setting of a run, given as JSON text since a cache key must be hashable."""
     run = validate(Run, json.loads(run_json), "workflow_args.run")
     package = environment_of(run.env)
     task_sets = (run.env_settings.train_task_set, *run.env_settings.tested().values())
@@ -61,38 +62,42 @@ def _setting(run_json: str) -> Setting:
 
 
 class MethodWorkflow(Workflow):
-    """``method.explore`` of a task; for an evaluation plain episodes.
+    """Collects a task by ``method.explore``; in an evaluation by plain episodes.
 
-    ``workflow_args.run`` is the resolved run. Trinity's batch id is the step, so that draws have the same addresses as
-    in the local engine.
+    ``workflow_args.run`` is the resolved run. Trinity's batch id is the step, so the seed addresses are
+    those of the local engine.
     """
 
-    can_repeat = True  # a call makes all of a task's rollouts, and the method decides how many
+    can_repeat = True  # one call makes all rollouts of a task, and the method decides how many
     is_async = True
 
     def set_repeat_times(self, repeat_times: int, run_id_base: int) -> None:
-        """The number of episodes of an evaluation; exploring does not use it."""
-        self.repeat_times, self.first = repeat_times, run_id_base
+        """Set the number of an evaluation's episodes; training ignores it."""
+        self.repeat_times = repeat_times
+        self.first = run_id_base
 
     async def run_async(self) -> list[Experience]:
-        """The task's experiences (see r3l.trinity.experience)."""
+        """Collect the task and return its trajectories as experiences (see r3l.trinity.experience)."""
         setting = _setting(json.dumps(self.task.workflow_args["run"], sort_keys=True))
         row = self.task.raw_task
         task = replace(setting.tasks[row[TASK_KEY]], occurrence=row.get(OCCURRENCE, 0))
         position = int(self.task.task_id)
         if self.task.is_eval:
             ctx = self._context(setting, ("evaluation",), setting.run.evaluation.temperature)
-            played = await play_group(ctx, task, self.repeat_times, self.first)
-            return pack(CollectedTask(task, position, [], played))
+            episodes = await play_group(ctx, task, self.repeat_times, self.first)
+            return pack(CollectedTask(task, position, [], episodes))
+
+        # Training: sample with the weights that the local engine would have at this step.
         step = int(self.task.batch_id)
         version = await wait_for_weights(self.model, synced_version(step, setting.run.train.sync_interval))
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
         ctx.progress = finished_share(setting.run, step)
-        lost = setting.pool.lost
+        lost = setting.pool.lost  # the pool counts over all tasks of this process
         async with judging(setting.run, ctx):
             groups = await explored(setting.method, task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
+        # A distilled retry was sampled under guidance, but trains without it and needs log-probs without it.
         groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
         return pack(CollectedTask(task, position, groups, ctx.played(), ctx.counters))
 
@@ -100,27 +105,36 @@ class MethodWorkflow(Workflow):
         run = setting.run
         policy = TrinityPolicy(self.model, setting.tokenizer, run.sampling.max_context, run.samples)
         ctx = rollout_context(
-            run, policy, setting.pool, setting.dialogue, together, address=(run.seed, *where), temperature=temperature
+            run,
+            policy,
+            setting.pool,
+            setting.dialogue,
+            together,
+            address=(run.seed, *where),
+            temperature=temperature,
         )
         policy.meter = ctx.counters
         return ctx
 
 
 def synced_version(step: int, interval: int) -> int:
-    """The number of updates in the weights that step ``step`` (from 1) samples with."""
+    """Number of updates in the weights that sample step ``step`` (counted from 1)."""
     return (step - 1) // interval * interval
 
 
 async def wait_for_weights(model: ModelWrapper, version: int) -> int:
-    """Wait until ``model`` samples with the weights of ``version`` updates; returns the version that it has.
+    """Wait until ``model`` has the weights after ``version`` updates; return the version that it has.
 
-    After a restart Trinity's explorer does not wait for the trainer's first weights unless they are sent by NCCL: it
-    would sample with the base checkpoint, and stay a step behind from then on. So they are fetched here.
+    Raises EngineError after SYNC_TIMEOUT.
     """
+    # After a restart Trinity's explorer waits for the trainer's first weights only if they come by NCCL.
+    # With tinker it would sample with the base checkpoint, then stay a step behind for the rest of the
+    # run. So fetch the weights here.
     if model.config.engine_type != "tinker":
         return int(await model.model_version_async)
     synchronizer = Synchronizer.get_actor(namespace=ray.get_runtime_context().namespace)
     waited = 0.0
+    # The version is negative until the first weights have come, which is version 0 here.
     while max(await model.model_version_async, 0) < version:
         if await synchronizer.get_latest_model_version.remote() >= version:
             await model.sync_model_weights(version, SyncMethod.MEMORY)
@@ -134,13 +148,14 @@ async def wait_for_weights(model: ModelWrapper, version: int) -> int:
 
 
 async def _rescored(groups: list[Group], policy: TrinityPolicy, temperature: float) -> list[Group]:
-    """Old log-probs of what was sampled under another context: the sampling policy's under this one."""
+    """Replace the log-probs of trajectories that were sampled in another context than they train in."""
 
     async def rescored(t: Trajectory) -> Trajectory:
         if not t.rescore:
             return t
         logprobs = await policy.logprobs(t.token_ids().tolist(), temperature)
-        turns, at = [], 0
+        turns = []
+        at = 0
         for turn in t.turns:
             at += len(turn.prompt_ids)
             end = at + len(turn.response_ids)

@@ -1,4 +1,4 @@
-"""See the package."""
+"""Part of the vLLM stub (see the package)."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""See the package."""
+"""Part of the vLLM stub (see the package)."""
