@@ -1,9 +1,10 @@
-"""A double of `trinity run` with its verl trainer, which needs GPUs: it writes the files that the real one would.
+"""Stand-in for `trinity run` with the verl trainer, which needs GPUs: writes the same files.
 
-Their names and order are those of Trinity 0.6.0 and verl 0.8 (trainer.py, fsdp_checkpoint_manager.py): a checkpoint
-comes before the step's report, and the number of the newest one after its files. It samples and trains nothing: the
-exported weights are those of the nano model, which transformers wrote. STANDIN_FAILS_AT=n: an error in step n, after
-which, as in Trinity, a checkpoint of that number is saved all the same.
+Names and order of the files are those of Trinity 0.6.0 and verl 0.8 (trainer.py,
+fsdp_checkpoint_manager.py): a checkpoint comes before the step's report, and the number of the newest
+checkpoint after its files. The stand-in samples and trains nothing: it exports the weights of the nano
+model, which transformers wrote. STANDIN_FAILS_AT=n: an error in step n, after which, as in Trinity, a
+checkpoint of that number is saved all the same.
 """
 
 import json
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[2]  # without r3l: importing torch would take seconds
-NANO = ROOT / "results/stored/models" / yaml.safe_load((ROOT / "configs/tiers/nano.yaml").read_text())["model"]
+ROOT = Path(__file__).parents[2]  # imports nothing of r3l: importing torch would take seconds
+TIER = yaml.safe_load((ROOT / "configs/tiers/nano.yaml").read_text())
+NANO = ROOT / "results/stored/models" / TIER["model"]
 CONFIG = yaml.safe_load(Path(sys.argv[sys.argv.index("--config") + 1]).read_text())
 JOB = Path(CONFIG["checkpoint_root_dir"], CONFIG["project"], CONFIG["group"], CONFIG["name"])
 TRAINER = CONFIG["trainer"]
@@ -27,7 +29,8 @@ def save(step, export):
     (folder / "actor" / "huggingface").mkdir(parents=True, exist_ok=True)
     (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"shard")
     if CONFIG["model"].get("lora_configs"):
-        shutil.copytree(CONFIG["model"]["lora_configs"][0]["path"], folder / "actor/lora_adapter", dirs_exist_ok=True)
+        adapter = CONFIG["model"]["lora_configs"][0]["path"]
+        shutil.copytree(adapter, folder / "actor/lora_adapter", dirs_exist_ok=True)
     elif export:
         shutil.copytree(NANO, folder / "actor" / "huggingface", dirs_exist_ok=True)
     if folder not in KEPT:
@@ -39,11 +42,22 @@ def save(step, export):
 
 
 def report(step):
-    explorer = {"experience_pipeline/train/success": 0.5, "experience_pipeline/tokens/response": 40.0}
+    explorer = {
+        "experience_pipeline/train/success": 0.5,
+        "experience_pipeline/tokens/response": 40.0,
+        "explorer/time/wait_explore_step": 3,
+    }
+    trainer = {
+        "actor/loss": step / 10,
+        "actor/final_loss": 0.01,
+        "actor/loss/policy": 0.02,
+        "actor/clip_fraction": 0.5,
+        "actor/grad_norm": 0.25,
+        "actor/lr": 1e-6,
+        "time/train_step": 1.5,
+        "critic/score/mean": 0.0,
+    }
     (JOB / "monitor").mkdir(exist_ok=True)
-    explorer |= {"explorer/time/wait_explore_step": 3}
-    trainer = {"actor/loss": step / 10, "actor/final_loss": 0.01, "actor/loss/policy": 0.02, "actor/clip_fraction": 0.5}
-    trainer |= {"actor/grad_norm": 0.25, "actor/lr": 1e-6, "time/train_step": 1.5, "critic/score/mean": 0.0}
     for role, metrics in (("explorer", explorer), ("trainer", trainer)):
         with (JOB / f"monitor/steps-{role}.jsonl").open("a") as file:
             file.write(json.dumps({"step": step, **metrics}) + "\n")
@@ -58,7 +72,7 @@ def main():
     print("begins at", step, "of", TRAINER["total_steps"], "on", CONFIG["cluster"], flush=True)
     while step < TRAINER["total_steps"]:
         step += 1
-        (JOB / "explorer_meta.json").write_text(json.dumps({"latest_iteration": step}))  # noted at every step
+        (JOB / "explorer_meta.json").write_text(json.dumps({"latest_iteration": step}))  # saved at every step
         if step == int(os.environ.get("STANDIN_FAILS_AT", 0)):
             (JOB / "log").mkdir(exist_ok=True)
             (JOB / "log" / "trainer.log").write_text("ERROR Error in Trainer: CUDA out of memory\n")

@@ -1,7 +1,7 @@
-"""Configurations for Trinity against the release's 249 files; needs no Trinity.
+"""Configurations for Trinity compared with the release's 249 files; needs no Trinity.
 
-The audit's table of their hyperparameters is results/stored/released/hyperparameters.yaml. Whatever differs from it
-stands in DIFFERENCES with its reason.
+The audit's table of the released hyperparameters is results/stored/released/hyperparameters.yaml.
+DIFFERENCES lists every difference with its reason.
 """
 
 from collections import defaultdict
@@ -26,20 +26,20 @@ MATHEMATICS = {"dapo": 16059, "gsm8k": 7473, "math500": 7498}  # training proble
 
 # key: (profile: paper, released_code or both, why ours differs)
 DIFFERENCES = {
-    "train_batch_size": ("both", "a whole step, filled up, where the release cuts 96 x N samples across groups"),
+    "train_batch_size": ("both", "a complete padded step; the release cuts 96 x N samples across groups"),
     "sync_style": ("both", "a step of the explorer is one of the trainer, so both may wait for each other"),
-    "enable_prefix_caching": ("both", "a dialog's turns share their prefix; the cache is emptied with new weights"),
+    "enable_prefix_caching": ("both", "a dialog's turns share their prefix; new weights clear the cache"),
     "enable_prompt_truncation": (
         "both",
         "a dialog that no longer fits ends and is counted; nothing is cut off its head",
     ),
-    "max_token_len_per_gpu": ("both", "at least the longest dialog, which verl asserts; at 3B the release falls short"),
+    "max_token_len_per_gpu": ("both", "at least the longest dialog, as verl asserts; too few in the release"),
     "max_response_tokens": (
         "both",
         "a model sets one length for all environments; the release gives Qwen3 8192 on DAPO",
     ),
-    "runner_per_model": ("both", "one number; the release has 16 in three files, where WebShop's copies filled memory"),
-    "save_interval": ("both", "what a limit of time costs: half an hour at 1.5B, not eight hours"),
+    "runner_per_model": ("both", "one number; the release has 16 in three files, as WebShop filled memory"),
+    "save_interval": ("both", "a time limit costs half an hour at 1.5B, not eight hours"),
     "max_checkpoints_to_keep": ("both", "after an error the newest may be of a step that was not trained"),
     "n": ("paper", "one N for all methods; the release has 1 or 8 by method, environment and model"),
     "kl": ("paper", "the paper's objective has none"),
@@ -83,7 +83,7 @@ def leaves(content, prefix=""):
 
 
 def ours(run, config):
-    """Of the generated file under the released names; keys that several parts have must agree."""
+    """Values of the generated file under the released names; keys that several parts share must agree."""
     values = {}
     for path, value in leaves(config):
         values.setdefault(path.rpartition(".")[2], value)
@@ -124,7 +124,7 @@ def test_every_difference_from_the_released_files_is_known_and_explained(profile
 
 
 def test_learning_rate_batch_lengths_gpus_and_clips_of_the_paper_are_the_released_ones():
-    """The values themselves, once by hand, so that neither table nor generator is believed alone."""
+    """A few values by hand, independent of both the table and the generator."""
     config = trinity_config(resolve("paper", "alfworld", "grpo", 0, "qwen2.5-7b"), PLACE)
     assert config["algorithm"]["optimizer"]["lr"] == 1e-6
     assert config["buffer"]["batch_size"] == 96 and config["buffer"]["total_steps"] == 740
@@ -140,8 +140,8 @@ def test_learning_rate_batch_lengths_gpus_and_clips_of_the_paper_are_the_release
     ("method", "model", "env", "experiences"),
     [
         ("grpo", "qwen2.5-1.5b", "alfworld", 96 * 8),
-        ("r3l", "qwen2.5-1.5b", "alfworld", 96 * (4 + 4 + 4 + 4)),  # bases, retries, reflections, guided retries
-        ("dapo", "qwen2.5-1.5b", "alfworld", 96 * 8),  # tasks drawn in vain do not train
+        ("r3l", "qwen2.5-1.5b", "alfworld", 96 * (4 + 4 + 4 + 4)),  # bases, retries, reflections, guided
+        ("dapo", "qwen2.5-1.5b", "alfworld", 96 * 8),  # tasks that the method drops do not train
         ("reflect_grpo", "qwen2.5-1.5b", "alfworld", 96 * (4 + 4 + 4)),
         ("rltf_sd", "qwen2.5-1.5b", "alfworld", 96 * 24),
         ("r3l_no_reflection", "qwen2.5-1.5b", "alfworld", 96 * 8),
@@ -154,7 +154,7 @@ def test_the_trainer_waits_for_as_many_experiences_as_a_step_can_yield(method, m
     assert config["buffer"]["trainer_input"]["experience_buffer"]["capacity"] >= experiences
 
 
-def test_a_step_is_whole_on_every_trainer_gpu():
+def test_a_step_divides_evenly_among_trainer_gpus():
     run = resolve("paper", "alfworld", "raft", 0, "llama-3.2-3b", ["train.tasks_per_step=3"])
     run = run.model_copy(update={"method_settings": {**run.method_settings, "group_size": 5}})
     assert experiences_per_step(run, build_method(run), 4) == 16  # 3 x 5 on four GPUs

@@ -1,4 +1,4 @@
-"""What the trinity engine needs, on a machine that has next to nothing: each line says how to get what is missing."""
+"""Checks for the trinity engine on a machine that lacks almost everything: each names the fix."""
 
 import venv
 
@@ -16,7 +16,8 @@ def findings(tmp_path, monkeypatch):
     (tmp_path / "models" / "Qwen2.5-1.5B-Instruct").mkdir(parents=True)
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path / "trinity"))
     monkeypatch.setenv("R3L_MODELS", str(tmp_path / "models"))
-    return {finding.name: finding for finding in doctor.checks("paper", [load("envs", "alfworld", EnvConfig)])}
+    envs = [load("envs", "alfworld", EnvConfig)]
+    return {finding.name: finding for finding in doctor.checks("paper", envs)}
 
 
 def test_what_is_missing_says_how_to_get_it(findings):

@@ -1,4 +1,4 @@
-"""The trinity engine around Trinity: the order of tasks, what a crash leaves, metrics, processes. Needs no Trinity."""
+"""The trinity engine without Trinity: order of tasks, recovery after a crash, metrics, processes."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def run_of(*overrides):
     return resolve("nano", "alfworld", "r3l@engine=trinity", 0, overrides=list(overrides))
 
 
-def test_tasks_stand_in_the_order_of_the_local_engine():
+def test_tasks_have_the_order_of_the_local_engine():
     run = run_of("train.steps=3", "train.tasks_per_step=5")
     ids = [row["id"] for row in task_rows(run)]
     tasks = find_environment("alfworld").tasks(run.env_settings.train_task_set)
@@ -40,8 +40,8 @@ def test_tasks_stand_in_the_order_of_the_local_engine():
     assert [row["occurrence"] for row in rows if row["id"] == rows[-1]["id"]] == [0, 1]
 
 
-def test_after_a_crash_both_of_trinitys_roles_go_on_from_our_checkpoint(tmp_path):
-    """The explorer was at step 7, the trainer's last checkpoint is of step 5, where ours is."""
+def test_after_a_crash_both_roles_of_trinity_resume_from_our_checkpoint(tmp_path):
+    """The explorer was at step 7; the last checkpoint, the trainer's and ours, is of step 5."""
     for role, steps in (("explorer", range(1, 8)), ("trainer", range(1, 7))):
         (tmp_path / "monitor").mkdir(exist_ok=True)
         for step in steps:
@@ -59,7 +59,7 @@ def test_after_a_crash_both_of_trinitys_roles_go_on_from_our_checkpoint(tmp_path
     assert path == "tinker://run/weights/step-000005"
     assert not (tmp_path / "latest_state_dict_iteration.txt").exists() and not (tmp_path / "log").exists()
     assert reported(tmp_path) == {n: {"explorer": n / 2, "trainer": n / 2} for n in range(1, 6)}
-    reset_to(tmp_path, 0, tasks_per_step=8)  # no checkpoint of ours: from the start
+    reset_to(tmp_path, 0, tasks_per_step=8)  # without a checkpoint Trinity starts over
     assert not tmp_path.exists()
 
 
@@ -67,7 +67,7 @@ REPORTED = {"grad_norm": 0.5, "explorer/time/wait_explore_step": 3.0, "time/trai
 
 
 def test_metrics_and_checkpoints_of_a_stopped_run_are_brought_to_one_step(tmp_path):
-    """Lines of two steps were read, a third was reported; the trainer was killed after it saved the fourth."""
+    """We read two steps, a third was reported, and the trainer was killed after it saved the fourth."""
     job, checkpoints = tmp_path / "job", tmp_path / "checkpoints"
     (job / "monitor").mkdir(parents=True)
     for step in (1, 2):
@@ -83,12 +83,13 @@ def test_metrics_and_checkpoints_of_a_stopped_run_are_brought_to_one_step(tmp_pa
     assert [row["step"] for row in rows] == [1, 2, 3] and rows[2]["grad_norm"] == 0.5
     assert [folder.name for folder in checkpoints.iterdir()] == ["step-000003"]
     new = tmp_path / "new"
-    reconcile(run_of(), new, new / "job", Tinker(run_of(), new, new / "job"))  # nothing there yet: nothing to do
+    reconcile(run_of(), new, new / "job", Tinker(run_of(), new, new / "job"))  # a new run: changes nothing
     assert not (tmp_path / "new").exists()
 
 
 def test_metrics_have_the_local_engines_names():
-    run = run_of("train.tasks_per_step=2", "method_settings.group_size=4")  # 2 x (4 + 2 x 2) = 16 experiences a step
+    # 2 x (4 + 2 x 2) = 16 experiences per step
+    run = run_of("train.tasks_per_step=2", "method_settings.group_size=4")
     metrics = {
         "experience_pipeline/train/success": 0.25,
         "experience_pipeline/tokens/response": 40.0,
@@ -115,7 +116,7 @@ def test_metrics_have_the_local_engines_names():
     }
 
 
-def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkeypatch):
+def test_without_trinitys_environment_the_error_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
     with pytest.raises(ConfigError, match="make trinity"):
         train(run_of(), tmp_path / "run")
@@ -123,18 +124,18 @@ def test_without_trinitys_environment_the_error_says_what_to_do(tmp_path, monkey
 
 
 def test_a_cluster_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
-    """What Ray prints then, again and again, while `trinity run` waits."""
+    """Ray prints this message repeatedly, while `trinity run` waits forever."""
     monkeypatch.setattr(job, "GRACE", 0.0)
     message = "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 2.0}."
     program = f"import time; print({message!r}, flush=True); time.sleep(600)"
     with _running([sys.executable, "-c", program], tmp_path / "trinity.log", os.environ) as trinity:
         assert list(job.follow(tmp_path, tmp_path / "trinity.log", trinity))[0] == {}
-        assert trinity.poll() is None  # it would have gone on
+        assert trinity.poll() is None  # Trinity itself would wait
     assert message in job.log_tail(tmp_path, tmp_path / "trinity.log")
 
 
-def test_a_ray_that_has_ended_ends_the_waiting_for_trinity(tmp_path):
-    """Trinity would try to reach it for a quarter of an hour."""
+def test_the_end_of_ray_ends_the_wait_for_trinity(tmp_path):
+    """Trinity itself would try to reach Ray for a quarter of an hour."""
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
     dies = [sys.executable, "-c", "print('Some Ray subprocesses exited unexpectedly')"]
     with (
@@ -147,18 +148,23 @@ def test_a_ray_that_has_ended_ends_the_waiting_for_trinity(tmp_path):
         assert Ray(Environment(tmp_path), tmp_path, "", {}, (trinity,)).log_tail() is None
 
 
-FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
+FAMILY = """
+import subprocess, time
+subprocess.Popen(["sleep", "600"])
+print("up", flush=True)
+time.sleep(600)
+"""
 
 
 def started(log):
-    """The processes of FAMILY once both run."""
+    """Wait until both processes of FAMILY run."""
     while b"up" not in (log.read_bytes() if log.exists() else b""):
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_it_also_ends_when_this_program_is_stopped(tmp_path, how):
-    """SIGTERM runs through every `finally`; after SIGKILL the kernel tells the process that its parent is dead."""
+def test_processes_end_with_a_stopped_parent(tmp_path, how):
+    """SIGTERM runs every `finally`; after SIGKILL the kernel signals the process that its parent died."""
     log = tmp_path / "log"
     program = f"""
 import os, time
@@ -172,7 +178,8 @@ with stop_at_once(), processes._running(family, log, os.environ) as process:
     time.sleep(600)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment, text=True)
+    command = [sys.executable, "-c", program]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
     process = psutil.Process(int(parent.stdout.readline()))
     started(log)
     parent.send_signal(how)
@@ -181,8 +188,8 @@ with stop_at_once(), processes._running(family, log, os.environ) as process:
     assert not process.is_running()
 
 
-def test_what_trains_nothing_needs_neither_trinity_nor_gpus(tmp_path, monkeypatch):
-    """Zero-shot is a row of the paper tier's tables: the base checkpoint stays where it lies."""
+def test_zero_shot_needs_neither_trinity_nor_gpus(tmp_path, monkeypatch):
+    """Zero-shot is a row of the paper tier's tables: it uses the base checkpoint in its place."""
     monkeypatch.setenv("R3L_TRINITY", str(tmp_path))
     run_dir = tmp_path / "run"
     options = ["--engine", "trinity", "--method", "zero_shot", "--run-dir", str(run_dir)]

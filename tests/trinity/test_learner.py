@@ -1,4 +1,4 @@
-"""The learner behind the Tinker protocol gives the local engine's numbers."""
+"""The Learner computes the same numbers as the local engine."""
 
 import asyncio
 import copy
@@ -34,12 +34,13 @@ def learner(request, tmp_path):
 
 
 def talk(policy, dialogs=3, turns=3):
-    """Completions of several dialogs, turn by turn, as the local policy samples them."""
+    """Completions of several dialogs by the local policy, turn by turn."""
 
     async def one(i):
         conversation, completions = policy.open(), []
         for t in range(turns):
-            conversation.add(Message("user", f"You arrive at desk {i + t}. On the desk {i}, you see a pen 1."))
+            text = f"You arrive at desk {i + t}. On the desk {i}, you see a pen 1."
+            conversation.add(Message("user", text))
             before = list(conversation._ids)
             completion = await conversation.respond(SAMPLING, ("x", i, t))
             completions.append(([*before, *completion.prompt_ids], completion))
@@ -53,7 +54,8 @@ def talk(policy, dialogs=3, turns=3):
 
 def test_the_same_tokens_as_the_local_policy_with_caches_and_without(learner):
     dialogs = talk(LocalPolicy(learner.trainer.model, learner.tokenizer, 1024))
-    for turn in range(3):  # all dialogs together, as requests that wait share a batch; caches of the turn before
+    for turn in range(3):
+        # All dialogs in one batch, as waiting requests are; each finds the caches of its previous turn.
         samples = [Sample(list(d[turn][0]), 12, 0.7, seed_of("x", i, turn)) for i, d in enumerate(dialogs)]
         for (ids, logprobs), dialog in zip(learner.sample(samples), dialogs, strict=True):
             expected = dialog[turn][1]
@@ -69,8 +71,8 @@ def trajectory(ids, reward):
     return Trajectory(Task("t", "alfworld", "train"), 0, TrajectoryKind.BASE, [turn], reward)
 
 
-def test_a_step_is_the_local_trainers(learner):
-    """The gradient of the loss by way of each token's own, as Trinity's trainer sends it; then AdamW."""
+def test_a_step_equals_the_local_trainers(learner):
+    """Trinity's trainer sends the gradient of each token's log-prob; it gives the same AdamW update."""
     run, method = learner.run, build_method(learner.run)
     rng = np.random.default_rng(0)
     lengths = (9, 30, 17, 5)
@@ -96,14 +98,15 @@ def test_a_step_is_the_local_trainers(learner):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
 
 
-def test_it_goes_on_from_its_newest_checkpoint(learner, tmp_path):
+def test_a_learner_resumes_from_its_newest_checkpoint(learner, tmp_path):
     ids, weights = np.arange(5, 25), np.ones(20, dtype=np.float32)
     before = learner.logprobs(ids.tolist(), of_base=False)
     for _ in range(2):
         learner.forward([Datum(ids, weights)], backward=True)
         learner.step(1e-3)
     learner.sync()
-    assert learner.logprobs(ids.tolist(), of_base=True) == before != learner.logprobs(ids.tolist(), of_base=False)
+    assert learner.logprobs(ids.tolist(), of_base=True) == before
+    assert learner.logprobs(ids.tolist(), of_base=False) != before
     saved = learner.save()
     assert saved.name == "step-000002" and checkpoint.last_good(tmp_path / "checkpoints") == saved
     again = Learner(learner.run, tmp_path)

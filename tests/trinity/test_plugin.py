@@ -1,4 +1,4 @@
-"""The plugin inside Trinity's own environment: its tests run there, in a process of their own."""
+"""Start the tests of inside/ in Trinity's own virtual environment, each file in a process."""
 
 import os
 import subprocess
@@ -19,6 +19,7 @@ INSIDE = Path(__file__).with_name("inside")
 def test_inside(file):
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", STUB)))
     program = [PYTHON, "-m", "pytest", "-x", INSIDE / file]
-    done = subprocess.run(program, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    variables = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(program, cwd=ROOT, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout

@@ -1,4 +1,4 @@
-"""The Tinker protocol over HTTP, without the SDK: what is asked, what is answered, and how errors travel."""
+"""The Tinker protocol over HTTP, without the SDK: requests, answers and errors."""
 
 import http.client
 import json
@@ -41,7 +41,12 @@ def tokens(ids):
 
 def sampling(seed, session="s"):
     params = {"max_tokens": 8, "temperature": 0.7, "seed": seed}
-    return {"prompt": tokens(PROMPT), "sampling_params": params, "sampling_session_id": session, "num_samples": 1}
+    return {
+        "prompt": tokens(PROMPT),
+        "sampling_params": params,
+        "sampling_session_id": session,
+        "num_samples": 1,
+    }
 
 
 def datum(ids, weights):
@@ -49,33 +54,37 @@ def datum(ids, weights):
     return {"model_input": tokens(ids[:-1]), "loss_fn_inputs": inputs}
 
 
-def test_requests_that_wait_together_are_answered_as_if_alone(server):
+def test_batched_requests_get_the_answers_of_single_ones(server):
     seeds = [seed_of("a", k) for k in range(6)]
     sequences = {}
 
-    def ask(seed):
+    def request(seed):
         sequences[seed] = result(server, "asample", sampling(seed))["sequences"][0]
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in seeds]
+    threads = [threading.Thread(target=request, args=(seed,)) for seed in seeds]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     for seed in seeds:
         ((ids, logprobs),) = server.learner.sample([Sample(PROMPT, 8, 0.7, seed)])
-        # A row alone rounds otherwise than in a batch: 2e-5 nats with this model; another token would be tenths apart.
-        assert sequences[seed]["tokens"] == ids and sequences[seed]["logprobs"] == pytest.approx(logprobs, abs=1e-4)
-    assert len({tuple(one["tokens"]) for one in sequences.values()}) > 1  # seeds tell them apart
+        # Rounding differs between a row alone and a batch: 2e-5 nats with this model. The log-probs of
+        # another token would differ by tenths.
+        assert sequences[seed]["tokens"] == ids
+        assert sequences[seed]["logprobs"] == pytest.approx(logprobs, abs=1e-4)
+    assert len({tuple(one["tokens"]) for one in sequences.values()}) > 1  # seeds give different responses
 
 
 def test_a_step_through_the_protocol(server):
     weights = [0.0] * 9 + [1.0] * 20
     data = {"data": [datum(PROMPT, weights)], "loss_fn": "cross_entropy"}
     forward = result(server, "forward", {"forward_input": data})["loss_fn_outputs"][0]["logprobs"]
-    assert forward["shape"] == [29] and not any(forward["data"][:9]) and all(x < 0 for x in forward["data"][9:])
+    assert forward["shape"] == [29]
+    assert not any(forward["data"][:9]) and all(x < 0 for x in forward["data"][9:])
     base = call(server, "create_sampling_session", {"base_model": "start"})["sampling_session_id"]
     ours = call(server, "create_sampling_session", {"model_path": "tinker://run/sampler_weights/1"})
-    bodies = {session: {**sampling(0, session), "prompt_logprobs": True} for session in (base, *ours.values())}
+    sessions = (base, *ours.values())
+    bodies = {session: {**sampling(0, session), "prompt_logprobs": True} for session in sessions}
     before = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in bodies.items()}
     assert before[base] == before[ours["sampling_session_id"]]
     assert before[base][10:] == pytest.approx(forward["data"][9:], abs=1e-5) and before[base][0] is None
@@ -83,13 +92,14 @@ def test_a_step_through_the_protocol(server):
     result(server, "forward_backward", {"forward_backward_input": data})
     metrics = result(server, "optim_step", {"adam_params": {"learning_rate": 1e-2}})["metrics"]
     assert metrics["grad_norm"] > 0
-    assert result(server, "save_weights_for_sampler", {"path": "x"})["path"] == "tinker://run/sampler_weights/x"
+    saved = result(server, "save_weights_for_sampler", {"path": "x"})
+    assert saved["path"] == "tinker://run/sampler_weights/x"
     after = {s: result(server, "asample", body)["prompt_logprobs"] for s, body in bodies.items()}
     assert after[base] == before[base]  # the base checkpoint
     assert sum(after[ours["sampling_session_id"]][10:]) > sum(before[base][10:])
 
 
-def test_an_error_is_the_answer_and_the_next_call_works(server):
+def test_an_error_is_returned_and_the_next_call_works(server):
     broken = result(server, "asample", sampling(1) | {"prompt": {"chunks": [{"tokens": [10**9]}]}})
     assert "error" in broken and broken["category"] == "server"
     assert "KeyError: 'sampling_params'" in result(server, "asample", {})["error"]
@@ -100,7 +110,7 @@ def test_an_error_is_the_answer_and_the_next_call_works(server):
 
 
 def answered(server, verb="get_info", body=b"{}", **headers):
-    """Status and content of a raw request, with the right headers but for ``headers``."""
+    """Status and content of a raw request with valid headers, of which ``headers`` replace some."""
     host = server.url.removeprefix("http://")
     connection = http.client.HTTPConnection(host, timeout=60)
     connection.putrequest("POST", f"/api/v1/{verb}", skip_host=True)
@@ -114,8 +124,8 @@ def answered(server, verb="get_info", body=b"{}", **headers):
     return response.status, content
 
 
-def test_what_is_no_request_of_the_runs_trainer_is_refused(server):
-    """By its key, its host, its length before a byte is read, and its body."""
+def test_requests_that_are_not_the_trainers_are_rejected(server):
+    """Rejected by key, host, length (before a byte of the body is read) or body."""
     for key in ("", "tml-local", server.key[:-1], "\xe9"):
         assert answered(server, X_API_Key=key)[0] == 401
     for host in ("evil.example", "127.0.0.1", "localhost:1"):

@@ -1,4 +1,4 @@
-"""The tiers that Trinity runs, paper and rltf: their grids, settings and task sets; needs no Trinity."""
+"""Grids, settings and task sets of the tiers for Trinity, paper and rltf; needs no Trinity."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from r3l.trinity.config import Place, trinity_config, write_tasksets
 from r3l.workflow import plan
 
 PLACE = Place(Path("runs"), Path("tasks"))
-STEPS = {  # of RLTF's environments: batches of 32 in one epoch
+STEPS = {  # RLTF's environments: batches of 32 in one epoch
     "knights_knaves": 619,
     "binary_matrix": 619,
     "shortest_path": 619,
@@ -41,13 +41,13 @@ def evaluated(env, profile):
 
 
 def test_dapo_evaluates_further_sets_under_released_code():
-    """The release's eval_tasksets of its folder dapo, in its order, but for math-aime25 (audit 5.1)."""
+    """The eval_tasksets of the release's folder dapo, in its order, without math-aime25 (audit 5.1)."""
     released = evaluated("dapo", "released_code")
     further = [f"{name}_test" for name in ("aime24", "amc23", "gsm8k", "math500", "minerva", "olympiadbench")]
     assert [one["split"] for one in released] == ["test", *further]
     assert {(one["rollout_args"]["temperature"], one["repeat_times"]) for one in released} == {(0.4, 1)}
     assert [one["name"] for one in evaluated("dapo", "paper")] == ["dapo-test"]
-    for env in ("gsm8k", "math500"):  # their folders evaluate their own set alone
+    for env in ("gsm8k", "math500"):  # their folders evaluate only their own set
         assert [one["split"] for one in evaluated(env, "released_code")] == ["test"]
 
 

@@ -1,6 +1,6 @@
-"""The engine on GPUs, up to the launch: no GPU is here, so `trinity` and `ray` are doubles (tests/trinity/standin.py).
+"""The engine on GPUs, with stand-ins for `trinity` and `ray` (tests/trinity/standin.py).
 
-Real are the configuration, the run directory, resuming, the export of the weights, and the evaluation of them.
+Configuration, run directory, resuming, and export and evaluation of the weights are real.
 """
 
 import json
@@ -37,7 +37,7 @@ def program(path, text):
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Eight GPUs by their ids, and an environment whose programs are doubles."""
+    """Eight visible GPU ids, and a virtual environment whose programs are stand-ins."""
     folder = tmp_path / "environment" / "bin"
     folder.mkdir(parents=True)
     program(folder / "trinity", f'#!/bin/sh\nexec {sys.executable} {STANDIN} "$@"\n')
@@ -49,7 +49,7 @@ def machine(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
+def test_a_run_leaves_the_files_of_a_local_run_and_can_be_evaluated(machine):
     run, run_dir = run_of(), machine / "run"
     result = train(run, run_dir)
     rows = read_jsonl(run_dir / "metrics.jsonl")
@@ -57,7 +57,7 @@ def test_a_run_leaves_what_a_local_one_leaves_and_can_be_evaluated(machine):
     assert {k: v for k, v in rows[1].items() if k != "step"} == {
         "train/success": 0.5,
         "tokens/response": 40.0,
-        "loss": 0.2,  # verl's sum over micro-batches, averaged over ranks
+        "loss": 0.2,  # verl sums over micro-batches and averages over ranks
         "microbatch/loss/policy": 0.02,
         "microbatch/clip_fraction": 0.5,
         "grad_norm": 0.25,
@@ -98,17 +98,20 @@ def test_with_lora_both_engines_read_our_adapter_and_the_last_one_is_the_checkpo
     config = yaml.safe_load((run_dir / "trinity/config.yaml").read_text())
     (adapter,) = config["model"]["lora_configs"]
     assert (adapter["path"], adapter["lora_rank"], adapter["lora_alpha"]) == (str(start), 4, 32)
-    assert (config["synchronizer"]["sync_method"], config["trainer"]["save_hf_checkpoint"]) == ("checkpoint", "never")
-    assert sorted(path.name for path in last.glob("adapter_*")) == ["adapter_config.json", "adapter_model.safetensors"]
+    assert config["synchronizer"]["sync_method"] == "checkpoint"
+    assert config["trainer"]["save_hf_checkpoint"] == "never"
+    files = sorted(path.name for path in last.glob("adapter_*"))
+    assert files == ["adapter_config.json", "adapter_model.safetensors"]
     assert sha256_of(last / "adapter_model.safetensors") == sha256_of(start / "adapter_model.safetensors")
     assert not list(run_dir.glob("trinity/**/global_step_*"))
 
 
-def test_after_an_error_it_goes_on_from_the_last_step_that_was_reported(machine, monkeypatch):
-    """Step 4 fails; Trinity then saves a checkpoint of that number, which was never trained. Step 2's is the truth."""
+def test_after_an_error_a_run_resumes_from_the_last_reported_checkpoint(machine, monkeypatch):
+    """Step 4 fails; Trinity then saves a checkpoint of the untrained step 4. The valid one is of step 2."""
     run, run_dir = run_of(), machine / "run"
     monkeypatch.setenv("STANDIN_FAILS_AT", "4")
-    with pytest.raises(EngineError, match="(?s)failed after 3 of 5 steps. The end of .*trainer.log.*CUDA out of mem"):
+    message = "(?s)failed after 3 of 5 steps. The end of .*trainer.log.*CUDA out of mem"
+    with pytest.raises(EngineError, match=message):
         train(run, run_dir)
     (job,) = run_dir.glob("trinity/nano/alfworld/*")
     assert {folder.name for folder in job.glob("global_step_*")} == {"global_step_2", "global_step_4"}
@@ -119,10 +122,10 @@ def test_after_an_error_it_goes_on_from_the_last_step_that_was_reported(machine,
     assert "begins at 2 of 5" in (run_dir / "trinity/trinity.log").read_text()
     assert [row["step"] for row in read_jsonl(run_dir / "metrics.jsonl")] == [1, 2, 3, 4, 5]
     train(run, machine / "quiet")
-    assert result == json.loads((machine / "quiet/result.json").read_text())  # as if nothing had happened
+    assert result == json.loads((machine / "quiet/result.json").read_text())  # as without an error
 
 
-def test_another_runs_directory_is_refused_and_stays_as_it_is(machine, monkeypatch):
+def test_the_directory_of_another_run_is_rejected_and_unchanged(machine, monkeypatch):
     monkeypatch.setenv("STANDIN_FAILS_AT", "3")
     with pytest.raises(EngineError):
         train(run_of(), machine / "run")
@@ -138,7 +141,8 @@ def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):
     with pytest.raises(ConfigError, match="'qwen2.5-1.5b' trains on 1 x 8 GPUs .*, but 2 are visible here"):
         train(run_of(), machine / "run")
     monkeypatch.setenv(VISIBLE, "0,1,2,3,4,5,6,7")
-    with pytest.raises(ConfigError, match="on 2 x 8 GPUs .*, and this is one machine: start it in a Slurm job"):
+    message = "on 2 x 8 GPUs .*, and this is one machine: start it in a Slurm job"
+    with pytest.raises(ConfigError, match=message):
         train(run_of("sampling.max_tokens=512", model="qwen3-4b"), machine / "run")
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "3")
@@ -147,7 +151,7 @@ def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):
     assert not (machine / "run").exists()
 
 
-def test_a_cluster_of_ones_own_is_asked_for_its_gpus(machine, monkeypatch):
+def test_a_running_cluster_must_have_the_planned_gpus(machine, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setenv(VISIBLE, "")
     count = machine / "environment/bin/python"
@@ -164,7 +168,7 @@ def test_a_cluster_of_ones_own_is_asked_for_its_gpus(machine, monkeypatch):
 
 
 def test_in_a_job_of_two_nodes_the_other_one_joins_the_head(machine, monkeypatch):
-    """`srun` is a double, too: it only writes down how it was called."""
+    """`srun` is a stand-in, too, which only writes down its arguments."""
     tools = machine / "tools"
     tools.mkdir()
     program(tools / "srun", f'#!/bin/sh\necho "$SLURM_GPUS" "$@" > {machine}/srun.txt\nexec sleep 600\n')
@@ -176,6 +180,7 @@ def test_in_a_job_of_two_nodes_the_other_one_joins_the_head(machine, monkeypatch
     assert train(run_of("sampling.max_tokens=512", model="qwen3-4b"), machine / "run")["steps"] == 5
     called = (machine / "srun.txt").read_text()
     address = verl.own_address()
-    assert called.startswith(" --overlap ") and "--exclude=first" in called and f"--address={address}:" in called
+    assert called.startswith(" --overlap ") and "--exclude=first" in called
+    assert f"--address={address}:" in called
     assert f"--node-ip-address={address}" in (machine / "run/trinity/ray.log").read_text()
     assert "'node_num': 2" in (machine / "run/trinity/trinity.log").read_text()

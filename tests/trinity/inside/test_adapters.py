@@ -1,6 +1,6 @@
-"""Groups through Trinity's own objects: the same rows, advantages, masks and losses as in the local engine.
+"""Adapters with Trinity's own objects: rows, advantages, masks and losses equal the local engine's.
 
-Runs in Trinity's environment (tests/trinity/test_plugin.py starts it there); elsewhere it is skipped.
+These tests run in Trinity's environment, started by tests/trinity/test_plugin.py, else are skipped.
 """
 
 import asyncio
@@ -32,19 +32,20 @@ from r3l.trinity.experience import CollectedTask, pack, unpack
 from r3l.trinity.sizes import experiences_per_step
 
 METHODS = [name for name in names("methods") if build_method(resolve("nano", "alfworld", name, 0)).trains]
-TASKS = ("house-look_at_obj_in_light-r6-o8-s113", "house-pick_and_place_simple-r6-o8-s84")  # attempts at them differ
+# Tasks whose attempts differ in reward.
+TASKS = ("house-look_at_obj_in_light-r6-o8-s113", "house-pick_and_place_simple-r6-o8-s84")
 CPU = torch.device("cpu")
 
 
 def run_of(method):
-    """With transformers' model, which is the one that Trinity trains and whose pass computes the losses below."""
+    """A run with transformers' model, which Trinity trains and which computes the losses below."""
     overrides = ["train.tasks_per_step=2", "workers=0", "compute=transformers"]
     return resolve("nano", "alfworld", method, 0, overrides=overrides)
 
 
 @pytest.fixture(scope="module", params=METHODS)
 def collected(request):
-    """(run, model, what exploring two tasks on the real engine with the real base checkpoint left)."""
+    """Run, model, and two tasks collected by the local engine with the real base checkpoint."""
     run = run_of(request.param)
     method = build_method(run)
     with open_session(run, run.model) as session:
@@ -58,19 +59,20 @@ def collected(request):
 
 
 def through_the_pipeline(run, tasks):
-    """Out of order, as runners finish, and serialised, as between Trinity's processes."""
+    """Result of the advantage operator; experiences are out of order and serialised, as in Trinity."""
     packed = [e for f in reversed(tasks) for e in pack(f)]
     for experience in packed:
         experience.eid.batch = 1
         experience.info["model_version"] = 0
     arrived = Experience.deserialize_many(Experience.serialize_many(packed))
     count = experiences_per_step(run, build_method(run))
-    adapter = ADVANTAGE_FN.get(ADVANTAGE)(run=run.model_dump(mode="json"), experiences=count, folder="/nowhere")
-    adapter._log_trajectories = lambda step, kept: None  # trajectories for readers have a test of their own
+    operator = ADVANTAGE_FN.get(ADVANTAGE)
+    adapter = operator(run=run.model_dump(mode="json"), experiences=count, folder="/nowhere")
+    adapter._log_trajectories = lambda step, kept: None  # the trajectory log has its own test
     return asyncio.run(ensure_v1_operator(adapter).process(arrived))
 
 
-def test_what_was_collected_comes_back_as_it_was(collected):
+def test_packed_tasks_are_unpacked_unchanged(collected):
     _, _, tasks = collected
     packed = [e for f in tasks for e in pack(f)]
     arrived = Experience.deserialize_many(Experience.serialize_many(packed))
@@ -79,19 +81,20 @@ def test_what_was_collected_comes_back_as_it_was(collected):
         assert (a.task, a.position, a.counters) == (b.task, b.position, b.counters)
         assert len(a.trajectories) == len(b.trajectories)
         for x, y in zip(a.groups, b.groups, strict=True):
-            assert (x.objective, x.baseline, x.weight) == (y.objective, y.baseline, y.weight) and list(
-                x.returns_G()
-            ) == list(y.returns_G())
+            assert (x.objective, x.baseline, x.weight) == (y.objective, y.baseline, y.weight)
+            assert list(x.returns_G()) == list(y.returns_G())
             for s, t in zip(x.trajectories, y.trajectories, strict=True):
                 assert s.token_ids().tolist() == t.token_ids().tolist()
                 assert s.credit_mask().tolist() == t.credit_mask().tolist()
                 assert s.old_logprobs() == pytest.approx(t.old_logprobs(), abs=1e-7)
-                assert (s.kind, s.member, s.reward, s.stop_reason) == (t.kind, t.member, t.reward, t.stop_reason)
+                for name in ("kind", "member", "reward", "stop_reason"):
+                    assert getattr(s, name) == getattr(t, name)
                 assert (s.restart_turn, s.trainable) == (t.restart_turn, t.trainable)
                 assert (s.parsed and s.parsed.as_json()) == (t.parsed and t.parsed.as_json())
                 assert [u.response for u in s.turns] == [u.response for u in t.turns]
     of_one_task = [e for e in pack(tasks[0]) if e.info["r3l"]["kind"] == "base"]
-    assert all(len(runs) == 1 for runs in group_by(of_one_task, "run").values())  # Trinity's ids tell members apart
+    # Trinity's ids distinguish the members of a group.
+    assert all(len(runs) == 1 for runs in group_by(of_one_task, "run").values())
 
 
 def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(collected):
@@ -101,10 +104,15 @@ def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(collec
     rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
     trained, metrics = through_the_pipeline(run, tasks)
     assert len(trained) == experiences_per_step(run, method) >= len(rows)
-    ours = sorted((tuple(r.ids), r.sft, r.mask.sum(), np.broadcast_to(r.advantage, r.ids.shape).tolist()) for r in rows)
-    real = trained[: len(rows)]
-    theirs = [(tuple(e.tokens.tolist()), e.info["sft"], e.action_mask.sum(), e.advantages.tolist()) for e in real]
-    for a, b in zip(ours, sorted(theirs), strict=True):
+    ours = []
+    for row in rows:
+        advantages = np.broadcast_to(row.advantage, row.ids.shape).tolist()
+        ours.append((tuple(row.ids), row.sft, row.mask.sum(), advantages))
+    theirs = [
+        (tuple(e.tokens.tolist()), e.info["sft"], e.action_mask.sum(), e.advantages.tolist())
+        for e in trained[: len(rows)]
+    ]
+    for a, b in zip(sorted(ours), sorted(theirs), strict=True):
         assert a[:3] == b[:3] and a[3][len(a[3]) - len(b[3]) :] == pytest.approx(b[3], rel=1e-6)
     assert not any(e.action_mask.any() for e in trained[len(rows) :])
     assert metrics["rows/trained"] == len(rows) and metrics["dropped/tasks"] == 0
@@ -112,7 +120,7 @@ def test_rows_are_those_of_the_local_engine_and_a_step_has_a_fixed_number(collec
 
 
 def local_loss(run, model, tasks):
-    """Loss and the gradient of each token's log-prob, by row, as the local trainer has them."""
+    """The local trainer's loss, and per row the absolute gradients of its tokens' log-probs."""
     method = build_method(run)
     kept = [f for f in tasks if method.keep(f.groups)]
     rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
@@ -121,7 +129,7 @@ def local_loss(run, model, tasks):
     for part in microbatches(rows, budget, method.loss_agg):
         batch = collate(part, CPU)
         with torch.no_grad():
-            logprobs = token_logprobs(model, batch.ids_B_T, batch.mask_B_T, 0.7) * 1.01  # as if it had moved
+            logprobs = token_logprobs(model, batch.ids_B_T, batch.mask_B_T, 0.7) * 1.01  # as if updated
         if method.kl_coef > 0:
             object.__setattr__(batch, "ref_logprobs_B_T", logprobs / 1.01)
         logprobs.requires_grad_()
@@ -147,10 +155,10 @@ def loss_fn(run, backend):
 
 
 def test_the_tinker_trainer_sees_the_same_loss_and_gradient(collected):
-    """One row a call, as Trinity's tinker trainer does; its flag adds the losses up (r3l.trinity.config)."""
+    """One row per call, as in Trinity's tinker trainer, which sums the losses (r3l.trinity.config)."""
     run, model, tasks = collected
     expected, gradients = local_loss(run, model, tasks)
-    assert sum(gradients.values()) > 0  # these tasks teach something
+    assert sum(gradients.values()) > 0  # these tasks have a gradient
     trained, _ = through_the_pipeline(run, tasks)
     _, _, inputs = to_tinker_input(trained, logging.getLogger())
     total, seen = 0.0, Counter()
@@ -168,7 +176,7 @@ def test_the_tinker_trainer_sees_the_same_loss_and_gradient(collected):
 
 
 def test_verls_batch_gives_the_same_loss(collected):
-    """Padded rows as verl's trainer gets them; two ranks average gradients, which ``replicas`` makes up for."""
+    """Padded rows, as in verl's trainer; ``replicas`` compensates for the average over two ranks."""
     from trinity.trainer.verl.utils import to_data_proto
 
     run, model, tasks = collected
@@ -184,24 +192,27 @@ def test_verls_batch_gives_the_same_loss(collected):
         before[row, : len(logprob)] = logprob
     tensors = {key: data[key] for key in fn.select_keys if key in data.keys()}  # noqa: SIM118 - a TensorDict
     tensors |= {"old_log_probs": data["rollout_log_probs"], "ref_log_prob": before}
-    halves = [slice(0, len(trained) // 2), slice(len(trained) // 2, None)]  # each rank its half
-    losses = [fn(log_prob=before[h] * 1.01, **{k: v[h] for k, v in tensors.items()})[0].item() for h in halves]
+    halves = [slice(0, len(trained) // 2), slice(len(trained) // 2, None)]  # one half per rank
+    losses = []
+    for half in halves:
+        loss, _ = fn(log_prob=before[half] * 1.01, **{k: v[half] for k, v in tensors.items()})
+        losses.append(loss.item())
     assert sum(losses) / 2 == pytest.approx(expected, abs=1e-5)
 
 
-def test_numbers_that_are_not_finite_are_refused(collected, tmp_path):
-    """An advantage in the pipeline, whose rows are kept; a log-prob in the trainer."""
+def test_numbers_that_are_not_finite_are_rejected(collected, tmp_path):
+    """A NaN advantage fails in the pipeline, which keeps the rows; a NaN log-prob in the trainer."""
     run, model, tasks = collected
-    adapter = ADVANTAGE_FN.get(ADVANTAGE)(run=run.model_dump(mode="json"), experiences=99, folder=str(tmp_path))
-    adapter.method.step_advantages = lambda groups: [np.full(len(group.trajectories), np.nan) for group in groups]
+    operator = ADVANTAGE_FN.get(ADVANTAGE)
+    adapter = operator(run=run.model_dump(mode="json"), experiences=99, folder=str(tmp_path))
+    adapter.method.step_advantages = lambda groups: [np.full(len(g.trajectories), np.nan) for g in groups]
     adapter.method.loss_agg = "token_mean"
     arrived = [e for f in tasks for e in pack(f)]
     for experience in arrived:
         experience.eid.batch, experience.info["model_version"] = 7, 0
     if any(group.objective is Objective.POLICY for f in tasks for group in f.groups):
-        with pytest.raises(
-            NonFiniteError, match=rf"method {run.method}, step 7: advantage of row 0 \(task house-.* nan"
-        ):
+        message = rf"method {run.method}, step 7: advantage of row 0 \(task house-.* nan"
+        with pytest.raises(NonFiniteError, match=message):
             adapter.process(arrived)
         assert len(read_jsonl(tmp_path / REFUSED)) >= 1
     trained, _ = through_the_pipeline(run, tasks)

@@ -1,7 +1,7 @@
-"""The workflow with a rollout model that answers as Trinity's vLLM actor does: the local engine's tokens, task by task.
+"""The workflow collects the local engine's tokens, with a stand-in for Trinity's vLLM actor.
 
-Ray and the model's actor are left out here (tests/trinity/test_end_to_end.py has them); behind the actor's interface
-the learner samples with the seeds that the requests carry.
+The stand-in has the actor's interface and samples with the Learner, by the seeds of the requests. Ray and
+the real actor run in tests/trinity/test_end_to_end.py.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from r3l.trinity.workflow import MethodWorkflow, synced_version
 
 
 class Rollouts:
-    """``actor.sample.remote`` and what a ModelWrapper tells about its model."""
+    """A ModelWrapper with ``actor.sample.remote`` that samples with ``learner``."""
 
     def __init__(self, learner):
         self.learner = learner
@@ -61,8 +61,9 @@ def experiences(run, run_dir, task, step, evaluates=False):
     return asyncio.run(workflow.run_async())
 
 
-@pytest.mark.parametrize("env", ["alfworld", "math", "webshop"])  # in mathematics a turn is a line of a response
-def test_a_task_is_explored_as_in_the_local_engine(env, tmp_path):
+# In mathematics a turn is a line of a response.
+@pytest.mark.parametrize("env", ["alfworld", "math", "webshop"])
+def test_a_task_is_collected_as_in_the_local_engine(env, tmp_path):
     run = run_of(env)
     with open_session(run, run.model) as session:
         task = session.package.tasks(run.env_settings.train_task_set)[0]
@@ -76,14 +77,15 @@ def test_a_task_is_explored_as_in_the_local_engine(env, tmp_path):
             assert a.token_ids().tolist() == b.token_ids().tolist()
             assert a.credit_mask().tolist() == b.credit_mask().tolist()
             assert a.old_logprobs() == pytest.approx(b.old_logprobs(), abs=1e-5)
-            assert (a.kind, a.reward, a.success, a.stop_reason) == (b.kind, b.reward, b.success, b.stop_reason)
+            for name in ("kind", "reward", "success", "stop_reason"):
+                assert getattr(a, name) == getattr(b, name)
     counted = dict(result.counters)
-    assert counted.pop("weights/behind") == 0  # step 3 samples with the weights after two updates
+    assert counted.pop("weights/behind") == 0  # step 3 samples with weights after two updates
     counted.pop("tokens/cut", None), counted.pop("dropped/workers")
     assert counted == {key: value for key, value in ctx.counters.items() if key != "sampling_rounds"}
 
 
-def test_an_evaluation_plays_the_episodes_that_r3l_evaluate_plays(tmp_path):
+def test_an_evaluation_has_the_episodes_of_r3l_evaluate(tmp_path):
     run = run_of("alfworld")
     with open_session(run, run.model) as session:
         task = session.package.tasks(run.env_settings.test_task_set)[5]
@@ -94,6 +96,6 @@ def test_an_evaluation_plays_the_episodes_that_r3l_evaluate_plays(tmp_path):
     assert [e.metrics["success"] for e in episodes] == [t.success for t in expected]
 
 
-def test_weights_are_handed_over_every_few_steps():
+def test_weights_are_synced_at_the_interval():
     assert [synced_version(step, 1) for step in (1, 2, 3)] == [0, 1, 2]
     assert [synced_version(step, 3) for step in (1, 2, 3, 4, 6, 7)] == [0, 0, 0, 3, 3, 6]
