@@ -41,7 +41,8 @@ class ScoreTest(Strict):
         rates = []
         for name in (self.method, self.against):
             of_method = runs[(runs.method == name) & (runs.steps > 0)]
-            rates.append({manifest["run"]["train"].get("lr") for manifest in of_method.manifest})
+            known = {manifest["run"].get("train", {}).get("lr") for manifest in of_method.manifest}
+            rates.append(known - {None})  # a manifest may be older than the key
         return (min(rates[0]), min(rates[1])) if len(rates[0]) == len(rates[1]) == 1 else None
 
     def at_equal_rates(self, runs: pd.DataFrame) -> ScoreTest | None:
