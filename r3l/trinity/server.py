@@ -120,7 +120,8 @@ class Server:
         if verb == "retrieve_future":
             return self._retrieve(str(body.get("request_id")))
         if verb in self._slow:
-            number, call = str(next(self._numbers)), _Call(verb, body)
+            number = str(next(self._numbers))
+            call = _Call(verb, body)
             self._calls[number] = call
             self._waiting.put(call)
             return 200, {"request_id": number, "model_id": NAME}
