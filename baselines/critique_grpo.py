@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
-    """Every option of Critique-GRPO."""
+    """Settings of Critique-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     refined_group: Literal["joint", "separate"] = option(
         "joint",
@@ -35,19 +35,19 @@ class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
 
 
 class CritiqueGRPO(GRPO):
-    """GRPO with a refined rollout in its group."""
+    """GRPO in which the best refinement, a second attempt under a critique, replaces a failed rollout."""
 
     Settings = CritiqueGRPOSettings
     settings: CritiqueGRPOSettings
 
     @property
     def max_rollouts(self) -> int:
-        """N rollouts, and a refinement of each."""
+        """2 N rollouts of a task: N first attempts, and at most one refinement of each."""
         return 2 * self.settings.group_size
 
     @property
     def max_samples(self) -> int:
-        """N: a refinement replaces its rollout."""
+        """N samples of a task train, since a refinement takes the place of the rollout that it refines."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

@@ -17,7 +17,7 @@ Counted = Literal["responses", "all_after_first_prompt"]
 
 
 class DAPOSettings(GRPOSettings):
-    """Every option of DAPO."""
+    """Settings of DAPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     clip_high: float = option(
         0.28, "the ratio is clipped at 1 + clip_high (audit 1.7)", "DAPO paper and released code: 0.28", ge=0

@@ -20,7 +20,7 @@ from r3l.core.trajectory import Group, Trajectory
 
 
 class GiGPOSettings(GRPOSettings):
-    """Every option of GiGPO."""
+    """Settings of GiGPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     omega: float = option(1.0, "weight of a turn's advantage", "GiGPO paper: 1", ge=0)
     gamma: float = option(0.95, "discount of the return per turn", "GiGPO paper: 0.95", gt=0, le=1)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class GRPOSettings(MethodSettings):
-    """Every option of GRPO."""
+    """Settings of GRPO: how the importance ratio is clipped, and how token losses are averaged.
+
+    Codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    """
 
     clip_low: float = option(
         0.2,

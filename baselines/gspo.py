@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GSPOSettings(GRPOSettings):
-    """Every option of GSPO."""
+    """Settings of GSPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     clip_low: float = option(
         3e-4,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OPMDSettings(MethodSettings):
-    """Every option of OPMD: R3L without reflection and amplification."""
+    """Settings of OPMD, which is R3L without reflection and amplification."""
 
     baseline: BaselineRule = option("mean", "baseline of the returns (audit 0.7)", "released code: mean")
     baseline_tau: float = option(

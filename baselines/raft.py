@@ -13,7 +13,7 @@ from r3l.core.trajectory import Group, Objective
 
 
 class RAFTSettings(MethodSettings):
-    """Every option of RAFT."""
+    """Settings of RAFT; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     keep_reward: float = option(
         1.0,
@@ -38,7 +38,11 @@ class RAFT(ImitationMethod[RAFTSettings]):
     Settings = RAFTSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts: a group without loss for the metrics, and a group of those to imitate."""
+        """Play N rollouts; imitate those with at least ``keep_reward``.
+
+        Returns two groups: all rollouts, which have no loss and only count in the metrics, and the rollouts
+        to imitate (SFT loss), if any.
+        """
         trajectories = await play_group(ctx, task, self.settings.group_size)
         examples = [t for t in trajectories if t.reward >= self.settings.keep_reward]
         if self.settings.rejected == "released_dilute":

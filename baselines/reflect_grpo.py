@@ -20,7 +20,7 @@ from r3l.retry import Restart, RetrySettings, guidance_text, retry
 
 
 class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
-    """Every option of Reflect-GRPO."""
+    """Settings of Reflect-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     group_size: int = option(
         4, "rollouts that are never reflected on (audit 1.9)", "paper and released code: N/2", ge=0, le=4096

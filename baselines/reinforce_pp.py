@@ -19,7 +19,7 @@ from r3l.core.trajectory import Group
 
 
 class ReinforcePPSettings(GRPOSettings):
-    """Every option of REINFORCE++."""
+    """Settings of REINFORCE++; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     baseline: Literal["none", "group_mean"] = option(
         "none",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RLOOSettings(MethodSettings):
-    """Every option of RLOO."""
+    """Settings of RLOO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     loss_agg: LossAggregation = option(
         "token_mean",

@@ -31,7 +31,7 @@ RELEASED = "RLTF released code"
 
 
 class RLTFSettings(MethodSettings, CritiqueSettings):
-    """Every option of RLTF."""
+    """Settings of RLTF; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     learn: Literal["none", "sd", "fm", "sft"] = option(
         REQUIRED,
@@ -91,18 +91,22 @@ class RLTFSettings(MethodSettings, CritiqueSettings):
 
 
 class RLTF(TrainedMethod[RLTFSettings]):
-    """Policy gradient on two attempts, and learning from the critique between them."""
+    """Policy gradient on a first attempt and on a second one under a critique of the first.
+
+    The setting ``learn`` adds a loss: self-distillation or SFT of the second attempt without the critique in
+    its prompt, or SFT of the critique.
+    """
 
     Settings = RLTFSettings
 
     @property
     def max_rollouts(self) -> int:
-        """N rollouts with a second attempt each."""
+        """2 N rollouts of a task: N first attempts, and at most one second attempt after each."""
         return 2 * self.settings.group_size
 
     @property
     def max_samples(self) -> int:
-        """First and second attempts, and one more sample for each if ``learn`` adds a group."""
+        """2 N samples of a task, first and second attempts; 3 N if ``learn`` adds a third group."""
         return (2 if self.settings.learn == "none" else 3) * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

@@ -43,20 +43,20 @@ class OpenEnvArguments(GameArguments):
 
 
 class OpenEnv(TextGames[OpenEnvArguments]):
-    """The environment of an OpenEnv server. Each running episode uses one of its sessions."""
+    """The environment that an OpenEnv server plays; each running episode holds one session of the server."""
 
     arguments = OpenEnvArguments
     extra = "openenv"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The base payload, with name and version that the server reports."""
+        """The payload of task ``number``: that of every game, and the name and version of the server."""
         about = self._described("metadata")
         return super().payload(number) | {"server": {key: about.get(key) for key in ("name", "version")}}
 
     def make(self) -> OpenEnvSession:
-        """Create a session.
+        """Create a session, which connects at its first reset.
 
-        Raises ConfigError if the server lacks the fields, or an action needs further ones.
+        Raises ConfigError if the server lacks the configured fields, or if its actions need further ones.
         """
         schema = self._described("schema")
         for kind in ("observation", "action"):
@@ -87,7 +87,10 @@ class OpenEnv(TextGames[OpenEnvArguments]):
 
 
 class OpenEnvSession:
-    """A game on the server, for ``TextGames.make``. A lost session is opened again by the next reset."""
+    """One session on an OpenEnv server: it plays one game at a time (``reset``, ``step``), over a websocket.
+
+    If the session is lost, the game fails with EngineLost, and the next ``reset`` opens a new session.
+    """
 
     def __init__(self, name: str, given: OpenEnvArguments) -> None:
         self._who = f"environment {name!r}"

@@ -61,7 +61,9 @@ def messages_before(task: Any) -> list[dict[str, str]]:
 
 
 class VerifiersEngine(OneFileEngine):
-    """An engine that plays one episode at a time. The engines of a process share an event loop in a thread.
+    """Engine that plays a verifiers Env, one episode at a time, as a game of observations and actions.
+
+    The Env runs as a coroutine, in an event loop that the engines of a process share in a thread.
 
     ``by_line``: an action that ends with a line break is a line of a response that continues.
     """
@@ -99,7 +101,11 @@ class VerifiersEngine(OneFileEngine):
         _in_loop(self._cancel())
 
     async def ask(self, messages: list[Any]) -> str:
-        """Wait for the reply to a dialogue. Called by the seat."""
+        """Hand the dialogue to the model and wait for its reply, the response that ``step`` receives.
+
+        Called in the place of a model server when the verifiers Env wants a reply
+        (:class:`SeatInteraction`).
+        """
         await self._said.put(messages)
         return await self._replies.get()
 
@@ -133,7 +139,7 @@ class VerifiersEngine(OneFileEngine):
         return Observation("", reward=reward, done=True, success=reward >= self._solved_at)
 
     async def _next(self) -> list[Any] | None:
-        """The dialogue at the Env's next request; None if the episode has ended."""
+        """Wait until the Env wants a reply; returns the dialogue so far, None if the episode has ended."""
         assert self._episode is not None
         said = asyncio.create_task(self._said.get())
         await asyncio.wait({said, self._episode}, return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +149,7 @@ class VerifiersEngine(OneFileEngine):
         return None
 
     async def _play(self, task: Any) -> float:
-        """Play an episode with our seat and return its reward."""
+        """Play an episode of the Env with the engine as its model; returns the reward."""
         # The steps of ``Env.run_episode``
         config = self._env.config
         episode = vf.Episode(env=vf.EnvInfo(id=config.env_id), task=_recorded(task))
@@ -162,7 +168,7 @@ class VerifiersEngine(OneFileEngine):
 
 
 class Seat:
-    """Replaces a vf.Agent: messages go to the engine, without a program or model server."""
+    """The model's seat in a verifiers Env: replaces a vf.Agent, and the engine replies, not a server."""
 
     def __init__(self, engine: VerifiersEngine, name: str, config: Any, finished: list[Any]) -> None:
         self._engine = engine
@@ -199,7 +205,7 @@ class Seat:
 
 
 class SeatInteraction:
-    """Replaces a vf.Interaction."""
+    """One dialogue of a seat: replaces a vf.Interaction, and records replies of the engine in a trace."""
 
     def __init__(self, engine: VerifiersEngine, task: Any, trace: Any, max_turns: int | None) -> None:
         self._engine = engine

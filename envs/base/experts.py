@@ -65,7 +65,7 @@ class ScriptedExpert(ABC):
 
     @abstractmethod
     def thought(self) -> str:
-        """A short subgoal."""
+        """The expert's current subgoal in a few words; demonstrations state it before the next action."""
 
     def planned(self, action: str) -> str:
         """A thought that names the suggested ``action`` (used with ``plan_thoughts`` of configs/sft).
@@ -86,7 +86,7 @@ class ScriptedExpert(ABC):
 
     @abstractmethod
     def summary(self, answers: Answers) -> str:
-        """The episode in a few words."""
+        """What happened in the episode, in a few words, for a reflection to state."""
 
     def possible(self, action: str, now: Observation) -> bool:
         """Whether a suggested action can be taken now."""

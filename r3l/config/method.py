@@ -164,9 +164,9 @@ def source_in(sources: Mapping[str, str], key: str) -> str:
 
 
 def method_files(name: str) -> list[MethodConfig]:
-    """The files of a method, lowest layer first: those that it extends, then its own.
+    """Read the files of a method, lowest layer first: those that it ``extends``, then its own.
 
-    The last one has the code of what it extends if it names none. Raises ConfigError if none of them names
+    If its own file names no ``code``, it inherits that of the file below. Raises ConfigError if none names
     code.
     """
     config = load("methods", name, MethodConfig)
@@ -181,12 +181,15 @@ def method_files(name: str) -> list[MethodConfig]:
 
 
 def load_method(name: str) -> MethodConfig:
-    """configs/methods/<name>.yaml, with the ``code`` of the method that it extends if it names none."""
+    """Read configs/methods/<name>.yaml; a file without ``code`` inherits it from the method it ``extends``.
+
+    Raises ConfigError if no file names code, or if a file is unknown or malformed.
+    """
     return method_files(name)[-1]
 
 
 def settings_in(name: str, scope: Scope) -> dict[str, Any]:
-    """The settings that the files of a method give a run, those of an extension over those it extends."""
+    """The settings that the files of a method give a run; its own file overrides those that it extends."""
     return {key: value for file in method_files(name) for key, (value, _) in file.settings_in(scope).items()}
 
 
@@ -199,7 +202,7 @@ class TunedRate(NamedTuple):
 
 
 def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
-    """The rate tuned for a row, else for its method, else for one that it extends; None if not tuned."""
+    """The learning rate tuned for a variant, else its method, else one that it extends; None if untuned."""
     files = method_files(row.method)
     changes = ",".join(change for change in row.changes if not change.startswith("profile="))
     candidates = [(f"{tier}@{changes}", files[-1]), *((tier, file) for file in reversed(files))]

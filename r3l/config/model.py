@@ -89,15 +89,20 @@ def find_model(name: str) -> ModelConfig | None:
 
 
 def stored_model(name: str) -> Path | None:
-    """The folder of a model made by SFT: this project's, or in ``models`` next to a user's environment."""
+    """The folder of a stored model that SFT made, or None.
+
+    Such models are stored with this project, or in ``models`` next to a user's environment.
+    """
     places = [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))] if is_folder_name(name) else []
     return next((place / name for place in places if (place / name).is_dir()), None)
 
 
 def as_path(model: str) -> str:
-    """``model``; a folder of the working directory gets a slash, as a bare name means a known model.
+    """Write a user's ``model`` so that it is clear whether it is a folder or the name of a model.
 
-    ``.`` and ``..`` become the absolute folder, since a run's directory is named after the model.
+    A folder of the working directory, given as NAME, becomes ./NAME unless a known model has that name.
+    ``.`` and ``..`` become absolute paths, since a run's directory is named after the model. Others stay as
+    they are.
     """
     if Path(model).name in ("", "..") and os.path.isdir(model):
         return os.path.abspath(model)
@@ -137,7 +142,11 @@ def locate(model: str) -> str:
 
 
 def recipe_of(name: str) -> dict[str, Any]:
-    """The content of configs/sft/<name>.yaml, without sources."""
+    """The settings of configs/sft/<name>.yaml, without its ``sources``, which only say why a value was
+    chosen.
+
+    They are part of a run's fingerprint. Raises ConfigError if there is no such file.
+    """
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():
         raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")

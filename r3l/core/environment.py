@@ -138,10 +138,13 @@ Prompts = Sequence[Sequence[Message]]  # the messages before each response of an
 
 
 class FeedbackPrompts(Protocol):
-    """Prompts of the R3L release for what methods write in one environment (``r3l.original.prompts``)."""
+    """Prompts of the paper's released code for reflections and critiques in one environment.
+
+    ``r3l.original.prompts`` implements it.
+    """
 
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
-        """An episode as a numbered log."""
+        """A finished episode as a numbered log, which ends with the closing ``feedback``."""
         ...
 
     def reflection(self, log: str) -> list[Message]:
@@ -149,7 +152,7 @@ class FeedbackPrompts(Protocol):
         ...
 
     def guidance(self, report: Mapping[str, Any]) -> str:
-        """The guidance of a retry, from the JSON object of its reflection."""
+        """The text that guides a retry, made from ``report``, the parsed JSON object of a reflection."""
         ...
 
     def critique(self, log: str, reward: float) -> list[Message]:
@@ -157,7 +160,7 @@ class FeedbackPrompts(Protocol):
         ...
 
     def refinement(self, critique: str) -> str:
-        """The guidance of a second attempt under a critique."""
+        """The text that guides the model in its second attempt: it shows the ``critique`` of the first."""
         ...
 
 
@@ -165,9 +168,11 @@ class Dialogue(Protocol):
     """The text side of an environment: prompts, response parser, rules that end an episode. Stateless.
 
     - ``style``: ``full`` (complete instructions in our words), ``compact`` (observations only) or
-      ``released`` (prompts of the R3L release; ``release`` has those of methods).
+      ``released`` (prompts of the paper's released code; ``release`` has those for reflections and
+      critiques).
     - ``stop``: whether a turn is a whole response or one line of it.
-    - ``suggestion_optional``: the release accepts reflections without a suggestion here (audit B-41).
+    - ``suggestion_optional``: the released code accepts reflections without a suggestion here
+      (docs/audit.md, B-41).
     - ``retry_tolerates``: errors that cost a retry of the released code only a turn (B-7); mostly none.
     - ``lenient``: no response ends an episode; the environment answers every one.
     - ``history``: each turn is a new prompt (``fresh``) that shows that many earlier turns; None: one dialog

@@ -95,7 +95,7 @@ class Method(Criterion, Protocol):
 
     @property
     def max_samples(self) -> int:
-        """The largest number of trajectories of one task that train, imitated ones included."""
+        """The largest number of trajectories of one task that can train, by policy gradient or imitation."""
         ...
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
@@ -107,7 +107,7 @@ class Method(Criterion, Protocol):
         ...
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """The advantages of all policy groups of a step, in their order."""
+        """The advantages of a step: one array per group that trains by policy gradient, in their order."""
         ...
 
     def describe(self) -> Mapping[str, Any]:
@@ -116,7 +116,10 @@ class Method(Criterion, Protocol):
 
 
 class MethodSettings(OptionModel):
-    """Options of every trained method. The defaults are those of profile ``paper``."""
+    """Options of every trained method. The defaults are those of profile ``paper``.
+
+    Codes such as (A-8) or (audit 4.4) refer to docs/audit.md.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -187,11 +190,18 @@ class TrainedMethod(Generic[S]):
         return True
 
     def advantages(self, group: Group) -> Advantages:
-        """The advantages of one policy group, for a method that needs no other group to compute them."""
+        """The advantages of the trajectories of one group that trains by policy gradient, shape (G,).
+
+        Override it if the method compares trajectories within a group only, such as GRPO; else override
+        ``step_advantages``.
+        """
         raise NotImplementedError
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """The advantages of all policy groups of a step; override it to compare groups with each other."""
+        """The advantages of all groups of a step that train by policy gradient, one array per group.
+
+        Override it if the method compares groups with each other; by default each group stands alone.
+        """
         return [self.advantages(group) for group in groups]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:

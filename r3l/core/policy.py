@@ -83,7 +83,7 @@ class Conversation(Protocol):
         ...
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Sample the next assistant message; every random draw is seeded by ``address``."""
+        """Sample the next assistant message; its draws are seeded by the seed address ``address``."""
         ...
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ class Judge(Protocol):
     prompts: JudgePrompts
 
     async def write(self, messages: Sequence[Message], address: Address) -> Completion:
-        """The judge's response to a dialog; draws are seeded by ``address`` if its server supports it."""
+        """The judge's response to a dialog, seeded by the seed address ``address`` if its server allows."""
         ...
 
 

@@ -74,7 +74,7 @@ class RolloutContext:
     """Everything that a method may use to explore in one step: policy, environments, prompts, metrics.
 
     - ``sampling``: of turns; ``feedback_sampling``: of reflections and critiques.
-    - ``address``: prefix of every seed drawn here, (run seed, purpose, step).
+    - ``address``: beginning of the seed address of every draw here, (run seed, purpose, step).
     - ``gather``: plays items concurrently.
     - ``progress``: share of training done, 0 in the first step and 1 in the last, for schedules.
     - ``history``: metrics of earlier steps, for methods with ``needs_history``.
@@ -119,8 +119,8 @@ class RolloutContext:
     ) -> Completion:
         """Sample a response, and count its tokens: ``tokens/<purpose>`` generated, ``prompt/<purpose>`` read.
 
-        ``where``: task, member and turn, for the address of its draws. Raises NonFiniteError with that
-        address if a log-prob is not finite.
+        ``purpose`` and ``where`` (task, member and turn) complete the seed address of its draws. Raises
+        NonFiniteError, which names that address, if a log-prob is not finite.
         """
         address = (*self.address, purpose, *where)
         completion = await conversation.respond(sampling, address)
@@ -187,13 +187,13 @@ class Episode:
 
 @dataclass(frozen=True)
 class Continuation:
-    """How an episode is played on.
+    """How to continue an episode: as a rollout or as a retry, by which rules and with which guidance.
 
-    ``phase`` is also the purpose in the address of its draws. ``attempt`` tells several retries of one member
-    apart. ``guide`` inserts guidance into the first prompt. Under ``rules: released_lenient`` a retry ends as
-    in the released code (audit B-7): an error that the dialogue tolerates costs a turn and is answered by its
-    name alone. From the first such error on, actions are no longer recorded: prompts show those before it,
-    and none counts as repeated.
+    ``phase`` is also the purpose in the seed address of its draws. ``attempt`` tells several retries of one
+    rollout apart. ``guide`` inserts guidance into the first prompt. Under ``rules: released_lenient`` a
+    retry ends as in the released code (audit B-7): an error that the dialogue tolerates costs a turn and is
+    answered by its name alone. From the first such error on, actions are no longer recorded: prompts show
+    those before it, and none counts as repeated.
     """
 
     phase: Phase = Phase.ROLLOUT

@@ -1,7 +1,8 @@
 """Randomness by address: the seed of every draw is a hash of where the draw happens.
 
-An address is (run seed, purpose, step, task, member, turn ...). There is no random stream, so a resumed run
-needs no generator state, and two methods at the same address draw the same numbers (common random numbers).
+A seed address is (run seed, purpose, step, task, member, turn ...). There is no random stream, so a resumed
+run needs no generator state, and two methods at the same address draw the same numbers (common random
+numbers).
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ Address = tuple[str | int, ...]
 
 
 def seed_of(*address: str | int) -> int:
-    """The 64-bit seed of an address. Its parts are separated, so ("a", "bc") differs from ("ab", "c")."""
+    """The 64-bit seed of a seed address. Its parts are separated, so ("a", "bc") and ("ab", "c") differ."""
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in address)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def generator(*address: str | int) -> np.random.Generator:
-    """A numpy generator (Philox, counter based) for one address."""
+    """A numpy generator (Philox, counter based) for one seed address."""
     return _generator(seed_of(*address))
 
 

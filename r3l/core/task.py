@@ -32,16 +32,16 @@ class Task:
 
     @property
     def address(self) -> str:
-        """The task's part in the address of a draw: a single string, since addresses are also sorted.
+        """The task's part of a seed address: a single string, since these are also sorted.
 
-        A task drawn twice in one step gets two addresses. Otherwise its second group would repeat the
+        A task that occurs twice in one step gets two of them. Otherwise its second group would repeat the
         rollouts of the first, and they would count double.
         """
         return f"{self.id}\x1f{self.occurrence}" if self.occurrence else self.id
 
 
 def check_unique(tasks: Sequence[Task], task_set: str) -> None:
-    """Raise DataError if two tasks share an id: ids address random draws and identify results."""
+    """Raise DataError if two tasks share an id: ids are part of seed addresses and identify results."""
     repeated = {id_: count for id_, count in Counter(task.id for task in tasks).items() if count > 1}
     if repeated:
         shown = ", ".join(f"{id_!r} ({count} times)" for id_, count in list(repeated.items())[:3])

@@ -127,9 +127,9 @@ def kept(method: Method, groups: Sequence[Group]) -> bool:
 
 
 def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantage]]:
-    """Call ``method.step_advantages`` and check it: one advantage per trajectory of each policy group.
+    """Call ``method.step_advantages`` and check that each trajectory of ``groups`` has one advantage.
 
-    Raises ContractError.
+    ``groups``: those that train by policy gradient. Raises ContractError.
     """
     of_groups = method.step_advantages(groups)
     who = _named(method)

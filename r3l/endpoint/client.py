@@ -125,7 +125,10 @@ class Endpoint:
         await self._client.close()
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling, address: Address) -> ChatAnswer:
-        """Sample the next message of a dialog. Raises ServerError."""
+        """Sample the next message of a dialog; ``address`` gives the request's seed (r3l.core.seeds).
+
+        Raises ServerError, or DialogTooLongError if the prompt leaves no room for a token.
+        """
         content = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
         body = content | _request(sampling, address)
         return await self._sample(ChatAnswer, "/chat/completions", body, None)
@@ -133,7 +136,11 @@ class Endpoint:
     async def complete(
         self, ids: Sequence[int], stops: Sequence[int], sampling: Sampling, address: Address
     ) -> TokenAnswer:
-        """Sample tokens after ``ids``, up to and including one of ``stops``. Raises ServerError."""
+        """Sample tokens after the prompt ``ids``, up to and including one of ``stops`` (token ids).
+
+        ``address``: seed address (r3l.core.seeds), which gives the request's seed; not a network address.
+        Raises ServerError, or DialogTooLongError if the prompt leaves no room for a token.
+        """
         content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
         body = content | _request(sampling, address)
         return await self._sample(TokenAnswer, "/completions", body, len(ids))

@@ -82,7 +82,11 @@ class MessagePolicy:
 
 
 class MessageConversation:
-    """Dialog of messages (see r3l.core.policy.Conversation)."""
+    """A dialog kept as messages, for servers that take no token ids; a :class:`MessagePolicy` opens it.
+
+    Every response sends all messages so far. If a turn is one line, a sampled response is served line by
+    line. Token ids and log-probs are unknown, so such a dialog cannot be trained on.
+    """
 
     def __init__(self, policy: MessagePolicy) -> None:
         self._policy = policy
@@ -96,13 +100,13 @@ class MessageConversation:
         self._left.clear()
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """The next response, or the next line of this one."""
+        """The next response; if a turn is one line, the next line of the response sampled last."""
         if not self._left:
             self._left = await self._sample(sampling, address)
         return self._accept(self._left.pop(0))
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
-        """Append a response of another dialog; its prompt ids here, which are unknown, so none."""
+        """Append a response of another dialog. Returns (): its prompt ids in this dialog are unknown."""
         self._accept(completion)
         return ()
 
@@ -191,8 +195,10 @@ _CONTEXT_FULL = _completion("", FinishReason.CONTEXT, _NOTHING)
 
 
 def _lines(answer: ChatAnswer) -> list[Completion]:
-    """A response as lines, with an empty one after a final line break, as if the model had ended its
-    turn."""
+    """Split a response into one completion per line.
+
+    After a final line break comes an empty one, as if the model had ended its turn there.
+    """
     texts = _LINES.findall(answer.text)
     ended = [text for text in texts if text.endswith("\n")]
     last = texts[len(ended)] if len(texts) > len(ended) else ""
@@ -226,7 +232,10 @@ class TokenPolicy:
 
 
 class TokenConversation(TokenDialog):
-    """Dialog of tokens (see r3l.core.policy.Conversation). Log-probs are not requested and recorded as 0."""
+    """A dialog kept as token ids, which are sent as the prompt; a :class:`TokenPolicy` opens it.
+
+    Log-probs are not requested and recorded as 0.
+    """
 
     _policy: TokenPolicy
 

@@ -34,9 +34,10 @@ class Leak(StrEnum):
 
 
 def leak_of(text: str, answer: object, known: Iterable[str]) -> Leak | None:
-    """How ``text`` contains ``answer`` as whole words, ignoring case and spacing; None if it does not.
+    """How the feedback ``text`` gives away ``answer``; None if it does not contain it as whole words.
 
-    ``known``: the texts of the problem and the attempt.
+    ``known``: the texts of the problem and the attempt. An answer that also occurs there is only quoted
+    (``QUOTED``), else it is leaked (``TOLD``). Case and spacing are ignored.
     """
     words = r"\s+".join(map(re.escape, str(answer).split()))
     pattern = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
@@ -65,8 +66,10 @@ def audit(ctx: RolloutContext, episode: Episode, text: str) -> Leak | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A reflection against the critic: its pivot is the same (``exact``) or within one turn (``near``), its
-    cause.
+    """How far a reflection agrees with the environment's critic.
+
+    ``exact``: same pivot, the turn to retry from; ``near``: at most one turn apart; ``same_cause``: the
+    reflection names the critic's cause.
     """
 
     exact: bool
@@ -91,12 +94,15 @@ def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreem
 
 
 def is_right(pivot: int, oracle: int) -> bool:
-    """Whether a pivot is at most one turn from the oracle's."""
+    """Whether a pivot is at most one turn away from ``oracle``, the pivot of the environment's critic."""
     return abs(oracle - pivot) <= TOLERANCE
 
 
 def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedReflection) -> int | None:
-    """Count how a reflection agrees with the critic. Returns the critic's pivot, None if there is none."""
+    """Count how a reflection agrees with the environment's critic.
+
+    Returns the critic's pivot; None if the critic or the reflection names none.
+    """
     critique = ctx.dialogue.critique(base.transcript())
     agrees = agreement(critique, reflection)
     if critique is None or agrees is None:
@@ -109,7 +115,10 @@ def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedRefle
 
 
 def count_retry(ctx: RolloutContext, pivot: int, oracle: int | None, success: bool) -> None:
-    """Count a retry as from a right or a wrong pivot; without an oracle's pivot, as neither."""
+    """Count a retry and its success by whether its pivot was right, compared with the critic's (``oracle``).
+
+    Counts nothing if the critic names no pivot (None).
+    """
     if oracle is None:
         return
     side = "right" if is_right(pivot, oracle) else "wrong"

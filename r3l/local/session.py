@@ -64,7 +64,7 @@ class LocalSession(PlaySession):
         )
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
-        """Context of the rollouts at ``address``; the policy's caches start empty."""
+        """Context of rollouts with draws seeded under ``address``; the policy's caches start empty."""
         self.policy.begin()
         return super().rollout_context(address, temperature)
 

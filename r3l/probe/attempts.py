@@ -21,11 +21,12 @@ class Logprobs:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a retry. ``improved``: its reward is higher than the attempt's.
+    """Result of a retry. ``improved``: its reward is higher than that of the retried attempt.
 
-    ``tokens``: generated for it, with those of the reflection that gave its pivot or hint.
-    ``followed``: whether its first action was the hinted one; None where no possible action was hinted.
-    ``invalid``: it ended by an invalid response. ``logprobs``: of a guided retry, where the policy can tell.
+    ``tokens``: generated for it, including those of the reflection that gave its pivot or hint.
+    ``followed``: whether its first action was the hinted one; None if the hint names no possible action.
+    ``invalid``: it ended by an invalid response. ``logprobs``: of a guided retry, if the policy can compute
+    them.
     """
 
     success: bool
@@ -38,13 +39,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class OwnReflection:
-    """The model's reflection on an attempt. ``invalid``: why it could not be used. ``right``: its outcome is the
-    attempt's.
+    """The model's reflection on one of its attempts, and the retries that follow from it.
 
-    ``agrees``: with the critic; None where one of them names no pivot. The retries start at the pivot, with its hint
-    and without, and at the start with the hint; None where there is no pivot. ``fresh``: another attempt.
-    ``equal``: chance that one of the further attempts succeeds for which the tokens of ``guided`` are enough;
-    ``short``: they would have been enough for more than there are.
+    ``invalid``: why it could not be used, else None. ``right``: it states the attempt's outcome correctly.
+    ``agrees``: agreement with the environment's critic; None if one of them names no pivot (the turn to
+    retry from). Retries, None without a pivot: ``guided`` and ``unguided`` start at the pivot, with and
+    without the hint, ``from_start`` at the first turn with the hint. ``fresh``: another attempt at the task,
+    to compare with. ``equal``: chance that fresh attempts succeed with as many tokens as ``guided`` took;
+    ``short``: there were too few of them to use up those tokens.
     """
 
     invalid: str | None = None
@@ -61,9 +63,9 @@ class OwnReflection:
 
 @dataclass(frozen=True)
 class CriticReflection:
-    """The environment's critic on a failed attempt, and retries from its pivot with and without its hint.
+    """The verdict of the environment's critic on a failed attempt, and two retries from the turn it names.
 
-    ``cause`` is None where it found no wrong action.
+    ``guided`` has the critic's hint, ``unguided`` has none. ``cause``: None if it found no wrong action.
     """
 
     cause: str | None
@@ -73,10 +75,11 @@ class CriticReflection:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A base rollout. ``actions`` that could be read, and how many of them name only what was ``shown`` before;
-    None where responses are answers, not actions.
+    """One attempt of a probe at a task, from the start and without guidance, and what followed it.
 
-    ``critic`` belongs to a failed attempt; it is None where the critic has nothing to say.
+    ``actions``: number of readable actions, None if responses are answers; ``shown``: how many of them name
+    only what was shown before. ``own``: the model's reflection and its retries. ``critic``: those of the
+    environment's critic after a failure, None if it names no turn.
     """
 
     task: str
@@ -95,8 +98,11 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Played:
-    """Everything that was played. ``expert``: successes of the error-free expert by task; ``seconds`` by activity, of
-    the ``now`` attempts that were not there before."""
+    """All that a probe played. ``expert``: success of the error-free expert by task id, None without one.
+
+    ``now``: number of attempts played by this call, not resumed from an earlier one; ``seconds``: their time
+    by activity.
+    """
 
     attempts: list[Attempt]
     expert: Mapping[str, bool] | None
@@ -105,5 +111,5 @@ class Played:
 
     @property
     def halves(self) -> list[str]:
-        """The task groups, the easier one first: their names sort that way."""
+        """Names of the task groups (easy, hard), the easier one first: their names sort that way."""
         return sorted({attempt.group for attempt in self.attempts})

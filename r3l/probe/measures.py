@@ -33,13 +33,14 @@ RETRIES = ("guided", "unguided", "from_start", "fresh")  # after a reflection of
 
 
 def attempt_columns(played: Played) -> pd.DataFrame:
-    """One row an attempt. NaN: the attempt does not count for the column.
+    """The attempts as a table, one row each. NaN: the attempt does not count for the column.
 
-    - ``task``, ``group``: of the attempt. ``success``, ``reward``, ``turns``, ``tokens``, ``unusable`` (ended by an
-      invalid response), ``stop_REASON``; ``success_easy``, ``success_hard``: of the attempts in that half.
-    - ``actions``, ``shown``: how many actions could be read, and name only what was shown before.
-    - ``valid_all``, ``right_all``: the reflection can be used; it states the right outcome; ``right_failed``,
-      ``right_solved``: the latter after a failure, after a success.
+    - ``task``, ``group``: of the attempt. ``success``, ``reward``, ``turns``, ``tokens``, ``unusable``
+      (ended by an invalid response), ``stop_REASON``; ``success_easy``, ``success_hard``: success of the
+      attempts at easy or hard tasks.
+    - ``actions``: number of readable actions; ``shown``: how many of them name only what was shown before.
+    - ``valid_all``: the reflection can be used; ``right_all``: it states the right outcome;
+      ``right_failed``, ``right_solved``: the same after a failure and after a success.
     - After a failure: ``valid``; ``critic_names``: the critic names a cause; ``exact``, ``near``, ``accurate``,
       ``partial``, ``wrong``: the reflection's pivot and cause against the critic's.
     - ``guided``, ``unguided``, ``from_start``, ``fresh``: success of that retry of a failure, with ``_tokens`` its
@@ -118,12 +119,12 @@ def attempt_columns(played: Played) -> pd.DataFrame:
 
 
 def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:
-    """The mean of a sum over tokens, for each of them."""
+    """The mean per token: the sum of column ``count`` over the sum of column ``tokens``."""
     return resampled(table, [count, tokens], lambda s, c: s[..., 0] / s[..., 1])
 
 
 def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
-    """A share of actions; ``n`` counts actions, not attempts."""
+    """The share of actions: column ``count`` over column ``actions``; ``n`` counts actions, not attempts."""
     copied = bounded_share(per_token(table, count, actions))
     return replace(copied, n=int(table[actions].sum()))
 
@@ -242,7 +243,10 @@ COLUMNS = sorted({column for keys in SECTIONS.values() for _, _, *columns in key
 
 
 def measures(played: Played) -> dict[str, Measure]:
-    """Every measure of a probe by its key. Those of halves need two halves."""
+    """Estimate every measure of a probe from its attempts, with intervals; the result is by measure key.
+
+    The measures that compare easy with hard tasks are left out if the tasks are not in exactly two groups.
+    """
     table, found = attempt_columns(played), {}
     for keys in SECTIONS.values():
         for key, (_, estimate, *columns) in keys.items():
@@ -252,7 +256,11 @@ def measures(played: Played) -> dict[str, Measure]:
 
 
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Add to each retried attempt the next one at its task (after the last the first), to compare with."""
+    """Compare each retried attempt with another, independent attempt at its task, as a fresh try would be.
+
+    It is the next one at the task; the last attempt takes the first. Sets ``fresh``, ``equal`` and
+    ``short``.
+    """
     of_task: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         of_task.setdefault(attempt.task, []).append(attempt)
@@ -271,8 +279,11 @@ def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def equal_tokens(others: Sequence[Attempt], tokens: int) -> tuple[float, bool]:
-    """Chance that one of ``others``, played one after the other, succeeds within ``tokens``; one that they are not
-    enough for counts by the share that they are. Then whether they were enough for more than all of ``others``."""
+    """Chance of a success if ``others`` are played one after another until ``tokens`` are used up.
+
+    An attempt cut short by the end of the tokens counts by the share of it that they pay for. Also returns
+    whether tokens were left after all of ``others``.
+    """
     for other in others:
         if other.tokens > tokens:
             return other.success * tokens / other.tokens, False

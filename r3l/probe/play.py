@@ -1,7 +1,8 @@
 """Play the attempts of a probe, a reflection on each, and their retries.
 
-Every draw has an address, and the retries of one attempt share theirs: a guided and an unguided retry from the same
-pivot are sampled from the same noise, so that their difference is the effect of the hint.
+Every draw is seeded by its address (r3l.core.seeds). The retries of one attempt share their addresses: a
+guided and an unguided retry from the same pivot are sampled from the same noise, so their difference is the
+effect of the hint.
 
 Batches of attempts do not depend on each other, and each leaves a line, so a killed probe repeats one batch at most.
 """
@@ -37,7 +38,7 @@ from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
 
-CRITIC = (1,)  # the attempt in the address of the critic's reflection; the model's own is 0
+CRITIC = (1,)  # the attempt in the seed address of the critic's reflection; the model's own is 0
 
 
 def play_probe(
@@ -48,10 +49,11 @@ def play_probe(
     path: Path,
     probed: Mapping[str, str],
 ) -> Played:
-    """``attempts`` attempts at each task, with what follows them; the error-free expert plays each task once.
+    """Play ``attempts`` attempts at each task, with reflections and retries; the expert plays each task
+    once.
 
-    ``path`` gets a line a batch; those that are there are not played again. Raises ConfigError where they are of
-    another ``probed``.
+    ``path``: JSON lines of finished batches, which are not played again. ``probed``: what identifies model,
+    settings and tasks. Raises ConfigError if ``path`` has batches of another ``probed``.
     """
     expert = _expert(session, tasks)
     members = [(task, k) for task in tasks for k in range(attempts)]
@@ -92,7 +94,7 @@ def _members(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:
 def _play_batch(
     session: PlaySession, settings: R3LSettings, batch: Sequence[tuple[Task, int]], seconds: defaultdict[str, float]
 ) -> list[Attempt]:
-    """``seconds``, by activity, are added up."""
+    """Play one batch of (task, attempt number); adds its time to ``seconds``, by activity."""
     ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
     began = time.perf_counter()
     episodes = session.concurrently(partial(_attempt, ctx), batch)
@@ -109,7 +111,10 @@ async def _attempt(ctx: RolloutContext, member: tuple[Task, int]) -> Episode:
 
 
 def with_logprobs(session: PlaySession, studied: Sequence[tuple[Attempt, Trajectory | None]]) -> list[Attempt]:
-    """The attempts; their guided retries with log-probs, where there are retries and the policy can tell."""
+    """Add to each guided retry the log-probs of its tokens with and without the hint; returns the attempts.
+
+    Nothing is added if the policy cannot compute log-probs, as at a server.
+    """
     distilled = [again for _, again in studied if again is not None]
     scored = session.logprobs(distilled) if distilled else None
     if scored is None:
@@ -132,7 +137,7 @@ def _rounded(values: np.ndarray) -> tuple[float, ...]:
 
 
 def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | None:
-    """Success of the error-free expert by task; None if the environment has none, or it does not read such prompts."""
+    """Success of the error-free expert by task id; None without an expert for these tasks and prompts."""
     if session.run.prompts != "compact":
         return None
     try:
@@ -143,8 +148,11 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
 
 
 async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> tuple[Attempt, Trajectory | None]:
-    """An attempt with its reflections and retries, and the guided retry as if it had needed no hint; closes the
-    episode."""
+    """Reflect on a finished attempt, play its retries, and close the episode.
+
+    Also returns the guided retry with its hint taken out of the prompt (None without one), whose log-probs
+    tell how likely the model finds it without the hint.
+    """
     trajectory = episode.trajectory
     assert trajectory.stop_reason is not None
     attempt = Attempt(
@@ -171,9 +179,9 @@ async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) ->
 
 @dataclass
 class Retries:
-    """The retries of one attempt. Two that are the same (pivot and guidance) are played once.
+    """The retries of one attempt, ``base``. Retries with equal pivot and guidance are played once.
 
-    ``distilled``: that from the model's own pivot with its hint, as if it had needed none.
+    ``distilled``: the guided retry from the model's own pivot, with its hint taken out of the prompt.
     """
 
     ctx: RolloutContext
@@ -211,7 +219,10 @@ class Retries:
         return CriticReflection(cause, guided, unguided)
 
     async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> tuple[Outcome, Trajectory]:
-        """A retry, with and without the hint in context. ``written``: tokens of the reflection, added to its own."""
+        """Retry from ``pivot``; returns the outcome, and the retry with its hint taken out of the prompt.
+
+        ``written``: tokens of the reflection, which count as tokens of the retry.
+        """
         guidance = None if reflection is None else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
         if (pivot, guidance) not in self._played:
             self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
@@ -235,7 +246,7 @@ class Retries:
         return Outcome(guided.success, improved, _tokens(turns), followed, invalid), played.distilled
 
     async def _hinted(self, pivot: int, reflection: ParsedReflection) -> str | None:
-        """The action that a suggestion begins with, where it is possible at ``pivot``."""
+        """The first action of a reflection's suggestion; None if it is not possible at ``pivot``."""
         dialogue = self.ctx.dialogue
         if not isinstance(dialogue, TaggedDialogue) or reflection.suggestion is None:
             return None
@@ -244,7 +255,7 @@ class Retries:
 
 
 def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:
-    """One value per turn with an action, possible or not: it names only what was shown before."""
+    """Yield for each turn with a readable action whether it names only things that were shown before."""
     shown = ""
     for turn, messages in zip(episode.trajectory.turns, episode.prompts, strict=False):
         shown += "\n".join(message.content.lower() for message in messages) + "\n"

@@ -34,14 +34,14 @@ SCHEMA = 2
 
 
 class Target(Strict):
-    """The value lies between ``at_least`` and ``at_most``, the lower end of its interval above ``interval_above``."""
+    """Target for one measure: bounds of its value, and of its interval's lower end (``interval_above``)."""
 
     at_least: float | None = None
     at_most: float | None = None
     interval_above: float | None = None
 
     def met(self, measure: Mapping[str, Any]) -> bool | None:
-        """True if the measure meets the target; None if it has no value, or lacks an interval that the target needs."""
+        """True if the measure meets the target; None if its value, or an interval it needs, is unknown."""
         value, low = measure["value"], measure["low"]
         if value is None or (self.interval_above is not None and low is None):
             return None
@@ -68,7 +68,11 @@ class Targets(Strict):
 
 @dataclass(frozen=True)
 class Sample:
-    """``attempts`` at each task of a task set (None: the validation set), or at ``tasks`` of its tasks."""
+    """The tasks that a probe plays, and how often.
+
+    ``task_set``: its name, None for the validation set (the test set if there is none). ``tasks``: how many
+    of its tasks, None for all. ``attempts``: attempts at each task.
+    """
 
     task_set: str | None = None
     tasks: int | None = None
@@ -76,10 +80,12 @@ class Sample:
 
 
 def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | None = None) -> dict[str, Any]:
-    """Play with the model of ``run`` (a run of R3L) or the one at a server, measure, and write the content to ``out``;
-    returns it. Attempts are kept in a file next to it, a line a batch (:func:`rows_beside`), and are not repeated.
+    """Probe a fixed model without training it: play attempts, reflections and retries, and measure them.
 
-    Raises ConfigError where there are fewer tasks, or where the task set is a test set and there is a validation set.
+    The model is the one of ``run`` (a run of method R3L) or, if given, the ``served`` one. Writes the
+    measures as JSON to ``out`` and returns them. Finished attempts are kept in :func:`attempts_file`, so
+    that a repeated call resumes. Raises ConfigError if the task set has fewer tasks than ``sample`` names,
+    or if it is a test set although there is a validation set.
     """
     method = build_method(run)
     assert isinstance(method, R3L)
@@ -92,14 +98,14 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     described = describe_task_set(run.env, name)
     probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (served.identity if served else {})
     with writable(out), _session(run, served) as session:
-        played = play_probe(session, method.settings, tasks, sample.attempts, rows_beside(out), probed)
+        played = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, played, session)
         write_json_atomic(out, content)
     return content
 
 
 def _check_template(run: Run, served: ServedModel | None) -> None:
-    """A chat template that cannot be used is an error before anything is played; of a server's, where it is known."""
+    """Raise ConfigError, before any attempt, for an unusable chat template (of a server: if it is known)."""
     if served is None:
         check_template(run)
     elif renderer := served.renderer(run):
@@ -115,13 +121,17 @@ def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[Pla
     return open_session(without_adapter, base_checkpoint_of(run))
 
 
-def rows_beside(out: Path) -> Path:
-    """The file with the attempts of the probe ``out``."""
+def attempts_file(out: Path) -> Path:
+    """The file next to a probe's result ``out`` with its attempts as JSON lines, one per batch."""
     return out.with_suffix(".attempts.jsonl")
 
 
 def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
-    """``count`` tasks in an order drawn by address, the groups taking turns; all of them without a count."""
+    """Draw ``count`` tasks at random, equally many of each task group; None: all tasks.
+
+    The draw depends only on the task ids, so every probe of a task set has the same tasks. Raises
+    ConfigError if there are fewer tasks.
+    """
     if count is None:
         return list(tasks)
     if count > len(tasks):
@@ -134,8 +144,11 @@ def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
 
 
 def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: PlaySession) -> dict[str, Any]:
-    """The stored content of a probe. "causes" and "invalid" count what the critic names and why reflections fail,
-    "examples" holds one such reflection of each reason."""
+    """The content of a probe's result file: the model, the conditions, and each measure with its target.
+
+    "causes" counts the causes that the critic names, "invalid" the reasons why reflections cannot be used;
+    "examples" holds one unusable reflection for each reason.
+    """
     attempts = played.attempts
     reflections = [attempt.own for attempt in attempts if attempt.own]
     model = getattr(session, "model", None)  # a served one is not here
@@ -184,7 +197,7 @@ def _judged(target: Target | None, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _not_measured(played: Played, has_model: bool) -> dict[str, str]:
-    """Reasons why something was not measured, by its name in print."""
+    """What this probe could not measure, by its printed name, and why."""
     failed = [attempt for attempt in played.attempts if not attempt.success]
     reasons = {
         "log-probs of retries": None if has_model else "a server does not score texts under another prompt",
@@ -201,7 +214,7 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 
 def table_of(content: Mapping[str, Any]) -> Table:
-    """A probe for the terminal."""
+    """The table that shows a probe's result in the terminal; ``content``: see :func:`content_of`."""
     model = content["model"]
     title = (
         f"{content['label']}, model {model['name']} ({(model['weights_sha256'] or 'unknown')[:12]}): "

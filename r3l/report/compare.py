@@ -80,7 +80,7 @@ class MethodComparison:
         return self.difference.verdict
 
     def flat(self) -> dict[str, Any]:
-        """One value per column of the JSON output."""
+        """The comparison as one flat record for JSON output."""
         values = vars(self) | interval_columns(self.ours, "ours_") | interval_columns(self.theirs, "theirs_")
         if self.difference:
             values |= interval_columns(self.difference.effect.interval, "difference_")

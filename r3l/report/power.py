@@ -46,7 +46,7 @@ class SeedPlan:
         return None if left is None else left * self.core_seconds / 3600
 
     def flat(self) -> dict[str, Any]:
-        """One value per column of the JSON output."""
+        """The plan as one flat record for JSON output: the two methods, seeds needed and core-hours."""
         keys = ("tier", "env", "model", "method", "against", "pairs", "spread")
         return {key: getattr(self.comparison, key) for key in keys} | {
             "seeds_needed": self.seeds,

@@ -41,7 +41,7 @@ class PublishedCheck:
     conflict: str | None
 
     def flat(self) -> dict[str, Any]:
-        """One value per column of the JSON output."""
+        """The check as one flat record for JSON output: the published number's fields and both findings."""
         return self.number.model_dump(mode="json") | {"is_count": self.is_count, "conflict": self.conflict}
 
 

@@ -94,7 +94,7 @@ class RegisteredRow:
     earlier: Earlier | None = None
 
     def flat(self) -> dict[str, Any]:
-        """One value per column of the JSON output."""
+        """The comparison as one flat record for JSON output."""
         columns: dict[str, Any] = {
             "env": self.env,
             "pairs": self.pairs,

@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 def changed_since(run_dir: Path, run: Run) -> list[str]:
-    """The user's files that changed since the run in ``run_dir``; [] if more than code differs."""
+    """The user's code files that changed since the run in ``run_dir`` was made.
+
+    [] if nothing changed, if there is no run, or if its settings differ too: then it is another run.
+    """
     path = run_dir / MANIFEST
     if not path.is_file() or read_json(path, RecordedRun).get("schema") != SCHEMA_VERSION:
         return []
@@ -30,7 +33,10 @@ def changed_since(run_dir: Path, run: Run) -> list[str]:
 
 
 def set_aside_changed(run_dir: Path, run: Run) -> None:
-    """Rename ``run_dir``, with a warning, if it holds this run as made by other code."""
+    """Rename ``run_dir``, with a warning, if it holds the same run made by other versions of user code.
+
+    So the run starts again and does not mix results of two versions.
+    """
     if changed := changed_since(run_dir, run):
         with locked(run_dir):
             aside = move_aside(run_dir, run.fingerprint())

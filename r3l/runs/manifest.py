@@ -47,7 +47,7 @@ class ConstantAnswerScore(TypedDict):
 
 
 class TaskSetSummary(TypedDict):
-    """A task set in a manifest or an evaluation. ``tasks``: how many."""
+    """A task set as a manifest or an evaluation names it. ``tasks``: the number of its tasks."""
 
     name: str
     sha256: str
@@ -57,7 +57,7 @@ class TaskSetSummary(TypedDict):
 
 
 class TaskSetsOfRun(TypedDict):
-    """``train`` is missing if nothing trains."""
+    """The task sets that a run trains and is tested on; ``train`` is missing if nothing trains."""
 
     train: NotRequired[TaskSetSummary]
     test: TaskSetSummary
@@ -79,7 +79,10 @@ class RunSettings(TypedDict):
 
 
 class Manifest(RecordedRun):
-    """manifest.json."""
+    """The content of a run's manifest.json: what was run (settings, inputs, task sets) and with what.
+
+    ``inputs`` and ``run`` decide the fingerprint; versions, hardware and commit only explain differences.
+    """
 
     run: RunSettings
     inputs: dict[str, Any]

@@ -44,7 +44,7 @@ class StepLine(TypedDict):
 
 
 class Failure(TypedDict):
-    """failed.json."""
+    """The content of failed.json in a run's directory: the error that ended the run."""
 
     error: str
 

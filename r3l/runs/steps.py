@@ -136,7 +136,11 @@ def _prefix_metrics(policy: Sequence[TrajectoryRow]) -> Metrics:
 
 
 def update_metrics(rows: Sequence[Row], trainable: Sequence[Row]) -> Metrics:
-    """Token and row counts of an update on the ``trainable`` ones of ``rows``; trained tokens by kind too."""
+    """Counts of tokens and rows of an update: those trained, and rows dropped for lack of a signal.
+
+    ``trainable``: the rows among ``rows`` that train. ``trained/KIND`` counts their tokens by kind of row:
+    the trajectory's kind, or "sft" for rows to imitate.
+    """
     metrics: Metrics = {
         "tokens/trained": sum(int(r.mask.sum()) for r in trainable),
         "tokens/forwarded": sum(len(r.ids) for r in trainable),

@@ -40,7 +40,7 @@ class ExampleKind(StrEnum):
 
 
 class Exchange(NamedTuple):
-    """Messages to the model, its response, and whether the response is trained."""
+    """One turn of a dialog: messages to the model, its response, and whether SFT imitates the response."""
 
     messages: list[Message]
     response: str
@@ -52,9 +52,10 @@ Document = tuple[ExampleKind, list[Exchange]]
 
 @dataclass(frozen=True)
 class SFTExample:
-    """A tokenised dialog. ``weight``, shape (T,): 1 on trained responses, 0 on others, less on prompts.
+    """A tokenised dialog: token ids and the weight of each token's loss, shape (T,) each.
 
-    Prompts are trained too, since texts that repeat a name teach a small model to copy names early.
+    The weight is 1 on responses to imitate, 0 on other responses, and the recipe's ``prompt_weight`` on
+    prompts: they are trained too, since texts that repeat a name teach a small model to copy names early.
     """
 
     ids: np.ndarray

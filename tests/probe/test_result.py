@@ -14,7 +14,7 @@ from r3l.core.task import Task
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.paths import STORED, STORED_MODELS
 from r3l.probe.measures import SECTIONS
-from r3l.probe.result import Target, chosen, rows_beside, table_of
+from r3l.probe.result import Target, attempts_file, chosen, table_of
 from r3l.report.probes import name_of, read
 from r3l.report.render import to_terminal
 
@@ -54,7 +54,7 @@ def test_it_says_what_was_measured(content):
 
 
 def test_what_a_killed_probe_has_played_is_not_played_again(content, out, monkeypatch, capsys):
-    rows = rows_beside(out)
+    rows = attempts_file(out)
     whole = rows.read_bytes()
     first, second = whole.splitlines(keepends=True)
     rows.write_bytes(first + second[:100])
@@ -67,7 +67,7 @@ def test_what_a_killed_probe_has_played_is_not_played_again(content, out, monkey
 
 
 def test_guided_retries_have_log_probs_with_and_without_the_hint(content, out):
-    owns = [attempt["own"] for line in read_jsonl(rows_beside(out)) for attempt in line["attempts"]]
+    owns = [attempt["own"] for line in read_jsonl(attempts_file(out)) for attempt in line["attempts"]]
     scored = [own["guided"]["logprobs"] for own in owns if own["guided"]]
     assert scored and all(len(found["under"]) == len(found["without"]) > 0 for found in scored)
     assert any(found["under"] != found["without"] for found in scored)

@@ -133,11 +133,12 @@ def game_texts(task: Task) -> tuple[str, str, str]:
 
 
 def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
-    """sha256 of the texts that games consist of, since task ids do not cover them; ``none`` for missing ones.
+    """Hashes of the texts behind the games of some task sets, for fingerprints: task ids do not cover them.
 
-    Houses take domain and grammar from the alfworld package. Published games have their own, so every file
-    of a split counts. Reading all 3,553 of train takes seconds; digests are therefore cached until a file
-    changes.
+    Generated houses use domain and grammar files of the alfworld package: one sha256 each, by file name.
+    Published games have files of their own: one sha256 over all files of a split, by ``SPLIT, games``;
+    "none" if they are not downloaded. Reading the 3,553 of train takes seconds, so digests are cached until
+    a file changes.
     """
     names = sorted(set(task_sets))
     digests: dict[str, str] = {}

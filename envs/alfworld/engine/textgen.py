@@ -52,7 +52,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class ForEach:
-    """``{node | query}``: the node once for every answer of the query, or once without a query."""
+    """``{node | query}``: the node, once for each way in which the query holds; once if it has no query."""
 
     node: Expand | Evaluate
     query: Query | None
@@ -71,14 +71,14 @@ Nodes = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class Production:
-    """One alternative of a rule; it applies if it has no condition or the condition has an answer."""
+    """One alternative of a grammar rule; it applies if it has no condition or its condition holds."""
 
     condition: Query | None
     nodes: Nodes
 
 
 class World:
-    """State that texts are rendered from: the entities of a game and the facts that hold now."""
+    """State of a game from which texts are rendered: its entities and the facts that hold now."""
 
     def __init__(self, problem: Problem) -> None:
         self.entities = {id: Entity(id, kind, name) for id, (kind, name) in problem.entities.items()}
@@ -88,7 +88,10 @@ class World:
         self._types = tuple((name, tuple(parents)) for name, parents in problem.types)
 
     def answers(self, query: Query, bindings: Bindings) -> list[Bindings]:
-        """All extensions of ``bindings`` for which ``query`` holds, in the order in which texts list them."""
+        """All ways to extend ``bindings`` so that every fact of ``query`` holds; [] if there is none.
+
+        A binding maps placeholders of the query to entities. Texts list the results in this order.
+        """
         answers: list[Bindings] = [bindings]
         for name, places in query:
             wanted = tuple(kind for _, kind in places)
@@ -103,7 +106,10 @@ class World:
 
 
 def _extend(bound: Bindings, places: tuple[Placeholder, ...], row: Row) -> Bindings | None:
-    """``bound`` with ``places`` filled from ``row``; None if they disagree or an entity is bound twice."""
+    """Extend ``bound``: bind the placeholders ``places`` to the entities of the fact ``row``.
+
+    None if a placeholder already has another entity, or an entity would have two placeholders.
+    """
     added: dict[Placeholder, str] = {}
     for place, value in zip(places, row, strict=True):
         existing = bound.get(place) or added.get(place)
@@ -173,7 +179,7 @@ class Grammar:
         )
 
     def _answers(self, node: ForEach, bindings: Bindings, world: World) -> list[str]:
-        """Render a node for each answer of its query."""
+        """Render a node once for each way in which its query holds."""
         answers = [bindings] if node.query is None else world.answers(node.query, bindings)
         return [self.render((node.node,), bound, world) for bound in answers]
 

@@ -129,7 +129,10 @@ def sha256_of(problems: Sequence[MathProblem]) -> str:
 
 @cache
 def frozen() -> dict[str, dict[str, Any]]:
-    """sets.json: the rows and sha256 of each set; for test sets also the ids that are in DAPO too."""
+    """Read sets.json, which pins each published set: number of problems ("rows") and sha256, by set name.
+
+    Test sets also list the ids of their problems that occur in the training set DAPO.
+    """
     return dict(read_json(FROZEN))
 
 
@@ -146,7 +149,7 @@ def solutions(name: str) -> dict[str, str]:
 
 
 def read_set(name: str, source: Path | None) -> list[MathProblem]:
-    """A set from the folder, else this package, else the hub; it is not compared with the frozen one."""
+    """Read a set from the folder, else this package, else the hub, without a check against sets.json."""
     if name in TEMPLATED:
         read = ORIGINS[TEMPLATED[name].layout].read
         return [record(name, *read(row, number)) for number, row in enumerate(rows(TEMPLATED[name]))]
@@ -259,17 +262,19 @@ def normalise(problem: str) -> str:
 
 
 def key_of(problem: str) -> str:
-    """A hash of a problem that depends neither on its layout nor on its place in the data."""
+    """A hash of a problem that ignores layout, so that duplicates share it; also its sort key."""
     return hashlib.sha256(normalise(problem).encode()).hexdigest()
 
 
 def clean(
     rows: Iterable[tuple[str, str]], tests: Mapping[str, Sequence[str]], held_out: int
 ) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]], CleaningReport]:
-    """Remove duplicates, contradictions and test problems from (problem, gold) rows; train, test and report.
+    """Clean (problem, gold answer) rows for training, and split off ``held_out`` problems for testing.
 
-    ``tests``: the problems of each test set. Train and test are lists of (key, problem, gold) sorted by key;
-    test is the first ``held_out``.
+    Drops duplicates, problems with two different answers, and problems that occur in the published test sets
+    ``tests`` (set name -> problems). Returns the training problems, the held-out ones and a report. Both
+    lists hold (key, problem, gold) sorted by key, a hash, so the split does not depend on the order of the
+    rows.
     """
     # Duplicates share a key. Only the alphabetically first text of a cluster stays, so that the order of the
     # rows does not matter.

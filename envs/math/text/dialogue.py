@@ -1,6 +1,6 @@
-"""Prompts and feedback of mathematics, in our words or in the release's.
+"""Prompts and feedback of mathematics, in our words or in those of the paper's released code.
 
-With ``prompts: released`` the texts are read from a clone of the release, which calls mathematics ``dapo``.
+With ``prompts: released`` the texts are read from a clone of that code, which calls mathematics ``dapo``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue
 
 
 class ExampleDialogue(AnswerDialogue):
-    """The release's dialogue in our words.
+    """The dialogue of the paper's released code, in our words.
 
     With several attempts each message ends with a reminder of the form, and feedback repeats the wrong
     answer.
@@ -113,10 +113,10 @@ class BoxedDialogue(AnswerDialogue):
 
 
 class MathPrompts(ReleasedPrompts):
-    """The release's prompts for mathematics: critiques, logs and reminders are its own."""
+    """Prompts of the paper's released code for mathematics, whose critiques, logs and reminders differ."""
 
     def critique(self, log: str, reward: float) -> list[Message]:
-        """The request for a critique, with a system message, which the release has only in mathematics."""
+        """The request for a critique, with a system message, which the released code has only here."""
         file = f"{self._folder}/critique_grpo_workflow.py"
         words = [text.fill({}) for text in texts(file, "generate_critique", used="responses")]
         role = words[words.index("system") + 1]
@@ -145,7 +145,7 @@ class MathPrompts(ReleasedPrompts):
 
 
 class ReleasedMathDialogue(AnswerDialogue):
-    """The dialogue in the release's own texts. Raises ConfigError without a clone of the release."""
+    """The dialogue in the texts of the paper's released code. Raises ConfigError without a clone of it."""
 
     styles: Sequence[Style] = ("released",)
     release: MathPrompts
@@ -167,11 +167,14 @@ class ReleasedMathDialogue(AnswerDialogue):
         return [Message("system", self.release.template(RELEASED_SYSTEM)), Message("user", user)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """Feedback on a wrong or missing answer."""
+        """The user message after a wrong or missing answer: feedback, and a reminder of the format."""
         return Message("user", self.release.reminder(self._feedback(actions[-1], solved=False, last=False)))
 
     def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
-        """The final feedback; empty if the context was full."""
+        """The released code's feedback on the last response, for the prompt of a reflection or critique.
+
+        Empty if the episode ended because the context was full.
+        """
         if error is StopReason.CONTEXT:
             return ""
         return self._feedback(response, success, last=turns >= self.max_turns)

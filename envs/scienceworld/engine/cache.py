@@ -57,7 +57,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Slot:
-    """A simulator and its state: the task ``key`` after the actions ``at`` (None: unknown).
+    """A simulator and its state: it has played the actions ``at`` in the task ``key`` (``at`` None:
+    unknown).
 
     ``idle``: no running episode will continue from this state.
     """
@@ -68,7 +69,7 @@ class Slot:
     idle: bool = True
 
     def leads_to(self, key: str, actions: Actions) -> bool:
-        """Whether ``actions`` can be reached from here without a restart."""
+        """Whether this simulator can play on to ``actions`` of the task ``key`` without a restart."""
         return self.key == key and self.at is not None and self.at == actions[: len(self.at)]
 
 
@@ -93,7 +94,10 @@ class ObservationCache:
         self._slots: list[Slot] = []  # most recently used last
 
     def observations(self, key: str) -> dict[Actions, Observation]:
-        """The known observations of a task. Removes the least recently used tasks above the limit."""
+        """The cached observations of the task ``key``, each by the actions that led to it.
+
+        Drops the least recently used tasks from memory if there are more observations than the limit.
+        """
         if key not in self._tasks:
             self._tasks[key] = self._disk.load(key) if self._disk else {}
         known = self._tasks[key]
@@ -121,7 +125,11 @@ class ObservationCache:
         return best
 
     def end(self, key: str, actions: Actions, new: dict[Actions, Observation]) -> None:
-        """End an episode of task ``key`` after ``actions``, and store its ``new`` observations."""
+        """End an episode: store on disk what it added, and free the simulator that is still at its end.
+
+        ``key``: the task. ``actions``: all actions of the episode. ``new``: observations that were not
+        cached when it began, each by the actions that led to it.
+        """
         if new and self._disk:
             self._disk.add(key, new)
         for slot in self._slots:

@@ -123,11 +123,18 @@ class NewTokens(Protocol):
     last_R: torch.Tensor | None
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
+        """Store keys and values of the new tokens in the cache and attend, in one layer of the model.
+
+        ``states_N_2_G_D``: key and value of each new token. Returns the attention output (N, H * D) of each
+        over all tokens of its dialog up to itself.
+        """
 
 
 class AppendedTokens:
-    """New tokens of some rows of a cache (a NewTokens). Rows with similar numbers of them attend together."""
+    """New tokens of some dialogs, rows of a cache; dialogs with similarly many attend together.
+
+    Implements NewTokens.
+    """
 
     def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
         self._layers = cache.layers
@@ -169,7 +176,11 @@ class AppendedTokens:
             cache.lengths[row] += count
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
+        """Store keys and values of the new tokens in the cache and attend, in one layer of the model.
+
+        ``states_N_2_G_D``: key and value of each new token. Returns the attention output (N, H * D) of each
+        over all tokens of its dialog up to itself.
+        """
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         attended = []
@@ -202,10 +213,10 @@ def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator
 
 
 class AppendedColumn:
-    """One new token of every row of a cache (a NewTokens): simpler than several tokens a row.
+    """One new token of each dialog, as a new column of a cache whose rows are dialogs. Implements NewTokens.
 
-    Attention reads all columns: in bfloat16 on a CPU, products of a part of each row took three times as
-    long.
+    Simpler than several tokens per row. Attention reads all columns: in bfloat16 on a CPU, products
+    of a part of each row took three times as long.
     """
 
     last_R: torch.Tensor | None = None
@@ -229,7 +240,11 @@ class AppendedColumn:
         self._bias = zeros.masked_fill_(hidden, -torch.inf)
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
+        """Store keys and values of the new tokens in the cache and attend, in one layer of the model.
+
+        ``states_N_2_G_D``: key and value of each new token. Returns the attention output (N, H * D) of each
+        over all tokens of its dialog up to itself.
+        """
         cache = self._layers[layer]
         cache[:, self._rows_N, :, self.positions_N] = states_N_2_G_D
         keys, values = cache[..., : self._end, :]

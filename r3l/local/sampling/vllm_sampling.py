@@ -44,11 +44,11 @@ PROBE = 256  # tokens whose log-probs are compared at a sync; our choice
 
 
 class VllmPolicy(LocalPolicy):
-    """Policy that samples by vLLM, with the weights that ``model`` had at the last sync.
+    """Policy that samples with vLLM from a copy of the weights of ``model``, as of the last sync.
 
-    Draws are vLLM's own, seeded by a request's address: the same in every run, but not those of the local
-    sampler. Raises ConfigError or EngineError if vLLM cannot start, EngineError if a sync leaves a stale
-    copy of the weights.
+    vLLM draws the tokens. Each request has the seed of its seed address (r3l.core.seeds), so a repeated run
+    draws the same tokens, but not those of the local sampler. Raises ConfigError or EngineError if vLLM
+    cannot start, EngineError if a sync leaves a stale copy of the weights.
     """
 
     def __init__(self, model: Any, tokenizer: Any, sampling: SamplingConfig, samples: Samples) -> None:
@@ -88,8 +88,8 @@ class VllmPolicy(LocalPolicy):
     def sync_weights(self) -> dict[str, float]:
         """Copy the weights of ``model`` to vLLM and check the copy.
 
-        Metrics: |log-prob of vLLM - log-prob of the model| over a probe, ``handover/mean`` and ``/max``
-        (nats).
+        Returns metrics: mean and largest |log-prob of vLLM - log-prob of the model| over PROBE test tokens,
+        ``handover/mean`` and ``handover/max`` (nats).
         """
         self.begin()
         # Weights go by name, a tied one by both of its names: otherwise its packed form would stay old. An
