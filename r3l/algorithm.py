@@ -136,7 +136,10 @@ class ReflectedRetry:
 
 @dataclass
 class BaseWithRetries:
-    """A base rollout with its reflections and retries; ``substitute``: a plain rollout in their place."""
+    """A base rollout (a first attempt without guidance) with its reflections and the retries they led to.
+
+    ``substitute``: a further plain rollout in place of missing retries, else None.
+    """
 
     base: Trajectory
     reflections: list[Reflection] = field(default_factory=list)
@@ -237,7 +240,10 @@ class R3L(TrainedMethod[R3LSettings]):
     async def _retry(
         self, ctx: RolloutContext, base: Episode, reflection: Reflection, address: tuple[int, ...]
     ) -> ReflectedRetry | None:
-        """Retry ``base`` from its pivot under the guidance of ``reflection``; None if that names no pivot."""
+        """Retry the base rollout from the pivot that ``reflection`` names, under its guidance.
+
+        ``address``: tells several retries of one rollout apart in seed addresses. None if there is no pivot.
+        """
         s = self.settings
         parsed = reflection.parsed
         if not isinstance(parsed, ParsedReflection) or parsed.pivot is None:

@@ -208,7 +208,11 @@ def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
 
 
 def released_log(release: FeedbackPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:
-    """The episode as a log in the release's format."""
+    """An episode as the paper's released code shows it in the prompt of a reflection or critique.
+
+    ``release``: that code's prompts. ``prompts``: the messages before each response of ``trajectory``.
+    ``feedback``: the outcome, which ends the log.
+    """
     turns = trajectory.turns  # fewer than prompts if the last prompt outgrew the context and has no response
     return release.log(prompts[: len(turns)], [turn.response for turn in turns], feedback)
 

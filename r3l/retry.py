@@ -174,8 +174,7 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
 
 
 async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: RetrySettings) -> Retry:
-    """Play ``base``'s task again from a turn of it, with guidance in the prompt of that turn
-    (:func:`with_guidance`).
+    """Retry the base rollout ``base`` from the turn ``restart.turn``, with guidance in that turn's prompt.
 
     The retry plays in the base's environment; a later retry may rewind it again. Raises ReplayMismatch when
     the restored observation is not the recorded one.

@@ -141,5 +141,5 @@ def write_response(thought: str, action: str) -> str:
 
 
 def action_in(response: str) -> str:
-    """The first action of a response, which the release quotes in its feedback; "" if there is none."""
+    """The first action of a response, which the released feedback quotes; "" if there is none."""
     return (first_between(response, "action") or "").strip()

@@ -32,7 +32,7 @@ def repeats(actions: Sequence[str], action: str, times: int) -> bool:
 class TaggedOptions(Options):
     """Settings shared by environments with tagged responses; ``response_format`` selects the action parser.
 
-    Protocols (configs/protocols) set them; the defaults are the release's rules.
+    Protocols (configs/protocols) set them; the defaults are the rules of the paper's released code.
     """
 
     response_format: ResponseFormat = option(
@@ -67,7 +67,7 @@ OptionsT = TypeVar("OptionsT", bound=TaggedOptions)
 def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
     """Check and return ``options``.
 
-    Raises ConfigError for a setting that the release's prompts cannot follow.
+    Raises ConfigError for a setting that the prompts of the paper's released code cannot follow.
     """
     own = options.model_dump(exclude_defaults=True, exclude={"response_format", *followed})
     if own:
@@ -208,10 +208,10 @@ def _template(package: str, name: str) -> Template:
 
 
 class ReleasedWords(TaggedDialogue):
-    """Mixin for a ``TaggedDialogue``: the rules stay, the prompts are the release's (``prompts: released``).
+    """Mixin for a ``TaggedDialogue``: its rules, with the prompts of the paper's released code.
 
-    ``system``: name of the release's system template. ``reward``: the variable of the reward in the
-    release's code. Raises ConfigError without a clone of the release.
+    Used with ``prompts: released``. ``system``: name of the released system template. ``reward``: the
+    variable that holds the reward in the released code. Raises ConfigError without a clone of that code.
     """
 
     system: str
@@ -247,7 +247,10 @@ class ReleasedWords(TaggedDialogue):
         error: StopReason | None,
         response: str = "",
     ) -> str:
-        """The final feedback on a finished episode; "" if the context was full."""
+        """The released feedback on a finished episode, for the prompt of a reflection.
+
+        Empty if the context was full.
+        """
         if error is StopReason.CONTEXT:
             return ""
         if error is not None:
@@ -259,7 +262,7 @@ class ReleasedWords(TaggedDialogue):
         return texts[which].fill(dict(zip(fields, (float(reward), self.max_turns, turns), strict=True)))
 
     def ended_by(self, error: StopReason, response: str) -> str:
-        """The feedback on a response that ended the episode."""
+        """The released feedback on a response that ended the episode because it broke a rule."""
         fields = ("action",) if error is StopReason.REPETITION else ()
         text, *_ = self.words.texts("first_rollout", *fields, used="feedback")
         return text.fill({"action": action_in(response)})

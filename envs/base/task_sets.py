@@ -97,8 +97,8 @@ class DrawnTaskSets(TaskSets):
 class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
     """Task sets defined by files of configs/task_sets.
 
-    ``others``: splits of task sets without such a file. An environment that does not regenerate those
-    overrides ``tasks`` and ``committed_hash`` too.
+    ``others``: task sets without such a file, with their splits. An environment that cannot regenerate these
+    also overrides ``tasks`` and ``committed_hash``.
     """
 
     env: str
@@ -126,7 +126,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         return sha256_of(tasks)
 
     def about(self, name: str) -> dict[str, Any]:
-        """Committed entries of a task set besides its splits."""
+        """Further entries of the committed file of a task set, next to its splits."""
         return {}
 
     def definition(self, name: str) -> DefinitionT:
@@ -184,9 +184,10 @@ def definition_path(env: str, name: str) -> Path:
 
 @lru_cache(maxsize=32)
 def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -> DefinitionT:
-    """Read the definition of a task set. ``others``: the task sets without a definition, for the message.
+    """Read the definition of task set ``name`` from configs/task_sets/ENV_NAME.yaml as a ``kind``.
 
-    Raises ConfigError if the task set is unknown or its file malformed.
+    Raises ConfigError if there is no such file, or if it is malformed. That message also lists ``others``,
+    the task sets of the environment that have no definition file.
     """
     path = definition_path(env, name)
     if not is_folder_name(name) or not path.is_file():

@@ -21,12 +21,12 @@ Extraction = Literal["strict", "flexible", "released"]
 class MathOptions(AnswerOptions):
     """Settings of mathematics.
 
-    ``extraction``: the rule that reads the answer in a response (``r3l.envs.base.answers``). ``released``,
-    of ``extraction`` and ``grader``: the release's own rule with its defects
+    ``extraction``: the rule that finds the answer in a response (``r3l.envs.base.answers``). Its value
+    ``released``, and that of ``grader``, is the rule of the paper's released code with its defects
     (``r3l.envs.math.engine.answer_engine``). ``ask``: the form of response that full prompts ask for.
     ``tags``: a thought and the answer, each in tags; ``example``: the same with an example, as in the
-    release; ``boxed``: free text with the answer in a box at its end, as such models are mostly evaluated;
-    ``boxed_system``: the same, asked for in a system message.
+    released code; ``boxed``: free text with the answer in a box at its end, as such models are mostly
+    evaluated; ``boxed_system``: the same, but the request is in a system message.
     """
 
     ask: Literal["tags", "example", "boxed", "boxed_system"] = option(

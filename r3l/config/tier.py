@@ -146,7 +146,11 @@ Engine = Literal["local", "trinity", "server"]  # server: for r3l evaluate, it t
 
 
 class TierSettings(Strict):
-    """The settings that both a tier and a run have."""
+    """The settings that a tier gives to its runs.
+
+    A tier is a named scale of experiments (configs/tiers, such as nano on a laptop): engine, training,
+    sampling, evaluation and hardware. A run has the same settings, after its own changes.
+    """
 
     engine: Engine
     prompts: Style = Field(description="full, compact (both by this project) or released: docs/environments.md")

@@ -46,7 +46,7 @@ class NonFiniteError(R3LError, ArithmeticError):
 
 
 class ReplayMismatch(R3LError, RuntimeError):
-    """The observation at a restored pivot differs from the one recorded in the base trajectory."""
+    """After a rewind to the turn where a retry starts, the observation is not the recorded one."""
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:

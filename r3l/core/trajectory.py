@@ -74,8 +74,9 @@ class Turn:
 
     @property
     def counts(self) -> bool:
-        """Whether the turn was played; a retry may show a refused action of its base without replaying it
-        (B-18).
+        """Whether the turn was played and counts.
+
+        A retry may show a refused action of its base rollout without replaying it (docs/audit.md, B-18).
         """
         return self.action is not None or self.error is not None
 
@@ -112,7 +113,8 @@ class Trajectory:
     - ``member``: index of the rollout among those of its task.
     - ``stop_reason``: None for a reflection or critique, whose last turn has a ``finish_reason``.
     - ``feedback``: the environment's closing message, which reflections show but the policy never sees.
-    - ``restart_turn``: number of leading turns that are the base's own (0 for a base).
+    - ``restart_turn``: number of leading turns that a retry copies from its base rollout (0 for a base
+      rollout).
     - ``trainable``: the turns that carry gradient; None: all.
     - ``rescore``: the log-probs belong to another context (a distilled retry was sampled under guidance), so
       the engine computes those of the sampling policy under this one.

@@ -111,8 +111,8 @@ def play_all(
 
     ``path`` gets a line for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for each
     episode. Lines with the same ``evaluated`` (weights, task set, configuration) are kept and not played
-    again. That is sound since every draw is seeded by its address: an episode is the same whatever else is
-    in its batch.
+    again. That is sound since every draw is seeded by its seed address: an episode is the same whatever else
+    is in its batch.
     """
     run = session.run
     wanted: list[Member] = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]

@@ -42,11 +42,11 @@ def checks(config: TierConfig) -> Iterator[Finding]:
 
 
 def report(run: Run, capacity: float | None) -> dict[str, Any]:
-    """Memory plan of ``run`` in GiB.
+    """Plan the GPU memory that ``run`` needs at most, by formula; sizes in the result are in GiB.
 
-    ``fits``: whether a GPU of ``capacity`` bytes (None: unknown) has room for it; ``set``: settings to
-    change so that it fits, None if none help. Raises ConfigError for a model of unknown sizes, or another
-    engine.
+    If ``capacity`` (bytes of the GPU) is known, "fits" says whether it is enough, and "set" which settings
+    to change so that it is; None if none help. Raises ConfigError unless the run has the local engine and a
+    model of known sizes.
     """
     model = find_model(run.model)
     method = build_method(run)
@@ -91,7 +91,7 @@ def gpu_memory() -> float | None:
 
 
 def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> memory.InTurns:
-    """Most memory that a run with these settings takes, with ``dialogs`` at once for each task."""
+    """The most memory that a run with these settings needs, if it plays ``dialogs`` of each task at once."""
     train, sampling = settings.train, settings.sampling
     cached = train.tasks_per_step * dialogs * sampling.max_context
     return memory.in_turns(
@@ -141,7 +141,7 @@ def halved(value: int, least: int) -> list[int]:
 
 
 def changed(settings: S, changes: Mapping[str, Any]) -> S:
-    """``settings`` with new values for some keys ``SECTION.NAME``."""
+    """A copy of ``settings`` with ``changes``: dotted keys such as ``lora.rank``, with their new values."""
     for key, value in changes.items():
         section, name = key.split(".")
         of_section = getattr(settings, section).model_copy(update={name: value})
@@ -168,7 +168,7 @@ def _report(
     dialogs: int,
     capacity: float | None,
 ) -> dict[str, Any]:
-    """The part of :func:`report` that needs no run."""
+    """The plan of :func:`report` from settings alone; ``dialogs``: how many are played at once per task."""
     plan = memory_plan(a, settings, dialogs)
     in_gib = {name: value / memory.GIB for name, value in asdict(plan).items()}
     found: dict[str, Any] = {"plan_gib": in_gib, "total_gib": plan.total / memory.GIB, "fits": None}
@@ -182,6 +182,6 @@ def _report(
 
 
 def _parts(plan: Mapping[str, float]) -> str:
-    """Parts of a plan in words."""
+    """The parts of a memory plan in words, in GiB."""
     stays = ", ".join(f"{name} {plan[name]:.1f}" for name in ("weights", "optimiser", "gradients"))
     return f"{stays}; in turns training {plan['training']:.1f} and sampling's caches {plan['caches']:.1f}"

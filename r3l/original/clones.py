@@ -1,6 +1,6 @@
-"""The R3L release that the project is compared with, read from the user's clone of it.
+"""The paper's released code, which this project is compared with, in the user's clone of it.
 
-No part of the release is copied into the project; an environment variable names the folder of the clone.
+No part of it is copied into the project; an environment variable names the folder of the clone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from r3l.core.errors import ConfigError
 class Repository:
     """A public git repository.
 
-    ``variable``: the environment variable that names a clone. ``commits``: those that the audit read,
-    possibly abbreviated; the first one is to be cloned.
+    ``variable``: the environment variable that names the user's clone. ``commits``: those that the audit
+    (docs/audit.md) read, possibly abbreviated; users clone the first one.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Repository:
     commits: tuple[str, ...]
 
     def how(self) -> str:
-        """The shell commands that clone it and set the variable."""
+        """The shell commands that clone the repository and set the environment variable."""
         folder = Path(self.url).stem
         checkout = f"git clone {self.url} && git -C {folder} checkout {self.commits[0]}"
         return f"{checkout} && export {self.variable}=$PWD/{folder}"
@@ -42,7 +42,7 @@ R3L = Repository(
 
 
 def folder_of(release: Repository) -> Path:
-    """The folder of the user's clone. Raises ConfigError with the commands to clone it if there is none."""
+    """The folder of the user's clone; without one, raises ConfigError that shows how to clone it."""
     value = os.environ.get(release.variable)
     if not value:
         raise ConfigError(f"this needs a clone of the {release.name} release: {release.how()}")
@@ -54,7 +54,10 @@ def folder_of(release: Repository) -> Path:
 
 
 def blobs_of(release: Repository, folder: Path, path: str) -> set[str]:
-    """git blob ids of a file in the commits of the release; empty if the folder is not a clone with them."""
+    """Ids of the git blobs that the file ``path`` has in the audited commits of a repository.
+
+    ``folder``: the user's clone. Empty if it is no git clone, or if none of the commits has the file.
+    """
     names = [f"{commit}:{path}" for commit in release.commits]
     git = ("git", "-C", str(folder), "rev-parse", "--verify", "--quiet")
     found = [subprocess.run([*git, name], capture_output=True, text=True, check=False) for name in names]

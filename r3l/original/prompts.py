@@ -1,4 +1,4 @@
-"""Prompts of the R3L release for methods: reflection, guidance, critique."""
+"""Prompts of the paper's released code for methods: reflection, guidance, critique."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from r3l.original.texts import Text, render, texts
 
 
 class ReleasedPrompts:
-    """Released prompts of one environment. Every method raises ConfigError without a clone of the release."""
+    """Prompts of the paper's released code in one environment.
+
+    Every method raises ConfigError if the user has no clone of that code.
+    """
 
     def __init__(self, environment: str) -> None:
         self._folder = f"{FOLDER}/{environment}"
@@ -34,7 +37,7 @@ class ReleasedPrompts:
         return [Message("system", self.template("reflection")), Message("user", content)]
 
     def guidance(self, report: Mapping[str, Any]) -> str:
-        """The guidance of a retry: the complete report under a heading."""
+        """The text that guides a retry: the complete ``report`` (a reflection as JSON) under a heading."""
         words = self.template("self_correction", report=json.dumps(report, indent=2, ensure_ascii=False))
         heading, *_ = self.texts("second_rollout", "original_system_prompt", "guidance_prompt")
         return heading.fill({"original_system_prompt": "", "guidance_prompt": words}).lstrip("\n")
@@ -44,7 +47,7 @@ class ReleasedPrompts:
         return [Message("user", self.template("critique", trajectory=log, reward=reward))]
 
     def refinement(self, critique: str) -> str:
-        """The guidance of a second attempt under a critique."""
+        """The text that guides the model in its second attempt: it shows the ``critique`` of the first."""
         (words,) = texts(f"{self._folder}/critique_grpo_workflow.py", "generate_refinement", "critique_text")
         return words.fill({"critique_text": critique})
 
@@ -67,7 +70,7 @@ class ReleasedPrompts:
         return "\n".join(lines)
 
     def closed(self, feedback: str) -> str:
-        """The message that ends an episode."""
+        """The last message of a logged episode: its closing ``feedback`` in the released words."""
         closing, *_ = self.texts("first_rollout", "feedback")
         return closing.fill({"feedback": feedback})
 

@@ -1,6 +1,6 @@
-"""Texts of the R3L release, read from the user's clone; every file is checked against the released one.
+"""Texts of the paper's released code, read from the user's clone; each file must be the released one.
 
-No code of the release is imported or executed: strings come from the syntax trees of its Python files, and
+Nothing of it is imported or executed: strings come from the syntax trees of its Python files, and
 templates are rendered in jinja2's sandbox.
 """
 
@@ -44,15 +44,16 @@ class Text:
 
 
 def render(path: str, **values: object) -> str:
-    """Render a template with the jinja2 options of the release. Raises ConfigError as ``read`` does."""
+    """Render a template of the released code with its jinja2 options. Raises ConfigError as ``read``."""
     environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(read(path)).render(values)
 
 
 def texts(path: str, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
-    """The strings in ``function`` of a file whose expressions are exactly ``fields``, in order of appearance.
+    """Find strings in ``function`` of a file of the released code, in order of appearance.
 
-    ``used``: only those of this use (see Text). Raises ConfigError if there is none.
+    Only strings whose f-string expressions are exactly ``fields`` and, if given, whose use is ``used`` (see
+    Text). Raises ConfigError if there is none.
     """
     strings = [text for text in _strings(path, function) if used in (None, text.used)]
     found = tuple(text for text in strings if text.fields == frozenset(fields))
@@ -93,7 +94,7 @@ def _read(folder: Path, path: str) -> str:
 
 @cache
 def _strings(path: str, function: str) -> tuple[Text, ...]:
-    """All strings in a function of a file of the release."""
+    """All strings in one function of a Python file of the released code."""
     for node in ast.walk(ast.parse(read(path), path)):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return tuple(_within(node))

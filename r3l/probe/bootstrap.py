@@ -85,9 +85,10 @@ def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
 
 
 def resampled(table: pd.DataFrame, columns: Sequence[str], combine: Callable[[Floats, Floats], Floats]) -> Measure:
-    """``combine`` of the sums and counts of ``columns`` over attempts (last axis), with its interval.
+    """A measure computed from sums of table columns, with a bootstrap interval over tasks.
 
-    ``table``: a row an attempt, with its ``task``; NaN: the attempt does not count for the column.
+    ``table``: one row per attempt, with its ``task``; NaN: the attempt does not count for the column.
+    ``combine``: the measure from the sums and the counts of ``columns`` (last axis).
     """
     tasks, task_A = np.unique(table.task.to_numpy(str), return_inverse=True)
     values_A_C = table[[*columns]].to_numpy(float)
@@ -101,7 +102,7 @@ def resampled(table: pd.DataFrame, columns: Sequence[str], combine: Callable[[Fl
         return Measure(None, 0, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(combine(sums_T_C.sum(axis=0), counts_T_C.sum(axis=0)))
-    # "regime" is part of the address of the random numbers: another word would change every stored interval.
+    # "regime" is part of the seed address of these draws: another word would change every stored interval.
     bounds = cluster_bootstrap(sums_T_C, counts_T_C, combine, generator("regime", "bootstrap"))
     if bounds is None:
         return Measure(_finite(value), n, seen)

@@ -83,8 +83,10 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
-    """A line a method, the environments below each other. Nothing is marked as best. ``every_column``: all that are not
-    empty everywhere, in place of COLUMNS."""
+    """The table of budgets: one line per method, a section per environment; nothing is marked as best.
+
+    ``every_column``: show all columns that are not empty, instead of COLUMNS.
+    """
     columns = {key: name for name, key in COLUMNS.items()}
     if every_column:
         numbers = [*rows.columns[rows.columns.get_loc("seeds") + 1 :].drop("outdated")]

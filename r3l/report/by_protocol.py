@@ -18,7 +18,7 @@ Played = Sequence[tuple[Evaluation, Episodes]]
 
 
 def compared(played: Played) -> Table:
-    """A row a protocol."""
+    """The table that compares evaluations of one model under several protocols, one row each."""
     first, _ = played[0]
     columns = [
         Column("protocol", lambda row: row[0]["protocol"]["name"]),

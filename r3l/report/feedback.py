@@ -17,14 +17,20 @@ NOTE = (
 
 
 def planned(method: str, tier: str) -> str | None:
-    """The teacher that runs of a method will have at a tier; None: it reads no feedback."""
+    """Who will write the feedback in runs of ``method`` that are not made yet: self, environment or judge.
+
+    ``tier``: their scale, such as nano, which may set it. None if the method uses no feedback.
+    """
     source = feedback_of(variant(method), tier)
     return source and source.value
 
 
 def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
-    """The teacher of the runs of a table's row: ``source``, and the share of texts that the model wrote itself where
-    the environment's critic had nothing to say."""
+    """Who wrote the feedback of finished ``runs`` whose setting is ``source``, as a table prints it.
+
+    Under ``environment`` the model writes it itself if the critic has nothing to say: adds the share of
+    those.
+    """
     if source != FeedbackSource.ENVIRONMENT:
         return source
     by_model, by_environment = (

@@ -101,7 +101,10 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
 
 
 def _read_run(path: Path) -> list[Row]:
-    """The rows of one run: a row a group of test tasks. Raises DataError unless its files are whole and agree."""
+    """Read one run as rows, one per group of test tasks.
+
+    Raises DataError for incomplete or inconsistent files.
+    """
     evaluation, folder, run_dir = read_json(path, Evaluation), path.parent, run_dir_of(path)
     check_signed(folder)
     check_place(run_dir, evaluation)

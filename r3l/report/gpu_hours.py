@@ -124,7 +124,7 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
 
 
 def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
-    """GPU-hours of one seed: a line a model and method, a column an environment; totals below."""
+    """GPU-hours of one seed: one line per model and method, one column per environment, totals below."""
     cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
 
     def hours(env: str) -> Column:

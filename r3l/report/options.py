@@ -74,7 +74,10 @@ def changed(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A column a profile; of a method that extends another, what differs from it."""
+    """The table of methods and their settings, one column per profile.
+
+    A method that extends another shows only what differs from it.
+    """
     parents = {row["method"]: row["settings"] for row in rows}
 
     def own(row: Mapping[str, Any]) -> str:
@@ -100,7 +103,7 @@ def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def lines(settings: Mapping[str, Any]) -> str:
-    """A line a setting."""
+    """The settings as text, one per line."""
     return "\n".join(f"{key}: {_plain(value)}" for key, value in settings.items())
 
 
@@ -109,9 +112,10 @@ def _plain(value: Any) -> str:
 
 
 def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[dict[str, Any]]:
-    """One row a setting of a method or environment that profiles ``paper`` and ``released_code`` set differently.
+    """Settings of methods and environments that differ between profiles ``paper`` and ``released_code``.
 
-    ``here``: what a run of ``tier`` has; ``in force``: paper, released_code, or neither; ``envs``: where it is so.
+    One row each: both values, ``here`` the value in a run of ``tier``, ``in force`` the profile with that
+    value (or neither), and ``envs`` the environments for which the row holds.
     """
     ids = _audit_ids()
     places: dict[tuple[str, ...], list[str]] = {}

@@ -242,14 +242,15 @@ def baseline_label(rows: Sequence[Any]) -> str:
 
 
 def task_set_names(rows: Sequence[Any]) -> list[str]:
-    """``ENV NAME (hash)`` of each task set that the rows were measured on."""
+    """``ENV NAME (hash)`` for each task set on which the rows were scored."""
     return sorted({f"{row.env} {row.task_set} ({row.task_set_sha256[:12]})" for row in rows if row.task_set})
 
 
 def notes_of_runs(rows: Sequence[Any]) -> list[str]:
-    """The version of docs/preregistration.md that the runs behind rows of scores were made under.
+    """A note on which version of docs/preregistration.md existed when the runs behind ``rows`` were made.
 
-    It does not say that the runs are part of that plan: every run's manifest has the sha256, a user's own too.
+    It says nothing about whether the preregistration plans these runs: each manifest records the version,
+    also for a user's own runs. [] if no manifest has one.
     """
     ran = [row.preregistration for row in rows if row.seeds_done]
     dated = list(filter(None, ran))

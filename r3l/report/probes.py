@@ -41,7 +41,7 @@ BARS = {  # of the figure: label and colour by the key of the measure
 
 
 class ProbedModel(TypedDict):
-    """The model of a probe. Digest and size are None for a model at a server."""
+    """The model that a probe measured. Digest and size are None if a server has it."""
 
     name: str
     weights_sha256: str | None
@@ -49,14 +49,14 @@ class ProbedModel(TypedDict):
 
 
 class JudgedTarget(TypedDict):
-    """A target in words, and whether the measure met it; None if there is no target, or no value to judge."""
+    """A measure's target in words, and whether it is met; None without a target or without a value."""
 
     target: str | None
     met: bool | None
 
 
 class ProbeMeasure(TypedDict):
-    """A measure with its 95 % interval. ``n``: cases counted. ``tasks``: tasks they are from."""
+    """A measure of a probe with its 95 % interval. ``n``: observations, of ``tasks`` tasks."""
 
     value: Number | None
     low: Number | None
@@ -68,7 +68,10 @@ class ProbeMeasure(TypedDict):
 
 
 class ProbeResult(TypedDict):
-    """The keys of a probe (results/probe/*.json) that tables and figures read; r3l.probe.result writes it."""
+    """The keys of a probe's result file that tables and figures read (results/probe/*.json).
+
+    A probe measures a fixed model without training; r3l.probe.result writes the file.
+    """
 
     env: str
     label: str
@@ -84,7 +87,10 @@ class ProbeResult(TypedDict):
 
 
 def read(paths: Sequence[Path]) -> list[Content]:
-    """Read probes, sorted by environment and size. Raises DataError for a file that is not a probe."""
+    """Read result files of probes, sorted by environment and model size.
+
+    Raises DataError for a file that is not the result of a probe.
+    """
     probes = []
     for path in paths:
         try:
@@ -95,7 +101,7 @@ def read(paths: Sequence[Path]) -> list[Content]:
 
 
 def read_folders(folders: Sequence[Path]) -> list[Content]:
-    """The probes in the result folders ``folders``; damaged files are left out with a warning."""
+    """Read all probes in the results ``folders``; damaged files are left out with a warning."""
     probes = []
     for path in [path for folder in folders for path in sorted((folder / "probe").glob("*.json"))]:
         try:
@@ -110,7 +116,7 @@ def _size(probe: Content) -> tuple[float, str]:
 
 
 def name_of(probe: Content) -> str:
-    """The model, and how it reflects where that is not in JSON."""
+    """The printed name of a probe: its model, and the form of reflections if that is not strict JSON."""
     schema = probe.get("reflection_schema", "strict")
     return f"{probe['model']['name']}" + ("" if schema == "strict" else f", {schema}")
 
@@ -122,7 +128,7 @@ def size_of(probe: Content) -> str | None:
 
 
 def probe_table(probes: Sequence[Content]) -> Table:
-    """Shares without their intervals, differences with them."""
+    """The table of probes, a section per environment: shares, and differences with their intervals."""
     columns = [
         Column("model", name_of, no_wrap=True),
         Column("size", size_of, right=True, no_wrap=True),
@@ -145,7 +151,7 @@ def probe_table(probes: Sequence[Content]) -> Table:
 
 
 def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
-    """A row a probe and measure."""
+    """The probes as flat records for JSON or CSV output: one for each measure of each probe."""
     return [
         {
             **{key: probe[key] for key in ("env", "tier", "temperature")},
@@ -162,7 +168,10 @@ def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
 
 
 def draw(probes: Sequence[Content], out: Path) -> list[Path]:
-    """A subplot an environment, a group of bars with intervals a model; returns the files that were written."""
+    """Draw the probes: one subplot per environment, one group of bars with intervals per model.
+
+    Returns the files that were written.
+    """
     import matplotlib.style
     from matplotlib.patches import Patch
 

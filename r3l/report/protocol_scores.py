@@ -151,7 +151,7 @@ def shown(of: Interval) -> str:
 
 
 def several(played: Sequence[tuple[Evaluation, Episodes]], places: Sequence[Path]) -> Table:
-    """A row an evaluation, with the folder that holds it."""
+    """The table of several evaluations, one row each; notes name their folders, ``places``."""
     columns = [
         Column("environment", lambda row: row[0]["env"]),
         Column("model", lambda row: row[0]["model"]),

@@ -155,7 +155,7 @@ def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """A line a row, with the columns of the first; None is empty, numbers as Python writes them."""
+    """The rows as CSV, with the columns of the first row; None is an empty field."""
     return str(pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n"))
 
 
@@ -221,7 +221,7 @@ def tex(text: str) -> str:
 
 
 def _frame(table: Table, text: Callable[[Cell], str]) -> pd.DataFrame:
-    """The texts of all cells, a line a row."""
+    """The texts of all cells as a DataFrame, one row per table row."""
     head, *others = table.names
     lines = [[text(cell) for cell in cells] for cells in table.cells()]
     return pd.DataFrame(lines, columns=[head.capitalize(), *others])

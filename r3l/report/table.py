@@ -83,7 +83,7 @@ class Table:
         return any(section.title for section in self.sections)
 
     def cells(self) -> Iterator[list[Cell]]:
-        """The rows of all sections, a cell a column."""
+        """Yield the rows of all sections, each as a list with one cell per column."""
         return ([row.get(name, EMPTY) for name in self.names] for section in self.sections for row in section.rows)
 
     def section(self, title: str) -> dict[str, Row]:

@@ -27,8 +27,11 @@ Line = dict[str, Any]
 
 
 class Trajectory(LoggedTrajectory):
-    """A logged one, with its group's ``objective`` (policy, sft, none) and, under ``derivation``, how its advantage
-    comes about (:func:`read`). What the other keys hold is said in r3l/runs/trajectory_log.py."""
+    """A logged trajectory, with its group's ``objective``: policy (policy gradient), sft or none.
+
+    ``derivation``: how its advantage was computed (:func:`read`). r3l/runs/trajectory_log.py explains the
+    others.
+    """
 
     objective: str
     derivation: NotRequired[str]
@@ -38,8 +41,11 @@ KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined
 
 
 def read(run_dir: Path) -> list[Line]:
-    """The lines of a run. Of R3L's policy groups each trajectory says under ``derivation`` how its advantage came
-    about, by the settings of the run."""
+    """Read the logged trajectories of a run.
+
+    In groups that R3L trains by policy gradient, each trajectory gets a ``derivation``: how its advantage
+    follows from rewards and the run's settings.
+    """
     lines: list[Line] = [{**line} for line in read_jsonl(run_dir / FILE, TrajectoryLine)]
     manifest = run_dir / MANIFEST
     run: Mapping[str, Any] = read_json(manifest, Manifest)["run"] if lines and manifest.is_file() else {}

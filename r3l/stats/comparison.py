@@ -1,7 +1,7 @@
 """Comparisons: an estimated effect, and what a family of effects shows after correction.
 
-``compare`` is the one judge of differences: tables of scores, `r3l compare`, the registered comparisons and
-the claims differ only in correction, alpha and margin.
+Every comparison uses ``compare``: tables of scores, `r3l compare`, the registered comparisons and the claims
+differ only in correction, alpha and margin.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from r3l.stats.power import ALPHA, POWER, minimum_detectable_effect, power_of, s
 
 
 class Verdict(StrEnum):
-    """The result of a comparison. Every table prints one of these words, or maps them where it prints.
+    """The result of a statistical judgement, as tables print it. Three functions give one:
 
-    Of a difference (:func:`compare`), tested two-sided against 0 at alpha, after the family's correction:
+    :func:`compare` tests whether the difference of two methods is 0, two-sided at level alpha, with p-values
+    corrected for the number of comparisons:
 
-    - ``ahead``: shown to be above 0
-    - ``behind``: shown to be below 0
-    - ``equivalent``: shown to lie within the margin on either side of 0, even if it is shown to differ from
-      0. Two one-sided t-tests at alpha each (TOST; Schuirmann 1987), of each effect alone: both reject where
-      the interval of confidence 1 - 2 alpha lies inside the margin. Only where a margin is given
-    - ``inconclusive``: none of these. A difference that is not shown is not an equality
-    - ``incomplete``: there is no test, for lack of seeds
+    - ``ahead``, ``behind``: the difference is significantly above or below 0
+    - ``equivalent``: it is significantly smaller than the margin, even if it also differs from 0. This is
+      shown by two one-sided t-tests (TOST; Schuirmann 1987), uncorrected: the interval of confidence 1 - 2
+      alpha is inside the margin. Only if a margin is given
+    - ``inconclusive``: none of these; that no difference was shown does not mean that there is none
+    - ``incomplete``: too few seeds for a test
 
-    Of a claim that a method is ahead (:func:`claim_verdict`):
+    :func:`claim_verdict` judges a claim that a method is ahead:
 
-    - ``supported``: ahead
-    - ``rejected``: behind, or the interval excludes the smallest advantage that would matter
+    - ``supported``: it is significantly ahead
+    - ``rejected``: it is significantly behind, or the smallest advantage that would matter is ruled out
     - ``inconclusive``: neither
 
-    Of a measured interval and one fixed number (:func:`interval_verdict`): ``ahead`` or ``behind`` where all
-    of the interval is above or below the number, ``inconclusive`` where it contains it.
+    :func:`interval_verdict` compares a measured interval with a fixed number: ``ahead`` or ``behind`` if the
+    interval is above or below it, ``inconclusive`` if it contains it, ``incomplete`` without an interval.
     """
 
     AHEAD = "ahead"
@@ -54,14 +54,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Effect:
-    """An estimated difference, and all that its test needs.
+    """An estimated difference between two methods, over seeds or over tasks, and all that its test needs.
 
-    Over seeds ``freedom`` is their number minus 1 and ``deviation`` the standard deviation of one value per
-    seed (None: unknown, see :func:`r3l.stats.power.spread`). Over tasks ``freedom`` is infinite: a bootstrap
-    interval is read as a normal one. ``error``: standard error of ``mean``; NaN for one seed, which has no
-    test. ``probability_of_improvement``: P(a seed of the first method scores above one of the second), where
-    both are known. ``recorded_p_value``: p-value of a test that was made earlier, taken instead of one from
-    mean and error.
+    ``error``: standard error of ``mean``; NaN for one seed, which has no test. Over seeds, ``values_S`` has
+    one difference per seed, ``deviation`` is their standard deviation (None: unknown, see
+    :func:`r3l.stats.power.spread`) and ``freedom`` their number minus 1. Over tasks, ``freedom`` is
+    infinite: a bootstrap interval is read as a normal one. ``probability_of_improvement``: P(a seed of the
+    first method scores above one of the second), None if unknown. ``recorded_p_value``: p-value of an
+    earlier test, which replaces the one from mean and error.
     """
 
     mean: float
@@ -105,14 +105,14 @@ class Effect:
 
     @property
     def interval(self) -> Interval:
-        """The 95 % interval over seeds, None below MIN_SEEDS seeds.
+        """The mean with its 95 % t-interval over seeds; its bounds are None below MIN_SEEDS seeds.
 
-        Only where the seeds' values are known.
+        Raises ValueError for an effect over tasks, which has no value per seed.
         """
         return t_interval(self.values_S)
 
     def bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """The interval of this confidence, from two seeds on."""
+        """Lower and upper end of the interval of this confidence; NaN for a single seed."""
         quantile = float(stats.t.ppf((1 + confidence) / 2, self.freedom))
         # In the order of t_interval, so that both give the same bits.
         half = quantile * self.error
@@ -171,10 +171,10 @@ def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One effect, judged within its family.
+    """One effect with its verdict, as one of a family of comparisons that are corrected together.
 
-    ``p_adjusted``: after the correction; None without a test. ``alpha``: level of the family's test;
-    ``level``: bound for one p-value, see :func:`r3l.stats.corrections.level_of_one_test`.
+    ``p_adjusted``: the corrected p-value; None without a test. ``alpha``: level of the family's test;
+    ``level``: bound for an uncorrected p-value, see :func:`r3l.stats.corrections.level_of_one_test`.
     """
 
     effect: Effect
@@ -207,11 +207,11 @@ def compare(
     margin: float | None | Sequence[float | None] = None,
     tests: int | None = None,
 ) -> list[Comparison | None]:
-    """Judge ``effects`` as one family; None stays None.
+    """Judge ``effects`` as one family, with p-values corrected together; an effect None stays None.
 
-    ``margin``: half width of equivalence, for all or one per effect; None: equivalence is not tested.
-    ``tests``: size of the family as it was planned, of which those without a test count with p = 1. By
-    default the family is what can be tested.
+    ``margin``: largest difference that counts as equivalent, for all or one per effect; None: equivalence is
+    not tested. ``tests``: planned number of comparisons; those without a test count with p = 1. Default: the
+    number of effects that can be tested.
     """
     margins = list(margin) if isinstance(margin, Sequence) else [margin] * len(effects)
 
@@ -247,9 +247,10 @@ def _verdict(effect: Effect, p_adjusted: float | None, alpha: float, margin: flo
 
 
 def claim_verdict(comparison: Comparison, smallest: float) -> Verdict:
-    """Verdict on the claim that an effect is above 0, where less than ``smallest`` would not matter.
+    """Judge the claim that an effect is above 0; ``smallest``: the smallest effect that would matter.
 
-    The interval that can exclude ``smallest`` has the confidence 1 - alpha and is not corrected.
+    Supported or rejected if the effect differs significantly from 0. Also rejected if its interval, of
+    confidence 1 - alpha and not corrected for several comparisons, is below ``smallest``; else inconclusive.
     """
     effect = comparison.effect
     if comparison.significant:
@@ -261,7 +262,7 @@ def claim_verdict(comparison: Comparison, smallest: float) -> Verdict:
 
 
 def interval_verdict(interval: Interval, number: float) -> Verdict:
-    """A measured interval against one fixed number, such as a published score."""
+    """Compare a measured interval with a fixed number, such as a published score."""
     if interval.low is None or interval.high is None:
         return Verdict.INCOMPLETE
     if interval.low <= number <= interval.high:

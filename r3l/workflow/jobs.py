@@ -36,7 +36,9 @@ ForJob = Callable[[Any], int | str | None]  # a value from the wildcards of a jo
 
 
 class Jobs:
-    """The functions that the rules call. Raises ConfigError if configuration or profile cannot be used.
+    """The functions that the rules of the Snakefile call, to list runs, inputs and resources of jobs.
+
+    Raises ConfigError if the configuration or Snakemake's profile cannot be used.
 
     ``content``: configs/workflow.yaml merged with --config by Snakemake. ``defaults``: Snakemake's default
     resources. ``hours``: expected training hours of a run, None if unknown.
@@ -122,19 +124,19 @@ class Jobs:
         return self._input(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:
-        """Digest of the inputs of ``table``: fingerprints of its runs, and the published numbers."""
+        """Hash of all that decides ``table``: fingerprints of its runs, and the published numbers."""
         fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
         content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
         return hashlib.sha256(content.encode() + plan.published_numbers()).hexdigest()
 
     def tuning_evaluations(self, wildcards: Any) -> list[str]:
-        """Inputs of a tuning: the validation scores of its runs."""
+        """Input files of a tuning job: the validation scores of the runs that try each learning rate."""
         tried = plan.tuning_runs(wildcards.tier, wildcards.env, wildcards.method, self.config.model)
         runs = [(Path("results", path), run) for of_rate in tried.values() for path, run in of_rate.items()]
         return [self._input(validation_evaluation(run_dir, run), run) for run_dir, run in runs]
 
     def tuned_of(self, wildcards: Any) -> list[str]:
-        """The fingerprints of the runs of a tuning."""
+        """Fingerprints of the runs that a tuning compares; if one changes, the tuning is repeated."""
         tried = plan.tuning_runs(wildcards.tier, wildcards.env, wildcards.method, self.config.model)
         return [run.fingerprint() for of_rate in tried.values() for run in of_rate.values()]
 
@@ -156,10 +158,15 @@ class Jobs:
         return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
 
     def threads(self, kind: JobKind) -> Callable[[Any], int]:
+        """Function from a job's wildcards to its number of CPUs, for a rule's ``threads:``."""
         return lambda wildcards: self._request(kind, wildcards).cpus
 
     def requests(self, kind: JobKind) -> dict[str, ForJob]:
-        """The other resources of a job of ``kind``, by Snakemake's names for them."""
+        """Memory, time, nodes and GPUs of the jobs of one ``kind``, for a rule's ``resources:``.
+
+        By Snakemake's resource name a function from a job's wildcards to the value. CPUs are not among them:
+        see :meth:`threads`.
+        """
 
         def translated(wildcards: Any) -> dict[str, int | str | None]:
             return resources.snakemake_resources(self._request(kind, wildcards), self._gres)
@@ -179,7 +186,7 @@ class Jobs:
         return [self._input(Path("results", file), runs[str(Path(*file.parts[:5]))]) for file in files]
 
     def further_task_set(self, wildcards: Any) -> str:
-        """Hash of the further task set of a job."""
+        """Hash of the further task set that an evaluation job plays."""
         return environment_of(wildcards.env).task_set_hash(f"{wildcards.set}/{wildcards.split}")
 
     def rows(self, table: str) -> str:
@@ -200,5 +207,5 @@ def log_path(rule: str, *further: str) -> str:
 
 
 def task_sets(wildcards: Any) -> dict[str, str]:
-    """The hashes of an environment's task sets in a tier."""
+    """Hashes of the task sets that environment and tier of a job use."""
     return task_set_hashes(wildcards.tier, wildcards.env)

@@ -59,12 +59,16 @@ class WorkflowConfig(Strict):
     sources: dict[str, str]
 
     def columns(self, table: TableConfig) -> list[str]:
-        """The environments of ``table`` that the tier has."""
+        """The environments that ``table`` shows, in order: those it names, else the workflow's.
+
+        Left out are environments without settings for the workflow's tier (scale, such as nano), unless the
+        workflow names them itself.
+        """
         envs = table.envs or self.envs
         return [env for env in envs if env in self.envs or has_tier(env, self.tier)]
 
     def models_of(self, table: TableConfig) -> list[str | None]:
-        """The base checkpoints of ``table``; None: the tier's or the environment's."""
+        """The base checkpoints that ``table`` compares; None: the default of tier or environment."""
         if table.kind == "published":
             return [model for model in [self.model, *self.models] if model in table.models]
         if self.model or not self.models:
@@ -72,21 +76,23 @@ class WorkflowConfig(Strict):
         return [model for model in self.models if not table.models or model in table.models]
 
     def question_sets(self, table: TableConfig, env: str) -> dict[str, str]:
-        """Further task sets that runs of ``table`` in ``env`` are scored on, and their names in print."""
+        """Further task sets that score runs of ``table`` in ``env``: task set -> its printed name."""
         if env not in table.question_sets:
             return {}
         return load_config("envs", env, EnvConfig).question_sets.get(self.tier, {})
 
     def rows(self, table: TableConfig) -> list[str]:
-        """The methods of ``table``, in order."""
+        """The methods (or variants) that are rows of ``table``, in order."""
         if self.methods is not None and table.methods:
             return self.methods
         methods = table.core if self.grid == "core" and table.core else table.methods
         return [method for method in methods if any(self.has_row(env, method) for env in self.columns(table))]
 
     def has_row(self, env: str, method: str) -> bool:
-        """Whether a table of this tier has ``method`` in ``env``. A method that the configuration names
-        always is.
+        """Whether a table of this workflow shows ``method`` in ``env``.
+
+        False if the method needs a judge or an SFT stage and the tier has none there. A method that the
+        workflow's configuration names is always shown.
         """
         row = variant(method)
         if method in (self.methods or []):
@@ -143,8 +149,9 @@ class TableConfig(Strict):
 
 
 def workflow_content(tier: str | None = None) -> dict[str, Any]:
-    """The content of configs/workflow.yaml; with ``tier``, of workflow_TIER.yaml if it exists, else for
-    that tier.
+    """Read configs/workflow.yaml, or for a ``tier`` workflow_TIER.yaml if there is such a file.
+
+    ``tier`` replaces the tier that the file names.
     """
     of_tiers = {path.stem: path for path in WORKFLOW.parent.glob(f"{WORKFLOW.stem}_*.yaml")}
     content = read_yaml(of_tiers.get(f"{WORKFLOW.stem}_{tier}", WORKFLOW))
@@ -152,7 +159,7 @@ def workflow_content(tier: str | None = None) -> dict[str, Any]:
 
 
 def has_tier(env: str, tier: str) -> bool:
-    """Whether the environment's configuration has the tier."""
+    """Whether the configuration of environment ``env`` has settings for ``tier`` (a scale, such as nano)."""
     return tier in load_config("envs", env, EnvConfig).tiers
 
 

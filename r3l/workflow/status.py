@@ -140,8 +140,9 @@ def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
 
 
 def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
-    """The same method's time in this environment, else the mean of the other methods there; None if
-    unknown.
+    """Expected training seconds of ``run``, from the ``times`` of finished runs; None if unknown.
+
+    The mean time of its method in its environment, else of the other methods there.
     """
     if (run.tier, run.env, run.method) in times:
         return times[run.tier, run.env, run.method]

@@ -1,11 +1,11 @@
-"""Mathematics as an environment: responses are graded by their answer, with our grader or the release's.
+"""Mathematics as an environment: responses are graded by their answer, with our grader or the released one.
 
-The release's grader is kept with its defects, so that scores can be compared with the paper's. It parses
-gold and answer as bare text (defect 2: LaTeX outside a box is lost; 51 of MATH-500's gold answers are read
-as nothing), and on any exception of math-verify it compares lower-cased text. Its workflows run in the
-asyncio thread of a Ray actor, where math-verify raises at every call, because it sets an alarm (defect 1):
-what remains is text equality. Sources: audit B-26, B-27; workflows/dapo and eval_math of the release;
-math-verify 0.9.0.
+The grader of the paper's released code is kept with its defects, so that scores can be compared with the
+paper's. It parses gold and answer as bare text (defect 2: LaTeX outside a box is lost; 51 of MATH-500's gold
+answers are read as nothing), and on any exception of math-verify it compares lower-cased text. Its workflows
+run in the asyncio thread of a Ray actor, where math-verify raises at every call, because it sets an alarm
+(defect 1): what remains is text equality. Sources: audit B-26, B-27; workflows/dapo and eval_math of the
+released code; math-verify 0.9.0.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def answer_in(response: str) -> str | None:
 
 
 def check(gold: str, answer: str) -> bool:
-    """The released grader in the calling thread.
+    """Grade ``answer`` as the paper's released code does, in the calling thread.
 
     In the main thread it may take 15 s: three alarms of 5 s.
     """
@@ -90,6 +90,6 @@ def check(gold: str, answer: str) -> bool:
 
 
 def check_in_actor(gold: str, answer: str) -> bool:
-    """The released grader as its training and evaluation call it: in a thread other than the main one."""
+    """Grade as the released training and evaluation do: by :func:`check`, but not in the main thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(check, gold, answer).result()

@@ -46,7 +46,10 @@ class _Kind:
 
 @dataclass(frozen=True)
 class Wish:
-    """A parsed instruction of this catalogue. ``limit``: price limit in dollars, None without one."""
+    """What an instruction of the synthetic catalogue asks for: a kind of product with certain properties.
+
+    ``options``: values to choose, such as a colour. ``limit``: price limit in dollars, None without one.
+    """
 
     kind: str
     attributes: tuple[str, ...]
@@ -134,7 +137,10 @@ _ALL = tuple((category, kind) for category, kinds in _CATEGORIES.items() for kin
 
 
 def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
-    """Generate ``count`` times (record, entry of the attributes file, entries of the instructions file)."""
+    """Generate ``count`` products in the format of WebShop's files.
+
+    Yields (product record, its entry of the attributes file, its entries of the instructions file).
+    """
     for index in range(count):
         # Two attributes, and three values of each option in the order in which the kind lists them.
         rng = random.Random(seed_of("webshop", "synthetic", seed, index))
@@ -185,7 +191,10 @@ def is_wish(instruction: str) -> bool:
 
 
 def read_wish(instruction: str) -> Wish:
-    """Parse an instruction of this catalogue. Raises ValueError for any other text."""
+    """Parse an instruction of the synthetic catalogue into the product, properties and price it asks for.
+
+    Raises ValueError for any other text.
+    """
     match = _WISH.fullmatch(instruction)
     if match is None:
         raise ValueError(f"not an instruction of the synthetic catalogue: {instruction!r}")
@@ -202,7 +211,10 @@ def is_hard(options: tuple[Any, ...]) -> bool:
 def _wish(
     rng: random.Random, kind: _Kind, attributes: list[str], options: dict[str, list[str]], hard: bool
 ) -> dict[str, Any]:
-    """An instruction for a product with these attributes and options."""
+    """Draw an instruction that asks for a product with these attributes and options, without a price limit.
+
+    A ``hard`` one names all attributes and an option of each group, an easy one a single one of both.
+    """
     wanted = list(attributes) if hard else [rng.choice(attributes)]
     groups = sorted(options) if hard else [rng.choice(sorted(options))]
     values = [rng.choice(options[group]) for group in groups]

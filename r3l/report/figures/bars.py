@@ -44,7 +44,10 @@ ENDINGS: Parts = STOPS | {"other": ("other", "#E0E0E0")}
 
 
 def cost(shown: Shown) -> Drawn:
-    """Seconds of training by phase and generated tokens by kind, means over seeds; a row an environment."""
+    """Figure of training cost: seconds by phase and generated tokens by kind, means over seeds.
+
+    One row of subplots per environment.
+    """
     trained = shown.only(lambda run: run.steps > 0)
     if not trained.benches:
         raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: none of them was trained; add runs")

@@ -17,8 +17,10 @@ from r3l.workflow.plan import TableConfig
 
 @dataclass(frozen=True)
 class Bench:
-    """The runs of one environment, a row a run and task group (r3l.report.frame). ``order``: the methods of the
-    figure."""
+    """The runs of one environment in a figure.
+
+    ``rows``: one for each run and task group (r3l.report.frame). ``order``: the figure's methods, in order.
+    """
 
     env: str
     label: str
@@ -44,7 +46,7 @@ class Shown:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row a run."""
+        """All runs of the figure on all test tasks, one row each."""
         return pd.concat([seeds for bench in self.benches for seeds in bench.runs.values()])
 
     def labels(self) -> dict[str, str]:
@@ -54,7 +56,7 @@ class Shown:
         return {method: labels[method] for method in order if method in labels}
 
     def only(self, keep: Callable[[Any], bool]) -> Shown:
-        """The rows that ``keep`` accepts, without methods and environments that have none left."""
+        """The figure with only the rows that ``keep`` accepts; drops empty methods and environments."""
         benches = [
             replace(bench, rows=bench.rows[[keep(row) for row in bench.rows.itertuples()]]) for bench in self.benches
         ]
@@ -62,9 +64,10 @@ class Shown:
 
 
 def select(runs: pd.DataFrame, table: TableConfig) -> Shown:
-    """Runs by environment and method; those of ``table`` in its order, others after them by name.
+    """Sort ``runs`` for a figure, by environment and method.
 
-    Raises DataError where there is no run, or where an environment has two tiers or models.
+    Methods of ``table`` come first, in its order; others follow by name. Raises DataError if there is no
+    run, or if runs of one environment differ in tier or model.
     """
     if not len(runs):
         raise DataError(f"no run to draw; figures of {table.table} show {', '.join(table.methods)}: train some of them")

@@ -26,7 +26,7 @@ Points = dict[float, pd.DataFrame]  # the value of the setting: its seeds
 
 
 def _rollouts(run: dict[str, Any]) -> float:
-    """N of the paper: base rollouts, and for Reflect-GRPO those it may retry."""
+    """The paper's N, rollouts per task: base rollouts, and for Reflect-GRPO also the retries it may make."""
     settings = run["method_settings"]
     return float(settings["group_size"] + settings.get("reflected_rollouts", 0))
 
@@ -40,9 +40,10 @@ SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in
 
 
 def sensitivity(shown: Shown) -> Drawn:
-    """A line a method over the values of the table's setting, a subplot an environment.
+    """Figure of success over the values of the table's setting: a line per method, a subplot per
+    environment.
 
-    Raises DataError where no method has two values.
+    Raises DataError if no method has runs with two values.
     """
     label, setting = SETTINGS[shown.table.table]
     lines = {bench.env: _lines(bench, setting) for bench in shown.benches}

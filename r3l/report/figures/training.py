@@ -30,7 +30,10 @@ WIDE = 4  # columns; more are turned into rows
 
 @dataclass(frozen=True)
 class Column:
-    """A quantity: its axis label, and what it is of a window of updates, against what."""
+    """One quantity of a figure: its axis label, its value in a window of updates, and the horizontal axis.
+
+    ``against`` labels that axis, ``advance`` measures progress along it.
+    """
 
     label: str
     value: series.Value
@@ -67,23 +70,27 @@ PIVOT = (
 
 
 def learning_curves(shown: Shown) -> Drawn:
-    """Training success of base rollouts against updates, generated tokens and time."""
+    """Figure of learning curves: success of base rollouts against updates, generated tokens and time."""
     return _draw(shown, LEARNING, "Success of base rollouts in training", lambda run: True, "")
 
 
 def exploration(shown: Shown) -> Drawn:
-    """Retries in training: reward gain over their base, share that improves, number per base."""
+    """Figure of retries in training, each compared with the base rollout that it retries.
+
+    Mean gain in reward over it, share of retries that improve on it, and retries per base rollout. Leaves
+    out runs without retries.
+    """
     text = "Retries in training: mean gain in reward over their base, share of gains, number a base rollout"
     return _draw(shown, EXPLORATION, text, _any("retry/count"), "without retries")
 
 
 def dynamics(shown: Shown) -> Drawn:
-    """Reward, KL to the base checkpoint, gradient norm, entropy, loss and clip fraction."""
+    """Figure of reward, KL to the base checkpoint, gradient norm, entropy, loss and clip fraction."""
     return _draw(shown, DYNAMICS, "Training dynamics; KL: to the base checkpoint", lambda run: True, "")
 
 
 def pivot(shown: Shown) -> Drawn:
-    """Turn at which retries begin, and how often it is the oracle's."""
+    """Figure of the turn at which retries begin, and how often the environment's critic names the same."""
     text = "Where a retry begins (turns kept of its base), and how often the reflection names the oracle's turn"
     return _draw(shown, PIVOT, text, _any("pivot/turns", "pivot/with_oracle"), "without a pivot of their own")
 
@@ -129,7 +136,11 @@ def _crowded(bench: Bench) -> bool:
 
 
 def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure, list[Cell]]:
-    """A row an environment; many quantities are rows instead, and those of one environment fill rows of three."""
+    """Lay out the subplots: which environment and quantity each shows.
+
+    One row per environment; with many quantities, one row per quantity; for a single environment, rows of
+    three.
+    """
     cells = [[(bench, column) for column in columns] for bench in benches]
     if len(benches) == 1:
         cells = [cells[0][k : k + 3] for k in range(0, len(columns), 3)]

@@ -169,7 +169,10 @@ def _shown(
 
 
 def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dict[str, Any]:
-    """The introduction: tiers, seeds, task sets, warnings, and comparability with the paper. ``runs``: a row a run."""
+    """The content of the introduction: tiers, seeds, task sets, warnings, comparability with the paper.
+
+    ``runs``: one row per run.
+    """
     rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
     manifests, tested = list(runs.manifest), set()
     for run in runs.itertuples():
@@ -191,7 +194,10 @@ def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dic
 
 
 def viewer(runs: pd.DataFrame) -> list[dict[str, Any]]:
-    """Runs that kept trajectories, in equal parts of EMBEDDED. ``runs``: a row a run."""
+    """Packed trajectories of the runs that kept them; each run gets an equal part of EMBEDDED.
+
+    ``runs``: one row per run.
+    """
     logged = [run for run in runs.itertuples() if stored_variants(run.path.parent / FILE)]
     packed = [
         {
@@ -210,7 +216,7 @@ def run_id(run: Any) -> str:
 
 
 def _cells(runs: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """The runs of each cell, TIER/ENV/MODEL/METHOD. ``runs``: a row a run."""
+    """The runs by cell, TIER/ENV/MODEL/METHOD; ``runs`` has one row per run."""
     cells: dict[str, list[dict[str, Any]]] = {}
     for run in runs.itertuples():
         cells.setdefault(run_id(run).rpartition("/")[0], []).append(

@@ -61,10 +61,11 @@ def endings(runs: pd.DataFrame) -> list[Table]:
 
 
 def settings(runs: pd.DataFrame) -> Table:
-    """Settings of each method's runs, from their manifests: profile, learning rate, and the settings that differ from
-    those of the method, or of the one that it extends, under profile ``paper``.
+    """Table of the settings of each method's runs, from their manifests.
 
-    Environments in which all of that is the same share a row; hovering over a change gives its meaning and audit id.
+    Shows profile, learning rate, and the settings that differ from the method's own under profile ``paper``
+    (or from those of the method that it extends). Environments with equal settings share a row. Hovering
+    over a change shows its meaning and its id in docs/audit.md.
     """
     meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], list[str]] = {}
@@ -104,7 +105,7 @@ def settings(runs: pd.DataFrame) -> Table:
 
 
 def _lines(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
-    """A line a setting that is not as usual."""
+    """The settings that differ from their usual value, one per line."""
     usual = json.loads(json.dumps(dict(usual)))  # lists for tuples, as in a manifest
     return "\n".join(f"{key}: {value}" for key, value in settings.items() if usual.get(key) != value)
 
@@ -118,8 +119,11 @@ def all_options() -> Table:
 def _counts(
     title: str, note: str, runs: pd.DataFrame, counts: Sequence[Mapping[str, float]], shares: bool = True
 ) -> Table:
-    """A row a method and environment, a column a reason, the commonest first. ``counts``: by reason, one for each of
-    ``runs``; seeds are added up."""
+    """Table of counts by reason: one row per method and environment, one column per reason, most frequent
+    first.
+
+    ``counts``: for each of ``runs`` its counts by reason; those of a method's seeds are added up.
+    """
     counted = runs.assign(counts=counts)
     rows: list[tuple[pd.Series, int, Counter[str]]] = []
     together: Counter[str] = Counter()
