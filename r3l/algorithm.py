@@ -220,7 +220,7 @@ class R3L(TrainedMethod[R3LSettings]):
         attempt = BaseWithRetries(episode.trajectory)
         if s.reflect_when == "always" or not attempt.base.success:
             for number in range(s.retries):
-                # The address of the first retry does not depend on their number, nor do its draws.
+                # The seed address of the first retry, and so its draws, ignore the number of retries.
                 address = (number,) if number else ()
                 reflection = await reflect(ctx, episode, s, address)
                 attempt.reflections.append(reflection)

@@ -145,7 +145,7 @@ def recipe_of(name: str) -> dict[str, Any]:
     """The settings of configs/sft/<name>.yaml, without its ``sources``, which only say why a value was
     chosen.
 
-    They are part of a run's fingerprint. Raises ConfigError if there is no such file.
+    A run's fingerprint includes these settings. Raises ConfigError if there is no such file.
     """
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():

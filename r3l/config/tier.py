@@ -148,7 +148,7 @@ Engine = Literal["local", "trinity", "server"]  # server: for r3l evaluate, it t
 class TierSettings(Strict):
     """The settings that a tier gives to its runs.
 
-    A tier is a named scale of experiments (configs/tiers, such as nano on a laptop): engine, training,
+    A tier is a named scale of experiments (configs/tiers, such as nano for two CPU cores): engine, training,
     sampling, evaluation and hardware. A run has the same settings, after its own changes.
     """
 

@@ -127,7 +127,7 @@ def attempts_file(out: Path) -> Path:
 
 
 def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
-    """Draw ``count`` tasks at random, equally many of each task group; None: all tasks.
+    """Draw ``count`` tasks at random, taking the task groups (easy, hard) in turn; None: all tasks.
 
     The draw depends only on the task ids, so every probe of a task set has the same tasks. Raises
     ConfigError if there are fewer tasks.
