@@ -27,7 +27,15 @@ setup(
     ],
     package_dir={"r3l.data": ".", **{f"r3l.{top}": top for top in TOP}},
     package_data={
-        "": ["py.typed", "prompts/*.txt", "templates/*", "task_sets/*.json", "sets.json", "data/*", "*.mplstyle"],
+        "": [
+            "py.typed",
+            "prompts/*.txt",
+            "templates/*",
+            "task_sets/*.json",
+            "sets.json",
+            "data/*",
+            "*.mplstyle",
+        ],
         "r3l": ["trinity/vllm_stub/**/*"],
         "r3l.data": [
             *(
@@ -40,7 +48,10 @@ setup(
                 "examples/*",
                 "build/release.json",
             ),
-            *(f"results/stored/{part}" for part in ("models/*/*", "published/*", "released/*", "tuning/*/*/*")),
+            *(
+                f"results/stored/{part}"
+                for part in ("models/*/*", "published/*", "released/*", "tuning/*/*/*")
+            ),
         ],
     },
 )

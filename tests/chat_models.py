@@ -1,4 +1,5 @@
-"""Tokenizers of published models in small: a byte-level vocabulary, their control tokens and chat templates."""
+"""Tokenizers of published models in small: a byte-level vocabulary, their control tokens and chat
+templates."""
 
 from __future__ import annotations
 
@@ -41,14 +42,17 @@ ALPACA = (
 
 
 def chat_tokenizer(template, eos, *further, plain=(), **options):
-    """Its control tokens are ``eos`` and ``further``, in this order after 256 bytes; ``plain``: added, not special."""
+    """Its control tokens are ``eos`` and ``further``, in this order after 256 bytes; ``plain``: added, not
+    special."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in (eos, *further)])
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in plain])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=eos, chat_template=template, **options)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=eos, chat_template=template, **options
+    )
 
 
 def folder(path, tokenizer, **generation):

@@ -1,4 +1,5 @@
-"""A small HTTP server that answers as OpenAI's chat completions do; what it says is a function of the request."""
+"""A small HTTP server that answers as OpenAI's chat completions do; what it says is a function of the
+request."""
 
 from __future__ import annotations
 
@@ -26,13 +27,16 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(answer, models=("tiny",)):
-    """(address, requests): ``answer(request body, count of earlier requests)`` gives (status, body[, headers])."""
+    """(address, requests): ``answer(request body, count of earlier requests)`` gives (status, body[,
+    headers])."""
     seen: list[dict] = []
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.reply(200, {"data": [entry if isinstance(entry, dict) else {"id": entry} for entry in models]})
+            self.reply(
+                200, {"data": [entry if isinstance(entry, dict) else {"id": entry} for entry in models]}
+            )
 
         def do_POST(self):
             length = int(self.headers["Content-Length"])

@@ -38,7 +38,8 @@ TASK = Task("t0", "toy", "test")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What it leaves, modules and tests, stays to the end: no search for garbage goes through it, then or later."""
+    """What it leaves, modules and tests, stays to the end: no search for garbage goes through it, then or
+    later."""
     gc.disable()
     try:
         return (yield)
@@ -76,13 +77,17 @@ def make_trajectory(turns: int, reward: float = 0.0, kind: str = "base", first: 
 
 @pytest.fixture
 def no_workers(monkeypatch):
-    """Environments in this process in place of the four of tier smol, each of which takes a second to start."""
-    monkeypatch.setattr(session, "EnvironmentPool", lambda package, _, options: EnvironmentPool(package, 0, options))
+    """Environments in this process in place of the four of tier smol, each of which takes a second to
+    start."""
+    monkeypatch.setattr(
+        session, "EnvironmentPool", lambda package, _, options: EnvironmentPool(package, 0, options)
+    )
 
 
 @pytest.fixture(scope="session")
 def nano():
-    """(model, tokenizer): the nano architecture with two layers of random weights, a tokenizer of a few sentences."""
+    """(model, tokenizer): the nano architecture with two layers of random weights, a tokenizer of a few
+    sentences."""
     from r3l.sft.nano_model import build_model, build_tokenizer
 
     tokenizer = build_tokenizer(["You arrive at desk 1. On the desk 1, you see a mug 1, and a pen 2."] * 3)

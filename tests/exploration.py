@@ -19,7 +19,8 @@ CRITIQUE_SCRIPT = {"rollout": LOSE + LOSE, "critique": [review(0), review(0)], "
 
 
 def explore(name, script, **settings):
-    """(method, groups, counters) of one task; ``script``: kind of request -> responses in the order of members."""
+    """(method, groups, counters) of one task; ``script``: kind of request -> responses in the order of
+    members."""
     method, groups, a = played(name, script, **settings)
     return method, groups, a.counters
 

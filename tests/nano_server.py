@@ -1,4 +1,5 @@
-"""A stored model that answers by OpenAI's protocol, greedily, with plain transformers: a server without a server."""
+"""A stored model that answers by OpenAI's protocol, greedily, with plain transformers: a server without a
+server."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ class OfficialEnvironment:
 def official_game(task: Task) -> dict[str, Any]:
     """The game dict that the packages load for ``task``.
 
-    Raises DataError where the grammar holds an expression that our reader refuses: the packages evaluate any Python.
+    Raises DataError where the grammar holds an expression that our reader refuses: the packages evaluate any
+    Python.
     """
     domain, grammar, problem = game_texts(task)
     read_grammar(grammar, task.id)

@@ -16,7 +16,8 @@ import pytest
 
 from r3l import cli
 
-# Imports are most of what a short command takes: 3 to 6 s. A process that has done them is forked for each command.
+# Imports are most of what a short command takes: 3 to 6 s. A process that has done them is forked for each
+# command.
 ENVIRONMENT = dict(os.environ)
 FORKS = multiprocessing.get_context("forkserver")
 OURS = ["r3l.cli", "r3l.evaluation.evaluate", "r3l.local.engine", "r3l.report.tables"]
@@ -46,7 +47,13 @@ class Program:
         self._outputs = tempfile.TemporaryDirectory()
         for name in ("stdout", "stderr"):
             Path(self._outputs.name, name).touch()  # it may be killed before it comes to that
-        start = (module, list(map(str, arguments)), os.path.abspath(folder), dict(os.environ), self._outputs.name)
+        start = (
+            module,
+            list(map(str, arguments)),
+            os.path.abspath(folder),
+            dict(os.environ),
+            self._outputs.name,
+        )
         ready()
         self.process = FORKS.Process(target=_main, args=start)
         self.process.start()
@@ -65,12 +72,16 @@ class Program:
 
 def _main(module, arguments, folder, environment, outputs):
     os.setsid()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # as from a terminal: a shell's background job ignores it
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # as from a terminal: a shell's background job ignores it
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(Path(outputs, name), os.O_WRONLY), number)
-    sys.modules.pop("__mp_main__", None)  # of a process that multiprocessing has started, which a user's is not
+    sys.modules.pop(
+        "__mp_main__", None
+    )  # of a process that multiprocessing has started, which a user's is not
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

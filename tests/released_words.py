@@ -1,4 +1,5 @@
-"""A made-up clone of the release: files of the same shape at the same places, in our own words (original/clone.txt)."""
+"""A made-up clone of the release: files of the same shape at the same places, in our own words
+(original/clone.txt)."""
 
 from __future__ import annotations
 

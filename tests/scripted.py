@@ -22,7 +22,8 @@ WALKTHROUGH = TASK.payload["walkthrough"]
 
 
 class Scripted:
-    """Responses are given, as one list or by what is asked for; token ids count up, so every token is recognisable.
+    """Responses are given, as one list or by what is asked for; token ids count up, so every token is
+    recognisable.
 
     ``responses`` may be a dict from the kind of request (rollout, reflection, critique, retry) to a list.
     """

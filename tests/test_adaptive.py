@@ -49,7 +49,9 @@ def test_only_the_last_updates_count():
 def test_an_attempt_that_is_not_reflected_on_becomes_two_fresh_ones():
     """With the share at its floor of 1e-9 no place is drawn; before anything is measured both are."""
     poor = [step(0, 20, 500, 560, retry_tokens=1000, bases=80)] * 10
-    _, groups, counters = explore("r3l_adaptive", {"rollout": LOSE * 4}, history=poor, group_size=4, floor=1e-9)
+    _, groups, counters = explore(
+        "r3l_adaptive", {"rollout": LOSE * 4}, history=poor, group_size=4, floor=1e-9
+    )
     assert [kind for kind, _ in shape(groups)[0][1]] == ["base"] * 4
     assert (counters["adaptive/bases"], counters["adaptive/reflected"], counters["adaptive/fresh"]) == (
         4,

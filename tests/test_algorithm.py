@@ -76,7 +76,9 @@ def test_r3l_ablations_change_one_thing():
     _, groups, _ = rescue(credit=[])
     assert [t.trainable for t in groups[0].trajectories] == [None, None]
     _, groups, counters = explore("r3l_no_reflection", {"rollout": WIN + LOSE}, group_size=2)
-    assert shape(groups) == [("policy", [("base", 1.0), ("base", 0.0)])] and "reflection/count" not in counters
+    assert (
+        shape(groups) == [("policy", [("base", 1.0), ("base", 0.0)])] and "reflection/count" not in counters
+    )
     script = {"rollout": LOSE, "reflection": [review(1)], "retry": WIN}
     _, groups, _ = explore("r3l_from_start", script, group_size=2)
     assert groups[0].trajectories[1].success and groups[0].trajectories[0].trains(0)

@@ -55,7 +55,9 @@ def test_the_group_maximum_amplifies_the_best_but_never_an_all_failed_group():
 def test_released_grpo_amplification_weakens_a_lone_success():
     """z = 2.475 becomes 1.0 (audit A-12)."""
     rewards_G = np.asarray(ONE_OF_EIGHT)
-    settings = AmplificationSettings(amplify_rule="released_code", amplify_all_equal="as_rule", reward_max="env_max")
+    settings = AmplificationSettings(
+        amplify_rule="released_code", amplify_all_equal="as_rule", reward_max="env_max"
+    )
     advantages_G = amplify(standardised(rewards_G), rewards_G, settings)
     np.testing.assert_allclose(advantages_G, [1.0] + [-0.353552] * 7, atol=1e-5)
 

@@ -72,8 +72,14 @@ def test_no_function_calls_what_its_own_name_hides():
         imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         known = {(alias.asname or alias.name) for node in imports for alias in node.names}
         known |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+        for function in (
+            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ):
             names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
             hidden = {node.id for node in names if isinstance(node.ctx, ast.Store)} & known
-            called = {node.func.id for node in ast.walk(function) if isinstance(node, ast.Call) and node.func in names}
+            called = {
+                node.func.id
+                for node in ast.walk(function)
+                if isinstance(node, ast.Call) and node.func in names
+            }
             assert not hidden & called, f"{module}, {function.name}"

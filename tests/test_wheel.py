@@ -15,7 +15,12 @@ PARTS = (
     *("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE", "Snakefile"),
     *("r3l", "baselines", "envs", "configs", "examples", "workflow"),
 )
-STORED = ("models", "published", "released", "tuning")  # of results/stored; the last where a rate has been tuned
+STORED = (
+    "models",
+    "published",
+    "released",
+    "tuning",
+)  # of results/stored; the last where a rate has been tuned
 PROGRAM = """
 from pathlib import Path
 from typer.testing import CliRunner

@@ -21,7 +21,9 @@ from reference import commands, interfaces, metrics, options
 
 _LINK = re.compile(r"(?<=\]\()\.\./([^)#\s]+)")
 _NOTEBOOK_LINK = re.compile(r"(?<=\]\()\.\./\.\./([^)#\s]+)")  # an entry's links, from results/notebook/
-_INTERVAL = re.compile(r"(?<=\d) (?=±)|(?<=±) (?=\d)|(?<=\d) (?=\(\d+/\d+\))|(?<=\d) (?=to \d)|(?<=\d to) (?=\d)")
+_INTERVAL = re.compile(
+    r"(?<=\d) (?=±)|(?<=±) (?=\d)|(?<=\d) (?=\(\d+/\d+\))|(?<=\d) (?=to \d)|(?<=\d to) (?=\d)"
+)
 _SHOWN = {".png", ".html"}  # what a browser shows as it is; anything else is shown as text
 NOTEBOOK = "results/notebook/"
 
@@ -45,7 +47,9 @@ def address(target: str) -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the notebook, the generated pages, and the files that pages link to."""
     root = Path(config.config_file_path).parent
-    targets = {target for page in files.documentation_pages() for target in _LINK.findall(page.content_string)}
+    targets = {
+        target for page in files.documentation_pages() for target in _LINK.findall(page.content_string)
+    }
     for entry in sorted((root / NOTEBOOK).glob("*.md")):
         targets |= set(_NOTEBOOK_LINK.findall(entry.read_text(encoding="utf-8")))
         files.append(File.generated(config, f"notebook/{entry.name}", abs_src_path=str(entry)))

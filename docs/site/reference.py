@@ -1,4 +1,5 @@
-"""Pages of every command, option, metric and interface, made from the code when the site is built (hooks.py)."""
+"""Pages of every command, option, metric and interface, made from the code when the site is built
+(hooks.py)."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def commands() -> str:
 
 
 def _prepare(command: Any) -> None:
-    """Show complete first sentences in lists of commands, which Typer cuts after 45 characters; drop ``--help``."""
+    """Show complete first sentences in lists of commands, which Typer cuts after 45 characters; drop
+    ``--help``."""
     command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
     command.add_help_option = False
     for part in getattr(command, "commands", {}).values():
@@ -122,7 +124,8 @@ The kind of a value:
 def interfaces() -> str:
     """Signatures and docstrings that a new method or environment uses (mkdocstrings)."""
     parts = [
-        f"## {heading}\n\n" + "\n\n".join(f"::: {name}" for name in names) for heading, names in INTERFACES.items()
+        f"## {heading}\n\n" + "\n\n".join(f"::: {name}" for name in names)
+        for heading, names in INTERFACES.items()
     ]
     axes = "Tensors end in their axes: `_B` row, `_T` token, `_G` group member. `envs` is installed as `r3l.envs`."
     return "\n\n".join(["# Interfaces", axes, *parts])

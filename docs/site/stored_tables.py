@@ -1,7 +1,7 @@
 """The tables of docs/results.md: ``python docs/site/stored_tables.py`` fills them in.
 
-A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand. Its
-environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
+A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand.
+Its environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ OF_STEPS = {
     "distilled/hint_gap": ("R3L: hint gap in training", ".2f"),
     "distilled/unlikely": ("R3L: share of tokens below -5", ".3f"),
 }
-Rows = dict[str, dict[str, str]]  # texts by the row's name and by column; of means with how many seeds, in brackets
+Rows = dict[
+    str, dict[str, str]
+]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
 
 def filled(text: str, runs: pd.DataFrame) -> str:
@@ -78,7 +80,9 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
         rates = [_rate(runs, row.env, method) for method in (of_plan.against, of_plan.method)]
         equal = _at_equal_rates(runs, row.env, of_plan, rates)
         names_of_env = {
-            f"learning rates ({method_label(of_plan.against)}, {method_label(of_plan.method)})": ", ".join(rates),
+            f"learning rates ({method_label(of_plan.against)}, {method_label(of_plan.method)})": ", ".join(
+                rates
+            ),
             "at equal rates, 95 % interval": equal.text,
         }
         for name, text in names_of_env.items():
@@ -90,7 +94,8 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
 
 
 class EqualRates(NamedTuple):
-    """The comparison at equal learning rates: how it is shown, its verdict, and why that differs from the tuned one."""
+    """The comparison at equal learning rates: how it is shown, its verdict, and why that differs from the
+    tuned one."""
 
     text: str
     verdict: str
@@ -105,7 +110,8 @@ def _rate(runs: pd.DataFrame, env: str, method: str) -> str:
 
 
 def _at_equal_rates(runs: pd.DataFrame, env: str, of_plan: Registered, rates: Sequence[str]) -> EqualRates:
-    """Judge the method at the rate of its opponent. A comparison at unequal rates holds only where this one agrees."""
+    """Judge the method at the rate of its opponent. A comparison at unequal rates holds only where this one
+    agrees."""
     if rates[0] == rates[1]:
         (tuned,) = (row for row in registered_rows(runs, of_plan) if row.env == env and not row.earlier)
         return EqualRates("the same", tuned.verdict)
@@ -152,8 +158,8 @@ def every_claim(runs: pd.DataFrame, of_plan: Registered) -> str:
 
 
 def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
-    """The arms of the registered experiment on ALFWorld minus GRPO, and what R3L's training showed, a column a base
-    checkpoint."""
+    """The arms of the registered experiment on ALFWorld minus GRPO, and what R3L's training showed, a column
+    a base checkpoint."""
     runs = pd.concat([runs, read_runs(find_runs(HINT_GAP, may_be_none=True))])
     runs = runs[(runs.tier == of_plan.tier) & (runs.env == "alfworld")]
     models = dict(iter(runs.groupby("model")))
@@ -188,7 +194,9 @@ def _in_training(seeds: pd.DataFrame) -> dict[str, str]:
     for name, (label, form) in OF_STEPS.items():
         if steps := [step[name] for path in seeds.path for step in updates(path) if name in step]:
             shown[label] = format(float(np.mean(steps)), form)
-    return shown | {"R3L: ended by an impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"}
+    return shown | {
+        "R3L: ended by an impossible action": f"{ending_shares(seeds).get('inadmissible', 0.0):.3f}"
+    }
 
 
 TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
@@ -215,7 +223,9 @@ def _pipes(rows: Rows) -> str:
         return NOTHING
     columns = list(dict.fromkeys(name for texts in rows.values() for name in texts))
     lines = [[name, *(texts.get(column, "") for column in columns)] for name, texts in rows.items()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (["", *columns], ["---"] * (1 + len(columns)), *lines))
+    return "\n".join(
+        f"| {' | '.join(line)} |" for line in (["", *columns], ["---"] * (1 + len(columns)), *lines)
+    )
 
 
 def write() -> None:

@@ -14,7 +14,8 @@ import re
 # A heading (#### Result) announces nothing, unless it is the last line.
 _MARKED = re.compile(r"(?<!#)####(?!#)\s*+(?!\d+[.)]\s+[A-Za-z])(?=[-+−~$*({\[.]*\d|\\|.+\Z)(.+)")
 _ANNOUNCEMENT = re.compile(
-    r"(?:final\s+)?answers?\**\s*(?:(?:is|are|would be|should be|must be|equals|comes to)\b|[:=])+\s*", re.IGNORECASE
+    r"(?:final\s+)?answers?\**\s*(?:(?:is|are|would be|should be|must be|equals|comes to)\b|[:=])+\s*",
+    re.IGNORECASE,
 )
 _LONGEST = 1_000  # characters of a clause; a longer one is no sentence, and would take quadratic time
 _NEXT_SENTENCE = re.compile(r"(?<=\S)(?<!\bapprox)(?<!\bMr|\bDr|\bSt|\bRs|\bNo)(?<!\bMrs)[.!?]\s+(?=\S)")
@@ -79,7 +80,9 @@ _CHANGES_NUMBER = re.compile(
 )
 _LIMIT = re.compile(r"\b(?:up to|under|over|above|below|within|beyond)\Z", re.IGNORECASE)
 _WORD = re.compile(r"[\"'(]*(?:[A-Za-z][A-Za-z'’-]+|[aI])[\"'),.;:!?]*")
-_AFTER_A_NUMBER = re.compile(r"(?:is|are|was|were|of|in|for|to|at|on|by|as|with|from|that|who|and)\b", re.IGNORECASE)
+_AFTER_A_NUMBER = re.compile(
+    r"(?:is|are|was|were|of|in|for|to|at|on|by|as|with|from|that|who|and)\b", re.IGNORECASE
+)
 
 
 def said(clause: str) -> str:
@@ -157,8 +160,12 @@ _NUMBER = re.compile(
 _PIECE = re.compile(r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|\S)+")  # blanks in braces do not end it
 _OPERATOR = re.compile(r"\\(?:times|cdot|div|pm)|[-+*/×·÷^−]")
 _OPERAND = re.compile(r"(?:[\d})]|(?<![A-Za-z])[A-Za-z])\Z")
-_OPERATION = re.compile(r"\\[A-Za-z]|[\^_√²³π*×·÷+¼-¾⅐-⅞]|sqrt|\d[abcknpqrtuvwxyz](?![A-Za-z])|\d[eE][-+]?\d|\s[-−]\s")
-_TUPLE = re.compile(r"(?:[(\[]|\\\{)(?:[^()\[\]{}\n]|\{[^{}\n]*\})*,(?:[^()\[\]{}\n]|\{[^{}\n]*\})*?(?:[)\]]|\\\})")
+_OPERATION = re.compile(
+    r"\\[A-Za-z]|[\^_√²³π*×·÷+¼-¾⅐-⅞]|sqrt|\d[abcknpqrtuvwxyz](?![A-Za-z])|\d[eE][-+]?\d|\s[-−]\s"
+)
+_TUPLE = re.compile(
+    r"(?:[(\[]|\\\{)(?:[^()\[\]{}\n]|\{[^{}\n]*\})*,(?:[^()\[\]{}\n]|\{[^{}\n]*\})*?(?:[)\]]|\\\})"
+)
 _NEARBY = 200  # characters on each side of a number that its formula may take
 
 

@@ -100,7 +100,8 @@ class TaggedDialogue:
     release: ReleasedPrompts | None = None
     reasons: Mapping[StopReason, str] = {}
     _REASONS: Mapping[StopReason, str] = {
-        StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one " + "<action>...</action>",
+        StopReason.FORMAT: "a response did not hold exactly one <think>...</think> and one "
+        + "<action>...</action>",
         StopReason.INADMISSIBLE: "an action was not one of the admissible actions",
         StopReason.TRUNCATED: "a response was longer than allowed and was cut off",
         StopReason.CONTEXT: "the dialog outgrew the model's context",

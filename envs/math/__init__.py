@@ -30,7 +30,9 @@ class MathOptions(AnswerOptions):
     """
 
     ask: Literal["tags", "example", "boxed", "boxed_system"] = option(
-        "tags", "how full prompts ask for the answer", "our choice: as in training; boxed is the paper's other setting"
+        "tags",
+        "how full prompts ask for the answer",
+        "our choice: as in training; boxed is the paper's other setting",
     )
     extraction: Extraction = option(
         "strict", "how the answer is read", "our choice: one rule in training and evaluation"
@@ -78,7 +80,9 @@ class Math(EnvironmentPackage[MathOptions]):
             )
         sets = self.task_sets()
         sets.definition(task_set)  # raises ConfigError for an unknown name, before the first demonstration
-        return AnswerDemonstrator(self, lambda index: sets.spare_task(task_set, index), False, solution, write)
+        return AnswerDemonstrator(
+            self, lambda index: sets.spare_task(task_set, index), False, solution, write
+        )
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
         return self.task_sets().constant_answer(task_set)

@@ -34,7 +34,9 @@ def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine:
     first = first_difference([line.strip() for line in right], [line.strip() for line in lines])
     last = min(len(lines), len(right)) - 1  # a response that ends too early is wrong at its last line
     correction = kind.critique(task.payload["data"], extract("".join(lines), "strict") or "")
-    return WrongLine(last if first is None else min(first, last), "another step than a careful solver's", correction)
+    return WrongLine(
+        last if first is None else min(first, last), "another step than a careful solver's", correction
+    )
 
 
 SUBJECT = Subject("puzzles", SYSTEM, first_wrong_line)

@@ -128,7 +128,9 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "probe": probe.probe,
     },
     "Compare and report": {
-        "compare": _verb(compare.compare, "| power | registered", power=compare.power, registered=compare.registered),
+        "compare": _verb(
+            compare.compare, "| power | registered", power=compare.power, registered=compare.registered
+        ),
         "table": _verb(table.table, "| budget | published | probe | claims", **table.SUBCOMMANDS_OF_TABLE),
         "figure": _verb(table.figure, "| probe | claims", **table.SUBCOMMANDS_OF_FIGURE),
         "report": table.report,
@@ -137,7 +139,9 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "verify": stored.verify,
         "stored": _group("Archived runs: this project's, or your own.", add=stored.add, fetch=stored.fetch),
         "export": _group(
-            "Write a trained model, or a configuration of Trinity-RFT.", model=export.model, trinity=export.trinity
+            "Write a trained model, or a configuration of Trinity-RFT.",
+            model=export.model,
+            trinity=export.trinity,
         ),
     },
     "Models, tasks, speed": {
@@ -169,7 +173,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def program(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Train, evaluate and compare methods of reinforcement learning for language-model agents (R3L)."""
@@ -204,8 +209,12 @@ def main() -> None:
         if error.filename is None:
             raise
         at_home = Path(str(error.filename)).is_relative_to(os.environ.get("HOME") or "~")
-        fix = "; set HOME to a folder that can be written" if at_home else ""  # alfworld makes one there when imported
-        print(f"error: {printable(str(error.filename))} cannot be used: {error.strerror}{fix}", file=sys.stderr)
+        fix = (
+            "; set HOME to a folder that can be written" if at_home else ""
+        )  # alfworld makes one there when imported
+        print(
+            f"error: {printable(str(error.filename))} cannot be used: {error.strerror}{fix}", file=sys.stderr
+        )
         sys.exit(2)
     except Preempted as preempted:
         print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)

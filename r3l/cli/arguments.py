@@ -59,7 +59,9 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of every random draw.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", callback=each_once, help="KEY=VALUE of the method (alpha=5) or the run (train.lr=1e-4); repeatable."
+        "--set",
+        callback=each_once,
+        help="KEY=VALUE of the method (alpha=5) or the run (train.lr=1e-4); repeatable.",
     ),
 ]
 # Several runs.
@@ -170,4 +172,6 @@ def check_arguments(arguments: list[str]) -> None:
         if not argument.strip() or re.fullmatch(r"--[\w-]+=\s*", argument):
             raise ConfigError(f"argument {k + 1}{after} is empty; give it a value, or leave the option out")
         if not argument.isprintable():
-            raise ConfigError(f"argument {k + 1}{after} is {argument!r}; it must be text without control characters")
+            raise ConfigError(
+                f"argument {k + 1}{after} is {argument!r}; it must be text without control characters"
+            )

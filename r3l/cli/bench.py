@@ -45,7 +45,9 @@ def train(
     tasks: Annotated[int, typer.Option(min=1, help="Training tasks: groups of a step.")] = 4,
     group: Annotated[int, typer.Option(min=2, help="Responses to each.")] = 8,
     length: Annotated[int, typer.Option(min=1, help="Tokens of each response.")] = 64,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed steps of each implementation, after a warm-up step.")] = 3,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Timed steps of each implementation, after a warm-up step.")
+    ] = 3,
     out: ReportFile = None,
     as_json: AsJson = False,
 ) -> None:

@@ -17,7 +17,8 @@ def sft(
     ] = "alfworld-1.5m-hints",
     model: Annotated[str | None, typer.Option(help="Start from this model, not from the recipe's.")] = None,
     out: Annotated[
-        Path | None, output("Default: results/stored/models/NAME; for a published model in $R3L_CACHE.", folder=True)
+        Path | None,
+        output("Default: results/stored/models/NAME; for a published model in $R3L_CACHE.", folder=True),
     ] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes for demonstrations; 0: this one.")] = 2,
     as_json: AsJson = False,
@@ -73,7 +74,9 @@ def data_check(
     if out:
         with writable(out):
             write_json_atomic(out, description)
-    lines = [f"{p['name']}: {p['tasks']} tasks, sha256 {p['sha256']}" for p in description["task_sets"].values()]
+    lines = [
+        f"{p['name']}: {p['tasks']} tasks, sha256 {p['sha256']}" for p in description["task_sets"].values()
+    ]
     print_result(description, as_json, "\n".join(lines))
 
 
@@ -98,7 +101,9 @@ def data_catalogue(
     items: Annotated[Path, typer.Option(help="items_shuffle.json or items_shuffle_1000.json.")],
     attrs: Annotated[Path, typer.Option(help="items_ins_v2.json or items_ins_v2_1000.json.")],
     out: Annotated[Path, output("The new folder; then name it in $R3L_WEBSHOP.", folder=True)],
-    human: Annotated[Path | None, typer.Option(help="items_human_ins.json; else goals come from ATTRS.")] = None,
+    human: Annotated[
+        Path | None, typer.Option(help="items_human_ins.json; else goals come from ATTRS.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N products.")] = None,
     as_json: AsJson = False,
 ) -> None:

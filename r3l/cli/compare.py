@@ -57,7 +57,9 @@ def compare(
     cores: Cores = "all",
     offline: Annotated[bool, typer.Option("--offline", help="Train nothing; compare finished runs.")] = False,
     out: RowsFile = None,
-    html: Annotated[Path | None, output("Also write the report of these runs: the table, tasks, trajectories.")] = None,
+    html: Annotated[
+        Path | None, output("Also write the report of these runs: the table, tasks, trajectories.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a method if it is not trained yet, then compare it with the stored baselines, seed by seed.
@@ -82,7 +84,9 @@ def compare(
     # Everything that is wrong with the command is an error before anything trains.
     opponents = opponents_of(method, against, tier)
     if results and not offline:
-        raise ConfigError(f"--results is {results[0]}, but runs are made under {RESULTS}/; add --offline to read it")
+        raise ConfigError(
+            f"--results is {results[0]}, but runs are made under {RESULTS}/; add --offline to read it"
+        )
     check_cores(cores)
     seeds = seeds_named(seed)
     config = configured(tier, methods=[method], envs=listed(env, "--env"), seeds=seeds or DEFAULT_SEEDS)
@@ -116,7 +120,9 @@ def compare(
             print(printable(f"warning: {row.env}, {method} against {row.against}: {warning}"))
     for cell in sorted({path.parent.parent for path in own}):
         print(printable(f"runs of {method}: {cell}/"))
-    print(f"next: r3l compare power {method} says how many seeds a difference takes; --html FILE shows these runs")
+    print(
+        f"next: r3l compare power {method} says how many seeds a difference takes; --html FILE shows these runs"
+    )
 
 
 def power(
@@ -127,7 +133,9 @@ def power(
     group: Group = "all",
     power: Annotated[float, typer.Option(help="Probability of detecting the difference.")] = 0.8,
     difference: Annotated[float, typer.Option(help="Difference of success to detect.")] = 0.05,
-    comparisons: Annotated[int, typer.Option(min=1, help="Comparisons that Holm's correction will cover.")] = 1,
+    comparisons: Annotated[
+        int, typer.Option(min=1, help="Comparisons that Holm's correction will cover.")
+    ] = 1,
     stored: StoredRuns = None,
     out: RowsFile = None,
     as_json: AsJson = False,
@@ -150,7 +158,10 @@ def power(
     _check_share("--power", power, 0.1, 0.999)
     _check_share("--difference", difference, 0.001, 1)
     loaded = read_runs(runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env)))
-    compared, target = comparison.compare(loaded, method, opponents, group), PowerTarget(ALPHA, power, comparisons)
+    compared, target = (
+        comparison.compare(loaded, method, opponents, group),
+        PowerTarget(ALPHA, power, comparisons),
+    )
     rows = power_rows(compared, loaded, difference, target)
     _print(rows, out, as_json, to_terminal(power_table(rows, difference, target)))
 
@@ -173,7 +184,10 @@ def registered(stored: StoredRuns = None, out: RowsFile = None, as_json: AsJson 
 
 
 def _print(
-    rows: Sequence[MethodComparison | SeedPlan | RegisteredRow], out: Path | None, as_json: bool, shown: RenderableType
+    rows: Sequence[MethodComparison | SeedPlan | RegisteredRow],
+    out: Path | None,
+    as_json: bool,
+    shown: RenderableType,
 ) -> None:
     """Print rows as a table or as JSON, and write them to ``out`` as JSON."""
     from r3l.files.writing import writable, write_json_atomic
@@ -194,7 +208,9 @@ def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:
 def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> list[Path]:
     """The evaluated runs of ``cells`` under ``folders``; all seeds if ``seeds`` is None."""
     pattern = "{}/seed*/evaluation.json"
-    found = [path for folder in folders for cell in cells for path in sorted(folder.glob(pattern.format(cell)))]
+    found = [
+        path for folder in folders for cell in cells for path in sorted(folder.glob(pattern.format(cell)))
+    ]
     names = None if seeds is None else {f"seed{seed}" for seed in seeds}
     return [path for path in found if names is None or path.parent.name in names]
 

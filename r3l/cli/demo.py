@@ -21,7 +21,16 @@ from r3l.processes.parent import end_with_parent
 
 STEPS = 3
 PAUSE = 0.5  # seconds between two scenes on a terminal
-LIVE = ("--method", "r3l", "--set", f"train.steps={STEPS}", "--set", "train.tasks_per_step=4", "--set", "workers=1")
+LIVE = (
+    "--method",
+    "r3l",
+    "--set",
+    f"train.steps={STEPS}",
+    "--set",
+    "train.tasks_per_step=4",
+    "--set",
+    "workers=1",
+)
 
 
 def demo(
@@ -45,7 +54,17 @@ def demo(
         run_dir, log = Path(folder, "run"), Path(folder, "log")
         with log.open("wb") as file:
             # Started first: it loads the model while the user reads the group.
-            command = [sys.executable, "-m", "r3l.cli", "train", "--env", env, *LIVE, "--run-dir", str(run_dir)]
+            command = [
+                sys.executable,
+                "-m",
+                "r3l.cli",
+                "train",
+                "--env",
+                env,
+                *LIVE,
+                "--run-dir",
+                str(run_dir),
+            ]
             process = subprocess.Popen(command, stdout=file, stderr=file, preexec_fn=end_with_parent)
         try:
             _show_stored_group(console, stored)
@@ -60,7 +79,9 @@ def demo(
             process.terminate()
             process.wait()
         if process.returncode:
-            raise DataError(f"the live updates ended with an error:\n{log.read_text(encoding='utf-8').strip()}")
+            raise DataError(
+                f"the live updates ended with an error:\n{log.read_text(encoding='utf-8').strip()}"
+            )
     console.print(
         "\nNext: r3l run trains and compares methods; r3l list shows what is available;\n"
         "r3l report makes a page with every logged trajectory of a run."
@@ -99,7 +120,9 @@ def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
 
     shown = 0
     while shown < STEPS:
-        running = process.poll() is None  # before the metrics are read: the last lines of an ended process count
+        running = (
+            process.poll() is None
+        )  # before the metrics are read: the last lines of an ended process count
         rows = read_metrics(run_dir)
         yield from (update_line(row, STEPS) for row in rows[shown:])
         shown = len(rows)

@@ -15,7 +15,9 @@ from r3l.core.errors import DataError
 
 def doctor(
     tier: Tier = "nano",
-    env: Annotated[str | None, typer.Option(help="Check one run: in this environment (default: alfworld),")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="Check one run: in this environment (default: alfworld),")
+    ] = None,
     method: Annotated[str | None, typer.Option(help="with this method (default: r3l),")] = None,
     model: Annotated[str | None, typer.Option(help="and this model (default: the tier's).")] = None,
     overrides: Overrides = None,
@@ -34,7 +36,11 @@ def doctor(
     if env or method or model or overrides:
         run = resolve(tier, env or "alfworld", method or "r3l", 0, model, overrides)
     results = checks.examine(tier, run)
-    content = {"tier": tier, "ok": all(check.ok for check in results), "checks": [vars(check) for check in results]}
+    content = {
+        "tier": tier,
+        "ok": all(check.ok for check in results),
+        "checks": [vars(check) for check in results],
+    }
     print_shown(content, as_json, checks.render(results))
     if not content["ok"]:
         raise typer.Exit(2)

@@ -40,12 +40,17 @@ def evaluate(
         int | None, typer.Option("-n", min=1, help="Tasks to play. Default: all, or the protocol's.")
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option("--repeat", "-r", min=1, help="Attempts at each task. Default: 1, or the tier's.")
+        int | None,
+        typer.Option("--repeat", "-r", min=1, help="Attempts at each task. Default: 1, or the tier's."),
     ] = None,
     seed: Seed = 0,
     overrides: Overrides = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Episodes at once. Default: 16, or the tier's.")] = None,
-    dialog: Annotated[str, typer.Option(help="What the server is sent: messages, or tokens (vLLM).")] = "messages",
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Episodes at once. Default: 16, or the tier's.")
+    ] = None,
+    dialog: Annotated[
+        str, typer.Option(help="What the server is sent: messages, or tokens (vLLM).")
+    ] = "messages",
     tokenizer: Annotated[
         str | None, typer.Option(help="Folder or hub id, for --dialog tokens. Default: the model's.")
     ] = None,
@@ -53,7 +58,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help="KEY=VALUE (JSON) to add to every request, null to leave a field out; repeatable."),
     ] = None,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds a server may take for one response.")] = DEADLINE,
+    deadline: Annotated[
+        float, typer.Option(min=1, help="Seconds a server may take for one response.")
+    ] = DEADLINE,
     out: Annotated[Path | None, output("Default: results/CELL/seedN.", folder=True)] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print tables for a model card.")] = False,
     as_json: AsJson = False,
@@ -115,7 +122,9 @@ def _refuse(form: str, **options: object) -> None:
             raise ConfigError(f"{option} cannot be combined with {form}; leave it out")
 
 
-def _play_run(run_dir: Path, task_set: str | None, source: ModelSource, as_json: bool, markdown: bool) -> None:
+def _play_run(
+    run_dir: Path, task_set: str | None, source: ModelSource, as_json: bool, markdown: bool
+) -> None:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
     from r3l.cli.evaluations import scored
@@ -127,7 +136,9 @@ def _play_run(run_dir: Path, task_set: str | None, source: ModelSource, as_json:
     _print(run_dir, where, evaluation, bool(source.server), as_json, markdown)
 
 
-def _play_environment(env: str, options: dict[str, Any], out: Path | None, as_json: bool, markdown: bool) -> None:
+def _play_environment(
+    env: str, options: dict[str, Any], out: Path | None, as_json: bool, markdown: bool
+) -> None:
     """Evaluate a model in an environment; by several protocols, also compare their scores."""
     from r3l.cli import evaluations
     from r3l.report.by_protocol import compared, draw
@@ -140,7 +151,9 @@ def _play_environment(env: str, options: dict[str, Any], out: Path | None, as_js
         _print(plan.run_dir, *plan.play(), bool(entry.server), as_json, markdown)
         return
     # Everything wrong with any of them is an error before the first is played.
-    plans = [evaluations.planned(entry.model_copy(update={"protocol": name}), out and out / name) for name in names]
+    plans = [
+        evaluations.planned(entry.model_copy(update={"protocol": name}), out and out / name) for name in names
+    ]
     played = [_with_episodes(plan.play()) for plan in plans]
     model_folder = plans[-1].run_dir.parents[1]  # of TIER/ENV/MODEL/METHOD/seedN
     picture = draw(played, (out or model_folder) / "protocols.png")
@@ -216,6 +229,10 @@ def _next(run: Run, run_dir: Path, stored: Path) -> str:
     from r3l.config import variant
 
     partial = any(change.startswith("evaluation.") for change in variant(run.method).changes)
-    if partial or run_dir.resolve() != default_run_dir(run).resolve() or not (stored / run.tier / run.env).is_dir():
+    if (
+        partial
+        or run_dir.resolve() != default_run_dir(run).resolve()
+        or not (stored / run.tier / run.env).is_dir()
+    ):
         return f"r3l report {run_dir}"
     return offline_command(run.method, run.tier, [run.env])

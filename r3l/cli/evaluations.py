@@ -56,7 +56,10 @@ class EvaluationRequest(Strict):
             "evaluation.tasks": self.n,
             "evaluation.episodes_per_task": self.repeat,
         }
-        return each_once([*(f"{key}={value}" for key, value in given.items() if value is not None), *self.set]) or []
+        return (
+            each_once([*(f"{key}={value}" for key, value in given.items() if value is not None), *self.set])
+            or []
+        )
 
     def rules(self, env: EnvConfig, model: str) -> tuple[str, list[str]]:
         """The tier and all changes of the run.
@@ -70,11 +73,16 @@ class EvaluationRequest(Strict):
         protocol, known_protocols = self.protocol, protocols(env.env)
         if stored_model(model) or (Path(model) / OF_SFT).is_file():
             tiers = ["nano", *tiers] if "nano" in tiers else tiers
-        elif self.tier is None and protocol is None and (PAPER in known_protocols or len(known_protocols) == 1):
+        elif (
+            self.tier is None and protocol is None and (PAPER in known_protocols or len(known_protocols) == 1)
+        ):
             protocol = PAPER if PAPER in known_protocols else known_protocols[0]
         if protocol is None:
             return self.tier or tiers[0], self.changes()
-        return self.tier or load_protocol(env.env, protocol).config.tier, [f"protocol={protocol}", *self.changes()]
+        return self.tier or load_protocol(env.env, protocol).config.tier, [
+            f"protocol={protocol}",
+            *self.changes(),
+        ]
 
 
 class Planned(NamedTuple):
@@ -147,8 +155,14 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
 def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
     """Plan the evaluations of a YAML file (docs/endpoints.md); ``options`` are the defaults of its lines."""
     lines = read_yaml(path)
-    if set(lines) != {"evaluations"} or not isinstance(lines["evaluations"], list) or not lines["evaluations"]:
-        raise ConfigError(f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]")
+    if (
+        set(lines) != {"evaluations"}
+        or not isinstance(lines["evaluations"], list)
+        or not lines["evaluations"]
+    ):
+        raise ConfigError(
+            f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]"
+        )
     plans = []
     for k, line in enumerate(lines["evaluations"]):
         place = f"{path}, evaluations.{k}"

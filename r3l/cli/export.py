@@ -41,7 +41,9 @@ def trinity(
     model: Model = None,
     seed: Seed = 0,
     overrides: Overrides = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Default: results/TIER/ENV/MODEL/METHOD/seedN.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Default: results/TIER/ENV/MODEL/METHOD/seedN.")
+    ] = None,
     write_tasks: Annotated[
         bool, typer.Option("--write-tasks", help="Also write its tasksets, and LoRA's adapter.")
     ] = False,

@@ -44,7 +44,9 @@ class ModelSource:
             return
         unused = [name for name in SERVER_ONLY if getattr(self, name) != getattr(ModelSource(), name)]
         if unused:
-            raise ConfigError(f"--{unused[0]} cannot be combined with a local model: name a --server, or leave it out")
+            raise ConfigError(
+                f"--{unused[0]} cannot be combined with a local model: name a --server, or leave it out"
+            )
 
     def served_model(self, tokenizer: str | None = None) -> ServedModel:
         """The model at the server; without a name the only one there.
@@ -65,7 +67,9 @@ class ModelSource:
                 fields[key] = json.loads(value)
             except ValueError:  # plain text
                 fields[key] = value
-        options = EndpointOptions(str(self.server), self.model or "", self.batch or CONCURRENCY, self.deadline, fields)
+        options = EndpointOptions(
+            str(self.server), self.model or "", self.batch or CONCURRENCY, self.deadline, fields
+        )
         if self.model is None:
             options = replace(options, model=asyncio.run(only_model(options)))
         about = asyncio.run(about_model(options))

@@ -19,18 +19,26 @@ def probe(
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
     seed: Seed = 0,
     overrides: Overrides = None,
-    tasks: Annotated[int | None, typer.Option("--tasks", "-n", min=2, help="Number of tasks. Default: all.")] = None,
+    tasks: Annotated[
+        int | None, typer.Option("--tasks", "-n", min=2, help="Number of tasks. Default: all.")
+    ] = None,
     attempts: Annotated[int, typer.Option(min=2, max=1000, help="Attempts at each task.")] = 8,
     task_set: Annotated[
         str | None,
-        typer.Option("--task-set", "--split", help="NAME/SPLIT. Default: the validation set; if none, the test set."),
+        typer.Option(
+            "--task-set", "--split", help="NAME/SPLIT. Default: the validation set; if none, the test set."
+        ),
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Attempts at once. Default: 16, or the tier's.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Attempts at once. Default: 16, or the tier's.")
+    ] = None,
     request: Annotated[
         list[str] | None,
         typer.Option(help="KEY=VALUE (JSON) to add to every request, null to leave a field out; repeatable."),
     ] = None,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds a server may take for one response.")] = DEADLINE,
+    deadline: Annotated[
+        float, typer.Option(min=1, help="Seconds a server may take for one response.")
+    ] = DEADLINE,
     out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL.json.")] = None,
     as_json: AsJson = False,
 ) -> None:

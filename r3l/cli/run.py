@@ -41,7 +41,9 @@ Targets = Annotated[
     list[str] | None,
     typer.Argument(help="Tables (table1), figures (figures/alpha), budget, report, files under results/."),
 ]
-TheirModel = Annotated[str | None, typer.Option("--model", help="Stored model, folder or hub id. Default: the tier's.")]
+TheirModel = Annotated[
+    str | None, typer.Option("--model", help="Stored model, folder or hub id. Default: the tier's.")
+]
 Grid = Annotated[str | None, typer.Option(help="Rows of a table: core or full.")]
 
 
@@ -142,7 +144,9 @@ def status(
     finished = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]
     times = surveys.learned_times([*finished, *(RESULTS / path for path in runs)])
     statuses = surveys.survey(runs, RESULTS, times)
-    print_shown({"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses)))
+    print_shown(
+        {"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses))
+    )
     if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):
         print(f"Left: {left['summary']}")
 
@@ -186,7 +190,9 @@ def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
 
     requests = load()
     cells = {run.cell: run for run in runs.values()}.values()  # all seeds of a cell take equally long
-    parts = max([requested_resources(requests, "train", run, training_hours(run)).parts for run in cells], default=1)
+    parts = max(
+        [requested_resources(requests, "train", run, training_hours(run)).parts for run in cells], default=1
+    )
     if parts == 1:
         return []
     for_failures = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)
@@ -242,12 +248,16 @@ def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowCon
     if hours and not as_json:
         seeds = len(config.seeds)
         print_shown({}, False, to_terminal(gpu_hours.cost_table(hours["costs"], seeds, "GPU hours")))
-    words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing: everything is finished"
+    words = (
+        ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing: everything is finished"
+    )
     cost = {"gpu_hours": hours["rows"]} if hours else {}
     print_result(
         {"command": command, "jobs": jobs, **cost},
         as_json,
-        "\n".join([shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]),
+        "\n".join(
+            [shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]
+        ),
     )
 
 
@@ -275,7 +285,9 @@ def _closing(
 
     lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made)]
     if compared:
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items()).replace("another", "of another")
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items()).replace(
+            "another", "of another"
+        )
         lines.append(f"Compared with the stored runs: {counts} (details: r3l verify results).")
     commands = {"r3l report": "one HTML page of the runs, with their trajectories"}
     if len(config.seeds) < CLAIM:
@@ -284,4 +296,6 @@ def _closing(
         offline = offline_command("r3l", config.tier, (run.env for run in runs.values()))
         commands[f"{offline} --against grpo"] = "one method against another, seed by seed"
     width = max(map(len, commands))
-    return "\n".join([*lines, "Next:", *(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())])
+    return "\n".join(
+        [*lines, "Next:", *(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())]
+    )

@@ -15,7 +15,8 @@ from r3l.files.paths import KEPT
 
 def verify(
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run directories, or folders of runs. Default: the stored runs.")
+        list[Path] | None,
+        typer.Argument(help="Run directories, or folders of runs. Default: the stored runs."),
     ] = None,
     stored: StoredRuns = None,
     strict: Annotated[
@@ -44,13 +45,22 @@ def verify(
     named = runs or [stored or stored_runs.stored_runs()]
     several = [run for run in named if run.is_dir() and not (run / "manifest.json").is_file()]
     checked = [
-        run_dir for run in named for run_dir in ([p.parent for p in find_runs(run)] if run in several else [run])
+        run_dir
+        for run in named
+        for run_dir in ([p.parent for p in find_runs(run)] if run in several else [run])
     ]
     verify_all(checked)
-    own = [run for run in checked if not run.resolve().is_relative_to(where.resolve())] if where.is_dir() else []
+    own = (
+        [run for run in checked if not run.resolve().is_relative_to(where.resolve())]
+        if where.is_dir()
+        else []
+    )
     compared = reproduction([run / EVALUATION for run in own], where) if own else []
     found = origins(checked)
-    text = [f"{len(checked)} runs: every number follows from the raw lines, and no file has changed", *found.lines()]
+    text = [
+        f"{len(checked)} runs: every number follows from the raw lines, and no file has changed",
+        *found.lines(),
+    ]
     content = {"verified": len(checked), **found.as_json(), "compared": compared}
     print_result(content, as_json, "\n".join([*text, *lines(compared)]))
     if strict and found.dirty:
@@ -86,7 +96,9 @@ def add(
 def fetch(
     source: Annotated[
         str | None,
-        typer.Argument(help="r3l-stored-VERSION.zip: a file or a URL. Default: the one released with this wheel."),
+        typer.Argument(
+            help="r3l-stored-VERSION.zip: a file or a URL. Default: the one released with this wheel."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

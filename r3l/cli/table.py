@@ -209,7 +209,9 @@ def figure(
     runs: Runs = None,
     results: SeveralResults = None,
     out: FigureFiles = FIGURES_FOLDER,
-    table: Annotated[str | None, typer.Option(help="Show the runs of this table. Default: the figure's own.")] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Show the runs of this table. Default: the figure's own.")
+    ] = None,
     env: Envs = None,
     method: Methods = None,
     as_json: AsJson = False,
@@ -227,7 +229,9 @@ def figure(
     check_known("figure", name, {*figures.FIGURES, *SUBCOMMANDS_OF_FIGURE})
     check_known("table", table or figures.FIGURES[name].table, specs)
     spec, named = specs[table or figures.FIGURES[name].table], named_runs(runs)
-    shown = selected(read_runs(found(named, results), named), spec, plan.load(), _selection(env, method, named))
+    shown = selected(
+        read_runs(found(named, results), named), spec, plan.load(), _selection(env, method, named)
+    )
     _print_drawn(name, figures.draw(name, shown, out, spec), as_json)
 
 
@@ -253,7 +257,10 @@ def figure_of_claims(
     _print_drawn("claims", forest.draw(*_claims(results), out), as_json)
 
 
-SUBCOMMANDS_OF_FIGURE: dict[str, Callable[..., None]] = {"probe": figure_of_probes, "claims": figure_of_claims}
+SUBCOMMANDS_OF_FIGURE: dict[str, Callable[..., None]] = {
+    "probe": figure_of_probes,
+    "claims": figure_of_claims,
+}
 
 
 def _print_drawn(name: str, files: Iterable[Path], as_json: bool) -> None:
@@ -281,7 +288,9 @@ def report(
     from r3l.workflow import plan
 
     if figures is not None and not figures.is_dir():
-        raise DataError(f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out")
+        raise DataError(
+            f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out"
+        )
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
     named = named_runs(runs)
     shown = read_runs(found(named, results), named)

@@ -24,12 +24,18 @@ def train(
     seed: Seed = 0,
     overrides: Overrides = None,
     engine: Annotated[str | None, typer.Option(help="local or trinity. Default: the tier's.")] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Default: results/TIER/ENV/MODEL/METHOD/seedN.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Default: results/TIER/ENV/MODEL/METHOD/seedN.")
+    ] = None,
     logger: Annotated[
         list[str] | None, typer.Option(help="Also log to tensorboard or wandb (offline); repeatable.")
     ] = None,
-    set_aside: Annotated[bool, typer.Option(help="Rename a directory that holds another configuration.")] = False,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Time limit; exit code 75; re-run to resume.")] = None,
+    set_aside: Annotated[
+        bool, typer.Option(help="Rename a directory that holds another configuration.")
+    ] = False,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Time limit; exit code 75; re-run to resume.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train one run; re-run to resume.
@@ -57,7 +63,10 @@ def _sentences(run: Run, result: Mapping[str, Any]) -> str:
     """The final training metrics of a run, as sentences."""
     from r3l.runs.result import FINAL_WINDOW
 
-    head, final = f"{run.method_label} on {run.env}, seed {run.seed}: {result['steps']} steps.", result["final"]
+    head, final = (
+        f"{run.method_label} on {run.env}, seed {run.seed}: {result['steps']} steps.",
+        result["final"],
+    )
     if "train/success" not in final:
         return f"{head} Nothing was trained."
     groups = [f"{key.rpartition('/')[2]} {value:.3f}" for key, value in final.items() if "/success/" in key]

@@ -82,7 +82,9 @@ def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -
     from r3l.runs.run_paths import validation_evaluation
 
     if results != RESULTS:
-        raise ConfigError(f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it")
+        raise ConfigError(
+            f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it"
+        )
     runs = {run_dir: run for of_rate in tried.values() for run_dir, run in of_rate.items()}
     targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
     check_template(next(iter(runs.values())))  # all start from one model

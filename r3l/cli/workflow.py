@@ -93,7 +93,11 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
         raise Preempted("Ctrl-C") from None
     if process.returncode:
         _raise_refusal(log.read_text(encoding="utf-8", errors="replace"))
-        failed = [(s.name, s.log) for s in statuses if s.state != "done" and s.log and s.log.stat().st_mtime >= began]
+        failed = [
+            (s.name, s.log)
+            for s in statuses
+            if s.state != "done" and s.log and s.log.stat().st_mtime >= began
+        ]
         texts = [f"\n{name} did not finish; {_tail(path)}" for name, path in failed]
         for text in texts or [_tail(log)]:
             console.print(text, soft_wrap=True, markup=False)
@@ -106,7 +110,9 @@ def others(runs: Mapping[str, Run]) -> list[Path]:
     from r3l.runs.run_dir import recorded_fingerprint
 
     places = {RESULTS / path: run for path, run in runs.items()}
-    return [place for place, run in places.items() if recorded_fingerprint(place) not in (None, run.fingerprint())]
+    return [
+        place for place, run in places.items() if recorded_fingerprint(place) not in (None, run.fingerprint())
+    ]
 
 
 def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
@@ -153,7 +159,9 @@ def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> Non
     from r3l.workflow.status import EVALUATIONS
 
     evaluation = EVALUATIONS[split]
-    for env in sorted({run.env for path, run in runs.items() if not evaluation(results / path, run).is_file()}):
+    for env in sorted(
+        {run.env for path, run in runs.items() if not evaluation(results / path, run).is_file()}
+    ):
         environment_of(env).check_installed()
 
 

@@ -32,17 +32,23 @@ class EnvSettings(Strict):
     )
     max_turns: int = Field(ge=1, le=10_000)
     sft: str | None = Field(None, description="SFT before RL: a file of configs/sft")
-    options: dict[str, Any] = Field({}, description="the engine's own settings; its package reads and checks them")
+    options: dict[str, Any] = Field(
+        {}, description="the engine's own settings; its package reads and checks them"
+    )
 
     def tested(self) -> dict[str, str]:
         """The task sets evaluated during training, by name; the test task set is ``test``."""
-        return {"test": self.test_task_set} | {name.replace("/", "_"): name for name in self.further_test_task_sets}
+        return {"test": self.test_task_set} | {
+            name.replace("/", "_"): name for name in self.further_test_task_sets
+        }
 
 
 class EnvTierConfig(EnvSettings):
     """The settings of an environment in one tier."""
 
-    model: str | None = Field(None, description="base checkpoint of this environment, if it is not the tier's")
+    model: str | None = Field(
+        None, description="base checkpoint of this environment, if it is not the tier's"
+    )
     set: dict[str, Any] = Field({}, description="changes to the tier: train.tasks_per_step, ...")
 
 
@@ -52,7 +58,9 @@ class EnvConfig(Strict):
     env: str
     environment: str = Field("", description="its name in r3l.envs.registry; default: `env`")
     code: str = Field("", description="module:Class of an environment that is not registered (R3L_ENVS)")
-    arguments: dict[str, Any] = Field({}, description="the environment that the adapter named by `code` wraps")
+    arguments: dict[str, Any] = Field(
+        {}, description="the environment that the adapter named by `code` wraps"
+    )
     label: Label
     tiers: dict[str, EnvTierConfig]
     profiles: dict[ProfileName, dict[str, Any]] = Field({}, description="changes to `options` by profile")
@@ -60,7 +68,8 @@ class EnvConfig(Strict):
         {}, description="task sets that a profile evaluates during training, in addition to the test task set"
     )
     question_sets: dict[str, dict[str, Label]] = Field(
-        {}, description="by tier: further task sets on which a finished run is scored, and their names in print"
+        {},
+        description="by tier: further task sets on which a finished run is scored, and their names in print",
     )
     sources: dict[str, str]
 
@@ -104,11 +113,15 @@ def _of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
     """The package that ``code`` (module:Class) defines; ``arguments`` are JSON, for the cache."""
     kind = find_class("envs", code)
     if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):
-        raise ConfigError(f"env code {code!r} is not an EnvironmentPackage; derive it from r3l.envs.base.one_file")
+        raise ConfigError(
+            f"env code {code!r} is not an EnvironmentPackage; derive it from r3l.envs.base.one_file"
+        )
     if issubclass(kind, AdaptedEnvironment):
         return kind(env, json.loads(arguments))
     if arguments != "{}":
-        raise ConfigError(f"{env}.yaml: key 'arguments' is for an adapter, but {code!r} is not one; remove it")
+        raise ConfigError(
+            f"{env}.yaml: key 'arguments' is for an adapter, but {code!r} is not one; remove it"
+        )
     if kind.name != env:
         raise ConfigError(
             f"env code {code!r}: its name is {kind.name!r}, but the file is called {env!r}; use one name in both"

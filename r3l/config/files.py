@@ -68,7 +68,9 @@ def names(kind: str) -> list[str]:
     Raises ConfigError for a user's folder that does not exist, and for a file there whose name is taken or
     unusable.
     """
-    packaged = {file.removesuffix(".yaml") for file in os.listdir(paths.CONFIGS / kind) if file.endswith(".yaml")}
+    packaged = {
+        file.removesuffix(".yaml") for file in os.listdir(paths.CONFIGS / kind) if file.endswith(".yaml")
+    }
     own = set()
     for folder in own_folders(kind):
         if not folder.is_dir():
@@ -85,7 +87,9 @@ def names(kind: str) -> list[str]:
             else:
                 own.add(path.stem)
                 continue
-            raise ConfigError(f"{path} ({OWN[kind]}): the name {path.stem!r} {why}; give it and its code another one")
+            raise ConfigError(
+                f"{path} ({OWN[kind]}): the name {path.stem!r} {why}; give it and its code another one"
+            )
     return sorted(packaged | own)
 
 
@@ -137,11 +141,17 @@ def find_class(kind: str, code: str) -> Any:
     except Exception as error:  # a user's file may raise anything while it is imported
         # One line, with the place in the file unless the message has it.
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = "" if isinstance(error, (ImportError, SyntaxError)) else f" ({place.filename}, line {place.lineno})"
+        where = (
+            ""
+            if isinstance(error, (ImportError, SyntaxError))
+            else f" ({place.filename}, line {place.lineno})"
+        )
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
         raise ConfigError(f"{kind[:-1]} code {code!r} cannot be imported: {reason}") from error
     if not isinstance(found, type):
-        raise ConfigError(f"{kind[:-1]} code {code!r} cannot be found: module {module!r} has no class {name!r}")
+        raise ConfigError(
+            f"{kind[:-1]} code {code!r} cannot be found: module {module!r} has no class {name!r}"
+        )
     return found
 
 

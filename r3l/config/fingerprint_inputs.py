@@ -32,7 +32,9 @@ MODEL_FILES = (
 )
 
 
-def fingerprint_inputs(env: str, model: str, settings: EnvSettings, method_code: str, prompts: Style) -> dict[str, Any]:
+def fingerprint_inputs(
+    env: str, model: str, settings: EnvSettings, method_code: str, prompts: Style
+) -> dict[str, Any]:
     """The inputs of a run, as JSON values. Raises ConfigError for an unknown task set or recipe."""
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)
@@ -47,7 +49,10 @@ def fingerprint_inputs(env: str, model: str, settings: EnvSettings, method_code:
     if settings.sft is None:
         return inputs
     made = sft_folder(model, settings.sft)
-    return inputs | {"sft": recipe_of(settings.sft), "sft_model": _folder_digest(made) if made.is_dir() else None}
+    return inputs | {
+        "sft": recipe_of(settings.sft),
+        "sft_model": _folder_digest(made) if made.is_dir() else None,
+    }
 
 
 def base_weights(inputs: Mapping[str, Any]) -> str | None:
@@ -114,6 +119,8 @@ def fetch(model: str) -> None:
 
 def _cached_revision(hub: str) -> str | None:
     """The commit that this machine's cache of the hub has as ``main``."""
-    cache_of_hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub")
+    cache_of_hub = os.environ.get("HF_HUB_CACHE") or Path(
+        os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub"
+    )
     ref = Path(cache_of_hub).expanduser() / f"models--{hub.replace('/', '--')}" / "refs" / "main"
     return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None

@@ -15,9 +15,8 @@ from r3l.config.tier import LoraConfig
 
 BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 GIB = 2**30
-LOGITS = (
-    16  # bytes per token and vocabulary entry in the local engine: float32 logits and gradients, both twice (tested)
-)
+# Bytes per token and vocabulary entry in the local engine: float32 logits and gradients, both twice (tested).
+LOGITS = 16
 CHUNK = GIB  # bytes of logits computed at once; our choice: 441 tokens of Qwen2.5, still a fast product
 GPU_BLOCK = 1024  # queries of a row that attend together; our choice: few launches, which take long
 ALL_WEIGHTS = LoraConfig()
@@ -115,7 +114,9 @@ def in_turns(
     size, lower, added = BYTES[dtype], BYTES[dtype] < 4, adapter_parameters(a, lora)
     trained = added or a.parameters
     return InTurns(
-        weights=size * (a.parameters + added) + 4 * trained * lower + size * a.parameters * (reference and not added),
+        weights=size * (a.parameters + added)
+        + 4 * trained * lower
+        + size * a.parameters * (reference and not added),
         optimiser=trained * 8,
         gradients=trained * 4,
         training=_training(a, tokens, row, dtype, lora, checkpointing),
@@ -123,7 +124,9 @@ def in_turns(
     )
 
 
-def _training(a: ArchitectureConfig, tokens: int, row: int, dtype: str, lora: LoraConfig, checkpointing: bool) -> float:
+def _training(
+    a: ArchitectureConfig, tokens: int, row: int, dtype: str, lora: LoraConfig, checkpointing: bool
+) -> float:
     """The largest of three moments of a step, in bytes beyond the permanent parts.
 
     1. The backward pass begins: what the forward pass kept of each layer (with checkpointing its input, h a
@@ -229,7 +232,12 @@ class Sampling:
 
 
 def sampling(
-    a: ArchitectureConfig, card: float, share: float, context: int, tensor_parallel: int = 1, dtype: str = "bfloat16"
+    a: ArchitectureConfig,
+    card: float,
+    share: float,
+    context: int,
+    tensor_parallel: int = 1,
+    dtype: str = "bfloat16",
 ) -> Sampling:
     """An engine that takes a ``share`` of GPUs with ``card`` bytes: the weights, and the rest as cache."""
     weights = a.parameters * BYTES[dtype] / tensor_parallel

@@ -96,7 +96,9 @@ class Where(Strict):
     @field_validator("tiers", "environments", "models")
     @classmethod
     def _exist(cls, value: list[str], field: Any) -> list[str]:
-        known = ENVIRONMENTS if field.field_name == "environments" else names(field.field_name) if value else ()
+        known = (
+            ENVIRONMENTS if field.field_name == "environments" else names(field.field_name) if value else ()
+        )
         for name in value:
             if name not in known:
                 raise ValueError(unknown(field.field_name[:-1], name, known))
@@ -115,7 +117,9 @@ class Where(Strict):
 
     def condition(self) -> str:
         """``released_code, alfworld, qwen2.5-7b``."""
-        parts = ("/".join(part) for part in (self.tiers, self.profiles, self.environments, self.models) if part)
+        parts = (
+            "/".join(part) for part in (self.tiers, self.profiles, self.environments, self.models) if part
+        )
         return ", ".join([*parts, *([f"samples: {self.samples}"] if self.samples else [])])
 
 
@@ -146,7 +150,11 @@ class MethodConfig(Strict):
         parts: list[tuple[Mapping[str, Any], Mapping[str, str], str]] = [
             (self.settings, self.sources, "settings"),
             (self.profiles.get(scope.profile, {}), self.sources, f"profiles.{scope.profile}"),
-            *((entry.settings, {"where": entry.source}, "where") for entry in self.where if entry.holds(scope)),
+            *(
+                (entry.settings, {"where": entry.source}, "where")
+                for entry in self.where
+                if entry.holds(scope)
+            ),
             (self.tiers.get(scope.tier, {}), self.sources, f"tiers.{scope.tier}"),
         ]
         return {

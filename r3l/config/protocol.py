@@ -43,11 +43,15 @@ class ProtocolConfig(Strict):
 
     protocol: str
     env: str = Field(description="its folder: an environment, or several with the same rules")
-    envs: list[str] = Field([], description="the environments of the folder to which it applies; default: all")
+    envs: list[str] = Field(
+        [], description="the environments of the folder to which it applies; default: all"
+    )
     label: Label
     tier: str = Field("smol", description="tier with the engine, workers and batch; they change no score")
     success: str = Field(description="rule by which an episode counts as solved")
-    measure: Literal["success", "reward"] = Field("success", description="the mean that the original reports first")
+    measure: Literal["success", "reward"] = Field(
+        "success", description="the mean that the original reports first"
+    )
     differs: list[str] = Field(description="differences of a run without deviations from the original")
     set: dict[str, Any] = Field(description="values of dotted keys of a run, each with a source")
     examples: str = Field(
@@ -109,7 +113,9 @@ def _read(path: Path) -> ProtocolConfig:
     """Read and validate a file. Raises ConfigError."""
     config = validate(ProtocolConfig, read_yaml(path), str(path))
     if (config.protocol, config.env) != (path.stem, path.parent.name):
-        raise ConfigError(f"{path}: keys env and protocol are {config.env}/{config.protocol}; they must be as its path")
+        raise ConfigError(
+            f"{path}: keys env and protocol are {config.env}/{config.protocol}; they must be as its path"
+        )
     return config
 
 
@@ -120,14 +126,18 @@ def load_protocol(env: str, name: str) -> NamedProtocol:
     Raises ConfigError if there is no such file, or if it is incomplete.
     """
     if name not in (known := protocols(env)):
-        raise ConfigError(unknown("protocol", name, known) if known else f"environment {env!r} has no protocols")
+        raise ConfigError(
+            unknown("protocol", name, known) if known else f"environment {env!r} has no protocols"
+        )
     path = _folder(env) / f"{name}.yaml"
     config = _read(path)
     values = config.set | {TEST_TASK_SET: config.set[TEST_TASK_SET].replace("{env}", env)}
     if config.examples:
         values |= {EXAMPLES: _examples((path.parent / config.examples).read_text(encoding="utf-8"))}
     decides = {"protocol": name, "measure": config.measure, "set": values}
-    return NamedProtocol(config, path, values, hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest())
+    return NamedProtocol(
+        config, path, values, hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    )
 
 
 def _examples(text: str) -> dict[str, list[str]]:

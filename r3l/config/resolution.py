@@ -130,7 +130,9 @@ def resolve(
     # loaded.
     settings = values.get("method_settings", {})
     if not isinstance(settings, dict):
-        raise ConfigError(f"{place}: key 'method_settings' has value {settings!r}; change its keys one by one")
+        raise ConfigError(
+            f"{place}: key 'method_settings' has value {settings!r}; change its keys one by one"
+        )
     code = str(method_files(row.method)[-1].code)
     built = method_of(row.name, code, settings)
     values |= {
@@ -167,7 +169,9 @@ def explained(
     run = resolve(tier, env, method, seed, model, overrides)
     _, layers = _layers(tier, env, method, model, overrides)
     values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
-    values["env_settings"]["options"] = environment_of(env).options(**run.env_settings.options).model_dump(mode="json")
+    values["env_settings"]["options"] = (
+        environment_of(env).options(**run.env_settings.options).model_dump(mode="json")
+    )
     values["method_settings"] = run.method_settings
     # The code that declares the defaults, by the beginning of the keys; the last entry has all other keys.
     declared: list[tuple[str, Any]] = [
@@ -244,11 +248,15 @@ def _layers(
 
     # 3. The method. Some settings hold for one base checkpoint, or only where single turns are training
     # samples.
-    samples = next((layer.values["samples"] for layer in reversed([*below, *above]) if "samples" in layer.values), None)
+    samples = next(
+        (layer.values["samples"] for layer in reversed([*below, *above]) if "samples" in layer.values), None
+    )
     scope = Scope(tier, profile, in_env.environment or env, base, samples or "trajectory")
     for file in method_files(row.method):
         path = f"configs/methods/{file.method}.yaml"
-        settings = {key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(scope).items()}
+        settings = {
+            key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(scope).items()
+        }
         values = {key: value for key, (value, _) in settings.items()}
         below.append(Layer(path, values, {key: source for key, (_, source) in settings.items()}))
     if tuned and profile == "paper" and base == usual and (rate := tuned_rate(row, tier, env)):
@@ -289,7 +297,9 @@ def _changes(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
     try:
         return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
     except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}") from error
+        raise ConfigError(
+            f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _check(run: Run, method: Method) -> None:
@@ -302,20 +312,29 @@ def _check(run: Run, method: Method) -> None:
         )
     # vLLM as the sampler of the local engine has limits.
     if run.compute == "vllm" and run.engine == "trinity":
-        raise ConfigError(f"{place}: compute is 'vllm', but Trinity-RFT has its own vLLM: leave one of them out")
+        raise ConfigError(
+            f"{place}: compute is 'vllm', but Trinity-RFT has its own vLLM: leave one of them out"
+        )
     if run.compute == "vllm" and max(run.sampling.temperature, run.evaluation.temperature) > 2:
         raise ConfigError(f"{place}: compute is 'vllm', but it takes temperatures up to 2")
     # Retries and their guidance are written for the prompts of training, and go on within one dialog.
     if method.trains and (run.protocol is not None or run.env_settings.options.get("history") is not None):
         for_score = "a protocol" if run.protocol is not None else "option history"
-        raise ConfigError(f"{place}: {for_score} is for r3l evaluate, and method {run.method!r} trains; leave it out")
+        raise ConfigError(
+            f"{place}: {for_score} is for r3l evaluate, and method {run.method!r} trains; leave it out"
+        )
     if run.sampling.max_tokens >= run.sampling.max_context:
         raise ConfigError(
             f"{place}: sampling.max_tokens, {run.sampling.max_tokens}, must be below sampling.max_context, "
             f"{run.sampling.max_context}"
         )
     # A server may use any name for its models. Loading a name without a slash says whether it exists.
-    if run.engine != "server" and "/" in run.model and not HUB_ID.fullmatch(run.model) and not isdir(run.model):
+    if (
+        run.engine != "server"
+        and "/" in run.model
+        and not HUB_ID.fullmatch(run.model)
+        and not isdir(run.model)
+    ):
         raise ConfigError(
             f"there is no model {run.model!r}: it must be a name of configs/models or results/stored/models, a folder, "
             "or an id of the Hugging Face hub such as Qwen/Qwen2.5-1.5B-Instruct"

@@ -48,7 +48,9 @@ class Run(TierSettings):
     method_label: str
     profile: ProfileName
     model: str
-    served: str = Field("", description="digits of the address of the server that has the model; empty: a local model")
+    served: str = Field(
+        "", description="digits of the address of the server that has the model; empty: a local model"
+    )
     seed: int = Field(ge=0, lt=2**63)
     env_settings: EnvSettings
     method_code: str
@@ -56,7 +58,9 @@ class Run(TierSettings):
     protocol: str | None = Field(
         None, description="name and digest of a file of configs/protocols/ENV; none: the settings of training"
     )
-    own_code: dict[str, dict[str, str]] = Field({}, description="digests of the user's files (r3l.config.user_code)")
+    own_code: dict[str, dict[str, str]] = Field(
+        {}, description="digests of the user's files (r3l.config.user_code)"
+    )
 
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
         """The model's name under results/ and in tables; ``inputs``: those of a manifest."""
@@ -99,7 +103,9 @@ class Run(TierSettings):
         there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
         here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
         keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
-        return [f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here" for key in keys]
+        return [
+            f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here" for key in keys
+        ]
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,4 +131,8 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
     """The author of the feedback that a method with these settings learns from; None if it reads none."""
-    return None if settings.get("retries") == 0 or "feedback" not in settings else FeedbackSource(settings["feedback"])
+    return (
+        None
+        if settings.get("retries") == 0 or "feedback" not in settings
+        else FeedbackSource(settings["feedback"])
+    )

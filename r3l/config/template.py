@@ -24,7 +24,9 @@ def write_template(kind: str, name: str, folder: Path | None = None) -> list[Pat
     folder = folder or next(iter(own_folders(kind)), Path("mine"))
     example = EXAMPLE[kind]
     texts = {
-        folder / file.replace(example, name): _renamed((paths.EXAMPLES / file).read_text("utf-8"), example, name)
+        folder / file.replace(example, name): _renamed(
+            (paths.EXAMPLES / file).read_text("utf-8"), example, name
+        )
         for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py")
     }
     if present := [str(path) for path in texts if path.exists()]:

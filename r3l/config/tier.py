@@ -19,15 +19,25 @@ ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.lo
 class OptimizerConfig(Strict):
     """The optimiser step of RL and SFT."""
 
-    lr: float = option(REQUIRED, "learning rate of AdamW: about the change of a weight in one step", gt=0, le=1)
-    lr_warmup_steps: int = option(
-        0, "steps over which the learning rate grows to lr", "released code: none but for DAPO (audit 0.4, 4.4)", ge=0
+    lr: float = option(
+        REQUIRED, "learning rate of AdamW: about the change of a weight in one step", gt=0, le=1
     )
-    betas: tuple[float, float] = option((0.9, 0.999), "decay rates of AdamW's moments", "released code (audit 0.4)")
+    lr_warmup_steps: int = option(
+        0,
+        "steps over which the learning rate grows to lr",
+        "released code: none but for DAPO (audit 0.4, 4.4)",
+        ge=0,
+    )
+    betas: tuple[float, float] = option(
+        (0.9, 0.999), "decay rates of AdamW's moments", "released code (audit 0.4)"
+    )
     weight_decay: float = option(0.01, "weight decay of AdamW", "released code (audit 0.4)", ge=0, le=10)
     grad_clip: float = option(1.0, "largest norm of a step's gradient", "released code (audit 4.1)", gt=0)
     tokens_per_microbatch: int = option(
-        8192, "padded tokens of one forward and backward pass", "our choice: fits 2 GB with a nano model", ge=1
+        8192,
+        "padded tokens of one forward and backward pass",
+        "our choice: fits 2 GB with a nano model",
+        ge=1,
     )
     gradient_checkpointing: bool = option(
         False,
@@ -49,7 +59,9 @@ class TrainConfig(OptimizerConfig):
     steps: int = option(REQUIRED, "optimiser steps", ge=0, le=10_000_000)
     tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1, le=100_000)
     save_every: int = option(5, "steps between checkpoints", "our choice: resuming repeats little", ge=1)
-    save_minutes: float = option(30, "minutes between checkpoints at most; local engine", "our choice: as above", gt=0)
+    save_minutes: float = option(
+        30, "minutes between checkpoints at most; local engine", "our choice: as above", gt=0
+    )
     sync_interval: int = option(
         1,
         "S: the sampling weights are synchronized every S updates",
@@ -75,8 +87,12 @@ class SamplingConfig(Strict):
         le=100,
     )
     max_tokens: int = option(REQUIRED, "most tokens of one response", ge=1, le=10_000_000)
-    feedback_max_tokens: int = option(REQUIRED, "most tokens of one reflection or critique", ge=1, le=10_000_000)
-    max_context: int = option(REQUIRED, "most tokens of one dialog, prompt and responses together", ge=1, le=10_000_000)
+    feedback_max_tokens: int = option(
+        REQUIRED, "most tokens of one reflection or critique", ge=1, le=10_000_000
+    )
+    max_context: int = option(
+        REQUIRED, "most tokens of one dialog, prompt and responses together", ge=1, le=10_000_000
+    )
     tokens_per_batch: int | None = option(
         None,
         "most tokens of the dialogs that are sampled together, with padding; none: all together. vLLM: tokens of its "
@@ -107,9 +123,13 @@ class EvaluationConfig(Strict):
     temperature: float = option(
         0.4, "temperature of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0, le=100
     )
-    episodes_per_task: int = option(1, "episodes of each test task", "released code: one (audit 3.1)", ge=1, le=10_000)
+    episodes_per_task: int = option(
+        1, "episodes of each test task", "released code: one (audit 3.1)", ge=1, le=10_000
+    )
     batch: int = option(REQUIRED, "episodes that are played at once", ge=1, le=100_000)
-    tasks: int | None = option(None, "number of test tasks; none: all", "released code: all (audit 3.1)", ge=1)
+    tasks: int | None = option(
+        None, "number of test tasks; none: all", "released code: all (audit 3.1)", ge=1
+    )
     draw: Literal["first", "drawn"] = option(
         "first", "which tasks, if not all: the first by id, or drawn by the run's seed", "our choice"
     )
@@ -139,7 +159,9 @@ class JudgeConfig(Strict):
     )
     temperature: float = option(1.0, "temperature of its sampling", "RLTF released code: 1.0", ge=0)
     concurrency: int = option(16, "requests at the same time", "our choice: as r3l evaluate --server", ge=1)
-    deadline: float = option(600.0, "most seconds of one request", "our choice: as r3l evaluate --server", gt=0)
+    deadline: float = option(
+        600.0, "most seconds of one request", "our choice: as r3l evaluate --server", gt=0
+    )
 
 
 Engine = Literal["local", "trinity", "server"]  # server: for r3l evaluate, it trains nothing
@@ -153,7 +175,9 @@ class TierSettings(Strict):
     """
 
     engine: Engine
-    prompts: Style = Field(description="full, compact (both by this project) or released: docs/environments.md")
+    prompts: Style = Field(
+        description="full, compact (both by this project) or released: docs/environments.md"
+    )
     samples: Samples = option(
         "trajectory",
         "training sample: a complete dialog, or one response in its context",
@@ -164,7 +188,9 @@ class TierSettings(Strict):
     evaluation: EvaluationConfig
     judge: JudgeConfig = JudgeConfig()
     lora: LoraConfig = LoraConfig()
-    workers: int = option(1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0, le=1024)
+    workers: int = option(
+        1, "environment processes", "our choice: an engine step takes 0.4 ms", ge=0, le=1024
+    )
     threads: int = option(
         REQUIRED, "torch threads; part of the fingerprint, since sums depend on their number", ge=1, le=1024
     )
@@ -187,8 +213,12 @@ class TierSettings(Strict):
 class TuningConfig(Strict):
     """The tuning of every method of a tier: `r3l tune`."""
 
-    span: float = Field(gt=1, description="the learning rates are the usual one, and it divided and multiplied by this")
-    seeds: list[Annotated[int, Field(ge=0)]] = Field(min_length=2, description="seeds; not those of experiments")
+    span: float = Field(
+        gt=1, description="the learning rates are the usual one, and it divided and multiplied by this"
+    )
+    seeds: list[Annotated[int, Field(ge=0)]] = Field(
+        min_length=2, description="seeds; not those of experiments"
+    )
     steps: int | None = Field(None, ge=1, description="updates of a run; none: as in the tier")
 
 

@@ -31,12 +31,19 @@ def user_code(env: str, method: str | None = None) -> UserCode:
         config = load("methods", method, MethodConfig)
         found["methods"] |= _files("methods", method, config.code or "")
         method = config.extends
-    return {kind: {name: digest_of(files[name]) for name in sorted(files)} for kind, files in found.items() if files}
+    return {
+        kind: {name: digest_of(files[name]) for name in sorted(files)}
+        for kind, files in found.items()
+        if files
+    }
 
 
 def changed_files(recorded: UserCode, present: UserCode) -> list[str]:
     """The names of files that differ, or that are in only one of the two."""
-    a, b = ({(kind, *item) for kind, files in code.items() for item in files.items()} for code in (recorded, present))
+    a, b = (
+        {(kind, *item) for kind, files in code.items() for item in files.items()}
+        for code in (recorded, present)
+    )
     return sorted({name for _, name, _ in a ^ b})
 
 

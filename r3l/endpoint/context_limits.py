@@ -48,8 +48,8 @@ _PROMPT = (
     rf"(?<!maximum )(?:input|prompt) length (?:is |of )?{_N}|resulted in {_N} tokens|"
     rf"contains {_N} tokens|too long: {_N}"
 )
-# vLLM from 0.15 on names how many tokens a prompt may have beside the requested response; some versions call that
-# the model's context length. It is negative where the request alone exceeds the context.
+# vLLM from 0.15 on names how many tokens a prompt may have beside the requested response; some versions call
+# that the model's context length. It is negative where the request alone exceeds the context.
 _SIGNED = r"(-?\d{1,9})\b"
 _OF_VLLM = r"\(parameter=input_tokens"
 _INPUT_LIMIT = rf"maximum input length of {_SIGNED}|maximum context length is {_SIGNED} tokens\..*{_OF_VLLM}"

@@ -60,7 +60,9 @@ def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
     Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already.
     """
     run, path = session.run, run_dir / CURVE
-    if update not in run.evaluation.curve or any(line["step"] == update for line in read_jsonl(path, CurvePoint)):
+    if update not in run.evaluation.curve or any(
+        line["step"] == update for line in read_jsonl(path, CurvePoint)
+    ):
         return
     tasks = session.package.tasks(run.env_settings.test_task_set)
     tasks = select_tasks(run, tasks, [task.id for task in tasks])

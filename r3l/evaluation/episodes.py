@@ -1,4 +1,5 @@
-"""Episodes of an evaluation, played in batches; each leaves a line when it is done, so a stop loses little."""
+"""Episodes of an evaluation, played in batches; each leaves a line when it is done, so a stop loses
+little."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
 
 
 class EpisodeRow(TypedDict):
-    """One line of episodes.jsonl. Hashes are over token ids (texts, if a server keeps its ids) and over responses."""
+    """One line of episodes.jsonl. Hashes are over token ids (texts, if a server keeps its ids) and over
+    responses."""
 
     task: str
     group: str
@@ -118,7 +120,8 @@ def play_all(
     wanted: list[Member] = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
     batches = [wanted[i : i + session.batch] for i in range(0, len(wanted), session.batch)]
 
-    # Keep the finished batches of an earlier call, and only their transcripts: a stop can fall between the two.
+    # Keep the finished batches of an earlier call, and only their transcripts: a stop can fall between the
+    # two.
     lines = [line for line in read_jsonl(path, EpisodeBatch) if line["evaluated"] == evaluated]
     rewrite_jsonl(path, lines)
     done = {(row["task"], row["member"]) for line in lines for row in line["episodes"]}
@@ -223,7 +226,8 @@ def episode_row(trajectory: Trajectory) -> EpisodeRow:
 def transcript(trajectory: Trajectory) -> Line:
     """One line of transcripts.jsonl.gz: observation, response and action of each turn."""
     turns = [
-        {"observation": turn.observation, "response": turn.response, "action": turn.action} for turn in trajectory.turns
+        {"observation": turn.observation, "response": turn.response, "action": turn.action}
+        for turn in trajectory.turns
     ]
     return {
         "task": trajectory.task.id,

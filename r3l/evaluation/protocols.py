@@ -85,4 +85,6 @@ def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
     expected = settings(resolve(protocol.config.tier, run.env, row, run.seed, run.model))
     played = settings(run) | {"env_settings.test_task_set": task_set}
     keys = sorted(key for key in {**expected, **played} if expected.get(key) != played.get(key))
-    return [f"{key}: {shown(key, played.get(key))} (protocol: {shown(key, expected.get(key))})" for key in keys]
+    return [
+        f"{key}: {shown(key, played.get(key))} (protocol: {shown(key, expected.get(key))})" for key in keys
+    ]

@@ -90,7 +90,9 @@ def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT, Result)
-    trained = result["checkpoint"] is not None  # otherwise the model is the base checkpoint, in its own folder
+    trained = (
+        result["checkpoint"] is not None
+    )  # otherwise the model is the base checkpoint, in its own folder
     if not result["checkpoint_sha256"] or (trained and not (run_dir / "checkpoints").is_dir()):
         raise DataError(
             f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has "
@@ -167,10 +169,16 @@ def model_card(run_dir: Path) -> str:
     training = {
         "method": f"`{run['method']}`, profile {run['profile']}",
         "base checkpoint": f"`{Path(run['model']).name}`",
-        **({"tasks": f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`"} if train else {}),
+        **(
+            {"tasks": f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`"}
+            if train
+            else {}
+        ),
         "updates": f"{result['steps']}, of {run['train']['tasks_per_step']} tasks",
         "learning rate": f"{run['train']['lr']:g}",
-        **{label: f"{result['budget'][key]:,.0f}" for key, label in BUDGET.items() if key in result["budget"]},
+        **{
+            label: f"{result['budget'][key]:,.0f}" for key, label in BUDGET.items() if key in result["budget"]
+        },
         "hardware": ", ".join(f"{value} {key}" for key, value in manifest["hardware"].items() if value),
         "code": f"commit `{manifest['commit']}`, configuration `{manifest['fingerprint']}`",
         "weights": f"sha256 `{result['checkpoint_sha256']}`",

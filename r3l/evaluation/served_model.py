@@ -83,7 +83,9 @@ class ServedModel:
             tokenizer = load_tokenizer(where)
         except UNLOADABLE as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ConfigError(f"the tokenizer in {where} cannot be loaded ({reason}); correct --tokenizer") from error
+            raise ConfigError(
+                f"the tokenizer in {where} cannot be loaded ({reason}); correct --tokenizer"
+            ) from error
         return ChatRenderer(tokenizer)
 
     def policy(self, endpoint: Endpoint, run: Run | None = None) -> MessagePolicy | TokenPolicy:

@@ -117,7 +117,9 @@ def _downloaded(source: str, scratch: Path) -> Path:
             for block in answer.iter_bytes():
                 file.write(block)
     except httpx2.HTTPError as error:
-        raise DataError(f"{source} cannot be fetched ({error}); download it another way and give its path") from error
+        raise DataError(
+            f"{source} cannot be fetched ({error}); download it another way and give its path"
+        ) from error
     return path
 
 

@@ -47,7 +47,9 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     requests = evaluation.get("requests", {})
     suspect = fixes(run)
     if requests.get("cut_short"):
-        suspect[StopReason.TRUNCATED] = "the server cuts responses off before sampling.max_tokens: raise its own limit"
+        suspect[StopReason.TRUNCATED] = (
+            "the server cuts responses off before sampling.max_tokens: raise its own limit"
+        )
     lines = [
         f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
         + (f"; {parts}" if parts else ""),

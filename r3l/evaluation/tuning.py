@@ -1,4 +1,5 @@
-"""Equal tuning: the same three learning rates, seeds and tasks for every method, and one rule that chooses."""
+"""Equal tuning: the same three learning rates, seeds and tasks for every method, and one rule that
+chooses."""
 
 from __future__ import annotations
 
@@ -109,7 +110,9 @@ def _run(run_dir: Path, run: Run) -> TriedRun:
     """A finished run's entry: validation scores, where its code and plan came from, curve and cost."""
     path = validation_evaluation(run_dir, run)
     if not path.is_file():
-        raise DataError(f"{run_dir} is not trained, or not scored on the validation task set: r3l tune does both")
+        raise DataError(
+            f"{run_dir} is not trained, or not scored on the validation task set: r3l tune does both"
+        )
     verify_further(path.parent, run_dir)
     evaluation, result, manifest = (
         read_json(path, Evaluation),
@@ -117,7 +120,9 @@ def _run(run_dir: Path, run: Run) -> TriedRun:
         read_json(run_dir / MANIFEST, Manifest),
     )
     if evaluation["fingerprint"] != run.fingerprint():
-        raise DataError(f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains again")
+        raise DataError(
+            f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains again"
+        )
     metrics = read_metrics(run_dir)
     return {
         "seed": run.seed,

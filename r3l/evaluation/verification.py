@@ -46,7 +46,9 @@ def check_signed(run_dir: Path) -> None:
     """Raise DataError if a run's files are not the signed ones."""
     wrong = altered(run_dir, _files(run_dir))
     if wrong == [SUMS]:
-        raise DataError(f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it")
+        raise DataError(
+            f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it"
+        )
     if wrong:
         raise DataError(
             f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a "
@@ -57,7 +59,9 @@ def check_signed(run_dir: Path) -> None:
 def _files(run_dir: Path) -> list[str]:
     """Names of the files that are signed, as they are kept: plain lines, or compressed columns in a store."""
     documents = [name for name in JSON_FILES if (run_dir / name).is_file()]
-    lines = [path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in stored_variants(run_dir / name)]
+    lines = [
+        path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in stored_variants(run_dir / name)
+    ]
     return [*documents, *lines]
 
 
@@ -145,7 +149,9 @@ def verify_further(folder: Path, run_dir: Path) -> None:
     run, evaluation = run_of(run_dir), read_json(folder / EVALUATION, Evaluation)
     _verify_task_set(run, folder / EVALUATION, evaluation["task_set"])
     weights = read_json(run_dir / RESULT, Result)["checkpoint_sha256"]
-    _check_equal(folder / EVALUATION, "checkpoint", evaluation["checkpoint"]["sha256"], weights, f"{RESULT} has")
+    _check_equal(
+        folder / EVALUATION, "checkpoint", evaluation["checkpoint"]["sha256"], weights, f"{RESULT} has"
+    )
     _verify_scores(folder)
     _verify_episodes(run, folder)
     if not (folder / SUMS).is_file():
@@ -169,14 +175,20 @@ def _verify_checkpoints(run_dir: Path) -> None:
 
 def _verify_names(run: Run, run_dir: Path) -> None:
     """Check that all files are of one run, with the fingerprint that its configuration gives."""
-    manifest, evaluation = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / EVALUATION, Evaluation)
+    manifest, evaluation = (
+        read_json(run_dir / MANIFEST, Manifest),
+        read_json(run_dir / EVALUATION, Evaluation),
+    )
     result = read_json(run_dir / RESULT, Result)
     own = run.fingerprint(manifest["inputs"])
     _check_equal(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
     names = {"cell": run.cell_of(manifest["inputs"]), "model": run.model_name(manifest["inputs"])}
     expected = {**names, "fingerprint": own}
     expected |= {key: getattr(run, key) for key in ("tier", "label", "env", "method", "method_label", "seed")}
-    files: list[tuple[Path, Mapping[str, Any]]] = [(run_dir / EVALUATION, evaluation), (run_dir / RESULT, result)]
+    files: list[tuple[Path, Mapping[str, Any]]] = [
+        (run_dir / EVALUATION, evaluation),
+        (run_dir / RESULT, result),
+    ]
     for path, content in files:
         for key, value in expected.items():
             _check_equal(path, key, content[key], value, f"{MANIFEST} has")
@@ -196,7 +208,10 @@ def _verify_task_set(run: Run, path: Path, described: TaskSetSummary) -> None:
 
 def _verify_scores(folder: Path) -> None:
     """Compute the scores of evaluation.json again from episodes.jsonl."""
-    evaluation, episodes = read_json(folder / EVALUATION, Evaluation), read_jsonl(folder / EPISODES, EpisodeRow)
+    evaluation, episodes = (
+        read_json(folder / EVALUATION, Evaluation),
+        read_jsonl(folder / EPISODES, EpisodeRow),
+    )
     stops = Counter(e["stop_reason"] for e in episodes)
     _check_equal(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
     _check_equal(folder / EVALUATION, "groups", evaluation["groups"], scores(episodes))
@@ -258,7 +273,9 @@ def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...] | None:
         return None
 
 
-def _check_equal(path: Path, key: str, value: Any, other: Any, what: str = "the run's raw lines give") -> None:
+def _check_equal(
+    path: Path, key: str, value: Any, other: Any, what: str = "the run's raw lines give"
+) -> None:
     """Raise DataError if two values differ; ``what`` names the source of the second."""
 
     def short(value: Any) -> str:

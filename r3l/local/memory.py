@@ -20,7 +20,9 @@ from r3l.files.requirements import Finding, checked
 # Share of a GPU for CUDA and fragmentation: our choice (an H100 with room to spare held 4 to 23 % more).
 SPARE = 0.1
 RANK = 16  # rank of the adapter that is proposed: our choice, TRL's default
-SAMPLING_REMEDY = "lower sampling.tokens_per_batch; if that is not enough, train.tasks_per_step or sampling.max_context"
+SAMPLING_REMEDY = (
+    "lower sampling.tokens_per_batch; if that is not enough, train.tasks_per_step or sampling.max_context"
+)
 TRAINING_REMEDY = "lower train.tokens_per_microbatch, or set train.gradient_checkpointing=true"
 NOTHING_FITS = "take a smaller model or a larger GPU, or lower sampling.max_context"
 

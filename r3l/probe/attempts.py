@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from r3l.core.environment import StopReason
 from r3l.feedback.audits import Agreement
 
-INVALID = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})  # ends by an invalid response
+INVALID = frozenset(
+    {StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED}
+)  # ends by an invalid response
 
 
 @dataclass(frozen=True)

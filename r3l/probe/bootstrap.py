@@ -84,7 +84,9 @@ def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
     return replace(found, low=low, high=high, interval="Newcombe over tasks")
 
 
-def resampled(table: pd.DataFrame, columns: Sequence[str], combine: Callable[[Floats, Floats], Floats]) -> Measure:
+def resampled(
+    table: pd.DataFrame, columns: Sequence[str], combine: Callable[[Floats, Floats], Floats]
+) -> Measure:
     """A measure computed from sums of table columns, with a bootstrap interval over tasks.
 
     ``table``: one row per attempt, with its ``task``; NaN: the attempt does not count for the column.

@@ -1,4 +1,5 @@
-"""The measures of a probe: columns of one DataFrame, a row an attempt, and what is made of them in :data:`SECTIONS`.
+"""The measures of a probe: columns of one DataFrame, a row an attempt, and what is made of them in
+:data:`SECTIONS`.
 
 Each measure has an interval over tasks (r3l.probe.bootstrap).
 """
@@ -77,14 +78,18 @@ def attempt_columns(played: Played) -> pd.DataFrame:
         if critic is not None:
             row["critic_guided"], row["critic_unguided"] = critic.guided.success, critic.unguided.success
             row["critic_followed"] = critic.guided.followed
-            row["critic_guided_minus_unguided"] = float(critic.guided.success) - float(critic.unguided.success)
+            row["critic_guided_minus_unguided"] = float(critic.guided.success) - float(
+                critic.unguided.success
+            )
         if own is None:
             continue
         row["valid_all"] = own.invalid is None
         row["right_all"] = row["right_solved" if attempt.success else "right_failed"] = own.right
 
         # Retries after any attempt, and those after a failure.
-        retries: dict[str, Outcome] = {name: retry for name in RETRIES if (retry := getattr(own, name)) is not None}
+        retries: dict[str, Outcome] = {
+            name: retry for name in RETRIES if (retry := getattr(own, name)) is not None
+        }
         for name, retry in retries.items():
             row[f"{name}_all"] = retry.success
         for other in RETRIES[1:]:
@@ -108,12 +113,18 @@ def attempt_columns(played: Played) -> pd.DataFrame:
             row[name], row[f"{name}_tokens"] = retry.success, retry.tokens
         row["equal"], row["short"] = own.equal, None if own.equal is None else own.short
         if guided is not None:
-            row["improved"], row["invalid"], row["followed"] = guided.improved, guided.invalid, guided.followed
+            row["improved"], row["invalid"], row["followed"] = (
+                guided.improved,
+                guided.invalid,
+                guided.followed,
+            )
             row["guided_minus_equal"] = None if own.equal is None else guided.success - own.equal
         if own.agrees is not None:
             row["exact"], row["near"] = own.agrees.exact, own.agrees.near
             row |= {grade: own.agrees.grade == grade for grade in ("accurate", "partial", "wrong")}
-            row["guided_right" if own.agrees.near else "guided_wrong"] = None if guided is None else guided.success
+            row["guided_right" if own.agrees.near else "guided_wrong"] = (
+                None if guided is None else guided.success
+            )
     table = pd.DataFrame(rows, columns=["task", "group", *COLUMNS])
     return table.astype(dict.fromkeys(COLUMNS, float))
 
@@ -161,8 +172,8 @@ def _p99(played: Played, hinted: bool) -> Measure:
 
 
 Estimate = Callable[..., Measure]
-# Of the printed table: by the key in stored files a label, what is estimated, and from which columns. Estimates without
-# columns read the attempts themselves.
+# Of the printed table: by the key in stored files a label, what is estimated, and from which columns.
+# Estimates without columns read the attempts themselves.
 SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
     "Attempts": {
         "success": ("success", share, "success"),
@@ -202,11 +213,19 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
         "unguided_success": ("unguided, from the same pivot", share, "unguided"),
         "guided_minus_unguided": ("guided minus unguided", paired_difference, "guided_minus_unguided"),
         "from_start_success": ("guided, from the start", share, "from_start"),
-        "guided_minus_from_start": ("guided minus from the start", paired_difference, "guided_minus_from_start"),
+        "guided_minus_from_start": (
+            "guided minus from the start",
+            paired_difference,
+            "guided_minus_from_start",
+        ),
         "fresh_success": ("a fresh attempt", share, "fresh"),
         "guided_minus_fresh": ("guided minus fresh", paired_difference, "guided_minus_fresh"),
         "fresh_equal": ("fresh attempts of equal tokens", share, "equal"),
-        "guided_minus_fresh_equal": ("guided minus fresh, equal tokens", paired_difference, "guided_minus_equal"),
+        "guided_minus_fresh_equal": (
+            "guided minus fresh, equal tokens",
+            paired_difference,
+            "guided_minus_equal",
+        ),
         "fresh_short": ("too few fresh attempts for its tokens", share, "short"),
         "guided_per_1000": ("successes in 1,000 tokens: guided", per_1000, "guided", "guided_tokens"),
         "unguided_per_1000": ("unguided", per_1000, "unguided", "unguided_tokens"),
@@ -216,7 +235,11 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
     "Retries of all attempts, own reflection": {
         "retry_success_all": ("guided, from the pivot", share, "guided_all"),
         "unguided_success_all": ("unguided, from the same pivot", share, "unguided_all"),
-        "guided_minus_unguided_all": ("guided minus unguided", paired_difference, "guided_minus_unguided_all"),
+        "guided_minus_unguided_all": (
+            "guided minus unguided",
+            paired_difference,
+            "guided_minus_unguided_all",
+        ),
         "fresh_success_all": ("a fresh attempt", share, "fresh_all"),
         "guided_minus_fresh_all": ("guided minus fresh", paired_difference, "guided_minus_fresh_all"),
     },
@@ -230,7 +253,11 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
     "Retries of failures, the critic's reflection": {
         "critic_guided": ("guided, from its pivot", share, "critic_guided"),
         "critic_unguided": ("unguided, from its pivot", share, "critic_unguided"),
-        "critic_guided_minus_unguided": ("guided minus unguided", paired_difference, "critic_guided_minus_unguided"),
+        "critic_guided_minus_unguided": (
+            "guided minus unguided",
+            paired_difference,
+            "critic_guided_minus_unguided",
+        ),
     },
     "Actions": {
         "hint_followed": ("the critic's hint is the first action", share, "critic_followed"),
@@ -239,7 +266,9 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
     },
 }
 OF_HALVES = {"success_easy", "success_hard", "easy_minus_hard"}
-COLUMNS = sorted({column for keys in SECTIONS.values() for _, _, *columns in keys.values() for column in columns})
+COLUMNS = sorted(
+    {column for keys in SECTIONS.values() for _, _, *columns in keys.values() for column in columns}
+)
 
 
 def measures(played: Played) -> dict[str, Measure]:

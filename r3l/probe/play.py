@@ -4,7 +4,8 @@ Every draw is seeded by its address (r3l.core.seeds). The retries of one attempt
 guided and an unguided retry from the same pivot are sampled from the same noise, so their difference is the
 effect of the hint.
 
-Batches of attempts do not depend on each other, and each leaves a line, so a killed probe repeats one batch at most.
+Batches of attempts do not depend on each other, and each leaves a line, so a killed probe repeats one batch
+at most.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ def play_probe(
             if played[k] is None:
                 played[k] = now = _play_batch(session, settings, batch, seconds)
                 append_jsonl(path, {"probed": dict(probed), "attempts": [asdict(attempt) for attempt in now]})
-                advance(f"{sum(attempt.success for of in played for attempt in of or ())} solved", count=len(batch))
+                advance(
+                    f"{sum(attempt.success for of in played for attempt in of or ())} solved",
+                    count=len(batch),
+                )
     attempts_played = [attempt for of in played for attempt in of or ()]
     return Played(attempts_played, expert, seconds, len(members) - done)
 
@@ -92,7 +96,10 @@ def _members(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:
 
 
 def _play_batch(
-    session: PlaySession, settings: R3LSettings, batch: Sequence[tuple[Task, int]], seconds: defaultdict[str, float]
+    session: PlaySession,
+    settings: R3LSettings,
+    batch: Sequence[tuple[Task, int]],
+    seconds: defaultdict[str, float],
 ) -> list[Attempt]:
     """Play one batch of (task, attempt number); adds its time to ``seconds``, by activity."""
     ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
@@ -110,7 +117,9 @@ async def _attempt(ctx: RolloutContext, member: tuple[Task, int]) -> Episode:
     return await play(ctx, *member)
 
 
-def with_logprobs(session: PlaySession, studied: Sequence[tuple[Attempt, Trajectory | None]]) -> list[Attempt]:
+def with_logprobs(
+    session: PlaySession, studied: Sequence[tuple[Attempt, Trajectory | None]]
+) -> list[Attempt]:
     """Add to each guided retry the log-probs of its tokens with and without the hint; returns the attempts.
 
     Nothing is added if the policy cannot compute log-probs, as at a server.
@@ -147,7 +156,9 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
         return None
 
 
-async def study(ctx: RolloutContext, settings: R3LSettings, episode: Episode) -> tuple[Attempt, Trajectory | None]:
+async def study(
+    ctx: RolloutContext, settings: R3LSettings, episode: Episode
+) -> tuple[Attempt, Trajectory | None]:
     """Reflect on a finished attempt, play its retries, and close the episode.
 
     Also returns the guided retry with its hint taken out of the prompt (None without one), whose log-probs
@@ -218,12 +229,18 @@ class Retries:
         (guided, _), (unguided, _) = [await self._retry(critique.turn, hint, 0) for hint in (parsed, None)]
         return CriticReflection(cause, guided, unguided)
 
-    async def _retry(self, pivot: int, reflection: ParsedReflection | None, written: int) -> tuple[Outcome, Trajectory]:
+    async def _retry(
+        self, pivot: int, reflection: ParsedReflection | None, written: int
+    ) -> tuple[Outcome, Trajectory]:
         """Retry from ``pivot``; returns the outcome, and the retry with its hint taken out of the prompt.
 
         ``written``: tokens of the reflection, which count as tokens of the retry.
         """
-        guidance = None if reflection is None else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
+        guidance = (
+            None
+            if reflection is None
+            else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
+        )
         if (pivot, guidance) not in self._played:
             self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
         outcome, distilled = self._played[pivot, guidance]

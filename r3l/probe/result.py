@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from r3l.algorithm import R3L
-from r3l.config import EnvConfig, Run, Strict, base_checkpoint_of, build_method, environment_of, load, locate, validate
+from r3l.config import (
+    EnvConfig,
+    Run,
+    Strict,
+    base_checkpoint_of,
+    build_method,
+    environment_of,
+    load,
+    locate,
+    validate,
+)
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
@@ -185,7 +195,8 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
         "causes": _counted(a.critic.cause or "none: time ran out" for a in attempts if a.critic),
         "invalid": _counted(own.invalid for own in reflections if own.invalid),
         "examples": {own.invalid: own.text for own in reversed(reflections) if own.invalid},
-        "seconds": {key: round(value, 1) for key, value in played.seconds.items()} | {"attempts_played": played.now},
+        "seconds": {key: round(value, 1) for key, value in played.seconds.items()}
+        | {"attempts_played": played.now},
         "versions": versions(),
         "hardware": hardware(),
         "commit": commit(),
@@ -204,7 +215,9 @@ def _not_measured(played: Played, has_model: bool) -> dict[str, str]:
         "agreement with the critic": None
         if any(attempt.critic for attempt in failed) or not failed
         else "the environment's critic names no turn of these tasks",
-        "the error-free expert": "the environment has none for these tasks" if played.expert is None else None,
+        "the error-free expert": "the environment has none for these tasks"
+        if played.expert is None
+        else None,
     }
     return {what: why for what, why in reasons.items() if why}
 

@@ -53,8 +53,8 @@ NOTE = (
 
 
 def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row a (tier, env, model, method): means over seeds of SUMS and of the seconds of PHASES, and the rates of
-    r3l.runs.metrics made from mean counts.
+    """One row a (tier, env, model, method): means over seeds of SUMS and of the seconds of PHASES, and the
+    rates of r3l.runs.metrics made from mean counts.
 
     ``relative_generated``: generated tokens, against those of the cheapest method of the same (tier, env, model).
     """
@@ -64,9 +64,12 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
         for method, seeds in by_method(whole(of_bench(runs, bench))).items():
             # Faults are in no result, so that a result repeats byte for byte; seconds neither.
             counts = [b | faults(updates(path)) for b, path in zip(budgets(seeds), seeds.path, strict=True)]
-            mean = {key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))}
+            mean = {
+                key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))
+            }
             spent = {
-                key: [sum(update.get(key, 0.0) for update in updates(path)) for path in seeds.path] for key in PHASES
+                key: [sum(update.get(key, 0.0) for update in updates(path)) for path in seeds.path]
+                for key in PHASES
             }
             first = seeds.iloc[0]
             row = dict(zip(BENCH, bench, strict=True)) | {"method": method, "label": first.label}
@@ -77,7 +80,9 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
             of_this.append(row | {"outdated": None})  # the column of earlier versions
         least = min((row["generated_tokens"] for row in of_this if row["generated_tokens"]), default=0)
         for row in of_this:
-            row["relative_generated"] = round(row["generated_tokens"] / least, 2) if row["generated_tokens"] else None
+            row["relative_generated"] = (
+                round(row["generated_tokens"] / least, 2) if row["generated_tokens"] else None
+            )
         rows += of_this
     return pd.DataFrame(rows, dtype=object)
 

@@ -27,7 +27,9 @@ def compared(played: Played) -> Table:
         Column("success (95 % interval)", lambda row: shown(interval_over_tasks(row[1]))),
         Column("reward (95 % interval)", lambda row: shown(interval_over_tasks(row[1], "reward"))),
         Column("reports", lambda row: _measure(row[0])),
-        Column("impossible actions", lambda row: f"{row[0]['turns']['impossible']} of {row[0]['turns']['all']}"),
+        Column(
+            "impossible actions", lambda row: f"{row[0]['turns']['impossible']} of {row[0]['turns']['all']}"
+        ),
         Column("deviations", lambda row: "; ".join(row[0]["protocol"]["deviations"])),
     ]
     title = f"{first['model']} on {first['env']}, one model by every protocol"
@@ -53,10 +55,17 @@ def _figure(played: Played) -> Figure:
         found = interval_over_tasks(episodes)
         low, high = (found.mean if end is None else end for end in (found.low, found.high))
         axis.errorbar(
-            found.mean, place, xerr=[[found.mean - low], [high - found.mean]], fmt="o", color=style.GREY, capsize=2
+            found.mean,
+            place,
+            xerr=[[found.mean - low], [high - found.mean]],
+            fmt="o",
+            color=style.GREY,
+            capsize=2,
         )
     first, _ = played[0]
-    axis.set_yticks(range(len(played)), [f"{e['protocol']['name']} ({e['task_set']['name']})" for e, _ in played])
+    axis.set_yticks(
+        range(len(played)), [f"{e['protocol']['name']} ({e['task_set']['name']})" for e, _ in played]
+    )
     axis.invert_yaxis()
     axis.set_xlim(0, 1)
     axis.set_xlabel("success, 95 % interval over tasks")

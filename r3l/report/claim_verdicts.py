@@ -78,7 +78,8 @@ class ClaimVerdict:
 
     @property
     def rates_decide(self) -> bool:
-        """True if the difference may come from unequal learning rates: nothing at equal rates says the same."""
+        """True if the difference may come from unequal learning rates: nothing at equal rates says the
+        same."""
         if self.learning_rates is None or self.comparison is None:
             return False
         if self.at_equal_rates is None or self.at_equal_rates.seeds < MIN_SEEDS:
@@ -93,7 +94,9 @@ class ClaimVerdict:
             return ""
         ours, theirs = (f"{rate:.0e}".replace("e-0", "e-") for rate in self.learning_rates)
         equal = self.at_equal_rates
-        found = f"{equal.mean:+.3f} at equal rates ({equal.seeds} seeds)" if equal else "not run at equal rates"
+        found = (
+            f"{equal.mean:+.3f} at equal rates ({equal.seeds} seeds)" if equal else "not run at equal rates"
+        )
         return f"learning rates differ ({ours}, {theirs}): {found}"
 
     @property
@@ -192,11 +195,16 @@ def _probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, di
         # Probes of earlier versions do not name their schema, which was strict.
         conditions = [
             {key: str(probe.get(key, "")) for key in PROBE_CONDITIONS}
-            | {"task_set": probe["task_set"]["name"], "reflection_schema": probe.get("reflection_schema", "strict")}
+            | {
+                "task_set": probe["task_set"]["name"],
+                "reflection_schema": probe.get("reflection_schema", "strict"),
+            }
             for probe in same_bench
         ]
         differing = [key for key in PROBE_CONDITIONS if len({each[key] for each in conditions}) > 1]
-        names = [", ".join(f"{key.replace('_', ' ')} {each[key]}" for key in differing) for each in conditions]
+        names = [
+            ", ".join(f"{key.replace('_', ' ')} {each[key]}" for key in differing) for each in conditions
+        ]
         if len(names) > 1 and len({*names}) < len(names):
             # Some were made under the same conditions.
             ordinals = [f"{k} of {len(names)}" for k in range(1, len(names) + 1)]

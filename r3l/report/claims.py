@@ -36,8 +36,8 @@ class ScoreTest(Strict):
     beyond: str | None = None
 
     def learning_rates(self, runs: pd.DataFrame) -> tuple[float, float] | None:
-        """The rates that the runs of ``method`` and of ``against`` were trained with; None if either has no one rate,
-        as a method that trains nothing."""
+        """The rates that the runs of ``method`` and of ``against`` were trained with; None if either has no
+        one rate, as a method that trains nothing."""
         rates = []
         for name in (self.method, self.against):
             of_method = runs[(runs.method == name) & (runs.steps > 0)]

@@ -90,7 +90,9 @@ class MethodComparison:
         return columns | {"pairs": self.pairs, "verdict": self.verdict, "warnings": list(self.warnings)}
 
 
-def compare(runs: pd.DataFrame, method: str, against: Sequence[str], group: str = "all") -> list[MethodComparison]:
+def compare(
+    runs: pd.DataFrame, method: str, against: Sequence[str], group: str = "all"
+) -> list[MethodComparison]:
     """Compare ``method`` with each opponent in each environment, over common seeds; Holm over all rows.
 
     ``group``: of the task set's tasks (easy, hard, all). Raises DataError if there is no run of ``method``,

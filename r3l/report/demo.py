@@ -1,4 +1,5 @@
-"""The logged group that `r3l demo` shows (r3l/report/trajectory_view.py prints it), and its lines on updates."""
+"""The logged group that `r3l demo` shows (r3l/report/trajectory_view.py prints it), and its lines on
+updates."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from r3l.report.trajectory_view import LoggedTask, Member, logged_tasks
 
 
 def shortest_example(run_dirs: Iterable[Path]) -> tuple[LoggedTask, Member] | None:
-    """The shortest to read in which a failed attempt is solved by a retry from a later turn than the first, which then
-    trains with a positive advantage; of equally short ones the first. None where the runs have none."""
+    """The shortest to read in which a failed attempt is solved by a retry from a later turn than the first,
+    which then trains with a positive advantage; of equally short ones the first. None where the runs have
+    none."""
     found = [
         (task, member)
         for run_dir in run_dirs

@@ -1,4 +1,5 @@
-"""The teacher of a method, who wrote the feedback of its training: a condition of its scores, shown with them."""
+"""The teacher of a method, who wrote the feedback of its training: a condition of its scores, shown with
+them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finished runs as one tidy DataFrame: a row for each run and each group of its test tasks. Tables and figures are
-views of it.
+"""Finished runs as one tidy DataFrame: a row for each run and each group of its test tasks. Tables and
+figures are views of it.
 
 The columns of a row:
 
@@ -73,10 +73,11 @@ Row = dict[str, Any]
 
 
 def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFrame:
-    """Read the runs of ``paths`` (evaluation.json files), sorted by tier, environment, model, method and seed.
+    """Read the runs of ``paths`` (evaluation.json files), sorted by tier, environment, model, method and
+    seed.
 
-    A damaged run is left out with a warning. Raises DataError if it is one of those that are ``named`` or no run is
-    left, and for runs that cannot be in one table (:func:`_distinct`).
+    A damaged run is left out with a warning. Raises DataError if it is one of those that are ``named`` or no
+    run is left, and for runs that cannot be in one table (:func:`_distinct`).
     """
     runs: list[list[Row]] = []
     damage: list[DataError | OSError] = []
@@ -95,7 +96,9 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
     rows = [row for run in _distinct(runs) for row in run]
     counters = sorted({key for row in rows for key in row} - {*COLUMNS})
     frame = pd.DataFrame(rows, columns=[*COLUMNS, *counters], dtype=object)
-    numbers = dict.fromkeys(("seed", "episodes", "steps"), int) | dict.fromkeys(("success", "reward", *counters), float)
+    numbers = dict.fromkeys(("seed", "episodes", "steps"), int) | dict.fromkeys(
+        ("success", "reward", *counters), float
+    )
     frame = frame.astype(numbers).copy()  # in one piece: pandas warns of frames that many insertions made
     return frame.sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
 
@@ -116,7 +119,9 @@ def _read_run(path: Path) -> list[Row]:
     if {group: len(of_group) for group, of_group in by_group.items()} != {
         group: scores["episodes"] for group, scores in evaluation["groups"].items()
     }:
-        raise DataError(f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}")
+        raise DataError(
+            f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
+        )
 
     task_set, env = evaluation["task_set"], evaluation["env"]
     source = feedback_source(manifest["run"].get("method_settings", {}))  # a run may be older than a section
@@ -134,7 +139,9 @@ def _read_run(path: Path) -> list[Row]:
         "fingerprint": evaluation["fingerprint"],
         "env": env if folder == run_dir else question_set(evaluation["tier"], env, task_set["name"]),
         "tier_label": evaluation["label"],
-        "label": evaluation["method_label"].replace("start model", "base checkpoint"),  # runs of earlier versions
+        "label": evaluation["method_label"].replace(
+            "start model", "base checkpoint"
+        ),  # runs of earlier versions
         "feedback": teacher,
         "task_set": task_set["name"],
         "task_set_sha256": task_set["sha256"],
@@ -181,8 +188,9 @@ def _read_run(path: Path) -> list[Row]:
 def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
     """``runs`` without those that another folder holds too, with the same episodes; a warning counts them.
 
-    Raises DataError for runs that cannot be in one table: on different task sets; with one training under two names; of
-    one method with different tasks; and for one run in two folders with different episodes, which is ambiguous.
+    Raises DataError for runs that cannot be in one table: on different task sets; with one training under two
+    names; of one method with different tasks; and for one run in two folders with different episodes, which
+    is ambiguous.
     """
     first: dict[Bench, Row] = {}
     trained: dict[str, Row] = {}
@@ -207,7 +215,9 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
         # No second training has the same metrics, seconds included.
         digest = _metrics_digest(run_dir_of(run["path"]))
         other = trained.setdefault(digest, run) if digest else run
-        if (other["cell"], other["seed"]) != (run["cell"], run["seed"]) and training_digest(updates(run["path"])):
+        if (other["cell"], other["seed"]) != (run["cell"], run["seed"]) and training_digest(
+            updates(run["path"])
+        ):
             raise DataError(copy_error(other["path"].parent, run["path"].parent))
 
         same = known.setdefault((*bench, run["method"], run["seed"]), run)
@@ -233,7 +243,9 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
         )
     if copies:
         _, copy = copies[0]
-        log.warning("%d runs are in two places with the same episodes and count once: %s ...", len(copies), copy)
+        log.warning(
+            "%d runs are in two places with the same episodes and count once: %s ...", len(copies), copy
+        )
     return distinct
 
 
@@ -251,7 +263,8 @@ def _episodes(run: Row) -> list[Row]:
 
 
 def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
-    """The metrics of each update of the run that an evaluation.json is about; empty if nothing was trained."""
+    """The metrics of each update of the run that an evaluation.json is about; empty if nothing was
+    trained."""
     path = run_dir_of(evaluation) / METRICS
     return _updates(path, tuple((place.name, place.stat().st_mtime_ns) for place in stored_variants(path)))
 
@@ -296,14 +309,15 @@ def groups(runs: pd.DataFrame) -> list[str]:
 
 
 def by_method(runs: pd.DataFrame, methods: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
-    """The runs of one bench by method, in the order of ``methods`` (default: the base checkpoint, then by name)."""
+    """The runs of one bench by method, in the order of ``methods`` (default: the base checkpoint, then by
+    name)."""
     wanted = methods or sorted(set(runs.method), key=lambda method: (method != "zero_shot", method))
     return {method: runs[runs.method == method] for method in wanted}
 
 
 def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of both, all of one group, whose seed the other has too, in the order of ``ours``. Runs of one seed that
-    played different tasks are left out, with a warning."""
+    """The rows of both, all of one group, whose seed the other has too, in the order of ``ours``. Runs of one
+    seed that played different tasks are left out, with a warning."""
     twins = theirs.set_index("seed", drop=False)
     ours = ours[ours.seed.isin(twins.index)]
     theirs = twins.loc[ours.seed]
@@ -315,12 +329,13 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
 
 
 def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float64]:
-    """One row a seed, one column a task, of rows of one bench, method and group; ``metric``: success or reward."""
+    """One row a seed, one column a task, of rows of one bench, method and group; ``metric``: success or
+    reward."""
     return np.stack(list(runs[f"task_{metric}"]))
 
 
 def one_run_interval(run: pd.Series) -> Interval:
-    """Wilson's interval of one run's success over its episodes: it says how exactly this run was measured, not how
-    another seed would end."""
+    """Wilson's interval of one run's success over its episodes: it says how exactly this run was measured,
+    not how another seed would end."""
     low, high = wilson_bounds(run.success, run.episodes)
     return Interval(float(run.success), low, high, 1, f"Wilson, {run.episodes} tasks")

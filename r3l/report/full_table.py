@@ -1,4 +1,5 @@
-"""Every row of a table of scores, for a terminal and HTML: task groups, differences, invalid responses, budget."""
+"""Every row of a table of scores, for a terminal and HTML: task groups, differences, invalid responses,
+budget."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from r3l.report.table import Cell, Column, Table, table
 
 
 def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Table:
-    """Every row: task groups, paired difference, invalid responses, budget. Rows without a run are named below, and
-    empty columns are left out. ``to_second``: the same rows with another baseline, whose differences are shown too."""
+    """Every row: task groups, paired difference, invalid responses, budget. Rows without a run are named
+    below, and empty columns are left out. ``to_second``: the same rows with another baseline, whose
+    differences are shown too."""
     every = list(rows.itertuples())
     shown = [row for row in every if row.mean is not None] or every
     second: dict[tuple[str, ...], Any] = {}
@@ -33,7 +35,11 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
         Column("episodes", form=",", drop=5),
         Column("difference", right=True, no_wrap=True),
         Column("p", right=True),
-        *([Column(f"minus {label}", right=True, no_wrap=True), Column(f"p ({label})", right=True)] if second else []),
+        *(
+            [Column(f"minus {label}", right=True, no_wrap=True), Column(f"p ({label})", right=True)]
+            if second
+            else []
+        ),
         Column(MDE, right=True, no_wrap=True, drop=3),
         Column("invalid", form=".1%", drop=7),
         Column("truncated", form=".1%", drop=8),
@@ -52,7 +58,9 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
             FEEDBACK: row.feedback,
             "success": _interval(row) or "no run",
             # 1/3: one of three planned seeds is done; 15: more are done than were planned.
-            "seeds": None if is_constant else Cell(f"{done}/{planned}" if done <= planned else str(done), done),
+            "seeds": None
+            if is_constant
+            else Cell(f"{done}/{planned}" if done <= planned else str(done), done),
             "episodes": None if is_constant else row.episodes,
             "difference": _interval(row, "difference_"),
             "p": p_cell(row.p_holm),

@@ -1,7 +1,8 @@
 """Estimated cost of runs of the paper tier in GPU-hours, from the published seconds of a training step.
 
 The paper states seconds of a step for four methods, two models and two training sets, on two servers of 8 H20
-(results/stored/published/cost.csv). Everything else is estimated from the nearest of these numbers, and says how:
+(results/stored/published/cost.csv). Everything else is estimated from the nearest of these numbers, and says
+how:
 
 - an environment as ALFWorld, mathematics as DAPO;
 - an ablation as the method it changes; another method as GRPO times its most rollouts over GRPO's;
@@ -38,7 +39,8 @@ PHASES = ("rollout_seconds", "train_seconds")
 
 @dataclass(frozen=True)
 class Cost:
-    """One run. ``seconds``: of a step on 16 H20; ``basis``: what is estimated in it, empty where it is published."""
+    """One run. ``seconds``: of a step on 16 H20; ``basis``: what is estimated in it, empty where it is
+    published."""
 
     env: str
     model: str
@@ -129,9 +131,14 @@ def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
 
     def hours(env: str) -> Column:
         total = sum(cost.gpu_hours for cost in run_costs if cost.env == env)
-        return Column(env_label(env), lambda row: _text(cells.get((*row, env))), right=True, footer=f"{total:,.0f}")
+        return Column(
+            env_label(env), lambda row: _text(cells.get((*row, env))), right=True, footer=f"{total:,.0f}"
+        )
 
-    columns = [Column("model", lambda row: row[0]), Column("method", lambda row: row[1], footer="all seeds of all")]
+    columns = [
+        Column("model", lambda row: row[0]),
+        Column("method", lambda row: row[1], footer="all seeds of all"),
+    ]
     columns += [hours(env) for env in dict.fromkeys(cost.env for cost in run_costs)]
     rows = list(dict.fromkeys((cost.model, cost.method) for cost in run_costs))
     return table(f"{title}: H20-hours of one seed", columns, rows, summary(run_costs, seeds))

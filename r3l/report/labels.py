@@ -14,14 +14,16 @@ def env_label(env: str) -> str:
 
 
 def bench_label(bench: tuple[str, str, str], among: Iterable[tuple[str, str, str]]) -> str:
-    """The environment of a (tier, environment, model), with the tier or the model where ``among`` has several of it."""
+    """The environment of a (tier, environment, model), with the tier or the model where ``among`` has several
+    of it."""
     alike = {other for other in among if other[1] == bench[1]}
     parts = [bench[k] for k in (0, 2) if len({other[k] for other in alike}) > 1]
     return ", ".join([env_label(bench[1]), *parts])
 
 
 def question_set(tier: str, env: str, task_set: str) -> str:
-    """The name in print of a task set that runs in ``env`` are scored on; one without a name keeps its own."""
+    """The name in print of a task set that runs in ``env`` are scored on; one without a name keeps its
+    own."""
     return load("envs", env, EnvConfig).question_sets.get(tier, {}).get(task_set, task_set)
 
 

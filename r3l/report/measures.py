@@ -37,8 +37,8 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of one training run (:func:`measured`). ``better``: which side is best; empty: neither. ``caveat``: why
-    ours and the published number cannot be compared."""
+    """A number of one training run (:func:`measured`). ``better``: which side is best; empty: neither.
+    ``caveat``: why ours and the published number cannot be compared."""
 
     label: str
     unit: Literal["share", "turns", "tokens", "s"]
@@ -70,15 +70,17 @@ RATES = {  # of r3l.runs.metrics, where it has another name there
 
 
 def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
-    """The measure ``name`` of one row of r3l.report.frame and its counters; None where it had nothing to count."""
+    """The measure ``name`` of one row of r3l.report.frame and its counters; None where it had nothing to
+    count."""
     match name:
         case "train_success":
             return base_success(budget)
         case "train_success_last":
             return base_success(summed(updates(run.path)[-LAST:]))
         case "turns_per_task" | "trained_tokens_per_task":
-            # For each training task explored, which is the paper's "sample": all its rollouts together. An extra round
-            # of DAPO only fills up the batch, so rounds times tasks a round bound the number of tasks.
+            # For each training task explored, which is the paper's "sample": all its rollouts together. An
+            # extra round of DAPO only fills up the batch, so rounds times tasks a round bound the number of
+            # tasks.
             tasks = budget.get("sampling_rounds", 0) * int(run.manifest["run"]["train"]["tasks_per_step"])
             spent = budget.get("env_steps" if name == "turns_per_task" else TRAINED_TOKENS, 0)
             return float(spent) / float(tasks) if tasks else None
@@ -110,7 +112,9 @@ def measure_rows(
         place = nowhere(bench) | ({"tier_label": here.iloc[0].tier_label} if len(here) else {})
         for method, seeds in by_method(here, methods).items():
             for name in names:
-                row = missing(method, seeds_planned, "no run", measure=name, unit=MEASURES[name].unit, **place)
+                row = missing(
+                    method, seeds_planned, "no run", measure=name, unit=MEASURES[name].unit, **place
+                )
                 if len(seeds):
                     first = seeds.iloc[0]
                     row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
@@ -122,7 +126,8 @@ def measure_rows(
 
 
 def _over_seeds(name: str, row: dict[str, Any], seeds: pd.DataFrame, reference: Reference) -> dict[str, Any]:
-    """Mean and interval of a measure, against the published number. Seeds with nothing to count are left out."""
+    """Mean and interval of a measure, against the published number. Seeds with nothing to count are left
+    out."""
     counted = [measured(name, *run) for run in zip(seeds.itertuples(), budgets(seeds), strict=True)]
     values = [value for value in counted if value is not None]
     if not values:

@@ -27,7 +27,9 @@ from r3l.config.options import CITED, environment_options, method_options
 from r3l.config.resolution import method_of
 from r3l.report.table import Column, Table, table
 
-REFERENCE = "paper"  # the tier whose settings are those of paper and release; other tiers change some for themselves
+REFERENCE = (
+    "paper"  # the tier whose settings are those of paper and release; other tiers change some for themselves
+)
 COMPARED = ("paper", "released_code")
 COLUMNS = ("of", "option", "audit", "paper", "released_code", "here", "in force")
 COMMAND = "r3l list differences"
@@ -60,7 +62,11 @@ def methods(tier: str) -> list[dict[str, Any]]:
                     {"condition": entry.condition(), "settings": left, "source": entry.source}
                     for entry in config.where
                     if tier in (entry.tiers or [tier])
-                    and (left := {k: v for k, v in entry.settings.items() if k not in config.tiers.get(tier, {})})
+                    and (
+                        left := {
+                            k: v for k, v in entry.settings.items() if k not in config.tiers.get(tier, {})
+                        }
+                    )
                 ],
                 "sources": config.sources,
             }
@@ -157,9 +163,13 @@ def differences_table(rows: Sequence[dict[str, Any]]) -> Table:
 
 def _settings(run: Run) -> Mapping[tuple[str, str], Any]:
     """The settings of a run that profiles may change, by (method or environment, name)."""
-    method = run.method_settings | {f"train.{key}": value for key, value in run.train.model_dump(mode="json").items()}
+    method = run.method_settings | {
+        f"train.{key}": value for key, value in run.train.model_dump(mode="json").items()
+    }
     environment = environment_of(run.env).options(**run.env_settings.options).model_dump(mode="json")
-    return {("method", k): v for k, v in method.items()} | {("environment", k): v for k, v in environment.items()}
+    return {("method", k): v for k, v in method.items()} | {
+        ("environment", k): v for k, v in environment.items()
+    }
 
 
 def _audit_ids() -> dict[str, str]:

@@ -31,21 +31,25 @@ Sections = dict[str, dict[str, Row]]  # by title, then by the name of the row
 
 
 def paper_table(
-    title: str, rows: pd.DataFrame, published: Sequence[Published], measures: Sequence[str], empty: bool = False
+    title: str,
+    rows: pd.DataFrame,
+    published: Sequence[Published],
+    measures: Sequence[str],
+    empty: bool = False,
 ) -> Table:
     """``rows`` of scores (``measures`` empty) or of measures, over all test tasks, as papers print them.
 
-    With several measures a section is a model on a benchmark, and the columns are the measures. What has no run is left
-    out and named below, unless ``empty``: our rows, and benchmarks with their published numbers. Where nothing has run,
-    the published numbers are the table.
+    With several measures a section is a model on a benchmark, and the columns are the measures. What has no
+    run is left out and named below, unless ``empty``: our rows, and benchmarks with their published numbers.
+    Where nothing has run, the published numbers are the table.
     """
     ours, left_out = list(rows[rows.group == ALL].itertuples()), list[str]()
     if not empty:
         ours, published, left_out = _with_runs(ours, published)
     several = len(measures) > 1
 
-    # Our rows. A model has its own section where the paper has its numbers or an environment has several; else the
-    # section is the tier's, with all its models.
+    # Our rows. A model has its own section where the paper has its numbers or an environment has several;
+    # else the section is the tier's, with all its models.
     backbones = {number.backbone for number in published}
     models: dict[tuple[str, str], set[str]] = {}
     for row in ours:
@@ -61,8 +65,13 @@ def paper_table(
         if row.feedback:
             by_state = teachers.setdefault((section, row.label), {True: [], False: []})
             by_state[row.seeds_done > 0].append(row.feedback)
-    for (section, label), by_state in teachers.items():  # those of cells without runs only where nothing has run
-        our_sections[section][label][FEEDBACK] = Cell("; ".join(dict.fromkeys(by_state[True] or by_state[False])))
+    for (
+        section,
+        label,
+    ), by_state in teachers.items():  # those of cells without runs only where nothing has run
+        our_sections[section][label][FEEDBACK] = Cell(
+            "; ".join(dict.fromkeys(by_state[True] or by_state[False]))
+        )
 
     # Published rows. Each note has a letter, unless all numbers share one.
     notes = list(dict.fromkeys(number.note for number in published))
@@ -79,7 +88,9 @@ def paper_table(
     taught = bool(teachers)
     first = [METHOD, FEEDBACK] if taught else [METHOD]
     lines = [line for sections in (their_sections, our_sections) for line in sections.values()]
-    columns = list(dict.fromkeys(c for line in lines for cells in line.values() for c in cells if c not in first))
+    columns = list(
+        dict.fromkeys(c for line in lines for cells in line.values() for c in cells if c not in first)
+    )
     if several:
         columns = [MEASURES[name].label for name in measures]
     seeds = max((row.seeds_planned for row in ours), default=0)
@@ -95,7 +106,9 @@ def paper_table(
                 full.append({METHOD: Cell(label)} | teacher | dict.fromkeys(columns, Cell(text)) | cells)
             mark_best(full, _best_sides(columns, measures))
             printed.append(Section(section, full))
-    intervals = {name for section in printed for row in section.rows for name, cell in row.items() if "±" in cell.text}
+    intervals = {
+        name for section in printed for row in section.rows for name, cell in row.items() if "±" in cell.text
+    }
     return Table(
         title,
         [
@@ -112,8 +125,11 @@ def paper_table(
     )
 
 
-def _with_runs(rows: Sequence[Any], published: Sequence[Published]) -> tuple[list[Any], list[Published], list[str]]:
-    """Rows and published numbers without the methods and benchmarks that have no run, and a note that names those."""
+def _with_runs(
+    rows: Sequence[Any], published: Sequence[Published]
+) -> tuple[list[Any], list[Published], list[str]]:
+    """Rows and published numbers without the methods and benchmarks that have no run, and a note that names
+    those."""
     done = [row for row in rows if row.seeds_done]
     if not done and not published:
         return list(rows), [], []
@@ -159,8 +175,11 @@ def plus_minus(
     unit: str | None = None,
     sign: str = "",
 ) -> str:
-    """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; without them every seed: ``0.310, 0.290``."""
-    mean, low, high = map(rounded, (mean, low, high))  # as csv files hold them, so that both print the same digits
+    """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; without them every seed: ``0.310,
+    0.290``."""
+    mean, low, high = map(
+        rounded, (mean, low, high)
+    )  # as csv files hold them, so that both print the same digits
     form = f",.{DIGITS[unit or 'share']}f"
     if low is None or high is None:
         return ", ".join(f"{rounded(value):{sign}{form}}" for value in points or (mean,))
@@ -205,7 +224,9 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     tiers, run = {row.tier for row in rows}, {env_label(row.env) for row in rows}
     configs = [load("envs", name, EnvConfig) for name in names("envs")]
     possible = {config.label for config in configs if tiers & set(config.tiers)}
-    possible |= {name for config in configs for tier in tiers for name in config.question_sets.get(tier, {}).values()}
+    possible |= {
+        name for config in configs for tier in tiers for name in config.question_sets.get(tier, {}).values()
+    }
     empty = [column for column in columns if column not in run]
     not_run = [column for column in empty if column in possible]
     no_such_set = [column for column in empty if column not in possible]
@@ -258,5 +279,7 @@ def notes_of_runs(rows: Sequence[Any]) -> list[str]:
         return []
     texts = {text for plan in dated for text in plan.split(", ")}
     part = "" if len(dated) == len(ran) else f" ({len(dated)} of {len(ran)} rows)"
-    which = f"at sha256 {min(texts)}" if len(texts) == 1 else f"at {len(texts)} versions, which r3l verify names"
+    which = (
+        f"at sha256 {min(texts)}" if len(texts) == 1 else f"at {len(texts)} versions, which r3l verify names"
+    )
     return [f"At the time of the runs, docs/preregistration.md was {which}{part}."]

@@ -1,4 +1,5 @@
-"""Following a workflow: on a terminal one line per run, rewritten in place; elsewhere a line for each run that ends."""
+"""Following a workflow: on a terminal one line per run, rewritten in place; elsewhere a line for each run
+that ends."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def follow(inspect: Inspect, at_work: Callable[[], bool], console: Console, core
 Overview = Callable[[Sequence[Status]], str]
 
 
-def _in_place(inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview) -> list[Status]:
+def _in_place(
+    inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview
+) -> list[Status]:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             going = at_work()
@@ -46,7 +49,9 @@ def _in_place(inspect: Inspect, at_work: Callable[[], bool], console: Console, o
             time.sleep(EVERY)
 
 
-def _by_lines(inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview) -> list[Status]:
+def _by_lines(
+    inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview
+) -> list[Status]:
     def show(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False, markup=False)
 
@@ -88,12 +93,17 @@ def phrase(status: Status) -> str:
 def summary(statuses: Sequence[Status], seconds: float, left: float) -> str:
     """One line on all runs: how many are done, and the time left."""
     done, trained, failed = (
-        sum(status.state is state for status in statuses) for state in (State.DONE, State.TRAINED, State.FAILED)
+        sum(status.state is state for status in statuses)
+        for state in (State.DONE, State.TRAINED, State.FAILED)
     )
     counted = [(trained, "trained and not evaluated"), (failed, "failed")]
     others = [f"{count} {what}" for count, what in counted if count]
     parts = [f"{done} of {len(statuses)} runs done", *others, f"{clock(seconds)} gone"]
-    rest = f"about {clock(left)} of training left" if done + failed < len(statuses) else "tables and figures are next"
+    rest = (
+        f"about {clock(left)} of training left"
+        if done + failed < len(statuses)
+        else "tables and figures are next"
+    )
     return ", ".join([*parts, rest] if statuses else [clock(seconds)])
 
 

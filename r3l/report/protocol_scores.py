@@ -1,4 +1,5 @@
-"""Scores of evaluations by a protocol: their intervals, circumstances, and published numbers to compare with."""
+"""Scores of evaluations by a protocol: their intervals, circumstances, and published numbers to compare
+with."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ from r3l.stats.intervals import Interval, t_interval, wilson_interval
 Evaluation = Mapping[str, Any]
 Episodes = Sequence[Mapping[str, Any]]
 BENCHMARKS = {"minerva": "MinervaMath"}  # where a published name is not the environment's
-FORMATS = {"<answer>": "r3l", "boxed": "r3l_boxed"}  # published zero-shot settings, by the protocol that plays them
+FORMATS = {
+    "<answer>": "r3l",
+    "boxed": "r3l_boxed",
+}  # published zero-shot settings, by the protocol that plays them
 TRAINED = ("GRPO", "R3L")  # of the paper's Table 1, which has no games played by a model as it is
 
 
@@ -45,8 +49,9 @@ class CitedScore(Strict):
 
 
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
-    """The mean over tasks of the mean over their attempts. Tasks are what was drawn, so attempts at one are no further
-    evidence: Wilson's interval where each task has 0 or 1, else Student's over the means of tasks."""
+    """The mean over tasks of the mean over their attempts. Tasks are what was drawn, so attempts at one are
+    no further evidence: Wilson's interval where each task has 0 or 1, else Student's over the means of
+    tasks."""
     means = _of_tasks(episodes, key)
     return t_interval(means) if {*means} - {0.0, 1.0} else wilson_interval(means)
 
@@ -134,7 +139,8 @@ def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
 
 
 def _spread(episodes: Episodes, key: str = "success") -> str:
-    """The standard error over tasks (as lm-eval's: sample deviation / sqrt(n)), and each attempt's mean of several."""
+    """The standard error over tasks (as lm-eval's: sample deviation / sqrt(n)), and each attempt's mean of
+    several."""
     means, repeats = _of_tasks(episodes, key), passes(episodes, key)
     line = "no standard error of one task"
     if len(means) > 1:
@@ -161,7 +167,9 @@ def several(played: Sequence[tuple[Evaluation, Episodes]], places: Sequence[Path
         Column("reward", lambda row: fmean(float(episode["reward"]) for episode in row[1]), ".3f"),
         Column("how they ended", lambda row: endings(row[0]["stops"])),
     ]
-    return table("Evaluations", columns, list(played), *(f"{k}: {place}" for k, place in enumerate(places, 1)))
+    return table(
+        "Evaluations", columns, list(played), *(f"{k}: {place}" for k, place in enumerate(places, 1))
+    )
 
 
 def markdown(evaluation: Evaluation, episodes: Episodes) -> str:

@@ -40,7 +40,9 @@ class Published(Strict):
     metric: str = Field(min_length=1)
     unit: Literal["share", "turns", "tokens", "s", "points"]
     value: Decimal = Field(ge=0)
-    n: int | None = Field(ge=1, description="stated size of the test set; empty: unknown, or not what is counted")
+    n: int | None = Field(
+        ge=1, description="stated size of the test set; empty: unknown, or not what is counted"
+    )
     source: str = Field(min_length=1)
     source_kind: Literal["paper", "author response", "rebuttal", "third party"]
     note: str

@@ -64,7 +64,9 @@ def load_registered() -> Registered:
     return validate(Registered, read_yaml(path), str(path))
 
 
-def of_base_checkpoints(runs: pd.DataFrame, plan: Registered, envs: Sequence[str] | None = None) -> pd.DataFrame:
+def of_base_checkpoints(
+    runs: pd.DataFrame, plan: Registered, envs: Sequence[str] | None = None
+) -> pd.DataFrame:
     """The runs of ``plan``'s tier, in ``envs`` (default: the plan's), from today's base checkpoints."""
     models = {env: resolve(plan.tier, env, plan.against, 0).model_name() for env in envs or plan.envs}
     benches = {(plan.tier, env, model) for env, model in models.items()}

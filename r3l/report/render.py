@@ -22,11 +22,19 @@ DIGITS = 4  # of a number in a csv file
 # Where numbers may continue on the next line: before an interval, then between its bounds.
 BREAKS = (re.compile(r" (?=±|[\[(][^\])]*\d)"), re.compile(r"(?<=,) | (?=to )"))
 GAP = 2  # characters between two columns
-MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")  # an underscore in a word is none
+MARKDOWN = re.compile(
+    r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])"
+)  # an underscore in a word is none
 LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"`": r"\textasciigrave{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
+    | {
+        "`": r"\textasciigrave{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "±": r"$\pm$",
+    }
 )
 # adjustbox shrinks what is wider or taller than the page, and leaves the rest as it is
 FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
@@ -49,8 +57,8 @@ class OnTerminal:
     """A table that fits the terminal: sections' titles above indented rows, notes below.
 
     One rule for every table that is too wide: text continues on further lines, between words; then intervals
-    continue below their numbers; then columns are left out and named, by ``drop`` first, then from the right. So no
-    number is ever cut, and no word that fits the terminal.
+    continue below their numbers; then columns are left out and named, by ``drop`` first, then from the right.
+    So no number is ever cut, and no word that fits the terminal.
     """
 
     table: Table
@@ -122,8 +130,8 @@ def _with_breaks(table: Table, space: re.Pattern[str]) -> Table:
 
 
 def _widths(table: Table, wrapped: bool) -> list[int]:
-    """The characters that each column takes for its longest line; ``wrapped``: for its longest word where it holds
-    text. A heading always wraps."""
+    """The characters that each column takes for its longest line; ``wrapped``: for its longest word where it
+    holds text. A heading always wraps."""
     indent = 2 if table.titled else 0
     widths = []
     for place, column in enumerate(table.columns):
@@ -150,8 +158,11 @@ def rounded(value: Any) -> Any:
 
 
 def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of a csv file, or of --json: ``columns`` of ``rows``, rounded; None: there is no such value."""
-    return [{name: rounded(value) for name, value in row.items()} for row in rows[[*columns]].to_dict("records")]
+    """The rows of a csv file, or of --json: ``columns`` of ``rows``, rounded; None: there is no such
+    value."""
+    return [
+        {name: rounded(value) for name, value in row.items()} for row in rows[[*columns]].to_dict("records")
+    ]
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
@@ -182,7 +193,9 @@ def to_markdown(table: Table) -> str:
     shown.columns = [markdown(name) for name in shown.columns]
     sides = [column.side for column in table.columns]
     if table.titled:
-        titles = [title for section in table.sections for title in [section.title] + [""] * (len(section.rows) - 1)]
+        titles = [
+            title for section in table.sections for title in [section.title] + [""] * (len(section.rows) - 1)
+        ]
         shown.insert(0, table.by.capitalize(), [markdown(title) for title in titles])
         sides.insert(0, "left")
     pipes = shown.to_markdown(index=False, disable_numparse=True, colalign=sides)

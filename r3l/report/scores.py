@@ -1,4 +1,5 @@
-"""Rows of test scores, the long form of a table (its csv file): one for every environment, method and task group."""
+"""Rows of test scores, the long form of a table (its csv file): one for every environment, method and task
+group."""
 
 from __future__ import annotations
 
@@ -70,8 +71,9 @@ def main_results() -> Reference:
 def as_rows(rows: Sequence[dict[str, Any]], **same: Any) -> pd.DataFrame:
     """``rows`` with all columns; None: there is no such number. ``same``: what all rows have.
 
-    Besides the columns of the csv files: ``unit`` of a measure of training; ``points``, ``difference_points``: one
-    value a seed where there are too few seeds for an interval; ``comparison``: the judged difference to the baseline.
+    Besides the columns of the csv files: ``unit`` of a measure of training; ``points``,
+    ``difference_points``: one value a seed where there are too few seeds for an interval; ``comparison``: the
+    judged difference to the baseline.
     """
     full = [EMPTY | row | same for row in rows]
     return pd.DataFrame(full, columns=list(EMPTY), dtype=object)
@@ -107,13 +109,19 @@ def score_rows(
                 label = reference.label(method, method_label(method))
                 number = reference.score(bench[2], env_label(bench[1]), label)
                 teacher = planned(method, bench[0])
-                rows.append(missing(method, seeds_planned, "no run", number, group=group, feedback=teacher, **place))
+                rows.append(
+                    missing(method, seeds_planned, "no run", number, group=group, feedback=teacher, **place)
+                )
             answered = here[(here.group == group) & here.constant_success.notna()]
             if len(answered):  # the best answer that ignores the problem is a baseline of its own
                 first = answered.iloc[0]
                 score = Interval(first.constant_success, None, None, 0, "")
                 paper = published.not_comparable(f"the answer is always {first.constant_answer}")
-                known = {"method": CONSTANT_ANSWER, "label": CONSTANT_ANSWER_LABEL, "provenance": CONSTANT_ANSWER}
+                known = {
+                    "method": CONSTANT_ANSWER,
+                    "label": CONSTANT_ANSWER_LABEL,
+                    "provenance": CONSTANT_ANSWER,
+                }
                 rows.append(place | known | {"group": group} | interval_columns(score) | paper.columns())
     # Holm's correction covers every comparison of the table.
     comparisons = compare([row.pop("effect", None) for row in rows])
@@ -162,7 +170,8 @@ def _row(
 def published_rows(
     runs: pd.DataFrame, reference: Reference, tier: str, seeds_planned: int, title: str, reason: str
 ) -> pd.DataFrame:
-    """A row for every number of ``reference``, with our runs of its model, benchmark and method where there are any.
+    """A row for every number of ``reference``, with our runs of its model, benchmark and method where there
+    are any.
 
     ``reason``: why there are none. Numbers without a run keep their benchmark's name in ``env``.
     """
@@ -180,7 +189,9 @@ def published_rows(
     return as_rows(rows, table=title)
 
 
-def missing(method: str, seeds: int, reason: str, number: Published | None = None, **known: Any) -> dict[str, Any]:
+def missing(
+    method: str, seeds: int, reason: str, number: Published | None = None, **known: Any
+) -> dict[str, Any]:
     """The row of a method that has not run; ``number``: the published one."""
     label = known.pop("label", None) or method_label(method)
     paper = published.incomplete(number, reason).columns()

@@ -15,7 +15,9 @@ def status_table(statuses: Sequence[Status]) -> Table:
     methods = list(dict.fromkeys(status.run.method for status in statuses))
 
     def states(env: str) -> Column:
-        return Column(env, lambda method: _text([s for s in statuses if (s.run.env, s.run.method) == (env, method)]))
+        return Column(
+            env, lambda method: _text([s for s in statuses if (s.run.env, s.run.method) == (env, method)])
+        )
 
     title = f"{_count(statuses, State.DONE)} of {len(statuses)} runs done"
     return table(title, [Column("method", str), *map(states, envs)], methods, summary(statuses))
@@ -42,7 +44,9 @@ def summary(statuses: Sequence[Status]) -> str:
     states = [f"{n} {state} ({MEANINGS[state]})" for state, n in counts.items() if n]
     unknown = sum(status.seconds_left is None for status in statuses)
     minutes = sum(status.seconds_left or 0 for status in statuses) / 60
-    time = f"about {minutes:.0f} minutes of one core left" if minutes else "nothing left" if not unknown else ""
+    time = (
+        f"about {minutes:.0f} minutes of one core left" if minutes else "nothing left" if not unknown else ""
+    )
     if unknown:
         time += f"{'; ' if time else ''}{unknown} runs of unknown length"
     damaged = [f"\n{status.error}" for status in statuses if status.state is State.DAMAGED]

@@ -26,9 +26,9 @@ EMPTY = Cell("")
 
 @dataclass(frozen=True)
 class Column:
-    """``of`` gives a row's value here, by default what it calls ``name``: None is an empty cell, a text and a Cell
-    stand as they are, a number is written by ``form``, a format specification, which also aligns the column to the
-    right.
+    """``of`` gives a row's value here, by default what it calls ``name``: None is an empty cell, a text and a
+    Cell stand as they are, a number is written by ``form``, a format specification, which also aligns the
+    column to the right.
 
     ``drop``: where a terminal is too narrow, columns are left out, the largest first; 0: never.
     ``filter``: a reader of the HTML may narrow the column to one value, this one at first ("": all); None: no filter.
@@ -48,7 +48,13 @@ class Column:
         return "right" if self.right or self.form else "left"
 
     def cell(self, row: Any) -> Cell:
-        value = self.of(row) if self.of else row.get(self.name) if isinstance(row, Mapping) else getattr(row, self.name)
+        value = (
+            self.of(row)
+            if self.of
+            else row.get(self.name)
+            if isinstance(row, Mapping)
+            else getattr(row, self.name)
+        )
         if isinstance(value, Cell):
             return value
         if value is None or isinstance(value, str):
@@ -84,7 +90,9 @@ class Table:
 
     def cells(self) -> Iterator[list[Cell]]:
         """Yield the rows of all sections, each as a list with one cell per column."""
-        return ([row.get(name, EMPTY) for name in self.names] for section in self.sections for row in section.rows)
+        return (
+            [row.get(name, EMPTY) for name in self.names] for section in self.sections for row in section.rows
+        )
 
     def section(self, title: str) -> dict[str, Row]:
         """The rows of a section by their name. Raises StopIteration for a title that there is not."""
@@ -108,7 +116,8 @@ def table(
 
 
 def mark_best(rows: Sequence[Row], columns: Mapping[str, int]) -> None:
-    """Make the best cells bold where two have a value; ``columns``: 1 if the highest is best, -1 if the lowest."""
+    """Make the best cells bold where two have a value; ``columns``: 1 if the highest is best, -1 if the
+    lowest."""
     for name, sign in columns.items():
         ranked = [sign * cell.value for row in rows if (cell := row[name]).value is not None]
         if len(ranked) > 1:

@@ -29,7 +29,8 @@ from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 @dataclass(frozen=True)
 class Selection:
-    """The environments, methods and runs (evaluation.json files) that a command names. None: those of the table."""
+    """The environments, methods and runs (evaluation.json files) that a command names. None: those of the
+    table."""
 
     envs: Sequence[str] | None = None
     methods: Sequence[str] | None = None
@@ -42,8 +43,11 @@ class Selection:
         return runs[(runs.seed >= 0) & in_env & by_method]
 
 
-def selected(runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection) -> pd.DataFrame:
-    """The runs of ``table``. A run that is named is shown whatever it is, unless environments or methods are named too.
+def selected(
+    runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection
+) -> pd.DataFrame:
+    """The runs of ``table``. A run that is named is shown whatever it is, unless environments or methods are
+    named too.
 
     The user's own environments are in every table without environments of its own, the user's own methods in
     those with the key ``own``.
@@ -53,8 +57,12 @@ def selected(runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, sel
             raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
         return runs
     envs = set(selection.envs if selection.envs is not None else config.columns(table))
-    envs |= {name for env in envs & {*table.question_sets} for name in config.question_sets(table, env).values()}
-    methods = set(selection.methods if selection.methods is not None else [*table.methods, *config.rows(table)])
+    envs |= {
+        name for env in envs & {*table.question_sets} for name in config.question_sets(table, env).values()
+    }
+    methods = set(
+        selection.methods if selection.methods is not None else [*table.methods, *config.rows(table)]
+    )
 
     # Of a score on a question set `env` is that set, which is no environment of the user's.
     is_named = [path in selection.runs for path in runs.path]
@@ -69,17 +77,24 @@ def selected(runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, sel
     return runs[fits]
 
 
-def methods_of(runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection) -> list[str]:
-    """The methods of a table with these runs: those that are named; else the table's own first, then others by name."""
+def methods_of(
+    runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection
+) -> list[str]:
+    """The methods of a table with these runs: those that are named; else the table's own first, then others
+    by name."""
     if selection.methods is not None:
         return list(selection.methods)
     have_run, planned = set(runs.method), config.rows(table)
-    return [*(m for m in table.methods if m in have_run or m in planned), *sorted(have_run - {*table.methods})]
+    return [
+        *(m for m in table.methods if m in have_run or m in planned),
+        *sorted(have_run - {*table.methods}),
+    ]
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """``rows``: the long form (r3l.report.scores.as_rows); ``published``: the published numbers of the same kind.
+    """``rows``: the long form (r3l.report.scores.as_rows); ``published``: the published numbers of the same
+    kind.
 
     ``empty``: print rows and columns without runs too.
     """
@@ -116,7 +131,8 @@ def build(
     tier: str,
     benches: Sequence[Bench] = (),
 ) -> ReportTable:
-    """The table that ``config`` describes, from whatever runs there are. ``tier``: that of a table without runs.
+    """The table that ``config`` describes, from whatever runs there are. ``tier``: that of a table without
+    runs.
 
     ``benches`` are planned, and have rows even where nothing has run.
     """

@@ -37,7 +37,14 @@ class Trajectory(LoggedTrajectory):
     derivation: NotRequired[str]
 
 
-KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined")  # columns, from left to right
+KINDS = (
+    "base",
+    "reflection",
+    "critique",
+    "guided_retry",
+    "distilled",
+    "refined",
+)  # columns, from left to right
 
 
 def read(run_dir: Path) -> list[Line]:
@@ -63,7 +70,9 @@ def read(run_dir: Path) -> list[Line]:
 def _derive(method: R3L, trajectories: Sequence[Any]) -> None:
     explained = method.explained_advantages(np.array([t["reward"] for t in trajectories], dtype=float))
     for trajectory, (advantage, how) in zip(trajectories, explained, strict=True):
-        if math.isclose(advantage, trajectory["advantage"], abs_tol=1e-6):  # else it was made from other returns
+        if math.isclose(
+            advantage, trajectory["advantage"], abs_tol=1e-6
+        ):  # else it was made from other returns
             trajectory["derivation"] = how
 
 
@@ -88,7 +97,9 @@ def pack(run_dir: Path, limit: int) -> str | None:
 def unpack(packed: str) -> Line:
     """The content that :func:`pack` packed."""
     content = base64.b64decode(packed)
-    line: Line = json.loads(unpacked(content, zlib.decompressobj(wbits=31), most(len(content)), "a packed page"))
+    line: Line = json.loads(
+        unpacked(content, zlib.decompressobj(wbits=31), most(len(content)), "a packed page")
+    )
     return line
 
 

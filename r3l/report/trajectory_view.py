@@ -1,4 +1,5 @@
-"""Logged groups as a reader sees them: `r3l demo` prints them, a notebook shows them, ``rich`` prints them anywhere.
+"""Logged groups as a reader sees them: `r3l demo` prints them, a notebook shows them, ``rich`` prints them
+anywhere.
 
 The HTML report has the same trajectories in its viewer (r3l/report/trajectories.py packs them).
 """
@@ -21,7 +22,12 @@ from r3l.report.trajectories import Trajectory, by_member, read
 MARKUP = re.compile(r"<\|[^|<>]*\|>")  # a chat template's own tokens
 LONGEST = 300  # characters of an observation or a response that are shown
 WIDTH = 100  # columns in a notebook
-COLOURS = {"up": "blue", "down": "dark_orange", "imitated": "magenta", "masked": "dim"}  # as in the HTML report
+COLOURS = {
+    "up": "blue",
+    "down": "dark_orange",
+    "imitated": "magenta",
+    "masked": "dim",
+}  # as in the HTML report
 MEANINGS = {"up": "made likelier", "down": "less likely", "imitated": "imitated", "masked": "masked"}
 SAID = {  # keys of a parsed reflection or critique
     "root_cause_analysis": "what went wrong",
@@ -52,7 +58,9 @@ class Shown:
         return Group(*self.scenes())
 
     def _repr_html_(self) -> str:
-        console = Console(width=WIDTH, record=True, file=io.StringIO(), force_jupyter=False, color_system="256")
+        console = Console(
+            width=WIDTH, record=True, file=io.StringIO(), force_jupyter=False, color_system="256"
+        )
         console.print(self)
         return console.export_html(code_format=PAGE, inline_styles=True)
 
@@ -67,7 +75,8 @@ class Member(Shown):
         return f"Member({', '.join(trajectory['kind'] for trajectory in self.trajectories)})"
 
     def first(self, kind: str) -> Trajectory | None:
-        """The first trajectory of this kind (``base``, ``reflection``, ``guided_retry``, ``distilled`` ...)."""
+        """The first trajectory of this kind (``base``, ``reflection``, ``guided_retry``, ``distilled``
+        ...)."""
         return next((trajectory for trajectory in self.trajectories if trajectory["kind"] == kind), None)
 
     @property
@@ -96,7 +105,9 @@ class Member(Shown):
                     f"The retry from turn {start} (the pivot), guided by the suggestion", trajectory, start
                 )
             elif kind == "refined":
-                yield from _played(f"The refinement from turn {start}, which replaces the attempt", trajectory, start)
+                yield from _played(
+                    f"The refinement from turn {start}, which replaces the attempt", trajectory, start
+                )
         legend = [(f"{MEANINGS[name]}  ", colour) for name, colour in COLOURS.items() if in_colour]
         yield Text.assemble(("\nWhat trains", "bold"), "   ", *legend)
         yield _training([("", trajectory) for trajectory in self.trajectories], bool(self.pivot))
@@ -128,7 +139,9 @@ class LoggedTask(Shown):
     def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
         yield Text(self.place, style="dim")
         rows = [
-            (f"{k}  ", trajectory) for k, member in enumerate(self.members, 1) for trajectory in member.trajectories
+            (f"{k}  ", trajectory)
+            for k, member in enumerate(self.members, 1)
+            for trajectory in member.trajectories
         ]
         yield _training(rows, any(member.pivot for member in self.members))
 
@@ -146,12 +159,14 @@ def logged_tasks(run_dir: Path) -> list[LoggedTask]:
 
 
 def _played(title: str, trajectory: Trajectory, first: int) -> Iterator[RenderableType]:
-    """Its outcome and its turns from ``first`` on, response tokens coloured by what training does with them."""
+    """Its outcome and its turns from ``first`` on, response tokens coloured by what training does with
+    them."""
     outcome = "solved" if trajectory["success"] else "not solved"
     yield Text.assemble((f"\n{title}", "bold"), f"   reward {trajectory['reward']:.2f}, {outcome}")
     for k, turn in enumerate(trajectory["turns"][first:], first):
         parts = [
-            (_plain(str(part)), _effect(trajectory) if trained else "masked") for part, _, trained in turn["response"]
+            (_plain(str(part)), _effect(trajectory) if trained else "masked")
+            for part, _, trained in turn["response"]
         ]
         writes = Text.assemble(*((text, COLOURS[effect]) for text, effect in parts))
         yield _grid([(f"turn {k} reads", Text(_plain(turn["prompt"]))), ("writes", writes)])
@@ -173,7 +188,9 @@ def _training(rows: Sequence[tuple[str, Trajectory]], pivoted: bool) -> Renderab
         others = {"sft": "imitated", "none": "not trained"}.get(objective, "-")
         advantage = others if trajectory["advantage"] is None else f"{trajectory['advantage']:+.2f}"
         reward = "" if kind in FEEDBACK else f"{trajectory['reward']:.2f}"
-        sampled = [(int(tokens), trained) for turn in trajectory["turns"] for _, tokens, trained in turn["response"]]
+        sampled = [
+            (int(tokens), trained) for turn in trajectory["turns"] for _, tokens, trained in turn["response"]
+        ]
         learnt, of = sum(n for n, trained in sampled if trained), sum(n for n, _ in sampled)
         table.add_row(number + NAMES[kind], reward, advantage, f"{learnt} of {of}")
     explained = dict.fromkeys(
@@ -181,7 +198,11 @@ def _training(rows: Sequence[tuple[str, Trajectory]], pivoted: bool) -> Renderab
         for _, trajectory in rows
         if "derivation" in trajectory
     )
-    masked = ["The turns before the pivot are the same in attempt and retry, so they are masked."] if pivoted else []
+    masked = (
+        ["The turns before the pivot are the same in attempt and retry, so they are masked."]
+        if pivoted
+        else []
+    )
     why = "\n".join([*explained, *masked])
     parts = [table, Text(why, style="dim")] if why else [table]
     return Padding(Group(*parts), (0, 0, 0, 2))

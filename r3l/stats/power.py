@@ -78,7 +78,9 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
     return float(WEIGHTS_Z @ chdtr(freedom, freedom * ((NOISE_Z + delta) / critical) ** 2))
 
 
-def minimum_detectable_effect(deviation: float, seeds: int, level: float = ALPHA, power: float = POWER) -> float:
+def minimum_detectable_effect(
+    deviation: float, seeds: int, level: float = ALPHA, power: float = POWER
+) -> float:
     """The smallest true mean difference that ``seeds`` pairs show with probability ``power``."""
     # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
     bound = float(stats.t.ppf(1 - level / 2, seeds - 1)) + 1

@@ -38,7 +38,17 @@ def test_train_does_what_the_command_does(results, monkeypatch, capsys, tmp_path
     words = [part for key, value in STEPS.items() for part in ("--set", f"{key}={value}")]
     where = tmp_path / "by_command"
     code, stdout, _ = command(
-        monkeypatch, capsys, "train", "--env", "math", "--method", "grpo", *words, "--run-dir", where, "--json"
+        monkeypatch,
+        capsys,
+        "train",
+        "--env",
+        "math",
+        "--method",
+        "grpo",
+        *words,
+        "--run-dir",
+        where,
+        "--json",
     )
     ours = json.loads((results / cell("math", "grpo") / "seed0/result.json").read_text())
     assert code == 0 and json.loads(stdout) == ours
@@ -65,7 +75,9 @@ def test_a_script_without_a_guard_is_told_of_it(tmp_path):
     script = f"{once}import r3l\nr3l.train('math', 'grpo', settings={settings}, run_dir='run')\n"
     (tmp_path / "script.py").write_text(script)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert "script.py calls r3l where it is imported" in done.stderr
     assert "put the calls under if __name__ == '__main__':" in done.stderr

@@ -23,7 +23,9 @@ def test_success_in_training_counts_the_rollout_that_a_refinement_replaced():
     _, groups, a = played("critique_grpo", script, group_size=2)
     assert shape(groups) == [("policy", [("base", 1.0), ("refined", 1.0)])]
     metrics = group_metrics(groups, a.trajectories)
-    assert metrics["train/success"] == metrics["train/reward"] == metrics[f"train/success/{TASK.group}"] == 0.5
+    assert (
+        metrics["train/success"] == metrics["train/reward"] == metrics[f"train/success/{TASK.group}"] == 0.5
+    )
     assert metrics["train/turns"] == (len(WIN) + len(LOSE)) / 2
 
 

@@ -23,12 +23,16 @@ def test_raft_imitates_successes_and_counts_the_rest():
     assert counters["dropped/rejected"] == 1
     _, groups, _ = explore("raft", {"rollout": WIN + LOSE}, group_size=2, rejected="released_dilute")
     kept, silent = groups[1].trajectories
-    assert kept.credit_mask().any() and not silent.credit_mask().any()  # audit B-40: takes a place, trains nothing
+    assert (
+        kept.credit_mask().any() and not silent.credit_mask().any()
+    )  # audit B-40: takes a place, trains nothing
 
 
 def test_dapo_penalises_length_and_drops_uniform_groups():
     """Golden: L = 112 -> 0; 312 -> -0.5; 512 and 513 -> -1 (Lmax 512, c 400)."""
-    method, groups, _ = explore("dapo", {"rollout": LOSE + LOSE}, group_size=2, overlong_max=512, overlong_cache=400)
+    method, groups, _ = explore(
+        "dapo", {"rollout": LOSE + LOSE}, group_size=2, overlong_max=512, overlong_cache=400
+    )
     assert [method.overlong_penalty(n) for n in (0, 112, 312, 512, 513)] == [0, 0, -0.5, -1, -1]
     assert not method.keep(groups)
     _, groups, _ = explore("dapo", {"rollout": WIN + LOSE}, group_size=2, overlong_max=8, overlong_cache=8)
@@ -51,8 +55,12 @@ def test_reflect_grpo_retries_failures_from_the_start():
     assert shape(groups) == [("policy", [("base", 0.0), ("base", 1.0), ("base", 0.0), ("distilled", 1.0)])]
     assert all(t.trains(0) for t in groups[0].trajectories) and groups[0].trajectories[-1].rescore
     assert counters["reflection/count"] == 1 and method.max_rollouts == 5
-    released, groups, _ = explore("reflect_grpo", script, group_size=1, reflected_rollouts=2, retry="released_noop")
-    assert [kind for kind, _ in shape(groups)[0][1]] == ["base"] * 3  # audit B-2: GRPO with wasted reflections
+    released, groups, _ = explore(
+        "reflect_grpo", script, group_size=1, reflected_rollouts=2, retry="released_noop"
+    )
+    assert [kind for kind, _ in shape(groups)[0][1]] == [
+        "base"
+    ] * 3  # audit B-2: GRPO with wasted reflections
 
 
 @pytest.mark.parametrize("name", names("methods"))

@@ -49,7 +49,9 @@ def test_the_environment_writes_for_every_method(name):
     kind = METHODS[name]
     _, ctx = explore(f"{name},feedback=environment", {"rollout": LOSE, "retry": WIN})
     ((text, parsed),) = written(ctx, kind)
-    assert json.loads(text)["root_cause_analysis"] == "not possible there" and not isinstance(parsed, InvalidFeedback)
+    assert json.loads(text)["root_cause_analysis"] == "not possible there" and not isinstance(
+        parsed, InvalidFeedback
+    )
     assert ctx.counters[f"{kind}/by_environment"] == 1 == ctx.counters["retry/count"]
     assert ctx.counters["tokens/generated"] == ctx.counters["tokens/rollout"] + ctx.counters["tokens/retry"]
 
@@ -108,7 +110,9 @@ def test_a_teacher_that_tells_the_answer_is_dropped_and_a_model_that_found_it_is
         0,
     )
     assert written(ctx, kind) == [(telling, InvalidFeedback("leak"))]
-    _, ctx = explore(f"{name},feedback=self", {"rollout": LOSE, kind: [telling], "retry": WIN}, answer="Xyzzy")
+    _, ctx = explore(
+        f"{name},feedback=self", {"rollout": LOSE, kind: [telling], "retry": WIN}, answer="Xyzzy"
+    )
     assert (ctx.counters["leak/told"], ctx.counters[f"{kind}/invalid/leak"], ctx.counters["retry/count"]) == (
         1,
         0,
@@ -126,7 +130,9 @@ def test_a_model_that_was_shown_the_answer_is_a_teacher():
 def test_quoting_is_no_leak():
     """The answer appears in the attempt: the leak is counted, but nothing is dropped."""
     judge = ScriptedJudge(review(1, improvement_suggestion="do not fly"))
-    _, ctx = explore("rltf_grpo@group_size=1,feedback=judge", {"rollout": LOSE, "retry": WIN}, judge, answer="fly")
+    _, ctx = explore(
+        "rltf_grpo@group_size=1,feedback=judge", {"rollout": LOSE, "retry": WIN}, judge, answer="fly"
+    )
     assert (ctx.counters["leak/answer_stated"], ctx.counters["leak/quoted"], ctx.counters["leak/told"]) == (
         1,
         1,

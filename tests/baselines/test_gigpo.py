@@ -67,7 +67,10 @@ def test_a_rollout_that_comes_back_to_a_state_is_compared_with_itself():
 
 
 def test_between_lines_of_a_response_the_state_is_what_was_written():
-    lines = [replace(turn, observation="" if k else "2 + 2?", response=f"{k}\n") for k, turn in enumerate(WON.turns)]
+    lines = [
+        replace(turn, observation="" if k else "2 + 2?", response=f"{k}\n")
+        for k, turn in enumerate(WON.turns)
+    ]
     assert states(replace(WON, turns=lines)) == ["2 + 2?", "2 + 2?0\n", "2 + 2?0\n1\n"]
 
 

@@ -14,7 +14,9 @@ from r3l.core.method import Batch
 
 MASK = torch.tensor([[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 1, 0]], dtype=torch.float64)
 WEIGHT = MASK * torch.tensor([[0.1], [0.25], [0.05]], dtype=torch.float64)
-OLD = torch.tensor([[-1.0, -0.5, -2.0, -0.3], [-0.7, -1.1, -0.2, -6.0], [-1.0, -0.4, -5.5, -0.1]], dtype=torch.float64)
+OLD = torch.tensor(
+    [[-1.0, -0.5, -2.0, -0.3], [-0.7, -1.1, -0.2, -6.0], [-1.0, -0.4, -5.5, -0.1]], dtype=torch.float64
+)
 NEW = OLD + torch.tensor([[0, 0.5, -0.6, 0.1], [0, 0, 0.3, -0.3], [0, -0.2, 0.4, 0]], dtype=torch.float64)
 REF = OLD - 0.2
 A = [1.5, -0.8, 0.6]

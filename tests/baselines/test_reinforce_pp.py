@@ -18,7 +18,9 @@ def test_advantages_are_normalised_over_all_tokens_of_the_step():
     std = np.sqrt(1.5 / 7)
     first, second = ReinforcePP({}).step_advantages(STEP)
     np.testing.assert_allclose(first, [0.75 / std, -0.25 / std], rtol=1e-5)
-    np.testing.assert_allclose(second, [-0.25 / std], rtol=1e-5)  # worse than the step, though its group has one member
+    np.testing.assert_allclose(
+        second, [-0.25 / std], rtol=1e-5
+    )  # worse than the step, though its group has one member
 
 
 def test_with_baseline_a_groups_mean_is_taken_first():
@@ -35,4 +37,6 @@ def test_rows_have_the_steps_advantages_and_imitated_groups_are_not_compared():
     imitated = Group(SOLVED.task, [make_trajectory(3, 1.0)], Objective.SFT)
     rows = rows_of(ReinforcePP({}), [STEP[0], imitated, STEP[1]])
     std = np.sqrt(1.5 / 7)
-    assert [row.advantage for row in rows] == pytest.approx([0.75 / std, -0.25 / std, -0.25 / std, 1.0], rel=1e-5)
+    assert [row.advantage for row in rows] == pytest.approx(
+        [0.75 / std, -0.25 / std, -0.25 / std, 1.0], rel=1e-5
+    )

@@ -21,7 +21,9 @@ def test_a_step_of_every_arm(tmp_path, capsys):
             assert report[arm] == "not installed: pip install '.[bench]'"
         else:
             assert report[arm]["seconds/step"] > 0 and report[arm]["peak_gib"] > 0.1
-            assert report[arm]["seconds_ratio"] == report[arm]["seconds/step"] / report["ours"]["seconds/step"]
+            assert (
+                report[arm]["seconds_ratio"] == report[arm]["seconds/step"] / report["ours"]["seconds/step"]
+            )
     assert report["ours"]["tokens_per_s/sample"] == pytest.approx(8 / report["ours"]["seconds/sample"])
     assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
 
@@ -40,7 +42,13 @@ def test_a_step_by_phase_and_beside_transformers(tmp_path, capsys):
     packed, transformers = report["arms"]["packed"], report["arms"]["transformers"]
     assert packed["tokens/generated"] == transformers["tokens/generated"] and packed["rollouts"] == 16
     assert report["seconds_ratio"] == pytest.approx(transformers["seconds/step"] / packed["seconds/step"])
-    for phase in ("collect/layers", "collect/attention", "collect/sampling", "train/backward", "train/optimiser"):
+    for phase in (
+        "collect/layers",
+        "collect/attention",
+        "collect/sampling",
+        "train/backward",
+        "train/optimiser",
+    ):
         assert report["phases"][phase] > 0
 
 

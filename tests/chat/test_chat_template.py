@@ -64,7 +64,9 @@ def test_what_a_template_refuses_later_is_one_paragraph_too():
     control = ("<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
     renderer = ChatRenderer(chat_tokenizer(GEMMA, *control, bos_token="<bos>"))
     assert renderer.opening([Message("user", "a")])
-    with pytest.raises(ConfigError, match="roles system, user: TemplateError: System role not supported.*prompts="):
+    with pytest.raises(
+        ConfigError, match="roles system, user: TemplateError: System role not supported.*prompts="
+    ):
         renderer.opening([Message("system", "be good"), Message("user", "a")])
 
 

@@ -28,7 +28,9 @@ def chatml():
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator(["system user assistant\n You arrive at desk 1.\n\n <|im |> _end"] * 9, trainer)
+    tokenizer.train_from_iterator(
+        ["system user assistant\n You arrive at desk 1.\n\n <|im |> _end"] * 9, trainer
+    )
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in CONTROL])
     tokenizer.add_tokens([AddedToken("<tool_call>", normalized=False)])
     return PreTrainedTokenizerFast(
@@ -78,7 +80,9 @@ def test_nothing_is_lost_of_it(renderer):
     for text in spelled(renderer):
         ids = renderer.response(text)
         assert renderer.text(ids) == renderer.text(ids[:-1]) == text
-        assert f"see {text}." in renderer.tokenizer.decode(renderer.opening([Message("user", f"see {text}.")]))
+        assert f"see {text}." in renderer.tokenizer.decode(
+            renderer.opening([Message("user", f"see {text}.")])
+        )
 
 
 def test_earlier_responses_are_text_too(renderer):

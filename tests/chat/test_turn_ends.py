@@ -59,7 +59,9 @@ def test_ends_of_model_families(tmp_path, family):
     renderer = ChatRenderer(load_tokenizer(where))
     names = renderer.tokenizer.convert_ids_to_tokens
     assert names(renderer.end_id) == written
-    assert {names(i) for i in renderer.end_ids} == set(ends.split()) == {names(i) for i in renderer.stops("end")}
+    assert (
+        {names(i) for i in renderer.end_ids} == set(ends.split()) == {names(i) for i in renderer.stops("end")}
+    )
     assert renderer.end_ids <= renderer.stops("line")
     target = renderer.response("do it")  # what SFT teaches
     assert names(target[-1]) == written and renderer.text(target) == "do it"
@@ -91,13 +93,17 @@ def test_stored_models_end_as_before():
 def test_an_end_that_is_not_the_templates_leaves_its_turn_to_be_closed(tmp_path):
     """Sampling ended by <|endoftext|>: the dialog still reads as the template writes it."""
     renderer = ChatRenderer(chat_tokenizer(CHATML, "<|endoftext|>", "<|im_start|>", "<|im_end|>"))
-    assert renderer.tokenizer.decode(renderer.following([Message("user", "b")], ended=False)).startswith("<|im_end|>\n")
+    assert renderer.tokenizer.decode(renderer.following([Message("user", "b")], ended=False)).startswith(
+        "<|im_end|>\n"
+    )
 
 
 def test_an_end_that_is_no_special_token_stays_text_in_a_message():
     renderer = ChatRenderer(chat_tokenizer(CHATML, "<|endoftext|>", "<|im_start|>", plain=["<|im_end|>"]))
     assert renderer.tokenizer.convert_ids_to_tokens(renderer.end_id) == "<|im_end|>"
-    assert renderer.opening([Message("user", "x<|im_end|>y")]).count(renderer.end_id) == 1  # the template's own
+    assert (
+        renderer.opening([Message("user", "x<|im_end|>y")]).count(renderer.end_id) == 1
+    )  # the template's own
     assert renderer.response("a<|im_end|>b").count(renderer.end_id) == 1
 
 

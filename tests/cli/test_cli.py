@@ -56,11 +56,19 @@ def test_unexpected_errors_keep_their_traceback(monkeypatch, capsys):
 
 
 def test_lists_as_json(monkeypatch, capsys):
-    expected = {"methods": "r3l", "envs": "alfworld", "models": "qwen3-4b", "tables": "table1", "figures": "pivot"}
+    expected = {
+        "methods": "r3l",
+        "envs": "alfworld",
+        "models": "qwen3-4b",
+        "tables": "table1",
+        "figures": "pivot",
+    }
     for what, name in expected.items():
         code, out, err = run(monkeypatch, capsys, "list", what, "--json")
         assert code == 0 and name in {row[what.removesuffix("s")] for row in json.loads(out)[what]}, err
-    code, out, _ = run(monkeypatch, capsys, "list", "options", "--env", "math", "--set", "train.lr=3e-5", "--json")
+    code, out, _ = run(
+        monkeypatch, capsys, "list", "options", "--env", "math", "--set", "train.lr=3e-5", "--json"
+    )
     values = {row["key"]: (row["value"], row["place"]) for row in json.loads(out)["options"]}
     assert code == 0 and values["train.lr"] == (3e-5, "--set")
     assert values["env_settings.max_turns"][1] == "configs/envs/math.yaml"
@@ -69,11 +77,17 @@ def test_lists_as_json(monkeypatch, capsys):
 def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
     three_seeds = write_three_seeds(tmp_path / "results")
     out = tmp_path / "out" / "table1.csv"
-    code, text, _ = run(monkeypatch, capsys, "table", "table1", "--results", three_seeds, "--out", out, "--json")
+    code, text, _ = run(
+        monkeypatch, capsys, "table", "table1", "--results", three_seeds, "--out", out, "--json"
+    )
     assert code == 0 and len(json.loads(text)["rows"]) == 9 and out.is_file()
     shown = ("figure", "learning_curves", "--results", three_seeds)
     code, text, _ = run(monkeypatch, capsys, *shown, "--out", tmp_path)
-    assert code == 0 and (tmp_path / "learning_curves.png").is_file() and (tmp_path / "learning_curves.pdf").is_file()
+    assert (
+        code == 0
+        and (tmp_path / "learning_curves.png").is_file()
+        and (tmp_path / "learning_curves.pdf").is_file()
+    )
     code, _, err = run(monkeypatch, capsys, *shown, "--method", "zero_shot", "--out", tmp_path)
     assert code == 2 and "none of them was trained" in err
     code, _, err = run(monkeypatch, capsys, "figure", "pivot", "--table", "table9", "--results", three_seeds)
@@ -82,7 +96,9 @@ def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
 
 def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path):
     out = tmp_path / "llama.csv"
-    code, text, err = run(monkeypatch, capsys, "table", "llama", "--results", tmp_path, "--out", out, "--json")
+    code, text, err = run(
+        monkeypatch, capsys, "table", "llama", "--results", tmp_path, "--out", out, "--json"
+    )
     assert (code, err) == (0, "") and len(json.loads(text)["rows"]) == 63
     assert {path.name for path in tmp_path.iterdir()} == {"llama.csv", "llama.md", "llama.tex"}
 
@@ -102,7 +118,10 @@ def test_an_output_that_cannot_be_written_is_one_sentence():
     command = [sys.executable, "-m", "r3l.cli", "--version"]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "standard output cannot be written" in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (
+        2,
+        1,
+    ) and "standard output cannot be written" in done.stderr
 
 
 def test_a_terminal_of_ascii_gets_what_it_can_show():
@@ -116,7 +135,11 @@ def test_a_home_that_cannot_be_made_is_named(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("HOME", "/proc/nope")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     code, _, err = run(monkeypatch, capsys, "run", "table1", "--env", "math", "--method", "grpo", "--dry-run")
-    assert code == 2 and "/proc/nope/.cache/snakemake cannot be made" in err and "set XDG_CACHE_HOME or HOME" in err
+    assert (
+        code == 2
+        and "/proc/nope/.cache/snakemake cannot be made" in err
+        and "set XDG_CACHE_HOME or HOME" in err
+    )
 
 
 def test_an_error_moves_no_terminal(monkeypatch, capsys):
@@ -145,7 +168,14 @@ OF_ENV = {"--tier", "--task-set", "--seed", "--set", "--out"}
 OF_SERVER = {"--model", "--batch", "--dialog", "--tokenizer", "--request", "--deadline"}
 
 
-VALUES = {"--seed": "1", "--set": "train.steps=1", "--batch": "2", "--deadline": "9", "--request": "a=1", "--out": "x"}
+VALUES = {
+    "--seed": "1",
+    "--set": "train.steps=1",
+    "--batch": "2",
+    "--deadline": "9",
+    "--request": "a=1",
+    "--out": "x",
+}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +205,10 @@ def test_an_option_that_a_form_of_evaluate_does_not_use_is_refused(monkeypatch, 
         (("run", "status", "--help"), "r3l run status [OPTIONS] [targets]..."),
         (("run", "--help"), "| status"),
         (("compare", "power", "--nope"), "No such option: --nope"),
-        (("compare", "--offline", "registered"), "there is no method 'registered'"),  # only the first word is one
+        (
+            ("compare", "--offline", "registered"),
+            "there is no method 'registered'",
+        ),  # only the first word is one
         (("run", "--seed", "0", "status", "--dry-run"), "there is no target 'status'"),
         (("tune",), "Missing argument"),
     ],

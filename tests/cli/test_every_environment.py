@@ -8,7 +8,9 @@ from r3l.config.environment import EnvConfig
 from r3l.config.files import load
 from r3l.files.json_files import read_json, read_jsonl
 
-NANO = [env for env in names("envs") if "nano" in load("envs", env, EnvConfig).tiers]  # others need a download
+NANO = [
+    env for env in names("envs") if "nano" in load("envs", env, EnvConfig).tiers
+]  # others need a download
 
 
 @pytest.mark.slow
@@ -20,5 +22,7 @@ def test_two_steps(monkeypatch, capsys, tmp_path, env, method):
     code, _, stderr = run(monkeypatch, capsys, "train", "--env", env, "--method", method, *two_tasks)
     assert code == 0, stderr
     steps = read_jsonl(tmp_path / "metrics.jsonl")
-    assert len(steps) == 2 and all(step["rollouts"] >= 8 and 0 <= step["train/success"] <= 1 for step in steps)
+    assert len(steps) == 2 and all(
+        step["rollouts"] >= 8 and 0 <= step["train/success"] <= 1 for step in steps
+    )
     assert read_json(tmp_path / "result.json")["env"] == env

@@ -143,7 +143,8 @@ def folder(tmp_path_factory):
 
 
 def ended(monkeypatch, capsys, folder, example, *further):
-    """The exit code of an example in ``folder``, which is also the home of its user; its output, and its errors."""
+    """The exit code of an example in ``folder``, which is also the home of its user; its output, and its
+    errors."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     words = [word.replace("~", str(folder)) for word in words_of(example)]
@@ -171,7 +172,9 @@ def trained(folder):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("trained")
-@pytest.mark.parametrize("example", LONGER)  # in this order: evaluated before it is verified, exported and stored
+@pytest.mark.parametrize(
+    "example", LONGER
+)  # in this order: evaluated before it is verified, exported and stored
 def test_a_longer_one_runs(monkeypatch, capsys, folder, example):
     code, out, err = ended(monkeypatch, capsys, folder, example, *LONGER[example])
     assert (code, bool(out)) == (0, True), err

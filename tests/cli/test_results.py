@@ -51,7 +51,9 @@ def test_runs_are_named_by_their_directories(tmp_path, r3l):
     assert done(rows) == {("alfworld", "grpo", 2)}
     (row,) = [r for r in rows if r["seeds_done"] and r["group"] == "all"]
     assert row["mean"] == 0.375  # 1 and 2 of 4
-    assert r3l("figure", "table1", paths[0].parent, "--out", tmp_path / "f.png")["files"] == [str(tmp_path / "f.png")]
+    assert r3l("figure", "table1", paths[0].parent, "--out", tmp_path / "f.png")["files"] == [
+        str(tmp_path / "f.png")
+    ]
     assert r3l("report", paths[0].parent, "--out", tmp_path / "r.html")["runs"] == 1
 
 
@@ -70,7 +72,9 @@ def test_runs_of_several_folders_are_shown_together(tmp_path, r3l):
     folders = ("--results", tmp_path / "a", "--results", tmp_path / "b")
     both = {("alfworld", "grpo", 2), ("alfworld", "r3l", 2)}
     assert done(r3l("table", "table1", *folders)["rows"]) == both
-    assert done(r3l("table", "table1", tmp_path / "a" / cell("alfworld", "grpo") / "seed0", *folders[2:])["rows"]) == {
+    assert done(
+        r3l("table", "table1", tmp_path / "a" / cell("alfworld", "grpo") / "seed0", *folders[2:])["rows"]
+    ) == {
         ("alfworld", "grpo", 1),
         ("alfworld", "r3l", 2),
     }
@@ -99,7 +103,14 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
         write_run(tmp_path / "mine0", "opmd", seed, [0, 0], [0, 0])
         write_run(tmp_path / "mine0", "grpo", seed, [1, 1], [1, 1])  # the stored ones count
         write_run(tmp_path / "kept", "grpo", seed, [1, 0], [0, 0])
-    folders = ("--results", tmp_path / "mine0", "--results", tmp_path / "mine1", "--stored", tmp_path / "kept")
+    folders = (
+        "--results",
+        tmp_path / "mine0",
+        "--results",
+        tmp_path / "mine1",
+        "--stored",
+        tmp_path / "kept",
+    )
     page = tmp_path / "compared.html"
     words = ("--env", "alfworld", "--offline", "--against", "grpo,opmd", "--html", page)
     rows = r3l("compare", "raft", *words, *folders)["rows"]
@@ -108,7 +119,15 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
         ("opmd", 2, 0.0, 0.5),
     ]
     (row,) = r3l(
-        "compare", "grpo", "--env", "alfworld", "--offline", "--against", "opmd", "--stored", tmp_path / "mine0"
+        "compare",
+        "grpo",
+        "--env",
+        "alfworld",
+        "--offline",
+        "--against",
+        "opmd",
+        "--stored",
+        tmp_path / "mine0",
     )["rows"]
     assert (row["pairs"], row["difference_mean"]) == (2, 1.0)  # no run of mine: both are stored
     text = page.read_text(encoding="utf-8")
@@ -120,7 +139,8 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
 
 
 def test_users_environments_and_methods_have_tables_figures_and_a_report(tmp_path, monkeypatch, r3l):
-    """Those of examples/, at first without R3L_ENVS; and a packaged environment that the table lacks, with --env."""
+    """Those of examples/, at first without R3L_ENVS; and a packaged environment that the table lacks, with
+    --env."""
     for seed in range(2):
         for env in ("alfworld", "guess", "countdown"):
             write_run(tmp_path / "results", "grpo", seed, [1, 0], [0, 0], env=env)
@@ -132,7 +152,9 @@ def test_users_environments_and_methods_have_tables_figures_and_a_report(tmp_pat
     assert done(r3l("table", "table1", "--out", "t.csv")["rows"]) == own
     printed = (tmp_path / "t.tex").read_text()
     header = printed.split("\\midrule")[0]
-    assert "ALFWorld" in header and "Guess" in header and "WebShop" not in header and "0.500, 0.750" in printed
+    assert (
+        "ALFWorld" in header and "Guess" in header and "WebShop" not in header and "0.500, 0.750" in printed
+    )
     only = r3l("table", "table1", "--env", "countdown", "--method", "shortest")["rows"]
     assert done(only) == {("countdown", "shortest", 2)} and {row["method"] for row in only} == {"shortest"}
     assert {r["env"] for r in r3l("table", "learning")["rows"]} == {"alfworld", "guess"}
@@ -144,7 +166,9 @@ def test_users_environments_and_methods_have_tables_figures_and_a_report(tmp_pat
         r3l("figure", name, "--env", "guess", "--method", "shortest")
     r3l("report")
     page = (tmp_path / "results/report.html").read_text()
-    titles = re.findall(r"<figcaption><h3>(.*?)</h3>", page[page.index('id="tables"') : page.index('id="figures"')])
+    titles = re.findall(
+        r"<figcaption><h3>(.*?)</h3>", page[page.index('id="tables"') : page.index('id="figures"')]
+    )
     assert (
         any(title.startswith("Other runs") for title in titles)
         and page.count("<td>Guess a number</td>") > 6
@@ -152,7 +176,12 @@ def test_users_environments_and_methods_have_tables_figures_and_a_report(tmp_pat
     )
 
 
-DAMAGE = {"manifest.json": b"[", "result.json": b"", "evaluation.json": b'{"schema": NaN}', "episodes.jsonl": b"[]"}
+DAMAGE = {
+    "manifest.json": b"[",
+    "result.json": b"",
+    "evaluation.json": b'{"schema": NaN}',
+    "episodes.jsonl": b"[]",
+}
 COMMANDS = [
     ["table", "table1"],
     ["table", "claims"],
@@ -163,7 +192,11 @@ COMMANDS = [
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_run_is_left_out_with_a_warning_unless_it_is_named(tmp_path, r3l, refused, caplog, name):
-    runs = [write_run(tmp_path / "x", method, s, [1, s], [0, 0]) for method in ("zero_shot", "grpo") for s in (0, 1)]
+    runs = [
+        write_run(tmp_path / "x", method, s, [1, s], [0, 0])
+        for method in ("zero_shot", "grpo")
+        for s in (0, 1)
+    ]
     bad, probes = runs[-1].parent, tmp_path / "x/probe"
     (bad / name).write_bytes(DAMAGE[name])
     sign(bad)

@@ -31,7 +31,9 @@ class Slurm:
 
     def jobs(self, *states: str) -> list[tuple[str, str, str]]:
         """(id, state, rule with wildcards) of the jobs, oldest first."""
-        rows = self("squeue", "--states", ",".join(states) or "all", "--noheader", "--sort=i", "--format=%i %T %k")
+        rows = self(
+            "squeue", "--states", ",".join(states) or "all", "--noheader", "--sort=i", "--format=%i %T %k"
+        )
         return [tuple(row.split(" ", 2)) for row in rows.splitlines()]
 
 
@@ -43,7 +45,13 @@ def slurm(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm")
     environment = _configure(folder)
     socket_path = folder / "munge.socket"
-    munged = ["munged", "--foreground", "--force", f"--socket={socket_path}", f"--key-file={folder / 'munge.key'}"]
+    munged = [
+        "munged",
+        "--foreground",
+        "--force",
+        f"--socket={socket_path}",
+        f"--key-file={folder / 'munge.key'}",
+    ]
     munged += [f"--{name}-file={folder / f'munge.{name}'}" for name in ("pid", "log", "seed")]
     daemons = []
     try:
@@ -70,7 +78,10 @@ def _configure(folder: Path) -> dict[str, str]:
         for one in (a, b):
             one.bind(("127.0.0.1", 0))
         ports = [one.getsockname()[1] for one in (a, b)]
-    host, user = socket.gethostname().partition(".")[0], subprocess.check_output(["id", "-un"], text=True).strip()
+    host, user = (
+        socket.gethostname().partition(".")[0],
+        subprocess.check_output(["id", "-un"], text=True).strip(),
+    )
     text = CONF.format(host=host, user=user, ports=ports, folder=folder, cpus=os.cpu_count())
     (folder / "slurm.conf").write_text(text)
     (folder / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")

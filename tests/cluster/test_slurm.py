@@ -47,9 +47,21 @@ def profile(tmp_path):
 
 
 def snakemake(slurm, folder, profile, *arguments):
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--profile", str(profile)]
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--snakefile",
+        str(ROOT / "Snakefile"),
+        "--profile",
+        str(profile),
+    ]
     return subprocess.Popen(
-        [*command, *arguments], cwd=folder, env=slurm.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*command, *arguments],
+        cwd=folder,
+        env=slurm.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
 
@@ -71,8 +83,14 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
     text = process.communicate(timeout=400)[0].decode()
     assert process.returncode == 0, text
     states = {(comment.split("_wildcards")[0], job, state) for job, state, comment in slurm.jobs()}
-    assert ("rule_train", cancelled, "CANCELLED") in states and ("rule_train", requeued, "COMPLETED") in states
-    assert len([1 for rule, _, _ in states if rule == "rule_train"]) == 3  # the cancelled one went on as another job
+    assert ("rule_train", cancelled, "CANCELLED") in states and (
+        "rule_train",
+        requeued,
+        "COMPLETED",
+    ) in states
+    assert (
+        len([1 for rule, _, _ in states if rule == "rule_train"]) == 3
+    )  # the cancelled one went on as another job
     assert "Restarts=1" in slurm("scontrol", "show", "job", requeued)
     for method, run_dir in zip(METHODS, (grpo, r3l), strict=True):
         quiet = tmp_path / "quiet" / method
@@ -89,7 +107,9 @@ def test_a_placeholder_stops_everything_before_a_job_is_sent(slurm, tmp_path):
     assert slurm.jobs() == before
 
 
-@pytest.mark.parametrize(("gres", "wanted"), [(None, "TresPerJob=gres:gpu:2"), ("gpu", "TresPerNode=gres:gpu:2")])
+@pytest.mark.parametrize(
+    ("gres", "wanted"), [(None, "TresPerJob=gres:gpu:2"), ("gpu", "TresPerNode=gres:gpu:2")]
+)
 def test_both_ways_of_asking_for_gpus_get_them(slurm, tmp_path, gres, wanted):
     """The plugin's own sbatch line, for a node where other devices stand for GPUs."""
     request = ResourceRequest(mem_mb=100, runtime=5, gpu=2, nodes=1, cpus=1)

@@ -33,9 +33,17 @@ def test_each_change_counts_and_the_command_line_is_above_the_row():
 @pytest.mark.parametrize(
     ("method", "change", "words"),
     [
-        ("grpo", "alpha=5", "unknown key 'alpha' (did you mean 'lora.alpha'?): method 'grpo' has no such setting"),
+        (
+            "grpo",
+            "alpha=5",
+            "unknown key 'alpha' (did you mean 'lora.alpha'?): method 'grpo' has no such setting",
+        ),
         ("grpo@alpha=5", "workers=0", "unknown key 'alpha' (did you mean 'lora.alpha'?)"),
-        ("r3l", "temperature=1", "(did you mean 'sampling.temperature' or 'evaluation.temperature' or 'judge.temp"),
+        (
+            "r3l",
+            "temperature=1",
+            "(did you mean 'sampling.temperature' or 'evaluation.temperature' or 'judge.temp",
+        ),
         ("r3l", "alpah=5", "unknown key 'alpah' (did you mean 'alpha'?)"),
         ("r3l", "thread=2", "unknown key 'thread' (did you mean 'threads'?)"),
         ("r3l@seed=1", "workers=0", "key 'seed' is not for a change"),
@@ -52,12 +60,16 @@ def test_what_is_neither_is_an_error_that_names_the_key(method, change, words):
 
 def test_a_key_of_both_is_ambiguous(tmp_path, monkeypatch):
     code = (ROOT / "examples/shortest.py").read_text()
-    (tmp_path / "ambiguous.py").write_text(code.replace("    group_size", "    threads: float = 0.1\n    group_size"))
+    (tmp_path / "ambiguous.py").write_text(
+        code.replace("    group_size", "    threads: float = 0.1\n    group_size")
+    )
     config = "method: ambiguous\nlabel: Ambiguous\ncode: 'ambiguous:Shortest'\nsources: {}\n"
     (tmp_path / "ambiguous.yaml").write_text(config)
     monkeypatch.setenv("R3L_METHODS", str(tmp_path))
     for overrides, method in ((["threads=2"], "ambiguous"), ([], "ambiguous@threads=2")):
-        with pytest.raises(ConfigError, match="'threads' is ambiguous.*write method_settings.threads=2.*configs/tiers"):
+        with pytest.raises(
+            ConfigError, match="'threads' is ambiguous.*write method_settings.threads=2.*configs/tiers"
+        ):
             changed(*overrides, method=method)
     run = changed("method_settings.threads=0.5", method="ambiguous")
     assert run.method_settings["threads"] == 0.5 and run.threads == changed(method="grpo").threads

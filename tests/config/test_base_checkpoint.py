@@ -17,7 +17,9 @@ from r3l.workflow import plan
 def test_a_model_of_another_environment_is_named(tmp_path):
     said = base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, "math-1.5m"))
     assert said.startswith("base checkpoint math-1.5m learned math in SFT, not alfworld")
-    assert base_checkpoint_warning(resolve("nano", "dapo_templated", "r3l", 0, "math-1.5m")) is None  # mathematics too
+    assert (
+        base_checkpoint_warning(resolve("nano", "dapo_templated", "r3l", 0, "math-1.5m")) is None
+    )  # mathematics too
     mine = tmp_path / "mine"
     mine.mkdir()
     assert base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows
@@ -32,12 +34,16 @@ def test_train_says_so_and_the_run_keeps_it(tmp_path, monkeypatch, capsys, caplo
         code, _, err = run(monkeypatch, capsys, *command)
     assert code == 0, err
     assert "base checkpoint puzzles-1.5m learned puzzles in SFT, not math" in caplog.text
-    assert read_json(tmp_path / "x" / "manifest.json")["start_model_warning"].startswith("base checkpoint puzzles-1.5m")
+    assert read_json(tmp_path / "x" / "manifest.json")["start_model_warning"].startswith(
+        "base checkpoint puzzles-1.5m"
+    )
 
 
 def test_tables_and_the_report_say_so(tmp_path):
     path = write_run(tmp_path, "grpo", 0, [1], [0])
-    manifest = json.loads((path.parent / "manifest.json").read_text()) | {"start_model_warning": "taught math"}
+    manifest = json.loads((path.parent / "manifest.json").read_text()) | {
+        "start_model_warning": "taught math"
+    }
     rewrite(path.parent / "manifest.json", json.dumps(manifest))
     runs = read_runs([path])
     table = tables.build(plan.tables()["table1"], runs, ["grpo"], 1, "nano")

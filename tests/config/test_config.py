@@ -51,12 +51,27 @@ HERE = [  # tier/env, method, model: what the release has there, under both prof
     ("paper/alfworld", "reflect_grpo", None, {"retry": "released_noop"}),
     ("paper/math500", "reflect_grpo", None, {"retry": "works"}),
     ("paper/alfworld", "r3l", None, {"credit_rule": "suffix", "train_on": "distilled", "kl": "k2"}),
-    ("paper/alfworld", "r3l", None, {"replay": "until_refused", "credit_from": "restart"}),  # no action is refused
+    (
+        "paper/alfworld",
+        "r3l",
+        None,
+        {"replay": "until_refused", "credit_from": "restart"},
+    ),  # no action is refused
     ("paper/webshop", "r3l", None, {"replay": "until_refused", "credit_from": "reflected"}),
     ("paper/webshop", "r3l", "qwen3-4b", {"replay": "until_refused", "credit_from": "restart"}),
     ("paper/webshop", "r3l@profile=paper", None, {"replay": "whole", "credit_from": "restart"}),
-    ("paper/dapo", "r3l", None, {"pivot": "start", "credit_from": "reflected", "sft_trigger": "solved_improve"}),
-    ("paper/alfworld", "r3l", "qwen3-4b", {"credit_rule": "released_inverted", "train_on": "guided", "kl": "none"}),
+    (
+        "paper/dapo",
+        "r3l",
+        None,
+        {"pivot": "start", "credit_from": "reflected", "sft_trigger": "solved_improve"},
+    ),
+    (
+        "paper/alfworld",
+        "r3l",
+        "qwen3-4b",
+        {"credit_rule": "released_inverted", "train_on": "guided", "kl": "none"},
+    ),
     ("paper/dapo", "r3l", "qwen3-4b", {"pivot": "start", "credit_from": "restart", "train_on": "guided"}),
     ("paper/dapo", "r3l_random_pivot", None, {"pivot": "random"}),
 ]
@@ -95,13 +110,18 @@ def test_precedence_is_settings_profile_tier_variant_override():
 
     assert setting("r3l", "amplify_rule") == "paper"
     assert setting("r3l@profile=released_code", "amplify_rule") == "released_code"
-    assert setting("r3l@profile=released_code", "guidance_place") == "user_turn"  # the tier's; released: system_message
+    assert (
+        setting("r3l@profile=released_code", "guidance_place") == "user_turn"
+    )  # the tier's; released: system_message
     assert setting("r3l@profile=released_code,amplify_rule=none", "amplify_rule") == "none"
     assert setting("r3l@alpha=5", "alpha", "method_settings.alpha=7") == 7
 
 
 def test_variants_are_methods_of_their_own():
-    plain, other = resolve("nano", "alfworld", "r3l", 0), resolve("nano", "alfworld", "r3l@alpha=5,train.steps=7", 0)
+    plain, other = (
+        resolve("nano", "alfworld", "r3l", 0),
+        resolve("nano", "alfworld", "r3l@alpha=5,train.steps=7", 0),
+    )
     assert other.cell == f"{plain.cell}@alpha=5,train.steps=7"
     assert (other.method_settings["alpha"], other.train.steps) == (5, 7)
     assert other.method_label == "R3L (alpha=5, train.steps=7)" and other.fingerprint() != plain.fingerprint()
@@ -128,12 +148,20 @@ def test_every_row_of_every_table_resolves(table):
     ("method", "override", "words"),
     [
         ("r3l@alpa=5", None, "unknown key 'alpa' (did you mean 'alpha'?)"),
-        ("r3l@profile=papper", None, "no profile 'papper'; known: fair, paper, released_code (did you mean 'paper'?)"),
+        (
+            "r3l@profile=papper",
+            None,
+            "no profile 'papper'; known: fair, paper, released_code (did you mean 'paper'?)",
+        ),
         ("r3l@train.step=5", None, "unknown key 'train.step' (did you mean 'steps'?)"),
         ("r3l", "train.step=3", "unknown key 'train.step' (did you mean 'steps'?)"),
         ("r3l", "max_turns=3", "unknown key 'max_turns' (did you mean 'env_settings.max_turns'?)"),
         ("r3l", "lr=3", "unknown key 'lr' (did you mean 'train.lr'?)"),
-        ("r3l", "env_settings.max_tokens=3", "'env_settings.max_tokens' (did you mean 'sampling.max_tokens'?)"),
+        (
+            "r3l",
+            "env_settings.max_tokens=3",
+            "'env_settings.max_tokens' (did you mean 'sampling.max_tokens'?)",
+        ),
         ("r3l", "train.steps=many", "key 'train.steps' has value 'many'"),
         ("r3l", "train.lr=true", "true and false are not numbers"),
         ("r3l", "nonsense", "must look like key=value"),

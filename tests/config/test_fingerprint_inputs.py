@@ -32,12 +32,15 @@ def test_settings_that_decide_a_result_and_no_others():
 
 
 @pytest.mark.parametrize("env", ["alfworld", "scienceworld", "webshop"])
-def test_the_texts_of_full_prompts_decide_a_result_and_not_one_with_compact_prompts(monkeypatch, tmp_path, env):
+def test_the_texts_of_full_prompts_decide_a_result_and_not_one_with_compact_prompts(
+    monkeypatch, tmp_path, env
+):
     package = find_environment(env)
 
     def fingerprints():
         return [
-            resolve("nano", env, "grpo", 0, None, [f"prompts={style}"]).fingerprint() for style in ("full", "compact")
+            resolve("nano", env, "grpo", 0, None, [f"prompts={style}"]).fingerprint()
+            for style in ("full", "compact")
         ]
 
     full, compact = fingerprints()
@@ -59,7 +62,9 @@ def test_a_model_is_known_by_its_files(copies):
     """In any folder: by weights, template and generation settings, not by notes next to them."""
     first, second = (str(folder) for folder in copies)
     base = fingerprint()
-    assert base == fingerprint(model=START_MODEL) == fingerprint("train.lr=1e-4", model=first)  # the tuned rate
+    assert (
+        base == fingerprint(model=START_MODEL) == fingerprint("train.lr=1e-4", model=first)
+    )  # the tuned rate
     (copies[0] / "README.md").write_text("notes")
     (copies[0] / "sft.json").write_text("{}")
     assert model_identity(first) == model_identity(second)
@@ -81,7 +86,9 @@ def test_models_of_one_name_have_places_of_their_own(copies, monkeypatch):
         config = plan.load(plan.workflow_content() | {"models": list(map(str, models)), "seeds": [0, 1]})
         return list(plan.grid(config, ["alfworld"], ["grpo"], config.models))
 
-    assert place(START_MODEL) == f"nano/alfworld/{START_MODEL}/r3l" and place("org1/Name") != place("org2/Name")
+    assert place(START_MODEL) == f"nano/alfworld/{START_MODEL}/r3l" and place("org1/Name") != place(
+        "org2/Name"
+    )
     with pytest.raises(ConfigError, match=r"a/mine and .*b/mine have the same weights"):
         grid(*copies)
     weights, earlier = copies[1] / "model.safetensors", place(str(copies[1]))
@@ -105,7 +112,9 @@ def test_a_model_of_the_hub_is_known_by_the_revision_in_the_cache(tmp_path, monk
     ref = tmp_path / "models--org1--Name" / "refs" / "main"
     ref.parent.mkdir(parents=True)
     ref.write_text("abc\n")
-    assert model_identity("org1/Name")["revision"] == "abc" and model_identity("org2/Name")["revision"] is None
+    assert (
+        model_identity("org1/Name")["revision"] == "abc" and model_identity("org2/Name")["revision"] is None
+    )
 
 
 def test_texts_and_graders_of_an_environment_are_inputs(monkeypatch):

@@ -1,4 +1,5 @@
-"""Which code a configuration, a manifest or an override can name: this package's, and the user's own folders'."""
+"""Which code a configuration, a manifest or an override can name: this package's, and the user's own
+folders'."""
 
 import json
 import shutil

@@ -17,7 +17,11 @@ def places(*arguments, **options):
 def test_every_value_is_explained_by_the_layer_that_sets_it():
     rows = explained("nano", "math", "r3l_no_credit@alpha=5", overrides=["train.steps=3"])
     found = {row.key: (row.value, row.place, row.source) for row in rows}
-    assert found["train.lr"] == (1e-4, "configs/methods/r3l.yaml", "r3l tune: results/stored/tuning/nano/math/r3l.json")
+    assert found["train.lr"] == (
+        1e-4,
+        "configs/methods/r3l.yaml",
+        "r3l tune: results/stored/tuning/nano/math/r3l.json",
+    )
     assert found["train.steps"][:2] == (3, "--set")
     assert found["method_settings.alpha"][:2] == (5, "r3l_no_credit@alpha=5")
     assert found["method_settings.credit"][:2] == ([], "configs/methods/r3l_no_credit.yaml")
@@ -28,20 +32,29 @@ def test_every_value_is_explained_by_the_layer_that_sets_it():
         and "audit 4.1" in found["sampling.temperature"][2]
     )
     assert found["train.weight_decay"] == (0.01, "default", "released code (audit 0.4)")
-    assert found["env_settings.options.turns"][1] == "default" and found["method_settings.group_size"][1] == "default"
+    assert (
+        found["env_settings.options.turns"][1] == "default"
+        and found["method_settings.group_size"][1] == "default"
+    )
     run = resolve("nano", "math", "r3l_no_credit@alpha=5", 0, overrides=["train.steps=3"])
-    assert {key.removeprefix("method_settings.") for key in found if "method_settings" in key} == {*run.method_settings}
+    assert {key.removeprefix("method_settings.") for key in found if "method_settings" in key} == {
+        *run.method_settings
+    }
 
 
 def test_a_model_and_a_profile_change_values_too():
     found = places("paper", "alfworld", "r3l", model="qwen3-4b", overrides=["profile=released_code"])
-    assert found["samples"] == ("turn", "configs/models/qwen3-4b.yaml") and found["model"] == ("qwen3-4b", "--model")
+    assert found["samples"] == ("turn", "configs/models/qwen3-4b.yaml") and found["model"] == (
+        "qwen3-4b",
+        "--model",
+    )
     assert found["env_settings.options.response_format"] == ("released", "configs/envs/alfworld.yaml")
     assert found["method_settings.credit_rule"] == ("released_inverted", "configs/methods/r3l.yaml")
 
 
 def test_a_tuned_rate_holds_where_it_was_tuned():
-    """For the row, its method and what that extends; not for another profile or model, or a row with a rate."""
+    """For the row, its method and what that extends; not for another profile or model, or a row with a
+    rate."""
     rate = load_method("r3l").rates["nano"]["alfworld"]
     usual = load("tiers", "nano", TierConfig).train.lr
     assert rate != usual

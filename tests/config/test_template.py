@@ -18,10 +18,16 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(monkeypatch, capsys, elsewhere):
     folder = elsewhere / "my files"
-    for kind, name, class_name in (("method", "second_best", "SecondBest"), ("env", "third_best", "ThirdBest")):
+    for kind, name, class_name in (
+        ("method", "second_best", "SecondBest"),
+        ("env", "third_best", "ThirdBest"),
+    ):
         code, stdout, stderr = run(monkeypatch, capsys, "new", kind, name, "--folder", "my files", "--json")
         assert code == 0, stderr
-        assert f"class {class_name}(" in (folder / f"{name}.py").read_text() and (folder / f"{name}.yaml").is_file()
+        assert (
+            f"class {class_name}(" in (folder / f"{name}.py").read_text()
+            and (folder / f"{name}.yaml").is_file()
+        )
         test = f"python -m pytest 'my files/test_{name}.py'"
         assert json.loads(stdout)["next"][:2] == [f"export {FILES[kind]}='{folder}'", test]
     code, stdout, stderr = Program("pytest", "-q", folder, "-p", "no:cacheprovider").wait()
@@ -36,7 +42,9 @@ def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):
     assert [path.read_text() for path in (elsewhere / "mine").iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize("name", ["../x", "a b", "1st", "lambda", "é", "x" * 51, "r3l", "grpo", "alfworld", "json"])
+@pytest.mark.parametrize(
+    "name", ["../x", "a b", "1st", "lambda", "é", "x" * 51, "r3l", "grpo", "alfworld", "json"]
+)
 def test_a_name_that_cannot_be_used_is_one_paragraph(monkeypatch, capsys, elsewhere, name):
     for kind in FILES:
         code, _, stderr = run(monkeypatch, capsys, "new", kind, name)

@@ -110,7 +110,9 @@ def test_train_and_compare_say_that_code_changed(mine, tmp_path, monkeypatch, ca
         r3l("evaluate", where)
     (mine / "shortest.py").write_text((mine / "shortest.py").read_text() + "\n# edited\n")
     against = ("--against", "zero_shot", "--seed", "0", "--env", "math", "--stored", "results", "--offline")
-    assert "code changed since shortest seed 0: shortest.py" in " ".join(r3l("compare", "shortest", *against).split())
+    assert "code changed since shortest seed 0: shortest.py" in " ".join(
+        r3l("compare", "shortest", *against).split()
+    )
     r3l("train", *options, "shortest", "--set", "train.steps=1")
     assert "code changed since this run: shortest.py" in caplog.text
     assert not (where / "evaluation.json").exists()

@@ -48,7 +48,9 @@ def test_token_sum_and_released_microbatches_by_hand():
     """
     summed = collate(rows_of(R3L({"loss_agg": "token_sum"}), groups()), CPU)
     _, parts = R3L({}).loss(summed, torch.full(summed.ids_B_T.shape, -1.0))
-    assert parts["loss/policy"] == pytest.approx(-0.5 * 2 + 3.0 * 4) and parts["loss/sft"] == pytest.approx(2.0)
+    assert parts["loss/policy"] == pytest.approx(-0.5 * 2 + 3.0 * 4) and parts["loss/sft"] == pytest.approx(
+        2.0
+    )
     rows = [row for row in rows_of(R3L({"loss_agg": "microbatch_released"}), groups()) if not row.sft]
 
     def total(budget):

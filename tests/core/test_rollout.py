@@ -28,7 +28,9 @@ def pool(request):
 
 
 def played(responses, max_turns=15, pool=None):
-    a = rollout_context(Scripted(responses), pool or EnvironmentPool(find_environment("alfworld"), 0), max_turns)
+    a = rollout_context(
+        Scripted(responses), pool or EnvironmentPool(find_environment("alfworld"), 0), max_turns
+    )
     episode = asyncio.run(play(a, TASK, 0))
     return episode.trajectory, a.counters
 
@@ -71,7 +73,10 @@ def test_retry_restores_the_pivot_and_distillation_removes_the_guidance(pool):
     base, (done,) = asyncio.run(played_and_retried(a, [3]))
     guided, clean = done.guided, done.distilled
     assert not base.success and guided.success and clean.success and clean.kind == "distilled"
-    assert guided.turns[:3] == clean.turns[:3] == base.turns[:3] and guided.restart_turn == clean.restart_turn == 3
+    assert (
+        guided.turns[:3] == clean.turns[:3] == base.turns[:3]
+        and guided.restart_turn == clean.restart_turn == 3
+    )
     assert guided.turns[3].observation == base.turns[3].observation
     assert clean.turns[3].prompt_ids == base.turns[3].prompt_ids != guided.turns[3].prompt_ids
     assert clean.turns[4:] == guided.turns[4:]
@@ -83,7 +88,9 @@ def test_one_base_can_be_retried_from_several_pivots_in_any_order(pool):
     """The later pivot comes second: the record is the base's, not that of the first retry."""
     wrong = [*WALKTHROUGH[:3], "look", "fly"]
     script = [*wrong, "look", "fly", *WALKTHROUGH[2:]]
-    base, (first, second) = asyncio.run(played_and_retried(rollout_context(Scripted(map(say, script)), pool), [1, 2]))
+    base, (first, second) = asyncio.run(
+        played_and_retried(rollout_context(Scripted(map(say, script)), pool), [1, 2])
+    )
     assert not first.guided.success and second.guided.success
     assert second.guided.turns[2].observation == base.turns[2].observation
 

@@ -29,7 +29,9 @@ def test_ids_of_their_own_are_fine(ids):
 def test_repeated_ids_are_refused(ids, shown):
     with pytest.raises(DataError) as refusal:
         check_unique(named(*ids), "toy/train")
-    assert shown in str(refusal.value) and "toy/train" in str(refusal.value) and "\n" not in str(refusal.value)
+    assert (
+        shown in str(refusal.value) and "toy/train" in str(refusal.value) and "\n" not in str(refusal.value)
+    )
 
 
 class Careless(OneFileEnvironment):

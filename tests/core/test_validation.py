@@ -18,7 +18,9 @@ from r3l.core.method import MethodSettings, TrainedMethod
 from r3l.core.trajectory import Group
 from r3l.core.validation import LONGEST, checked_observation, checked_payload, explored, kept, loss_of
 
-GROUP = Group(make_trajectory(1).task, [make_trajectory(2, 1.0), make_trajectory(1)])  # of 2 tokens a turn and more
+GROUP = Group(
+    make_trajectory(1).task, [make_trajectory(2, 1.0), make_trajectory(1)]
+)  # of 2 tokens a turn and more
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,11 @@ def test_numpys_numbers_and_flags_come_in_as_pythons():
     now = checked_observation(
         "mine", "reset", Observation("", ["look"], np.float32(0.5), np.bool_(True), np.True_, np.int64(1))
     )
-    assert now == Observation("", ("look",), 0.5, True, True, 1.0) and type(now.reward) is float and now.done is True
+    assert (
+        now == Observation("", ("look",), 0.5, True, True, 1.0)
+        and type(now.reward) is float
+        and now.done is True
+    )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ _END = re.compile(r"\s#|&&|;|\)$|\s\d?>")
 
 
 def commands(page: Path) -> Iterator[str]:
-    """What follows `r3l ` in its code blocks and inline code, up to a comment; columns of a block are apart."""
+    """What follows `r3l ` in its code blocks and inline code, up to a comment; columns of a block are
+    apart."""
     lines = [line for block in blocks(page) for line in block.replace("\\\n", " ").splitlines()]
     cells = [cell for line in lines for cell in re.split(r"\s{2,}(?=r3l |#)", line)]
     for code in [*cells, *inline_code(page)]:
@@ -37,7 +38,9 @@ def commands(page: Path) -> Iterator[str]:
 
 def words(command: str) -> list[str]:
     """Its words without brackets of optional parts; alternatives (`a|b`, `a | b`) joined by a bar."""
-    return shlex.split(re.sub(r"\s*\|\s*", "|", command.replace("[-", " -").replace("]", " ").replace("...", "")))
+    return shlex.split(
+        re.sub(r"\s*\|\s*", "|", command.replace("[-", " -").replace("]", " ").replace("...", ""))
+    )
 
 
 def check(command: str) -> list[str]:
@@ -45,7 +48,9 @@ def check(command: str) -> list[str]:
     verbs = [APP]
     wrong: list[str] = []
     arguments = words(command)
-    while arguments and not arguments[0].strip("[").isupper() and (known := getattr(verbs[0], "commands", None)):
+    while (
+        arguments and not arguments[0].strip("[").isupper() and (known := getattr(verbs[0], "commands", None))
+    ):
         if isinstance(verbs[0], cli.Verb) and arguments[0] not in known:
             break  # an argument or an option of the command itself
         names = arguments.pop(0).split("|")
@@ -54,7 +59,9 @@ def check(command: str) -> list[str]:
         if not verbs:
             return wrong
     arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    options = {option for verb in verbs for parameter in verb.params for option in parameter.opts} | {"--help"}
+    options = {option for verb in verbs for parameter in verb.params for option in parameter.opts} | {
+        "--help"
+    }
     wrong += [f"no option {a}" for a in arguments if a.startswith("--") and a.split("=")[0] not in options]
     return wrong + [f"there is no {verbs[0].name} {name!r}" for name in _names(verbs[0].name, arguments)]
 

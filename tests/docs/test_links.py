@@ -1,4 +1,5 @@
-"""Links between the pages, and from them into the repository, lead somewhere; so do the paths that they name."""
+"""Links between the pages, and from them into the repository, lead somewhere; so do the paths that they
+name."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def test_links_resolve(page):
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{page.name} links to {target}"
-        assert not anchor or anchor in anchors(file), f"{page.name} links to {target}: there is no such heading"
+        assert not anchor or anchor in anchors(file), (
+            f"{page.name} links to {target}: there is no such heading"
+        )
 
 
 @pytest.mark.parametrize("page", TODAY, ids=lambda page: page.name)

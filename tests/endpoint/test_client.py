@@ -88,14 +88,19 @@ def test_what_servers_add_or_leave_out():
     with serving(lambda request, before: answers[before]) as (url, _):
         assert said(ask(url)) == ("<think>two and two</think>4", FinishReason.LENGTH, None)
         assert said(ask(url)) == ("<think>2, 2</think>4", FinishReason.END, None)
-        assert said(ask(url, counts)) == ("4", FinishReason.END, None) and counts == {"requests": 1, "uncounted": 1}
+        assert said(ask(url, counts)) == ("4", FinishReason.END, None) and counts == {
+            "requests": 1,
+            "uncounted": 1,
+        }
         assert said(ask(url)) == ("4", FinishReason.END, None)
         assert said(ask(url)) == ("4", FinishReason.END, Usage(7, 0))
         assert said(ask(url)) == ("4", FinishReason.END, None)
         assert said(ask(url)) == ("4", FinishReason.END, None)
 
 
-@pytest.mark.parametrize("mark", ["<|im_end|>", "<|end|>\n", "</s>", "<end_of_turn>", "<|eot_id|><|end_of_text|>"])
+@pytest.mark.parametrize(
+    "mark", ["<|im_end|>", "<|end|>\n", "</s>", "<end_of_turn>", "<|eot_id|><|end_of_text|>"]
+)
 def test_an_end_of_turn_that_the_server_leaves_in_the_text_is_taken_off(mark):
     """Otherwise the next prompt would have it twice."""
     counts, text = {}, "<action>look</action>"
@@ -106,12 +111,17 @@ def test_an_end_of_turn_that_the_server_leaves_in_the_text_is_taken_off(mark):
             assert said(ask(url))[0] == kept
 
 
-@pytest.mark.parametrize(("content", "reason"), [(None, "length"), ("", "length"), ("", "stop"), (None, "stop")])
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "length"), ("", "length"), ("", "stop"), (None, "stop")]
+)
 def test_a_thought_that_was_cut_off_is_not_closed(content, reason):
     message = {"content": content, "reasoning_content": "two and"}
     ended = FinishReason.LENGTH if reason == "length" else FinishReason.END
     with serving(
-        lambda request, before: (200, {"choices": [choice("") | {"message": message, "finish_reason": reason}]})
+        lambda request, before: (
+            200,
+            {"choices": [choice("") | {"message": message, "finish_reason": reason}]},
+        )
     ) as (url, _):
         assert said(ask(url)) == ("<think>two and", ended, None)
 
@@ -128,7 +138,11 @@ def test_known_ends_in_the_words_of_many_servers(reason):
 
 UNFINISHED = {  # choice, name in the counts, whether it may be an accident
     "abort": (choice("Let me see, 2", "abort"), "abort", True),
-    "an error in the choice": (choice("", "error", error={"code": 502, "message": "upstream gone"}), "error", True),
+    "an error in the choice": (
+        choice("", "error", error={"code": 502, "message": "upstream gone"}),
+        "error",
+        True,
+    ),
     "null": (choice("Let me", None), "null", False),
     "a filter": (choice("Let", "content_filter"), "content_filter", False),
     "no text": (choice(None), "stop", False),
@@ -141,10 +155,15 @@ UNFINISHED = {  # choice, name in the counts, whether it may be an accident
 def test_a_broken_off_answer_is_asked_for_again_then_an_error(unfinished):
     broken, reason, accident = UNFINISHED[unfinished]
     counts = {}
-    with serving(lambda request, before: completion("4") if before else (200, {"choices": [broken]})) as (url, _):
+    with serving(lambda request, before: completion("4") if before else (200, {"choices": [broken]})) as (
+        url,
+        _,
+    ):
         assert ask(url, counts).text == "4" and counts == {"requests": 2, f"repeated/{reason}": 1}
     with serving(lambda request, before: (200, {"choices": [broken]})) as (url, seen):
-        with pytest.raises(ServerError, match=r"gave no complete answer.*\(finish_reason .* is not scored") as refused:
+        with pytest.raises(
+            ServerError, match=r"gave no complete answer.*\(finish_reason .* is not scored"
+        ) as refused:
             ask(url)
         assert len(seen) == (ATTEMPTS if accident else LATE_ATTEMPTS) and str(refused.value).isprintable()
 
@@ -152,7 +171,10 @@ def test_a_broken_off_answer_is_asked_for_again_then_an_error(unfinished):
 @pytest.mark.parametrize("status", [429, 503, 529])
 def test_a_busy_server_is_asked_again_and_that_is_counted(status):
     counts = {}
-    with serving(lambda request, before: completion("4") if before == 2 else (status, "later")) as (url, seen):
+    with serving(lambda request, before: completion("4") if before == 2 else (status, "later")) as (
+        url,
+        seen,
+    ):
         assert ask(url, counts).text == "4" and len(seen) == 3
         assert seen[0] == seen[2]  # the same request, the same seed
     assert counts == {"requests": 3, f"repeated/{status}": 2}
@@ -160,7 +182,9 @@ def test_a_busy_server_is_asked_again_and_that_is_counted(status):
 
 def test_a_server_that_stays_busy_is_given_up():
     with serving(lambda request, before: (503, "loading")) as (url, seen):
-        with pytest.raises(ServerError, match="answered 503: loading. Finished episodes are kept: re-run to resume"):
+        with pytest.raises(
+            ServerError, match="answered 503: loading. Finished episodes are kept: re-run to resume"
+        ):
             ask(url)
         assert len(seen) == ATTEMPTS
 
@@ -175,7 +199,9 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
         with pytest.raises(ServerError, match=r"no answer within 0.4 s, 3 times. Raise --deadline"):
             ask(url, counts, deadline=0.4)
         assert counts["repeated/TimeoutError"] == LATE_ATTEMPTS
-        assert 1 <= len(seen) <= LATE_ATTEMPTS  # on a busy machine the time may be over before a request is sent
+        assert (
+            1 <= len(seen) <= LATE_ATTEMPTS
+        )  # on a busy machine the time may be over before a request is sent
 
 
 def test_a_long_wait_says_so_and_ends_where_the_server_has_gone(monkeypatch, caplog):
@@ -203,7 +229,10 @@ def test_a_long_wait_says_so_and_ends_where_the_server_has_gone(monkeypatch, cap
 
 ECHOES = {
     "an error page": (401, "bad key: sk-secret/1"),
-    "the header": (403, {"headers": {"Authorization": "Bearer sk-other", "authorization": "Basic dXNlcjp3b3JkNw=="}}),
+    "the header": (
+        403,
+        {"headers": {"Authorization": "Bearer sk-other", "authorization": "Basic dXNlcjp3b3JkNw=="}},
+    ),
     "as JSON spells it": (400, '{"key": "sk-secret/1", "user": "user:word7"}'),
     "cut in two by the end of the message": (418, "." * 295 + "sk-secret/1"),
 }
@@ -214,7 +243,9 @@ def test_what_a_server_echoes_of_its_secrets_is_masked(monkeypatch, echo):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret/1")
     with serving(lambda request, before: ECHOES[echo]) as (url, _), pytest.raises(ServerError) as refused:
         ask(url.replace("//", "//user:word7@"))
-    assert not [part for part in ("sk-", "word7", "dXNl", "c2st") if part in str(refused.value)], refused.value
+    assert not [part for part in ("sk-", "word7", "dXNl", "c2st") if part in str(refused.value)], (
+        refused.value
+    )
 
 
 @pytest.mark.parametrize("key", ["sk-secret\n", "sk secret", "sk-sécret"])
@@ -246,7 +277,9 @@ STRANGE = {
 @pytest.mark.parametrize("strange", STRANGE)
 def test_a_strange_answer_is_final_at_first_and_repeated_later(strange):
     with serving(lambda request, before: STRANGE[strange]) as (url, seen):
-        with pytest.raises(ServerError, match="did not answer with a completion .*Is --server the") as refused:
+        with pytest.raises(
+            ServerError, match="did not answer with a completion .*Is --server the"
+        ) as refused:
             ask(url)
         assert len(seen) == 1 and "\n" not in str(refused.value)
     counts = {}

@@ -1,4 +1,5 @@
-"""A full context at a server: less is requested; a refusal for another reason is an error, never a wrong answer."""
+"""A full context at a server: less is requested; a refusal for another reason is an error, never a wrong
+answer."""
 
 import asyncio
 import json
@@ -127,7 +128,9 @@ def test_a_server_that_hides_its_limit_is_an_error_that_says_so():
 
 def test_a_refusal_for_another_reason_quotes_the_server():
     words = "chat template: \x1b[31m'context'\x1b[0m\nis undefined"
-    with pytest.raises(ServerError, match="answered 400: chat template: 'context' is undefined. A refused") as refused:
+    with pytest.raises(
+        ServerError, match="answered 400: chat template: 'context' is undefined. A refused"
+    ) as refused:
         ask(lambda request, before: (400, error(words)))
     assert str(refused.value).isprintable() and not isinstance(refused.value, DialogTooLongError)
 
@@ -141,11 +144,20 @@ def test_a_room_of_refusal_with_a_servers_error_is_not_waited_out():
 
 
 def test_limits_where_servers_state_them():
-    assert limit_of_model({"data": [{"id": "a", "max_model_len": 7}, {"id": "b", "max_model_len": 9}]}, "b") == 9
+    assert (
+        limit_of_model({"data": [{"id": "a", "max_model_len": 7}, {"id": "b", "max_model_len": 9}]}, "b") == 9
+    )
     assert limit_of_model({"data": [{"id": "a", "meta": {"n_ctx": 512, "n_ctx_train": 8192}}]}, "b") == 512
     assert limit_of_model({"data": [{"id": "a", "context_length": 7}]}, "a") == 7
     assert limit_of_model({"data": [{"id": "a"}, {"id": "c", "max_context_length": 7}]}, "b") is None
-    for lie in (None, [], {"data": 4}, {"data": [4]}, {"data": [{"id": "a", "max_model_len": -1}]}, {"data": [{}]}):
+    for lie in (
+        None,
+        [],
+        {"data": 4},
+        {"data": [4]},
+        {"data": [{"id": "a", "max_model_len": -1}]},
+        {"data": [{}]},
+    ):
         assert limit_of_model(lie, "a") is None
     assert limit_of_properties({"default_generation_settings": {"n_ctx": 256}, "n_ctx": True}) == 256
     assert limit_of_properties({"n_ctx": 10**400}) is None and limit_of_properties("no") is None

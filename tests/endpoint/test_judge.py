@@ -66,7 +66,9 @@ def test_a_step_under_a_judge(tmp_path, monkeypatch, method, env, kind):
     assert budget["retry/count"] > 0 and budget["tokens/judge"] > written and budget["prompt/judge"] > 0
     assert len(read_jsonl(tmp_path / "metrics.jsonl")) == 1
     left = [read_bytes(path) for path in tmp_path.rglob("*.json*")]
-    assert len(left) > 3 and not any(secret in text for secret in (b"secret-key", url.encode()) for text in left)
+    assert len(left) > 3 and not any(
+        secret in text for secret in (b"secret-key", url.encode()) for text in left
+    )
     assert read_json(tmp_path / "manifest.json")["run"]["judge"]["model"] == "nano"
 
 
@@ -76,7 +78,11 @@ def test_all_of_a_dialog_is_sent_and_thoughts_are_left_out():
 
     with serving(answer) as (url, seen):
         written, counts = judged(url)
-    assert (written.text, written.finish_reason, written.tokens.response) == ("that is 5", FinishReason.END, 7)
+    assert (written.text, written.finish_reason, written.tokens.response) == (
+        "that is 5",
+        FinishReason.END,
+        7,
+    )
     assert [m["content"] for m in seen[-1]["messages"]] == ["7 - 2?", "7 - 2 = 4\n", "?"]
     assert (seen[-1]["temperature"], seen[-1]["max_tokens"], seen[-1]["model"]) == (0.5, 9, "big")
     assert counts == {"judge/requests": 2, "judge/repeated/503": 1}
@@ -104,7 +110,9 @@ def test_a_judge_that_is_away_is_named_by_its_setting():
 def test_a_judge_without_a_name_is_an_error_before_any_work(tmp_path, monkeypatch):
     monkeypatch.delenv("R3L_JUDGE", raising=False)
     run = resolve("nano", "math", "rltf_sd@feedback=judge", 0)
-    with pytest.raises(ConfigError, match=r"is not in R3L_JUDGE .* and its model is not named \(--set judge.model="):
+    with pytest.raises(
+        ConfigError, match=r"is not in R3L_JUDGE .* and its model is not named \(--set judge.model="
+    ):
         train(run, tmp_path)
     assert not (tmp_path / "manifest.json").exists()
     assert judge_options(resolve("nano", "math", "rltf_sd", 0)) is None

@@ -86,7 +86,10 @@ def test_a_dialog_ends_where_the_local_one_would_have_no_room():
 
     def read(tokens):
         status, body = completion("r")
-        return lambda request, before: (status, body | {"usage": {"prompt_tokens": tokens, "completion_tokens": 1}})
+        return lambda request, before: (
+            status,
+            body | {"usage": {"prompt_tokens": tokens, "completion_tokens": 1}},
+        )
 
     assert at(read(91), talk, max_context=100)[0].text == "r"
     full, _, _ = at(read(92), talk, max_context=100)  # 92 + 9 > 100
@@ -105,12 +108,16 @@ def test_another_template_is_noticed(nano, caplog):
 
     def read(tokens):
         status, body = completion("r")
-        return lambda request, before: (status, body | {"usage": {"prompt_tokens": tokens, "completion_tokens": 1}})
+        return lambda request, before: (
+            status,
+            body | {"usage": {"prompt_tokens": tokens, "completion_tokens": 1}},
+        )
 
     assert at(read(own), talk, renderer=renderer)[2].same_template is True and not caplog.text
     assert at(read(own + 3), talk, renderer=renderer)[2].same_template is False
-    assert f"reads the first prompt as {own + 3} tokens, the model's own tokenizer and chat template as {own}" in (
-        caplog.text
+    assert (
+        f"reads the first prompt as {own + 3} tokens, the model's own tokenizer and chat template as {own}"
+        in (caplog.text)
     )
 
 
@@ -144,7 +151,9 @@ def test_tokens_without_room(nano):
         return await dialog.respond(SAMPLING, (0,))
 
     options = {"policy": TokenPolicy, "renderer": ChatRenderer(nano[1]), "samples": "trajectory"}
-    refused, seen, _ = at(lambda request, before: (400, "maximum context length"), talk, **options, max_context=100)
+    refused, seen, _ = at(
+        lambda request, before: (400, "maximum context length"), talk, **options, max_context=100
+    )
     assert refused.finish_reason is FinishReason.CONTEXT and seen[-1]["max_tokens"] == 1
     full, seen, _ = at(lambda request, before: completion(""), talk, **options, max_context=10)
     assert full.finish_reason is FinishReason.CONTEXT and not seen

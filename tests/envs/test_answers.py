@@ -1,4 +1,5 @@
-"""Problems with one answer: lines as turns, attempts, penalties, and a retry that keeps the tokens of earlier lines."""
+"""Problems with one answer: lines as turns, attempts, penalties, and a retry that keeps the tokens of earlier
+lines."""
 
 import asyncio
 from dataclasses import replace
@@ -6,7 +7,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from r3l.envs.base.answers import WRONG, AnswerDialogue, AnswerEngine, AnswerGrade, AnswerOptions, Subject, WrongLine
+from r3l.envs.base.answers import (
+    WRONG,
+    AnswerDialogue,
+    AnswerEngine,
+    AnswerGrade,
+    AnswerOptions,
+    Subject,
+    WrongLine,
+)
 from r3l.envs.registry import find_environment
 from scripted import Scripted
 
@@ -101,7 +110,9 @@ def rollout_context(policy, turns="segments", extraction="flexible"):
 
 
 def test_a_retry_keeps_the_lines_before_the_pivot_and_its_distilled_twin_is_one_unbroken_response():
-    policy = Scripted({"rollout": ["2 + 3 = 5\n", "5 + 4 = 8\n", "\\boxed{8}"], "retry": ["5 + 4 = 9\n", "\\boxed{9}"]})
+    policy = Scripted(
+        {"rollout": ["2 + 3 = 5\n", "5 + 4 = 8\n", "\\boxed{8}"], "retry": ["5 + 4 = 9\n", "\\boxed{9}"]}
+    )
     ctx, pool = rollout_context(policy)
 
     async def both():

@@ -1,4 +1,5 @@
-"""Scripted demonstrations of every environment, on the real engines: careful agents win, critiques are reflections."""
+"""Scripted demonstrations of every environment, on the real engines: careful agents win, critiques are
+reflections."""
 
 import re
 
@@ -129,7 +130,9 @@ class Countdown(ScriptedExpert):
 
     def check(self, turn, action, text):
         correction = tuple(self.suggested())
-        return None if action == str(self.next) else WrongAction(turn, f"{action}?", correction, complete=True)
+        return (
+            None if action == str(self.next) else WrongAction(turn, f"{action}?", correction, complete=True)
+        )
 
     def summary(self, answers):
         return f"{len(answers)} words"
@@ -154,7 +157,11 @@ def answered(*words):
         (answered("3", "2"), False, 2, 1, "failure", "look elsewhere"),
     ],
 )
-def test_the_turn_is_that_of_the_last_decisive_wrong_action(answers, success, limit, turn, outcome, suggestion):
-    critique = criticise(Countdown(), Transcript(Task("t", "toy", "test"), "", tuple(answers), success, None), limit)
+def test_the_turn_is_that_of_the_last_decisive_wrong_action(
+    answers, success, limit, turn, outcome, suggestion
+):
+    critique = criticise(
+        Countdown(), Transcript(Task("t", "toy", "test"), "", tuple(answers), success, None), limit
+    )
     assert (critique.turn, critique.outcome, critique.suggestion) == (turn, outcome, suggestion)
     assert critique.summary == f"{len(answers)} words"

@@ -23,7 +23,8 @@ TIERS = "nano: {train_task_set: train, test_task_set: test, max_turns: 4}"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the example and a method, named by both variables; the working directory is another one."""
+    """A folder with the example and a method, named by both variables; the working directory is another
+    one."""
     mine = tmp_path / "mine"
     mine.mkdir()
     for path in EXAMPLES.glob("*.*"):
@@ -88,12 +89,24 @@ def test_trinitys_processes_find_it(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "name", "code", "words"),
     [
-        ("alfworld", "alfworld", "guess:Guess", "alfworld.yaml (R3L_ENVS): the name 'alfworld' is taken: this package"),
-        ("mine", "mine", "guess:Guess", "env code 'guess:Guess': its name is 'guess', but the file is called 'mine'"),
+        (
+            "alfworld",
+            "alfworld",
+            "guess:Guess",
+            "alfworld.yaml (R3L_ENVS): the name 'alfworld' is taken: this package",
+        ),
+        (
+            "mine",
+            "mine",
+            "guess:Guess",
+            "env code 'guess:Guess': its name is 'guess', but the file is called 'mine'",
+        ),
     ],
 )
 def test_a_name_that_cannot_be_used_is_one_paragraph(folder, monkeypatch, capsys, file, name, code, words):
-    (folder / f"{file}.yaml").write_text(f"env: {name}\nlabel: X\ncode: '{code}'\ntiers: {{{TIERS}}}\nsources: {{}}\n")
+    (folder / f"{file}.yaml").write_text(
+        f"env: {name}\nlabel: X\ncode: '{code}'\ntiers: {{{TIERS}}}\nsources: {{}}\n"
+    )
     code, _, err = run(monkeypatch, capsys, "train", "--env", file, "--method", "grpo")
     assert code == 2 and words in " ".join(err.split()) and err.count("\n") <= 4
 

@@ -23,12 +23,16 @@ def test_every_configured_environment_has_its_options_tasks_and_text_side(env):
     config, environment = load("envs", env, EnvConfig), environment_of(env)
     for settings in config.tiers.values():
         environment.options.model_validate(settings.options)
-        assert environment.dialogue("compact", settings.max_turns, settings.options).max_turns == settings.max_turns
+        assert (
+            environment.dialogue("compact", settings.max_turns, settings.options).max_turns
+            == settings.max_turns
+        )
 
 
 def test_unknown_names_are_named_with_what_is_meant():
     with pytest.raises(
-        ConfigError, match=r"there is no environment 'scienceword'; known: alfworld.*did you mean 'scienceworld'"
+        ConfigError,
+        match=r"there is no environment 'scienceword'; known: alfworld.*did you mean 'scienceworld'",
     ):
         find_environment("scienceword")
     with pytest.raises(ConfigError, match="there is no environment 'marsworld'"):

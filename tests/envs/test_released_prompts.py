@@ -12,7 +12,10 @@ from r3l.core.environment import Observation, StopReason
 from r3l.core.errors import ConfigError
 from r3l.processes.pool import EnvironmentPool
 
-LOOK, NOW = Observation("A room.\n\nYour task is to: cool it.", ("look", "go")), Observation("At b 1.", ("look",))
+LOOK, NOW = (
+    Observation("A room.\n\nYour task is to: cool it.", ("look", "go")),
+    Observation("At b 1.", ("look",)),
+)
 
 
 def dialogue(name, max_turns=9):
@@ -52,13 +55,13 @@ def test_mathematics(clone):
     talk, problem = mathematics(), Observation("1 + 1?")
     opening = talk.opening(TASK, problem)
     assert contents(opening) == [("system", "You are in dapo."), ("user", "1 + 1?\nAnswer!")]
-    assert talk.following(problem, ["<think>x</think><answer>3</answer>"], NOW).content == "END wrong 3\nAgain!"
+    assert (
+        talk.following(problem, ["<think>x</think><answer>3</answer>"], NOW).content == "END wrong 3\nAgain!"
+    )
     assert talk.following(problem, ["<answer>3</answer>"], NOW).content == "END nothing read\nAgain!"
     log = talk.release.log([opening], ["2!"], "right 2")
-    expected = (
-        "RULES You are in dapo.\n---\n\nTURN 0 user\n1 + 1?\nAnswer!\n\nTURN 0 model\n2!\n\nTURN 1 user\nEND right 2"
-    )
-    assert log == expected
+    turns = "TURN 0 user\n1 + 1?\nAnswer!\n\nTURN 0 model\n2!\n\nTURN 1 user\nEND right 2"
+    assert log == f"RULES You are in dapo.\n---\n\n{turns}"
     assert talk.release.log([], [], "nothing read") == "\nTURN 0 user\nEND nothing read\nAgain!"
     critique = [("system", "You teach."), ("user", "Criticise L of 0.0.\n")]
     assert contents(talk.release.critique("L", 0.0)) == critique
@@ -77,7 +80,9 @@ def explored(method, script):
     asyncio.run(built.explore(TASK, context))
     pool.close()
     kinds = ("rollout", "reflection", "retry", "critique")
-    return [(next(k for k in kinds if k in address), contents(messages)) for address, messages in policy.asked]
+    return [
+        (next(k for k in kinds if k in address), contents(messages)) for address, messages in policy.asked
+    ]
 
 
 def test_r3l_reflects_and_retries_in_the_words_of_the_release(clone):
@@ -100,6 +105,10 @@ def test_critique_grpo_criticises_and_refines_in_the_words_of_the_release(clone)
     script = {"rollout": ["fly"] * 2, "critique": ["Tags!"] * 2, "retry": ["fly"] * 2}
     asked = explored("critique_grpo", script)
     ((role, critique),) = next(messages for kind, messages in asked if kind == "critique")
-    assert role == "user" and critique.startswith("Criticise RULES You") and critique.endswith("END no tags of 0.0.\n")
+    assert (
+        role == "user"
+        and critique.startswith("Criticise RULES You")
+        and critique.endswith("END no tags of 0.0.\n")
+    )
     guided = next(messages for kind, messages in asked if kind == "retry")
     assert guided[0] == ("system", "You are in alfworld.\n\n# Critique\nTags!")

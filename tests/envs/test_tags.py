@@ -5,7 +5,14 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from r3l.envs.base.action_parsers import action_in, between, each_tag_once, first_between, first_pair, one_pair
+from r3l.envs.base.action_parsers import (
+    action_in,
+    between,
+    each_tag_once,
+    first_between,
+    first_pair,
+    one_pair,
+)
 from r3l.envs.base.answers import boxed
 from r3l.envs.base.tagged import TaggedDialogue
 from r3l.envs.registry import find_environment
@@ -13,7 +20,9 @@ from r3l.envs.webshop.engine.shop import read_action
 
 TAGS = ("<think>", "</think>", "<action>", "</action>", "<Answer>", "</answer>")
 TAGGED = st.lists(st.sampled_from([*TAGS, "<", ">", "/", " ", "\n", "a"])).map("".join)
-BOXES = st.lists(st.sampled_from(["\\boxed{", "\\fbox {", "\\", "{", "}", "\\{", "\\}", "a", "\n"])).map("".join)
+BOXES = st.lists(st.sampled_from(["\\boxed{", "\\fbox {", "\\", "{", "}", "\\{", "\\}", "a", "\n"])).map(
+    "".join
+)
 ACTIONS = st.text("[]aB\n ", max_size=12)
 many = settings(max_examples=500, derandomize=True)
 
@@ -36,7 +45,9 @@ def test_pairs_of_a_thought_and_an_action(text):
     opened = "<think>" + text if "</think>" in text and "<think>" not in text else text
     thoughts = list(re.finditer(r"<think>.*?</think>", opened, re.DOTALL))
     outside = [opened[: thoughts[0].start()], opened[thoughts[0].end() :]] if thoughts else [opened]
-    actions = [action for part in outside for action in re.findall(r"<action>(.*?)</action>", part, re.DOTALL)]
+    actions = [
+        action for part in outside for action in re.findall(r"<action>(.*?)</action>", part, re.DOTALL)
+    ]
     assert one_pair(text) == (actions[0].strip() if len(thoughts) == len(actions) == 1 else None)
     first = re.search(r"<think>.*?</think>.*?<action>(.*?)</action>", opened, re.DOTALL)
     assert first_pair(text) == (first[1].strip() if first else None)
@@ -80,7 +91,9 @@ def test_a_thought_holds_no_action_and_a_response_needs_a_thought(response):
 def test_a_flexible_reading_asks_for_no_thought(env):
     read = find_environment(env).dialogue("full", 15, {"response_format": "flexible"}).read
     alone, thought = "<action> look </action>", "<think>No <action>go</action>.</think>"
-    assert [read(text) for text in (alone, thought + alone, alone + thought, f"So.</think>{alone}")] == ["look"] * 4
+    assert [read(text) for text in (alone, thought + alone, alone + thought, f"So.</think>{alone}")] == [
+        "look"
+    ] * 4
     assert [read(text) for text in (alone * 2, f"<think>{alone}", "<action></action>", "look")] == [None] * 4
 
 
@@ -89,7 +102,9 @@ def test_models_of_the_compact_style_write_both_tags():
         label, action_parsers = "drawers", {"strict": each_tag_once}
 
     response = "It is closed.</think><action>open drawer 2</action>"
-    assert Drawers("full", 1).read(response) == "open drawer 2" and Drawers("compact", 1).read(response) is None
+    assert (
+        Drawers("full", 1).read(response) == "open drawer 2" and Drawers("compact", 1).read(response) is None
+    )
 
 
 @many

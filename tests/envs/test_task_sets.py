@@ -68,7 +68,9 @@ def test_unknown_task_sets_are_named(env, nano, task_set):
         find_environment(env).tasks(name)
 
 
-@pytest.mark.parametrize("env", [e if e in FAST else pytest.param(e, marks=pytest.mark.slow) for e in ENVIRONMENTS])
+@pytest.mark.parametrize(
+    "env", [e if e in FAST else pytest.param(e, marks=pytest.mark.slow) for e in ENVIRONMENTS]
+)
 def test_building_validates_every_task_and_writes_the_committed_bytes(env, nano, copied):
     before = copied.read_bytes()
     copied.unlink()

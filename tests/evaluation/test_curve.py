@@ -1,4 +1,5 @@
-"""The held-out learning curve: what is played on the way changes nothing, and its last point is the final score."""
+"""The held-out learning curve: what is played on the way changes nothing, and its last point is the final
+score."""
 
 import json
 import shutil

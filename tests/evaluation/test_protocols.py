@@ -48,7 +48,10 @@ def test_words_do_not_decide_the_digest_and_rules_and_examples_do(monkeypatch, t
         load_protocol.cache_clear()
         return load_protocol("alfworld", "react").sha256
 
-    assert digest(rules.replace('label: "ReAct"', "label: Words # more").replace("sent as", "given as")) == digest()
+    assert (
+        digest(rules.replace('label: "ReAct"', "label: Words # more").replace("sent as", "given as"))
+        == digest()
+    )
     changed = [digest(rules.replace("max_turns: 49", "max_turns: 50")), digest(shown=examples + "> look\n")]
     assert len({digest(), *changed}) == 3
     load_protocol.cache_clear()
@@ -73,15 +76,25 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
     ]
     assert len(found["differs"]) == 4
     assert f"protocol react (ReAct; sha256 {sha256[:12]}), success: the engine's own goal test" in out
-    assert "deviations from it: env_settings.test_task_set: one/train (protocol: valid_unseen); evaluation" in out
+    assert (
+        "deviations from it: env_settings.test_task_set: one/train (protocol: valid_unseen); evaluation"
+        in out
+    )
     assert "success 1.000" in out and "at most 49 turns, temperature 0" in out
     assert (
-        "each 2 times; by attempt: 1.000, 1.000" in out and "at temperature 0 all attempts at a task are alike" in out
+        "each 2 times; by attempt: 1.000, 1.000" in out
+        and "at temperature 0 all attempts at a task are alike" in out
     )
     # to fly; a thought is none
     assert f"2 of {2 * len(LINES)} turns had an impossible action, after which the episode went on" in out
-    assert "published by this protocol, from which this run deviates: GPT-3 (davinci-002) success 0.784 (n 134; " in out
-    assert "not comparable: Qwen2.5-1.5B-Instruct success 0.72 (n 140; the paper's Table 1): trained by GRPO" in out
+    assert (
+        "published by this protocol, from which this run deviates: GPT-3 (davinci-002) success 0.784 (n 134; "
+        in out
+    )
+    assert (
+        "not comparable: Qwen2.5-1.5B-Instruct success 0.72 (n 140; the paper's Table 1): trained by GRPO"
+        in out
+    )
     for row in read_jsonl(path.parent / "episodes.jsonl"):
         assert (row["task"], row["success"], row["turns"]) == (TASK.id, True, len(LINES))
     last = max((request["messages"] for request in seen), key=len)
@@ -91,18 +104,30 @@ def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsy
 
 
 def test_without_options_a_model_plays_the_papers_protocol(monkeypatch, capsys, tmp_path):
-    """Of the environments whose data lie here; one that this project taught plays tier nano, as it was made to."""
+    """Of the environments whose data lie here; one that this project taught plays tier nano, as it was made
+    to."""
     monkeypatch.chdir(tmp_path)
-    with serving(lambda request, before: completion("<answer>1</answer>"), models=("any/model",)) as (url, seen):
+    with serving(lambda request, before: completion("<answer>1</answer>"), models=("any/model",)) as (
+        url,
+        seen,
+    ):
         code, out, err = run(monkeypatch, capsys, "evaluate", "gsm8k", "--server", url, "-n", 2)
         assert (
-            code == 0 and "protocol r3l (R3L's release; sha256" in out and "evaluation.tasks: 2 (protocol: all)" in out
+            code == 0
+            and "protocol r3l (R3L's release; sha256" in out
+            and "evaluation.tasks: 2 (protocol: all)" in out
         )
-        assert {request["temperature"] for request in seen} == {0} and {r["max_tokens"] for r in seen} == {4096}
+        assert {request["temperature"] for request in seen} == {0} and {r["max_tokens"] for r in seen} == {
+            4096
+        }
         code, _, err = run(monkeypatch, capsys, "evaluate", "webshop", "--server", url, "-n", 2)
-        assert code == 2 and "R3L_WEBSHOP is not set" in err and len(seen) == 2  # not the houses and shops of tier nano
+        assert (
+            code == 2 and "R3L_WEBSHOP is not set" in err and len(seen) == 2
+        )  # not the houses and shops of tier nano
     with serving(answer, models=("alfworld-1.5m-hints",)) as (url, seen):
-        code, out, err = run(monkeypatch, capsys, *REACT[:2], "--server", url, "--split", "one/train", "--json")
+        code, out, err = run(
+            monkeypatch, capsys, *REACT[:2], "--server", url, "--split", "one/train", "--json"
+        )
         assert code == 0 and json.loads(out)["tier"] == "nano" and "protocol" not in json.loads(out)
 
 
@@ -119,7 +144,9 @@ def test_one_model_by_several_protocols(monkeypatch, capsys, tmp_path, asked, na
         assert code == 2 and "nobody" in err and not seen
         code, out, err = run(monkeypatch, capsys, *arguments, "--protocol", asked)
     assert code == 0, err
-    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in out.splitlines() if line.startswith("| ")][1:]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:3]] for line in out.splitlines() if line.startswith("| ")
+    ][1:]
     assert rows == [[name, "gsm8k/test"] for name in names]
     (picture,) = Path("results/smol/gsm8k").glob("tiny@*/protocols.png")
     assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in out
@@ -127,7 +154,9 @@ def test_one_model_by_several_protocols(monkeypatch, capsys, tmp_path, asked, na
 
 def test_an_interval_is_over_tasks_however_often_each_was_tried():
     rows = [{"task": t, "member": m, "success": t == "a" and m == 0} for t in "abc" for m in range(2)]
-    found = interval_over_tasks(rows)  # means 0.5, 0 and 0: standard error 1/6, t of two degrees of freedom 4.30265
+    found = interval_over_tasks(
+        rows
+    )  # means 0.5, 0 and 0: standard error 1/6, t of two degrees of freedom 4.30265
     assert (found.mean, passes(rows)) == (pytest.approx(1 / 6), [pytest.approx(1 / 3), 0.0])
     assert (found.low, found.high) == pytest.approx((1 / 6 - 4.30265 / 6, 1 / 6 + 4.30265 / 6), abs=1e-4)
     assert lines({}, rows) == ["standard error 0.167 over 3 tasks, each 2 times; by attempt: 0.333, 0.000"]
@@ -179,21 +208,33 @@ def test_what_is_refused(monkeypatch, capsys, tmp_path, arguments, message):
     assert code == 2 and message in err and out == "" and not list(tmp_path.iterdir()) and not seen
 
 
-ENVS = ("alfworld", "webshop", "scienceworld", "gsm8k", "aime24", "knights_knaves", "binary_matrix", "shortest_path")
+ENVS = (
+    "alfworld",
+    "webshop",
+    "scienceworld",
+    "gsm8k",
+    "aime24",
+    "knights_knaves",
+    "binary_matrix",
+    "shortest_path",
+)
 EVERY = [(env, name) for env in ENVS for name in protocols(env)]
 
 
 @pytest.mark.parametrize(("env", "name"), EVERY)
 def test_a_protocol_leaves_no_rule_to_a_default(env, name):
     values = load_protocol(env, name).values
-    unused = {"list_places"} | ({"response_format"} if values.get("env_settings.options.turn") == "line" else set())
+    unused = {"list_places"} | (
+        {"response_format"} if values.get("env_settings.options.turn") == "line" else set()
+    )
     options = {*environment_of(env).options.model_fields} - unused
     assert {f"env_settings.options.{key}" for key in options} <= set(values)
     assert resolve("smol", env, f"zero_shot@protocol={name}", 0).protocol.startswith(f"{name}-")
 
 
 def test_what_a_question_set_is_asked_and_given_a_point_for():
-    """By Qwen2.5-Math's evaluation: the request as the system message; the last number, where there is no box."""
+    """By Qwen2.5-Math's evaluation: the request as the system message; the last number, where there is no
+    box."""
     task = Task("1", "math", "test", "", {"problem": "What is 3 + 4?", "answer": "7"})
     for said, right in (("So it is 7.", True), ("\\boxed{7} or 8", True), ("I pass.", False)):
         trajectory, ((asked),) = play_by("math500", "qwen", task, [said])
@@ -203,7 +244,9 @@ def test_what_a_question_set_is_asked_and_given_a_point_for():
 
 def test_the_release_says_what_was_wrong_and_the_form_wanted_between_its_attempts():
     task = Task("1", "math", "test", "", {"problem": "What is 3 + 4?", "answer": "7"})
-    trajectory, asked = play_by("gsm8k", "r3l_attempts", task, [THOUGHT.format(8), "It is 7.", THOUGHT.format(7)])
+    trajectory, asked = play_by(
+        "gsm8k", "r3l_attempts", task, [THOUGHT.format(8), "It is 7.", THOUGHT.format(7)]
+    )
     assert trajectory.success and len(asked) == 3
     form = "First reason step by step about where things stand, inside <think> </think>.\n"
     form += "Then give your final answer inside <answer> </answer>."
@@ -211,7 +254,9 @@ def test_the_release_says_what_was_wrong_and_the_form_wanted_between_its_attempt
     assert system == "system" and "<answer>\\boxed{312}</answer>" in example
     assert first == ("user", f"What is 3 + 4?\n\nNow solve this problem.\n{form}")
     wrong = f"Feedback: That is wrong: 8 is not the answer. Try again.\n\nNow try again.\n{form}"
-    unread = "The form of that response is wrong: <think>...</think> and <answer>...</answer> are both needed."
+    unread = (
+        "The form of that response is wrong: <think>...</think> and <answer>...</answer> are both needed."
+    )
     assert asked[1:] == [[("user", wrong)], [("user", f"Feedback: {unread}\n\nNow try again.\n{form}")]]
     boxed, _ = play_by("gsm8k", "r3l_attempts", task, [THOUGHT.format("\\boxed{7}")] * 3)
     assert not boxed.success and len(boxed.turns) == 3  # compared as text
@@ -221,7 +266,11 @@ def test_the_release_says_what_was_wrong_and_the_form_wanted_between_its_attempt
 
 def test_puzzles_are_played_as_rltfs_release_plays_them(monkeypatch, capsys, tmp_path):
     """One response at temperature 1, eight of each problem; right: 1, wrong: 0, without a box: -0.1."""
-    assert [protocols(env) for env in ("knights_knaves", "shortest_path", "countdown")] == [["rltf"], ["rltf"], []]
+    assert [protocols(env) for env in ("knights_knaves", "shortest_path", "countdown")] == [
+        ["rltf"],
+        ["rltf"],
+        [],
+    ]
     task = find_environment("puzzles").tasks("shortest_path_rltf/test")[0]
     right = PUZZLES["shortest_path"].work(task.payload["data"]).answer
     for said, reward in ((f"\\boxed{{{right}}}", 1.0), ("\\boxed{jump}", 0.0), (right, -0.1)):
@@ -233,7 +282,9 @@ def test_puzzles_are_played_as_rltfs_release_plays_them(monkeypatch, capsys, tmp
     assert code == 0, err
     assert len(seen) == 16 and {(r["temperature"], r["max_tokens"]) for r in seen} == {(1, 8096)}
     assert "protocol rltf (RLTF's release; sha256" in out
-    assert "not comparable: Llama-3.1-8B-Instruct success 0.034 (n 200; RLTF, arXiv 2602.02482, Table 1" in out
+    assert (
+        "not comparable: Llama-3.1-8B-Instruct success 0.034 (n 200; RLTF, arXiv 2602.02482, Table 1" in out
+    )
 
 
 def test_a_server_that_does_not_stop_at_the_limit_is_warned_of(monkeypatch, capsys, tmp_path):

@@ -1,4 +1,5 @@
-"""``r3l evaluate ENV``: the same episodes with a server as with the local policy, stops, and what is refused."""
+"""``r3l evaluate ENV``: the same episodes with a server as with the local policy, stops, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def nano_server():
 
 
 def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
-    """One game of ALFWorld: by tokens every byte, by messages all but the transcript's digest, which is of texts."""
+    """One game of ALFWorld: by tokens every byte, by messages all but the transcript's digest, which is of
+    texts."""
     here = program(*ONE, "--model", START_MODEL, "--out", "here")
     with serving(nano_server.answer, models=(START_MODEL,)) as (url, seen):
         by_tokens = program(*ONE, "--server", url, "--dialog", "tokens", "--out", "tokens")
@@ -65,10 +67,14 @@ def test_a_server_plays_what_the_local_policy_plays(program, nano_server):
     label = "Zero-shot (served model) (env_settings.test_task_set=one/train, evaluation.temperature=0)"
     assert by_messages["method_label"] == label
     assert "agent" not in here and here["groups"] == by_tokens["groups"] == by_messages["groups"]
-    assert here["tokens"]["generated"] == by_tokens["tokens"]["generated"] == by_messages["tokens"]["generated"]
+    assert (
+        here["tokens"]["generated"] == by_tokens["tokens"]["generated"] == by_messages["tokens"]["generated"]
+    )
     turns = episodes("here")[0]["turns"]
     with serving(nano_server.answer, models=("served",)) as (url2, _):
-        scored = program("./here", "--server", url2, "--dialog", "tokens")  # a run's own folder gets the result
+        scored = program(
+            "./here", "--server", url2, "--dialog", "tokens"
+        )  # a run's own folder gets the result
     assert episodes("here") == episodes("tokens") and scored["agent"]["model"] == "served"
     (method,) = set(read_runs([Path("here/evaluation.json")]).method)
     assert method.startswith("zero_shot")
@@ -98,7 +104,9 @@ def test_a_stopped_evaluation_goes_on_with_the_same_episodes(program):
     with serving(scripted) as (url, seen):  # on another port, as after a restart
         resumed = program(*arguments, "--server", url, "--out", "stopped")
         assert len(seen) == 60 - len(played)
-    assert (Path("stopped") / "episodes.jsonl").read_bytes() == (Path("quiet") / "episodes.jsonl").read_bytes()
+    assert (Path("stopped") / "episodes.jsonl").read_bytes() == (
+        Path("quiet") / "episodes.jsonl"
+    ).read_bytes()
     assert resumed["groups"] == quiet["groups"] and resumed["tokens"] == quiet["tokens"]
 
 
@@ -109,7 +117,9 @@ def test_ctrl_c_keeps_what_was_played_and_says_so(tmp_path):
         return scripted(request, before)
 
     with serving(stop) as (url, _):
-        stopped = Program("r3l.cli", "evaluate", *MATH, "--server", url, "--batch", "1", "-n", "6", folder=tmp_path)
+        stopped = Program(
+            "r3l.cli", "evaluate", *MATH, "--server", url, "--batch", "1", "-n", "6", folder=tmp_path
+        )
         code, _, err = stopped.wait()
     assert code == 130 and err.endswith("stopped by Ctrl-C; re-run to resume\n"), err
     assert 1 <= len(read_jsonl(next(tmp_path.rglob("episodes.played.jsonl")))) < 6
@@ -136,9 +146,13 @@ def test_ctrl_c_says_nothing_else_while_this_machine_samples(tmp_path):
 
 
 def test_servers_that_name_their_models_alike_share_no_scores(program):
-    """Neither two addresses, nor one that tells of other weights; the latter not even in a folder that is named."""
+    """Neither two addresses, nor one that tells of other weights; the latter not even in a folder that is
+    named."""
     served = [*ONE, "--model", "org/mine"]
-    with serving(scripted, models=("org/mine",)) as (one, _), serving(scripted, models=("org/mine",)) as (other, _):
+    with (
+        serving(scripted, models=("org/mine",)) as (one, _),
+        serving(scripted, models=("org/mine",)) as (other, _),
+    ):
         for url in (one, other):
             program(*served, "--server", url)
     entry = {"id": "org/mine", "root": "/models/a", "created": 1}
@@ -150,7 +164,10 @@ def test_servers_that_name_their_models_alike_share_no_scores(program):
         program(*served, "--server", url)
         refused = program(*served, "--server", url, "--out", "out")
     assert "groups" in again and "out holds an evaluation with about" in refused
-    found = [path.relative_to("results/nano/alfworld").parts[0] for path in Path("results").rglob("evaluation.json")]
+    found = [
+        path.relative_to("results/nano/alfworld").parts[0]
+        for path in Path("results").rglob("evaluation.json")
+    ]
     assert len(set(found)) == len(found) == 3 and all(name.startswith("mine@") for name in found)
 
 
@@ -160,7 +177,9 @@ def test_a_response_that_could_not_be_used_is_shown(program):
         asked = (*ONE, "--set", "prompts=full", "--model", "any", "--server", url, "--out", "out")
         shown, again = program(*asked), program(*asked)
     (row,) = episodes("out")
-    assert shown["stops"] == {"format": 1} and shown["examples"] == {"format": [row["task"], "<action>look</action>"]}
+    assert shown["stops"] == {"format": 1} and shown["examples"] == {
+        "format": [row["task"], "<action>look</action>"]
+    }
     assert again == shown
     assert "examples" not in read_json(Path("out/evaluation.json"))
 
@@ -172,7 +191,10 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
         address = url.replace("//", "//user:word@")
         result = program(*arguments, "--server", address, "--request", "top_p=0.9", "--request", "seed=7")
         assert "agent" in result, result
-        assert result["agent"]["request"] == {"top_p": 0.9, "seed": 7} and result["agent"]["endpoint"] == url + "/v1"
+        assert (
+            result["agent"]["request"] == {"top_p": 0.9, "seed": 7}
+            and result["agent"]["endpoint"] == url + "/v1"
+        )
         assert seen[0]["authorization"].startswith("Basic ") and seen[0]["top_p"] == 0.9
         refused = program(*arguments, "--server", url)
     assert "folder holds an evaluation with request" in refused and "choose another folder (--out)" in refused
@@ -191,7 +213,10 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
         (["./folder", "--model", START_MODEL], "--model cannot be combined with a run, which is played"),
         (["nowhere", "--model", START_MODEL], "nowhere"),
         (["math", "--server", "nonsense", "--model", "m"], "must be an address"),
-        (["math", "--server", "http://x", "--model", "m", "--dialog", "tokens"], "needs the tokenizer of 'm'"),
+        (
+            ["math", "--server", "http://x", "--model", "m", "--dialog", "tokens"],
+            "needs the tokenizer of 'm'",
+        ),
         (["math", "--server", "http://x", "--model", "m", "--request", "top_p"], "must look like key=value"),
     ],
 )
@@ -206,10 +231,18 @@ TEMPLATE = {"error": {"message": "template error: 'context' has no maximum conte
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [((400, TEMPLATE), "answered 400: template error"), (completion("Let me", "content_filter"), "no complete answer")],
+    [
+        ((400, TEMPLATE), "answered 400: template error"),
+        (completion("Let me", "content_filter"), "no complete answer"),
+    ],
 )
 def test_what_the_server_refuses_or_breaks_off_is_no_score(program, answer, message):
     with serving(lambda request, before: scripted(request, before) if before < 6 else answer) as (url, _):
-        error = program("math", "--tier", "nano", "--model", "any", "--batch", 2, "--server", url, "--out", "out")
+        error = program(
+            "math", "--tier", "nano", "--model", "any", "--batch", 2, "--server", url, "--out", "out"
+        )
     assert error.startswith("error: ") and message in error and "Finished episodes are kept" in error
-    assert len(read_jsonl(Path("out") / "episodes.played.jsonl")) > 3 and not Path("out/evaluation.json").exists()
+    assert (
+        len(read_jsonl(Path("out") / "episodes.played.jsonl")) > 3
+        and not Path("out/evaluation.json").exists()
+    )

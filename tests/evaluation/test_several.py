@@ -1,4 +1,5 @@
-"""``r3l evaluate FILE.yaml``: several evaluations, one table, and what is refused before the first of them."""
+"""``r3l evaluate FILE.yaml``: several evaluations, one table, and what is refused before the first of
+them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,19 @@ def test_each_is_played_as_its_line_says_and_stands_in_one_table(monkeypatch, ca
 def test_what_has_ended_is_not_played_again(monkeypatch, capsys, caplog, tmp_path, protocol):
     monkeypatch.chdir(tmp_path)
     with serving(lambda request, before: completion("2")) as (url, seen):
-        words = ("evaluate", "gsm8k", "--protocol", protocol, "--server", url, "-n", "2", "--out", "out", "--json")
+        words = (
+            "evaluate",
+            "gsm8k",
+            "--protocol",
+            protocol,
+            "--server",
+            url,
+            "-n",
+            "2",
+            "--out",
+            "out",
+            "--json",
+        )
         _, first, _ = run(monkeypatch, capsys, *words)
         asked = len(seen)
         _, again, _ = run(monkeypatch, capsys, *words)
@@ -47,7 +60,9 @@ def test_what_has_ended_is_not_played_again(monkeypatch, capsys, caplog, tmp_pat
         code, _, error = run(monkeypatch, capsys, *words)
     assert code == 2 and "episodes.jsonl changed after" in error
     one, other = (json.loads(text).get("protocols", {protocol: json.loads(text)}) for text in (first, again))
-    assert [content["groups"] for content in one.values()] == [content["groups"] for content in other.values()]
+    assert [content["groups"] for content in one.values()] == [
+        content["groups"] for content in other.values()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +72,21 @@ def test_what_has_ended_is_not_played_again(monkeypatch, capsys, caplog, tmp_pat
         ("evaluations: []", "its only key must be 'evaluations', a list"),
         ("evaluations: [math]", "evaluations.0 has value 'math'; write options, such as"),
         ("evaluations: [{env: math}, {env: math, m: 3}]", "evaluations.1: unknown key 'm'"),
-        ("evaluations: [{env: math, n: 0}]", "evaluations.0: key 'n' has value 0: input should be greater than"),
+        (
+            "evaluations: [{env: math, n: 0}]",
+            "evaluations.0: key 'n' has value 0: input should be greater than",
+        ),
         ("evaluations: [{env: math}, {env: maths}]", "evaluations.1: there is no env 'maths'"),
         ("evaluations: [{env: math, task_set: none}]", "evaluations.0: math task set 'none' must"),
-        ("evaluations: [{env: math, deadline: 9}]", "evaluations.0: --deadline cannot be combined with a local model"),
+        (
+            "evaluations: [{env: math, deadline: 9}]",
+            "evaluations.0: --deadline cannot be combined with a local model",
+        ),
     ],
 )
-def test_what_is_wrong_with_any_line_is_said_before_the_first_is_played(monkeypatch, capsys, tmp_path, text, message):
+def test_what_is_wrong_with_any_line_is_said_before_the_first_is_played(
+    monkeypatch, capsys, tmp_path, text, message
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "several.yaml").write_text(text)
     code, _, err = run(monkeypatch, capsys, "evaluate", "several.yaml", "--model", "math-1.5m")
@@ -76,7 +99,11 @@ def test_a_model_that_a_later_line_is_too_long_for_plays_none(monkeypatch, capsy
     line = "{env: math, tier: nano, n: 1, set: [sampling.max_context=%s]}"
     Path("two.yaml").write_text(f"evaluations: [{line % 1024}, {line % 4096}]")
     code, _, err = run(monkeypatch, capsys, "evaluate", "two.yaml", "--model", "math-1.5m")
-    assert code == 2 and "has positions for 2048" in err and [path.name for path in tmp_path.iterdir()] == ["two.yaml"]
+    assert (
+        code == 2
+        and "has positions for 2048" in err
+        and [path.name for path in tmp_path.iterdir()] == ["two.yaml"]
+    )
 
 
 def test_how_a_machine_computes_is_set_but_stands_in_no_name():

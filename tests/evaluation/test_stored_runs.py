@@ -19,7 +19,9 @@ from r3l.report.frame import read_runs
 from r3l.runs import trajectory_log
 from r3l.runs.run_paths import find_runs
 
-PATHS = [path for part in ("", "hint_gap", "curves", "smol/cpu", "smol/gpu") for path in find_runs(STORED / part)]
+PATHS = [
+    path for part in ("", "hint_gap", "curves", "smol/cpu", "smol/gpu") for path in find_runs(STORED / part)
+]
 
 
 @pytest.fixture
@@ -90,7 +92,9 @@ def rename(copy):
 
 def other_task(copy):
     text = (copy / "episodes.jsonl").read_text()
-    (copy / "episodes.jsonl").write_text(text.replace(json.loads(text.splitlines()[7])["task"], "house-of-cards"))
+    (copy / "episodes.jsonl").write_text(
+        text.replace(json.loads(text.splitlines()[7])["task"], "house-of-cards")
+    )
 
 
 def other_task_set(copy):
@@ -117,7 +121,9 @@ def unknown_trajectory(copy):
 
 
 FORGERIES = {
-    "evaluation.json: 'seed' is 3, but manifest.json has 0": lambda copy: edit(copy / "evaluation.json", seed=3),
+    "evaluation.json: 'seed' is 3, but manifest.json has 0": lambda copy: edit(
+        copy / "evaluation.json", seed=3
+    ),
     "result.json: 'model' is 'large', but": lambda copy: edit(copy / "result.json", model="large"),
     "manifest.json: 'fingerprint' is .* its configuration gives": rename,
     "evaluation.json: 'checkpoint' is ": lambda copy: edit(copy / "result.json", checkpoint_sha256="0"),

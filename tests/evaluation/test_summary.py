@@ -27,13 +27,19 @@ def test_a_stored_score_with_its_circumstances():
     )
 
 
-SUSPECT = {StopReason.CONTEXT: "more room", StopReason.TRUNCATED: "more tokens", StopReason.FORMAT: "another form"}
+SUSPECT = {
+    StopReason.CONTEXT: "more room",
+    StopReason.TRUNCATED: "more tokens",
+    StopReason.FORMAT: "another form",
+}
 
 
 def test_a_zero_that_the_setting_made_is_not_a_score():
     (warning,) = warnings({"context": 200}, 200, {}, SUSPECT)
     assert "200 of 200" in warning and "more room" in warning
-    assert warnings({"truncated": 20, "success": 180}, 200, {}, SUSPECT) == []  # a tenth is not more than a tenth
+    assert (
+        warnings({"truncated": 20, "success": 180}, 200, {}, SUSPECT) == []
+    )  # a tenth is not more than a tenth
     assert len(warnings({"truncated": 21, "format": 50, "success": 129}, 200, {}, SUSPECT)) == 2
 
 
@@ -56,7 +62,11 @@ def test_what_to_change_is_what_is_not_so_already_and_can_be_typed(env, prompts,
     settings = [f"prompts={prompts}", "sampling.max_tokens=30", *options]
     found = fixes(resolve("nano", env, "zero_shot", 0, overrides=settings))
     assert (
-        found[StopReason.FORMAT].partition("asks for")[2].removeprefix("; ").removesuffix(" reads more of them") == fix
+        found[StopReason.FORMAT]
+        .partition("asks for")[2]
+        .removeprefix("; ")
+        .removesuffix(" reads more of them")
+        == fix
     )
     for change in re.findall(r"--set (\S+=\w+)", " ".join(found.values())):
         resolve("nano", env, "zero_shot", 0, overrides=[*settings[2:], change])

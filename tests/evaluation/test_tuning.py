@@ -19,11 +19,15 @@ from r3l.workflow.jobs import Jobs
 
 
 def test_the_rule_by_hand():
-    """Variances over two seeds: 0.02, 0.02 and 0.08, on average 0.04; of a mean of two 0.02, its root 0.1414."""
+    """Variances over two seeds: 0.02, 0.02 and 0.08, on average 0.04; of a mean of two 0.02, its root
+    0.1414."""
     scores = {1e-4: [0.2, 0.4], 3e-4: [0.3, 0.5], 9e-4: [0.25, 0.65]}
     assert choose(scores) == (3e-4, pytest.approx(0.02**0.5))  # 0.40 is within 0.0707 of 0.45, 0.30 is not
     assert choose({**scores, 1e-4: [0.29, 0.49]})[0] == 1e-4  # 0.39 is
-    assert choose({1e-4: [0.5, 0.5], 3e-4: [0.5, 0.5], 9e-4: [0.51, 0.51]}) == (9e-4, 0.0)  # no error: the highest
+    assert choose({1e-4: [0.5, 0.5], 3e-4: [0.5, 0.5], 9e-4: [0.51, 0.51]}) == (
+        9e-4,
+        0.0,
+    )  # no error: the highest
     assert choose({1e-4: [0, 0], 3e-4: [0, 0], 9e-4: [0, 0]})[0] == 1e-4
     with pytest.raises(ValueError, match="two seeds"):
         choose({1e-4: [0.5], 3e-4: [0.4]})
@@ -33,7 +37,9 @@ def test_a_tuning_takes_six_runs_with_seeds_of_its_own():
     place = cell("math", "rltf_sd@feedback=environment")
     runs = plan.tuning_runs("nano", "math", place.rpartition("/")[2])
     assert list(runs) == ["3.33e-05", "0.0001", "0.0003"]
-    assert list(runs["0.0003"]) == [f"{place},train.lr=0.0003,train.steps=30/seed{seed}" for seed in (100, 101)]
+    assert list(runs["0.0003"]) == [
+        f"{place},train.lr=0.0003,train.steps=30/seed{seed}" for seed in (100, 101)
+    ]
     for rate, of_rate in runs.items():
         assert {run.train.lr for run in of_rate.values()} == {float(rate)}
         assert {run.env_settings.validation_task_set for run in of_rate.values()} == {"chain/validation"}
@@ -80,14 +86,18 @@ def test_a_tuning_is_made_of_what_its_runs_left(tmp_path):
     """Two real runs of one update, scored on the validation task set."""
     short = ["train.steps=1", "train.tasks_per_step=1", "method_settings.group_size=2", "train.lr=1e-4"]
     short += ["env_settings.max_turns=2"]
-    runs = {tmp_path / str(seed): resolve("nano", "math", "grpo", seed, overrides=short) for seed in (100, 101)}
+    runs = {
+        tmp_path / str(seed): resolve("nano", "math", "grpo", seed, overrides=short) for seed in (100, 101)
+    }
     for run_dir, run in runs.items():
         train(run, run_dir)
         with pytest.raises(DataError, match="not scored on the validation task set"):
             of_runs.tuning("grpo", {"0.0001": runs})
         evaluate_run(run_dir, "chain/validation")
     content = of_runs.tuning("grpo", {"0.0001": runs})
-    assert not any((run_dir / "evaluation.json").exists() for run_dir in runs)  # the test task set stays unseen
+    assert not any(
+        (run_dir / "evaluation.json").exists() for run_dir in runs
+    )  # the test task set stays unseen
     (rate,) = content["rates"]
     for run_dir, tried in zip(runs, rate["runs"], strict=True):
         episodes = read_jsonl(run_dir / "evaluations" / "chain" / "validation" / "episodes.jsonl")

@@ -1,4 +1,5 @@
-"""The episodes of a real vLLM server (`make vllm`), which is killed in the middle: those of the local policy."""
+"""The episodes of a real vLLM server (`make vllm`), which is killed in the middle: those of the local
+policy."""
 
 from __future__ import annotations
 
@@ -38,9 +39,13 @@ def test_a_killed_server_costs_no_episode(tmp_path):
         if played.returncode:  # the machine took longer to start it again than the evaluation waits
             assert evaluation(by_messages, *server).wait() == 0
         assert evaluation(by_tokens, *server, "--dialog", "tokens").wait() == 0
-    local, messages, tokens = (read_jsonl(folder / "episodes.jsonl") for folder in (here, by_messages, by_tokens))
+    local, messages, tokens = (
+        read_jsonl(folder / "episodes.jsonl") for folder in (here, by_messages, by_tokens)
+    )
     assert len(local) == 200 and tokens == local
-    assert [row | {"transcript_sha256": ""} for row in messages] == [row | {"transcript_sha256": ""} for row in local]
+    assert [row | {"transcript_sha256": ""} for row in messages] == [
+        row | {"transcript_sha256": ""} for row in local
+    ]
     result = read_json(by_messages / "evaluation.json")
     assert result["agent"]["same_template"] is True
     assert sum(count for reason, count in result["requests"].items() if reason != "requests") > 0

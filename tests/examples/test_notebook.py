@@ -22,11 +22,15 @@ def test_the_notebook_shows_what_r3l_does_and_costs(tmp_path, monkeypatch):
     assert len(notebook.cells) <= 15
     stored = [shown(one) for one in notebook.cells if one.cell_type == "code"]
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    attempt, group, trained, cost, drawn, compared = [one for one in notebook.cells if one.cell_type == "code"]
+    attempt, group, trained, cost, drawn, compared = [
+        one for one in notebook.cells if one.cell_type == "code"
+    ]
     assert "(the pivot)" in shown(attempt) and "(the pivot)" not in shown(group)
     for method in ("grpo", "r3l"):
         assert f"{method}: success 0." in shown(trained)
         assert (tmp_path / f"results/{cell('math', method)}/seed0/evaluation.json").is_file()
     assert any("image/png" in output.get("data", {}) for output in drawn.outputs)
     of_stored_runs = [shown(one) for one in (attempt, group, cost, compared)]
-    assert of_stored_runs == [stored[0], stored[1], stored[3], stored[5]], "its outputs are of other stored runs"
+    assert of_stored_runs == [stored[0], stored[1], stored[3], stored[5]], (
+        "its outputs are of other stored runs"
+    )

@@ -75,8 +75,12 @@ def test_one_batch_gives_the_engines_rows_advantages_and_step(one_file, collecte
     settings = {"lr": one_file.LR, "weight_decay": one_file.WEIGHT_DECAY}
     one_file.update(policy, torch.optim.AdamW(policy.model.parameters(), **settings), batch)
     after = policy.model.state_dict()
-    moved = torch.cat([(weight - before[name]).flatten() for name, weight in engine.state_dict().items()]).abs()
-    apart = torch.cat([(weight - after[name]).flatten() for name, weight in engine.state_dict().items()]).abs()
+    moved = torch.cat(
+        [(weight - before[name]).flatten() for name, weight in engine.state_dict().items()]
+    ).abs()
+    apart = torch.cat(
+        [(weight - after[name]).flatten() for name, weight in engine.state_dict().items()]
+    ).abs()
     assert moved.max() > 0.9 * one_file.LR and apart.max() < 0.02 * one_file.LR
     assert (apart > 1e-4 * one_file.LR).double().mean() < 1e-3
 

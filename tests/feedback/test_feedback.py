@@ -51,10 +51,15 @@ def test_braces_in_a_thought_or_in_prose_lose_no_reflection(text):
     assert isinstance(parsed, ParsedReflection) and parsed.document == GOOD
 
 
-@pytest.mark.parametrize("cause", ["<think> was never closed", "no </think>", "<think>a</think><action>b</action>"])
+@pytest.mark.parametrize(
+    "cause", ["<think> was never closed", "no </think>", "<think>a</think><action>b</action>"]
+)
 def test_a_reflection_may_quote_tags(cause):
     for before in ("", "Here it is: "):
-        assert parse_reflection(before + json.dumps(GOOD | {"root_cause_analysis": cause}), 5).root_cause == cause
+        assert (
+            parse_reflection(before + json.dumps(GOOD | {"root_cause_analysis": cause}), 5).root_cause
+            == cause
+        )
 
 
 @pytest.mark.parametrize("text", [f"<think>{VALID}", f"<think>{VALID}</think>", f"So {VALID}</think>No."])
@@ -66,7 +71,9 @@ def test_a_critique_is_written_as_a_reflection_in_the_order_that_start_models_we
     text = reflection_text(Critique(Outcome.FAILURE, "s", "c", "go to desk 1", 2))
     assert text == json.dumps(GOOD) and parse_reflection(text, 3).document == GOOD
     perfect = reflection_text(Critique(Outcome.SUCCESS, "s", "c"))
-    assert perfect.endswith('"trajectory_outcome": "success", "improvement_suggestion": null, "retry_from_step": null}')
+    assert perfect.endswith(
+        '"trajectory_outcome": "success", "improvement_suggestion": null, "retry_from_step": null}'
+    )
 
 
 IN_LINES = ReflectionRules("lines")
@@ -103,7 +110,9 @@ def test_lines_that_are_no_reflection(text, reason):
 
 
 def test_lines_of_an_episode_of_one_step_name_none():
-    parsed = parse_reflection("Cause: c\nOutcome: failure\nSuggestion: s", 1, ReflectionRules("lines", one_step=True))
+    parsed = parse_reflection(
+        "Cause: c\nOutcome: failure\nSuggestion: s", 1, ReflectionRules("lines", one_step=True)
+    )
     assert isinstance(parsed, ParsedReflection) and parsed.pivot == 0
     perfect = parse_reflection("Outcome: success\nCause: c", 1, IN_LINES)
     assert isinstance(perfect, ParsedReflection) and perfect.perfect
@@ -157,7 +166,9 @@ values = st.recursive(
 )
 
 
-@pytest.mark.parametrize("rules", [ReflectionRules(), ReflectionRules("released"), ReflectionRules("released", False)])
+@pytest.mark.parametrize(
+    "rules", [ReflectionRules(), ReflectionRules("released"), ReflectionRules("released", False)]
+)
 @given(content=st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, values)), turns=st.integers(1, 9))
 def test_never_raises_on_any_json(rules, content, turns):
     parsed = parse_reflection(json.dumps(content), turns, rules)
@@ -231,7 +242,9 @@ def test_what_a_reflection_sees():
 
 
 def test_lone_surrogates_in_its_json_are_replaced_and_told():
-    parsed = parse(improvement_suggestion="go to \ud800desk\udfff 1", trajectory_summary="\udc80", extra=["\ud800"])
+    parsed = parse(
+        improvement_suggestion="go to \ud800desk\udfff 1", trajectory_summary="\udc80", extra=["\ud800"]
+    )
     assert isinstance(parsed, ParsedReflection)
     assert (parsed.suggestion, parsed.summary, parsed.replaced) == ("go to \ufffddesk\ufffd 1", "\ufffd", 4)
     assert parsed.document["extra"] == ["\ufffd"] and parse().replaced == 0

@@ -22,7 +22,11 @@ def dead():
 def test_what_a_killed_run_was_writing_is_removed_when_its_directory_is_taken(tmp_path, dead):
     checkpoints = tmp_path / "checkpoints"
     gone = [checkpoints / f".step-000002.{dead}.tmp", tmp_path / f".result.json.{dead}.7.tmp"]
-    kept = [checkpoints / f".step-000004.{os.getpid()}.tmp", checkpoints / "step-000001", tmp_path / ".mine.tmp"]
+    kept = [
+        checkpoints / f".step-000004.{os.getpid()}.tmp",
+        checkpoints / "step-000001",
+        tmp_path / ".mine.tmp",
+    ]
     for path in (*gone, *kept):
         path.mkdir(parents=True)
         (path / "model.safetensors").touch()
@@ -32,7 +36,9 @@ def test_what_a_killed_run_was_writing_is_removed_when_its_directory_is_taken(tm
 
 def test_temporary_folders_of_killed_processes_are_removed_and_those_in_use_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed, used, young, other = (tmp_path / name for name in ("r3l-x-killed", "r3l-x-used", "r3l-x-young", "other"))
+    killed, used, young, other = (
+        tmp_path / name for name in ("r3l-x-killed", "r3l-x-used", "r3l-x-young", "other")
+    )
     for folder in (killed, used, young, other):
         folder.mkdir()
         (folder / LOCK).touch()

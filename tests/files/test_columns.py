@@ -1,4 +1,5 @@
-"""Rows as columns: what is stored is what was there, in fewer bytes, and a damaged or hostile file is refused."""
+"""Rows as columns: what is stored is what was there, in fewer bytes, and a damaged or hostile file is
+refused."""
 
 import json
 import lzma

@@ -56,7 +56,8 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, line):
     assert most(bomb.stat().st_size) < 25_000_000
     tracemalloc.start()
     with pytest.raises(
-        DataError, match=r"rows.jsonl.gz unpacks to more than [12]\d MiB, which no intact file does; get it again"
+        DataError,
+        match=r"rows.jsonl.gz unpacks to more than [12]\d MiB, which no intact file does; get it again",
     ):
         read_jsonl(bomb)
     assert tracemalloc.get_traced_memory()[1] < 60_000_000
@@ -75,7 +76,10 @@ class Score(TypedDict):
     [
         ({"env": "math"}, "key 'groups' is missing"),
         ({"env": 3, "groups": {}}, r"key 'env' is 3 \(input should be a valid string\)"),
-        ({"env": "math", "groups": {"all": True}}, r"key 'groups.all' is True \(input should be a valid number\)"),
+        (
+            {"env": "math", "groups": {"all": True}},
+            r"key 'groups.all' is True \(input should be a valid number\)",
+        ),
         ({"env": "math", "groups": {"all": float("nan")}}, "key 'groups.all' is nan .*finite number"),
         ([], r"its content is \[\] \(input should be a valid dictionary\)"),
     ],
@@ -83,7 +87,9 @@ class Score(TypedDict):
 def test_a_file_that_is_not_of_its_model_is_named_with_the_key_and_the_way_out(tmp_path, content, words):
     path = tmp_path / "score.json"
     path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=rf"score.json: {words}.*; the file is damaged. Restore it from a copy"):
+    with pytest.raises(
+        DataError, match=rf"score.json: {words}.*; the file is damaged. Restore it from a copy"
+    ):
         read_json(path, Score)
     append_jsonl(tmp_path / "scores.jsonl", {"env": "math", "groups": {}})
     append_jsonl(tmp_path / "scores.jsonl", content)

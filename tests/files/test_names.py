@@ -5,7 +5,22 @@ import pytest
 from r3l.core.errors import ConfigError
 from r3l.files.names import folder_name, is_folder_name
 
-NONE = ("", " ", ".", "..", "a/b", "/", "../x", " a", "a\n", "a\0b", "\x1b[31m", "a\u202eb", "x" * 201, "é" * 101)
+NONE = (
+    "",
+    " ",
+    ".",
+    "..",
+    "a/b",
+    "/",
+    "../x",
+    " a",
+    "a\n",
+    "a\0b",
+    "\x1b[31m",
+    "a\u202eb",
+    "x" * 201,
+    "é" * 101,
+)
 
 
 @pytest.mark.parametrize("name", NONE)

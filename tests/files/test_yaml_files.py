@@ -7,7 +7,9 @@ from r3l.files.yaml_files import read_yaml
 
 
 def test_data_is_read(tmp_path):
-    (tmp_path / "a.yaml").write_text("a: 1\nb: {c: [1, 2], d: null}\nbase: &x {k: 1}\nother: {<<: *x, k: 2}\n")
+    (tmp_path / "a.yaml").write_text(
+        "a: 1\nb: {c: [1, 2], d: null}\nbase: &x {k: 1}\nother: {<<: *x, k: 2}\n"
+    )
     assert read_yaml(tmp_path / "a.yaml") == {
         "a": 1,
         "b": {"c": [1, 2], "d": None},
@@ -27,7 +29,9 @@ def test_data_is_read(tmp_path):
         (b"a: 2024-01-01", "read as a timestamp; put quotes around"),
         (
             b"a: &a [x, x]\n"
-            + b"".join(b"%c: &%c [*%c, *%c, *%c, *%c]\n" % (k + 1, k + 1, k, k, k, k) for k in range(97, 117)),
+            + b"".join(
+                b"%c: &%c [*%c, *%c, *%c, *%c]\n" % (k + 1, k + 1, k, k, k, k) for k in range(97, 117)
+            ),
             "aliases",
         ),
         (b"a: &a [*a]", "more than 64 levels"),

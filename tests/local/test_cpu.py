@@ -50,7 +50,11 @@ with threads(2):  # the pool starts inside, as in a run
     print(torch.count_nonzero(tiny * 1e-9).item(), torch.count_nonzero(tiny * 1e-7).item())
 print(torch.count_nonzero(tiny[:8] * 1e-9).item())
 """
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["0", str(2**20), "8"]
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == [
+        "0",
+        str(2**20),
+        "8",
+    ]
 
 
 @given(st.integers(1, 10**6))

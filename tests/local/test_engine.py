@@ -37,7 +37,9 @@ def small(method="r3l"):
 
 def stoppable(workers=0):
     """On templated mathematics, whose steps are short."""
-    return resolve("nano", "math", "r3l", 0, overrides=[*STOPPABLE, f"workers={workers}", f"train.steps={STEPS}"])
+    return resolve(
+        "nano", "math", "r3l", 0, overrides=[*STOPPABLE, f"workers={workers}", f"train.steps={STEPS}"]
+    )
 
 
 def started(run_dir):
@@ -117,7 +119,8 @@ def test_a_lost_worker_leaves_no_trace(evaluated, tmp_path, monkeypatch):
 
 
 def test_a_repeated_step_leaves_its_trajectories_once(uninterrupted, tmp_path):
-    """Killed after the last step was written, before its checkpoint was: it is run again from the one before."""
+    """Killed after the last step was written, before its checkpoint was: it is run again from the one
+    before."""
     shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / "checkpoints" / f"step-{STEPS:06d}")
     with (tmp_path / trajectory_log.FILE).open("ab") as file:
@@ -132,7 +135,9 @@ def test_one_flipped_bit_of_the_weights_is_found(uninterrupted, tmp_path, caplog
     shutil.copytree(uninterrupted, tmp_path, dirs_exist_ok=True)
     weights = tmp_path / "checkpoints" / f"step-{STEPS:06d}" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + bytes([weights.read_bytes()[-1] ^ 1]))
-    with pytest.raises(CheckpointError, match=rf"step-{STEPS:06d} is not the checkpoint that .*result.json names"):
+    with pytest.raises(
+        CheckpointError, match=rf"step-{STEPS:06d} is not the checkpoint that .*result.json names"
+    ):
         evaluate_run(tmp_path)
     train(stoppable(), tmp_path)
     assert f"step-{STEPS:06d}: model.safetensors" in caplog.text
@@ -153,7 +158,9 @@ def test_a_finished_run_stays_and_is_no_other_one(finished, tmp_path):
     for method in ("r3l", "grpo"):  # as a stored run has none
         with pytest.raises(CheckpointError, match="copied"):
             train(small(method), copied)
-    assert (copied / "metrics.jsonl").read_bytes() == before and read_json(copied / "manifest.json") == manifest
+    assert (copied / "metrics.jsonl").read_bytes() == before and read_json(
+        copied / "manifest.json"
+    ) == manifest
 
 
 def test_evaluation_covers_the_task_set(evaluated, tmp_path):
@@ -173,10 +180,15 @@ def test_a_model_that_is_played_as_it_is_is_not_copied(tmp_path, monkeypatch):
     """It is loaded from where it lies, exported from there, and refused once it is another one."""
     monkeypatch.chdir(tmp_path)
     model = shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "mine")
-    run = resolve("nano", "math", "zero_shot", 0, str(model), ["evaluation.tasks=4", "workers=0", "threads=1"])
+    run = resolve(
+        "nano", "math", "zero_shot", 0, str(model), ["evaluation.tasks=4", "workers=0", "threads=1"]
+    )
     result = train(run, Path("run"))
     assert evaluate_run(Path("run"))["episodes"] == 4
-    assert sum(file.stat().st_size for file in Path("run").rglob("*")) < (model / "model.safetensors").stat().st_size
+    assert (
+        sum(file.stat().st_size for file in Path("run").rglob("*"))
+        < (model / "model.safetensors").stat().st_size
+    )
     verify(Path("run"))
     assert train(run, Path("run")) == result and result["checkpoint"] is None
     publish(Path("run"), "out")
@@ -187,9 +199,13 @@ def test_a_model_that_is_played_as_it_is_is_not_copied(tmp_path, monkeypatch):
 
 
 def test_a_lagging_sampler_survives_a_resume(tmp_path):
-    """S = 2: step 2 samples with the weights before step 1, so old and new log-probs differ there; bytes repeat."""
+    """S = 2: step 2 samples with the weights before step 1, so old and new log-probs differ there; bytes
+    repeat."""
     overrides = [*SMALL, "train.sync_interval=2", "train.save_every=1"]
-    overrides += ["train.tasks_per_step=4", "train.lr=1e-2"]  # enough groups that vary, and a policy that moves
+    overrides += [
+        "train.tasks_per_step=4",
+        "train.lr=1e-2",
+    ]  # enough groups that vary, and a policy that moves
 
     def run(steps):
         return resolve("nano", "math", "grpo", 0, overrides=[*overrides, f"train.steps={steps}"])
@@ -197,7 +213,9 @@ def test_a_lagging_sampler_survives_a_resume(tmp_path):
     train(run(4), tmp_path / "whole")
     halves = tmp_path / "halves"
     train(run(3), halves)
-    for state in halves.glob("checkpoints/*/trainer.json"):  # as if the longer run had been stopped after step 3
+    for state in halves.glob(
+        "checkpoints/*/trainer.json"
+    ):  # as if the longer run had been stopped after step 3
         content = json.loads(state.read_text())
         state.write_text(json.dumps(content | {"fingerprint": run(4).fingerprint()}))
         write_digests(state.parent)
@@ -223,8 +241,11 @@ def test_dynamic_sampling_fills_the_batch_from_further_tasks(tmp_path):
     [("r3l", 2, 5), ("grpo", 1, 4), ("r3l@pivot=random", 1, 2), ("dapo", 3, 3)],
 )
 def test_a_task_that_stands_in_a_step_again_has_noise_of_its_own(method, size, count):
-    """More places than tasks; with DAPO rounds that draw refused tasks again (here all are refused, three times)."""
-    run = resolve("nano", "math", method, 0, overrides=["workers=0", "threads=1", f"train.tasks_per_step={count}"])
+    """More places than tasks; with DAPO rounds that draw refused tasks again (here all are refused, three
+    times)."""
+    run = resolve(
+        "nano", "math", method, 0, overrides=["workers=0", "threads=1", f"train.tasks_per_step={count}"]
+    )
     learner = build_method(run)
     learner.keep = lambda groups: learner.max_rounds == 1
     with open_session(run, run.model) as session:
@@ -252,7 +273,9 @@ def test_every_step_accounts_for_its_tokens(finished):
         assert row["rate/masked"] == row["tokens/masked"] / row["tokens/response"]
         assert row["rollouts"] == sum(v for k, v in row.items() if k.startswith("stop/"))
         assert row["train/success"] == base_success(row)
-        assert row["seconds/collect"] >= row["seconds/rollout"] + row["seconds/feedback"] + row["seconds/retry"]
+        assert (
+            row["seconds/collect"] >= row["seconds/rollout"] + row["seconds/feedback"] + row["seconds/retry"]
+        )
     assert result["budget"]["rollouts"] == sum(r["rollouts"] for r in read_jsonl(run_dir / "metrics.jsonl"))
     assert not any(key.startswith("seconds") for key in result["budget"])  # a result repeats byte for byte
 
@@ -262,7 +285,9 @@ def test_kl_needs_a_reference_and_changes_the_loss(tmp_path):
     overrides += ["train.kl_metric_every=2", "train.lr=1e-2"]
     train(resolve("nano", "math", "grpo", 0, overrides=overrides), tmp_path)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
-    assert "kl_to_start" in rows[1] and rows[1]["kl_to_start"] > 0  # measured after the step, every second one
+    assert (
+        "kl_to_start" in rows[1] and rows[1]["kl_to_start"] > 0
+    )  # measured after the step, every second one
     assert rows[0]["clip_fraction"] == 0  # on policy: the trainer's ratios to the sampled log-probs are 1
     assert rows[0]["loss/kl"] == pytest.approx(0, abs=1e-5)  # the first step's model is its own reference
 

@@ -26,7 +26,9 @@ def foreign(tmp_path):
 
 def edited(path, **changes):
     content = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps({key: value for key, value in (content | changes).items() if value is not None}))
+    path.write_text(
+        json.dumps({key: value for key, value in (content | changes).items() if value is not None})
+    )
 
 
 AUTO_MAPS = {
@@ -34,7 +36,11 @@ AUTO_MAPS = {
     "model, known type": ("config.json", {"AutoModelForCausalLM": "evil.Model"}, "qwen2"),
     "config alone": ("config.json", {"AutoConfig": "configuration_evil.C"}, "evil"),
     "of another repository": ("config.json", {"AutoConfig": "someone/else--evil.C"}, "evil"),
-    "tokenizer": ("tokenizer_config.json", {"AutoTokenizer": ["tokenization_evil.T", "tokenization_evil.T"]}, "qwen2"),
+    "tokenizer": (
+        "tokenizer_config.json",
+        {"AutoTokenizer": ["tokenization_evil.T", "tokenization_evil.T"]},
+        "qwen2",
+    ),
 }
 
 
@@ -75,7 +81,9 @@ def test_a_damaged_folder_is_one_paragraph(foreign, what):
 
 def test_what_is_no_folder_is_named(tmp_path):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    with pytest.raises(CheckpointError, match="model.gguf is a file, .*llama.cpp, and evaluate it by --server URL"):
+    with pytest.raises(
+        CheckpointError, match="model.gguf is a file, .*llama.cpp, and evaluate it by --server URL"
+    ):
         find(str(tmp_path / "model.gguf"))
     with pytest.raises(CheckpointError, match="there is no folder .*nowhere; give one"):
         find(str(tmp_path / "nowhere"))
@@ -87,5 +95,7 @@ def test_a_model_with_fewer_positions_than_a_dialog_may_have_is_refused(foreign)
     run = resolve("nano", "alfworld", "zero_shot", 0, start, ["sampling.max_context=512"])
     check_template(run)
     run = resolve("nano", "alfworld", "zero_shot", 0, start, ["sampling.max_context=513"])
-    with pytest.raises(ConfigError, match="513 tokens, but .* has positions for 512 .* set sampling.max_context=512"):
+    with pytest.raises(
+        ConfigError, match="513 tokens, but .* has positions for 512 .* set sampling.max_context=512"
+    ):
         check_template(run)

@@ -19,12 +19,15 @@ HALF = "qwen2.5-coder-0.5b"
 
 
 def test_a_layer_by_hand():
-    """4 x 4 of hidden states, 5 x 4 of attention, 4 x 8 of the MLP, a bias of 5 x 5; in float32 2 heads and 2 norms."""
+    """4 x 4 of hidden states, 5 x 4 of attention, 4 x 8 of the MLP, a bias of 5 x 5; in float32 2 heads and 2
+    norms."""
     layer = 2 * (10 * (16 + 20 + 32) + 25) + 4 * 10 * (2 + 2)
     assert kept_by_layer(SMALL, 10, 5) == layer == 1570
     assert kept_by_layer(SMALL, 10, 5, lora=LoraConfig(rank=3)) == layer + 2 * 10 * 3 * 7
     # blocks of 1,024 queries read 1,024, 2,048, ... keys
-    assert [keys_read(row) for row in (5, 1024, 2048, 8192)] == [1, 1, 1.5, 4.5] and keys_read(1536) == 2560 / 1536
+    assert [keys_read(row) for row in (5, 1024, 2048, 8192)] == [1, 1, 1.5, 4.5] and keys_read(
+        1536
+    ) == 2560 / 1536
 
 
 def test_all_weights_by_hand():
@@ -32,7 +35,9 @@ def test_all_weights_by_hand():
     plan = in_turns(SMALL, 10, 5, 100, reference=True)
     assert plan.weights == 1000 * (4 + 2 + 2) and plan.optimiser == 8000 and plan.gradients == 4000
     assert plan.caches == 100 * (2 * 2 * 1 * 2 * 2)
-    assert plan.training == 4000  # the update's; the backward pass begins with 480 + 3072 and ends with 2000 + 1970
+    assert (
+        plan.training == 4000
+    )  # the update's; the backward pass begins with 480 + 3072 and ends with 2000 + 1970
     assert plan.total == 8000 + 8000 + 4000 + 4000
     logits = 16 * 10 * 16 + 2 * 4 * 16 * 4  # and the projection and its gradient's sum in float32
     assert in_turns(SMALL, 10, 5, 0, checkpointing=False).training == 2 * 1570 + 4 * 80 + logits
@@ -48,7 +53,9 @@ def test_an_adapter_by_hand():
     config = LoraConfig(rank=2)
     assert adapter_parameters(SMALL, config) == 256 and adapter_parameters(SMALL, LoraConfig()) == 0
     plan = in_turns(SMALL, 10, 5, 0, reference=True, lora=config)
-    assert plan.weights == 2 * 1000 + 256 * (2 + 4) and plan.optimiser == 256 * 8 and plan.gradients == 256 * 4
+    assert (
+        plan.weights == 2 * 1000 + 256 * (2 + 4) and plan.optimiser == 256 * 8 and plan.gradients == 256 * 4
+    )
     assert plan.training == (2 + 4) * 80 + 16 * 10 * 16 + 4 * 16 * 4
     assert in_turns(SMALL, 10, 5, 0, "float32", lora=config).weights == 4 * 1256
 
@@ -69,7 +76,11 @@ def test_the_plan_is_what_an_h100_took(measured):
 
 def test_settings_that_cost_least_come_first():
     """First what costs time alone, then fewer tasks a step, last an adapter."""
-    many = ["train.tasks_per_step=16", "train.tokens_per_microbatch=16384", "sampling.tokens_per_batch=524288"]
+    many = [
+        "train.tasks_per_step=16",
+        "train.tokens_per_microbatch=16384",
+        "sampling.tokens_per_batch=524288",
+    ]
     all_weights = ["lora.rank=0", "train.gradient_checkpointing=false", "sampling.max_tokens=4096"]
     run = resolve("smol", "gsm8k", "r3l", 0, "smollm2-135m", many + all_weights)
     a = find_model("smollm2-135m").architecture
@@ -101,7 +112,10 @@ def test_doctor_prints_a_plan_and_settings_that_fit(capsys):
         ("qwen2.5-coder-1.5b", ("lora.rank=0",), {"lora.rank": 16}),
     ):
         command[3] = size
-        app([*command, "--json", *(word for change in changes for word in ("--set", change))], standalone_mode=False)
+        app(
+            [*command, "--json", *(word for change in changes for word in ("--set", change))],
+            standalone_mode=False,
+        )
         found = json.loads(capsys.readouterr().out)
         assert found["fits"] == (not expected) and (found["set"] or {}) == expected
         assert found["fits"] or found["total_gib_then"] < 24 * 0.9

@@ -1,4 +1,5 @@
-"""Numbers that are not finite are refused where they appear, by name and place, before anything is written."""
+"""Numbers that are not finite are refused where they appear, by name and place, before anything is
+written."""
 
 import asyncio
 import math
@@ -60,7 +61,9 @@ def fresh(nano):
 
 def test_a_method_that_divides_by_no_deviation_ends_its_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "divides.py").write_text(DIVIDES)
-    (tmp_path / "divides.yaml").write_text("method: divides\nlabel: Divides\ncode: divides:Divides\nsources: {}\n")
+    (tmp_path / "divides.yaml").write_text(
+        "method: divides\nlabel: Divides\ncode: divides:Divides\nsources: {}\n"
+    )
     monkeypatch.setenv("R3L_METHODS", str(tmp_path))
     options = [part for value in ("train.tasks_per_step=1", "workers=0") for part in ("--set", value)]
     code, _, err = program(

@@ -25,5 +25,7 @@ def test_a_trainer_at_another_temperature_is_found(monkeypatch):
 
     trainer_of = module.trainer_of
     monkeypatch.setattr(module, "trainer_of", warmer)
-    with pytest.raises(EngineError, match=r"disagree on log-probs by 0\.\d+ nats in the mean .* Do not train"):
+    with pytest.raises(
+        EngineError, match=r"disagree on log-probs by 0\.\d+ nats in the mean .* Do not train"
+    ):
         preflight(RUN)

@@ -22,7 +22,9 @@ CONFIG = TrainConfig(steps=1, tasks_per_step=1, lr=1e-4, tokens_per_microbatch=1
 def trained(nano):
     """A trainer after its first step: weights and two moments of each."""
     trainer = Trainer(copy.deepcopy(nano[0]), METHOD, CONFIG)
-    trainer.step(rows_of(METHOD, [Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])]))
+    trainer.step(
+        rows_of(METHOD, [Group(make_trajectory(1).task, [make_trajectory(3, 1.0), make_trajectory(2)])])
+    )
     return trainer
 
 
@@ -30,7 +32,9 @@ def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_earlier_o
     earlier = checkpoint.save(tmp_path, trained, nano[1], "f", {})
     trained.steps_done = 2
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))  # bytes of a file; more fail, as on a full disk
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (1 << 16, limits[1])
+    )  # bytes of a file; more fail, as on a full disk
     try:
         with pytest.raises(RunDirectoryError, match="step-000002 cannot be written .* free the disk"):
             checkpoint.save(tmp_path, trained, nano[1], "f", {})

@@ -15,7 +15,9 @@ REVIEW = f"{FOLDER}/alfworld/prompts/reflection.j2"
 def test_without_a_clone_the_error_says_how_to_get_one(monkeypatch):
     release_texts.read.cache_clear()
     monkeypatch.delenv("R3L_RELEASE", raising=False)
-    with pytest.raises(ConfigError, match="git clone https://github.com/shiweijiezero/R3L && git -C R3L checkout"):
+    with pytest.raises(
+        ConfigError, match="git clone https://github.com/shiweijiezero/R3L && git -C R3L checkout"
+    ):
         read(REVIEW)
 
 

@@ -41,7 +41,9 @@ HINTED = Logprobs((-0.1, -0.3), (-6.1, -1.3))
 
 def test_where_no_critic_speaks_nothing_is_said_of_it():
     assert (
-        measures(Played([attempt("e1", 0), attempt("e1", 1, own=own(True, True, True))], {}))["critic_names"].value
+        measures(Played([attempt("e1", 0), attempt("e1", 1, own=own(True, True, True))], {}))[
+            "critic_names"
+        ].value
         is None
     )
 
@@ -50,14 +52,26 @@ def test_where_no_critic_speaks_nothing_is_said_of_it():
 def counted():
     """Two easy tasks (e1, e2) and two hard ones, two attempts at each: two successes, both easy."""
     attempts = [
-        attempt("e1", 0, success=True, tokens=20, own=own(True, True, True, logprobs=EASY)),  # which is inefficient
-        attempt("e1", 1, own=own(True, True, False, logprobs=HINTED), critic=critic("lost", True, False, True)),
+        attempt(
+            "e1", 0, success=True, tokens=20, own=own(True, True, True, logprobs=EASY)
+        ),  # which is inefficient
+        attempt(
+            "e1", 1, own=own(True, True, False, logprobs=HINTED), critic=critic("lost", True, False, True)
+        ),
         attempt("e2", 0, success=True, tokens=20, own=OwnReflection(right=True)),
         attempt(
-            "e2", 1, stop=StopReason.FORMAT, own=OwnReflection("no_json"), critic=critic("lost", True, True, False)
+            "e2",
+            1,
+            stop=StopReason.FORMAT,
+            own=OwnReflection("no_json"),
+            critic=critic("lost", True, True, False),
         ),
         attempt(
-            "h1", 0, stop=StopReason.INADMISSIBLE, shown=3, own=own(False, False, False, invalid=True, logprobs=EASY)
+            "h1",
+            0,
+            stop=StopReason.INADMISSIBLE,
+            shown=3,
+            own=own(False, False, False, invalid=True, logprobs=EASY),
         ),
         attempt("h1", 1, own=own(True, False, False), critic=critic(None, False, False, None)),
         attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
@@ -99,7 +113,11 @@ def counted():
         ("guided_minus_fresh", 1 / 4, 4),  # e1: 1 - 1; h1: 0, 0; h2: 1 - 0
         ("guided_per_1000", 1000 * 2 / 200, 4),
         ("fresh_per_1000", 1000 * 1 / (20 + 40 + 40 + 40), 4),
-        ("fresh_equal", 1 / 4, 4),  # of 50 tokens; e1: its success of 20; the others' one other attempt failed
+        (
+            "fresh_equal",
+            1 / 4,
+            4,
+        ),  # of 50 tokens; e1: its success of 20; the others' one other attempt failed
         ("guided_minus_fresh_equal", 1 / 4, 4),
         ("fresh_short", 3 / 4, 4),  # 40 < 50; the success is enough
         ("reflections_valid_all", 7 / 8, 8),
@@ -134,7 +152,9 @@ def test_every_target_is_of_a_measure(counted):
 
 
 def test_where_responses_are_answers_nothing_is_said_of_actions():
-    found = measures(Played([attempt("e1", 0, actions=None), attempt("h1", 0, success=True, actions=None)], None))
+    found = measures(
+        Played([attempt("e1", 0, actions=None), attempt("h1", 0, success=True, actions=None)], None)
+    )
     for key in ("hint_followed", "names_shown", "own_hint_followed", "expert_success"):
         assert found[key].value is None and found[key].n == 0
 
@@ -163,7 +183,9 @@ def tasks_with(rates, attempts=10):
 
 def with_parts(table, **tasks):
     """``table`` with the success in some tasks as columns of their own."""
-    return table.assign(**{name: table.success.where(table.task.isin(chosen)) for name, chosen in tasks.items()})
+    return table.assign(
+        **{name: table.success.where(table.task.isin(chosen)) for name, chosen in tasks.items()}
+    )
 
 
 def test_the_interval_is_over_tasks_not_over_attempts():
@@ -171,7 +193,9 @@ def test_the_interval_is_over_tasks_not_over_attempts():
     measure = share(tasks_with([1.0, 0.0] * 20), "success")
     half = 1.96 * np.sqrt(0.25 / 40)  # of 40 tasks: 0.155
     assert measure.value == 0.5 and (measure.n, measure.tasks) == (400, 40)
-    assert measure.low == pytest.approx(0.5 - half, abs=0.03) and measure.high == pytest.approx(0.5 + half, abs=0.03)
+    assert measure.low == pytest.approx(0.5 - half, abs=0.03) and measure.high == pytest.approx(
+        0.5 + half, abs=0.03
+    )
 
 
 def test_what_is_alike_in_every_task_has_wilsons_interval():
@@ -199,7 +223,9 @@ def test_a_ratio_over_a_rate_that_may_be_zero_has_no_upper_bound():
     zero = ratio(table.assign(zero=0.0), "success", "zero")
     assert zero.value is None and zero.high is None
     rare = ratio(table.assign(rare=(table.task == "e0").astype(float)), "success", "rare")
-    assert rare.value == pytest.approx(2) and rare.low == pytest.approx(0.5 / 0.75) and rare.high is None  # e0 thrice
+    assert (
+        rare.value == pytest.approx(2) and rare.low == pytest.approx(0.5 / 0.75) and rare.high is None
+    )  # e0 thrice
 
 
 def test_ratio_and_difference_are_of_separate_attempts():

@@ -52,7 +52,12 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
             "retry": [*win, fly, say("look"), fly, fly],  # the hint; none; from the start; the critic's hint
         },
     )
-    assert (attempt.success, attempt.stop, attempt.turns, attempt.tokens) == (False, StopReason.INADMISSIBLE, 3, 6)
+    assert (attempt.success, attempt.stop, attempt.turns, attempt.tokens) == (
+        False,
+        StopReason.INADMISSIBLE,
+        3,
+        6,
+    )
     assert attempt.stop in INVALID and (attempt.actions, attempt.shown) == (3, 3)
     own, critic = attempt.own, attempt.critic
     assert own.invalid is None and own.right and own.agrees.exact and own.agrees.grade == "accurate"
@@ -71,7 +76,8 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
 
 
 def test_retries_share_their_draws(pool):
-    """Guided and unguided ones from the same pivot have the same addresses, so the difference is the hint's."""
+    """Guided and unguided ones from the same pivot have the same addresses, so the difference is the
+    hint's."""
     fly = [say("fly")] * 9
     _, policy = studied(
         pool,

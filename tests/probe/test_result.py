@@ -78,7 +78,14 @@ def test_where_an_environment_has_sft_the_checkpoint_that_it_made_is_probed(tmp_
     monkeypatch.setenv("R3L_CACHE", str(tmp_path))
     made = tmp_path / "models" / "alfworld-1.5m-math-1.5m"
     shutil.copytree(STORED_MODELS / "math-1.5m", made)
-    settings = ("--set", "env_settings.sft=math-1.5m", "--set", "lora.rank=2", "--out", tmp_path / "math.json")
+    settings = (
+        "--set",
+        "env_settings.sft=math-1.5m",
+        "--set",
+        "lora.rank=2",
+        "--out",
+        tmp_path / "math.json",
+    )
     assert run(monkeypatch, capsys, "probe", "math", *SMALL, "--model", "alfworld-1.5m", *settings)[0] == 0
     model = json.loads((tmp_path / "math.json").read_text())["model"]
     taught = json.loads((made / "sft.json").read_text())
@@ -98,7 +105,9 @@ def test_a_server_is_probed_without_log_probs(tmp_path, monkeypatch, capsys):
     options = ("-n", 2, "--attempts", 2, "--tier", "smol", "--set", "method_settings.reflection_schema=lines")
     options += ("--set", "workers=0")
     with serving(answer) as (url, seen):
-        code, _, err = run(monkeypatch, capsys, "probe", "knights_knaves", "--server", url, *options, "--out", out)
+        code, _, err = run(
+            monkeypatch, capsys, "probe", "knights_knaves", "--server", url, *options, "--out", out
+        )
     assert code == 0, err
     content = json.loads(out.read_text())
     found = content["measures"]
@@ -126,7 +135,9 @@ def test_probes_stand_side_by_side_the_smallest_model_first(tmp_path, monkeypatc
     files = [tmp_path / "larger.json", *stored]
     assert [name_of(probe) for probe in read(files)] == ["alfworld-1.5m-hints", "webshop-1.5m", "larger"]
     code, out, _ = run(monkeypatch, capsys, "table", "probe", *files, "--json")
-    guided = {row["model"]: row["value"] for row in json.loads(out)["rows"] if row["measure"] == "retry_success"}
+    guided = {
+        row["model"]: row["value"] for row in json.loads(out)["rows"] if row["measure"] == "retry_success"
+    }
     assert code == 0 and round(guided["alfworld-1.5m-hints"], 3) == 0.201
     assert run(monkeypatch, capsys, "figure", "probe", *files, "--out", tmp_path / "probe.png")[0] == 0
     assert (tmp_path / "probe.png").stat().st_size > 1000

@@ -67,13 +67,18 @@ def padded(address):
     return [f"{part:0>12}" for part in address]
 
 
-@pytest.mark.parametrize("env", ["alfworld", "scienceworld", "webshop", "math", "knights_knaves"])  # of each family
+@pytest.mark.parametrize(
+    "env", ["alfworld", "scienceworld", "webshop", "math", "knights_knaves"]
+)  # of each family
 def test_batches_keep_the_order_of_the_stored_runs(env):
     """Who stands where in a batch may change its rounding: natural order is that of zero-padded texts."""
     run = resolve("nano", env, "r3l", 0)
     for task_set in (run.env_settings.train_task_set, run.env_settings.test_task_set):
         ids = [task.id for task in environment_of(env).tasks(task_set)]
-        where = [*itertools.product(range(12), range(30)), *itertools.product(range(12), range(1, 3), range(30))]
+        where = [
+            *itertools.product(range(12), range(30)),
+            *itertools.product(range(12), range(1, 3), range(30)),
+        ]
         for address in ((0, "train", step, "retry") for step in (9, 10, 100)):
             addresses = [(*address, task, *rest) for task in ids[:12] for rest in where[::31]]
             assert sorted(addresses) == sorted(addresses, key=padded)

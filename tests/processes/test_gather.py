@@ -8,7 +8,9 @@ import pytest
 from r3l.processes.barrier import Barrier
 
 
-@pytest.mark.parametrize("rounds", [0, 1])  # the event loop's, until the stop comes: none plays before the second
+@pytest.mark.parametrize(
+    "rounds", [0, 1]
+)  # the event loop's, until the stop comes: none plays before the second
 def test_a_stop_before_anything_plays_leaves_nothing_unawaited(rounds):
     async def play(item): ...
 

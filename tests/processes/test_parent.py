@@ -17,7 +17,9 @@ def test_a_job_ends_with_the_workflow_that_started_it(late):
     script = f"{IMPORTS}{late}end_with_workflow(); print(1); time.sleep(60)"
     job = f'R3L_PARENT=$PPID exec "{sys.executable}" -uc "{script}"'
     start = f"import os, subprocess; p = subprocess.Popen({job!r}, shell=True); print(p.pid, flush=True); p.wait()"
-    workflow = subprocess.Popen([sys.executable, "-c", start], stdout=subprocess.PIPE, text=True, env=os.environ)
+    workflow = subprocess.Popen(
+        [sys.executable, "-c", start], stdout=subprocess.PIPE, text=True, env=os.environ
+    )
     child = psutil.Process(int(workflow.stdout.readline()))
     assert workflow.stdout.readline() == ("0\n" if late else "1\n")
     workflow.send_signal(signal.SIGKILL)

@@ -31,7 +31,10 @@ def attempt() -> tuple[list[Group], list]:
     Base and distilled: turn 0 is masked (2 tokens each), turns 1 and 2 train (4 tokens each).
     """
     base = make_trajectory(3, first=1)
-    retried = [base.turns[0], *(replace(make_turn(k), response_ids=(7, 8), prompt_ids=(200 + k,)) for k in (1, 2))]
+    retried = [
+        base.turns[0],
+        *(replace(make_turn(k), response_ids=(7, 8), prompt_ids=(200 + k,)) for k in (1, 2)),
+    ]
     guided = replace(
         base,
         kind=TrajectoryKind.GUIDED_RETRY,
@@ -42,7 +45,9 @@ def attempt() -> tuple[list[Group], list]:
         restart_turn=1,
     )
     distilled = replace(
-        guided, kind=TrajectoryKind.DISTILLED, turns=[retried[0], *(replace(t, prompt_ids=(3,)) for t in retried[1:])]
+        guided,
+        kind=TrajectoryKind.DISTILLED,
+        turns=[retried[0], *(replace(t, prompt_ids=(3,)) for t in retried[1:])],
     )
     reflection = replace(
         base,
@@ -56,7 +61,8 @@ def attempt() -> tuple[list[Group], list]:
 
 
 def write(run_dir: Path, steps: int = 1, hint: str = HOSTILE) -> None:
-    """Leave trajectories in ``run_dir``: one task a step. Tokens 200 and on are the hint, others are numbers."""
+    """Leave trajectories in ``run_dir``: one task a step. Tokens 200 and on are the hint, others are
+    numbers."""
 
     def decode(ids: list[int]) -> str:
         return hint if ids[0] >= 200 else " ".join(map(str, ids))

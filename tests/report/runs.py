@@ -92,7 +92,12 @@ def write_run(
     _write(folder / "manifest.json", json.dumps(manifest))
     _write(folder / "episodes.jsonl", "".join(json.dumps(e) + "\n" for e in episodes))
     _write(folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in metrics))
-    result = common | {"budget": budget if metrics else {}, "final": {}, "steps": len(metrics), "profile": "paper"}
+    result = common | {
+        "budget": budget if metrics else {},
+        "final": {},
+        "steps": len(metrics),
+        "profile": "paper",
+    }
     _write(folder / "result.json", json.dumps(result | {"checkpoint": None, "checkpoint_sha256": None}))
     _write(folder / "evaluation.json", json.dumps(evaluation))
     sign(folder)

@@ -28,8 +28,8 @@ OF = Claims.model_validate(
 
 
 def of_seeds(root, solved):
-    """Of two easy and two hard tasks GRPO solves the easy ones, R3L as many hard ones besides as ``solved`` says; its
-    valid reflections fall from 4 of 4 to 3 of 4."""
+    """Of two easy and two hard tasks GRPO solves the easy ones, R3L as many hard ones besides as ``solved``
+    says; its valid reflections fall from 4 of 4 to 3 of 4."""
     steps = [{"reflection/count": 4, "reflection/valid": valid, "step": k} for k, valid in ((1, 4), (2, 3))]
     for seed, hard in enumerate(solved):
         write_run(root, "grpo", seed, [1, 1], [0, 0])
@@ -38,17 +38,20 @@ def of_seeds(root, solved):
 
 
 def test_effects_of_four_seeds_by_hand(tmp_path):
-    """Differences of 0.25, 0.5, 0.25, 0.5: mean 0.375, error 0.14434 / 2; t(3) 3.1824 at 0.975. On hard tasks twice
-    that. p is 0.0138 (t = 5.196) for both, and 0 for the third: as the second and third of three by Benjamini-Hochberg
-    they are multiplied by 3 / 2 and 3 / 3, and the smaller holds for both. The paper's effect of 0.208 is 2.88 errors
-    of 0.0722, at the full level of 5 %, since all three are found."""
+    """Differences of 0.25, 0.5, 0.25, 0.5: mean 0.375, error 0.14434 / 2; t(3) 3.1824 at 0.975. On hard tasks
+    twice that. p is 0.0138 (t = 5.196) for both, and 0 for the third: as the second and third of three by
+    Benjamini-Hochberg they are multiplied by 3 / 2 and 3 / 3, and the smaller holds for both. The paper's
+    effect of 0.208 is 2.88 errors of 0.0722, at the full level of 5 %, since all three are found."""
     ahead, hard, growth = of_seeds(tmp_path, [1, 2, 1, 2])
     assert (ahead.effect.mean, ahead.effect.bounds()) == (0.375, pytest.approx((0.1453, 0.6047), abs=1e-4))
     assert (ahead.over, ahead.count, ahead.verdict) == ("seeds", 4, "ahead")
     assert ahead.comparison.p_adjusted == hard.comparison.p_adjusted == pytest.approx(0.0138, abs=1e-4)
     assert ahead.power == pytest.approx(power_of(2.88 / 2, 4), abs=0.005) and hard.power is None
     assert (hard.effect.mean, hard.verdict) == (0.75, "ahead")
-    assert (ahead.paper, ahead.paper_source) == (pytest.approx(0.208), "main.csv, line 56 minus main.csv, line 20")
+    assert (ahead.paper, ahead.paper_source) == (
+        pytest.approx(0.208),
+        "main.csv, line 56 minus main.csv, line 20",
+    )
     assert (growth.effect.mean, growth.comparison.mde_adjusted, growth.verdict, growth.as_claimed) == (
         -0.25,
         None,
@@ -67,7 +70,8 @@ def test_two_seeds_and_none(tmp_path):
 
 
 def test_a_difference_at_unequal_learning_rates_needs_the_same_at_equal_ones(tmp_path):
-    """R3L at 9e-4 is ahead of GRPO at 3e-4 in all four seeds; at 3e-4 it is ahead by as much, or not at all."""
+    """R3L at 9e-4 is ahead of GRPO at 3e-4 in all four seeds; at 3e-4 it is ahead by as much, or not at
+    all."""
     for seed, hard in enumerate([1, 2, 1, 2]):
         write_run(tmp_path, "grpo", seed, [1, 1], [0, 0], rate=3e-4)
         write_run(tmp_path, "r3l", seed, [1, 1], [int(hard > 0), int(hard > 1)], rate=9e-4)
@@ -97,12 +101,17 @@ def probe(schema, guided_minus_fresh, **others):
 def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
     """Two probes of one model on one environment; a copy of the first in a second folder counts once."""
     retries = {"id": "r", "claim": "Retries beat fresh attempts", "run": "r3l probe ENV"}
-    of = Claims.model_validate(OF.model_dump() | {"claims": [retries | {"probe": {"measure": "guided_minus_fresh"}}]})
+    of = Claims.model_validate(
+        OF.model_dump() | {"claims": [retries | {"probe": {"measure": "guided_minus_fresh"}}]}
+    )
     strict, lines = probe("strict", -0.098), probe("lines", -0.127)
     rows = [row for row in claim_verdicts(read_runs([]), [strict, lines, dict(strict)], of) if row.count]
     assert [round(row.effect.mean, 3) for row in rows] == [-0.098, -0.127]
     assert [row.label for row in rows] == [f"GSM8K (in-domain), {row.probe}" for row in rows]
-    assert [row.flat(0.02)["probe"] for row in rows] == ["reflection schema strict", "reflection schema lines"]
+    assert [row.flat(0.02)["probe"] for row in rows] == [
+        "reflection schema strict",
+        "reflection schema lines",
+    ]
     cooler = probe("strict", -0.05, temperature=0.7)
     hot, cold = (row for row in claim_verdicts(read_runs([]), [strict, cooler], of) if row.count)
     assert (hot.probe, cold.probe) == ("temperature 1.0", "temperature 0.7")
@@ -124,4 +133,6 @@ def test_the_stored_table_is_what_the_stored_runs_give(stored, tmp_path):
     rows = claim_verdicts(stored, probes.read_folders([STORED]), of)
     write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
     for suffix in (".csv", ".md", ".tex"):
-        assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), suffix
+        assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), (
+            suffix
+        )

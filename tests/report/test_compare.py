@@ -28,7 +28,12 @@ def test_differences_are_paired_by_seed(tmp_path):
         write_run(tmp_path, "grpo", seed, [1, 0], [0, 0])
     write_run(tmp_path, "grpo", 3, [1, 1], [1, 1])  # no partner: left out
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert (row["pairs"], row["ours_mean"], row["theirs_mean"], row["difference_mean"]) == (3, 0.75, 0.25, 0.5)
+    assert (row["pairs"], row["ours_mean"], row["theirs_mean"], row["difference_mean"]) == (
+        3,
+        0.75,
+        0.25,
+        0.5,
+    )
     # seed differences 0.25, 0.5, 0.75: s = 0.25, t(0.975, 2) = 4.30265, half = t s / sqrt(3)
     assert row["difference_high"] - 0.5 == pytest.approx(4.30265 * 0.25 / 3**0.5, abs=1e-5)
     assert row["probability_of_improvement"] == 1.0
@@ -71,7 +76,12 @@ def test_one_group_of_tasks_can_be_compared_alone(tmp_path):
         write_run(tmp_path, "mine", seed, [1, 1], [1, seed, 0, 0])
         write_run(tmp_path, "grpo", seed, [1, 1], [0, 0, 0, 0])
     (hard,) = compared(tmp_path, "mine", ["grpo"], "hard")
-    assert (hard["group"], hard["ours_mean"], hard["theirs_mean"], hard["difference_mean"]) == ("hard", 0.375, 0, 0.375)
+    assert (hard["group"], hard["ours_mean"], hard["theirs_mean"], hard["difference_mean"]) == (
+        "hard",
+        0.375,
+        0,
+        0.375,
+    )
     assert hard["difference_high"] is None  # two seeds have no interval
     assert compared(tmp_path, "mine", ["grpo"], "easy")[0]["difference_mean"] == 0
     with pytest.raises(DataError, match="--group is 'harder'; the tasks of alfworld are easy, hard, all"):
@@ -97,12 +107,19 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
     manifest["run"]["prompts"] = "full"
     rewrite(grpo.parent / "manifest.json", json.dumps(manifest))
     (row,) = compared(tmp_path, "mine", ["grpo"])
-    assert row["warnings"] == ["prompts is 'compact' here and 'full' there", "train.steps is 10 here and 5 there"]
+    assert row["warnings"] == [
+        "prompts is 'compact' here and 'full' there",
+        "train.steps is 10 here and 5 there",
+    ]
 
 
 def test_runs_that_played_other_tasks_are_no_pair(tmp_path, caplog):
-    """`-n 4` beside the whole task set: the second method's score stands, a difference of the two does not."""
-    paths = [write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0]), write_run(tmp_path, "r3l", 0, [1, 1], [1, 0])]
+    """`-n 4` beside the whole task set: the second method's score stands, a difference of the two does
+    not."""
+    paths = [
+        write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0]),
+        write_run(tmp_path, "r3l", 0, [1, 1], [1, 0]),
+    ]
     loaded = read_runs(paths)
     assert compare(loaded, "r3l", ["grpo"])[0].difference is None
     assert "they played other tasks" in caplog.text

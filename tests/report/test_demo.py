@@ -27,7 +27,10 @@ def write(folder, step, length, pivot=1, advantage=1.5, solved=True):
     retry = {"restart_turn": pivot, "success": solved, "reward": float(solved)}
     said = {"root_cause_analysis": "wrong pan", "improvement_suggestion": "hob"}
     reflection = trajectory("reflection", 4, parsed=said)
-    learnt = [trajectory("base", 3, advantage=-0.5), trajectory("distilled", length, advantage=advantage, **retry)]
+    learnt = [
+        trajectory("base", 3, advantage=-0.5),
+        trajectory("distilled", length, advantage=advantage, **retry),
+    ]
     groups = [
         {"objective": "policy", "trajectories": learnt},
         {"objective": "sft", "trajectories": [reflection, trajectory("guided_retry", length, **retry)]},
@@ -54,7 +57,10 @@ def test_the_shortest_successful_retry_that_keeps_a_turn_and_is_learnt_from(tmp_
     write(run, 5, 2, advantage=0.0)  # learns nothing
     task, member = shortest_example([run])
     assert task.place == "nano/webshop/m/r3l/seed0, step 2, task t2"
-    assert [len(member.first(kind)["turns"]) for kind in ("base", "guided_retry")] == [3, 4] and member.pivot == 1
+    assert [len(member.first(kind)["turns"]) for kind in ("base", "guided_retry")] == [
+        3,
+        4,
+    ] and member.pivot == 1
     assert shortest_example([tmp_path]) is None
 
 
@@ -81,7 +87,11 @@ def test_a_notebook_shows_a_member_and_a_group(tmp_path):
     )  # of the attempt all turns, of the retry those from the pivot
     assert [kind for _, kind in learnt] == ["base"] * 3 + ["guided_retry"] * 2
     assert len({colour for colour, _ in learnt}) == 2  # made less likely, imitated
-    assert page.count("the retry without the hint") == task._repr_html_().count("the retry without the hint") == 1
+    assert (
+        page.count("the retry without the hint")
+        == task._repr_html_().count("the retry without the hint")
+        == 1
+    )
     with pytest.raises(DataError, match="has no trajectories"):
         r3l.trajectories(tmp_path / "nothing")
 

@@ -63,7 +63,10 @@ def test_a_table_without_such_methods_has_no_column(runs):
         (
             "r3l",
             "rltf_fm",
-            ["feedback in training was written by the model itself here and written by the environment's critic there"],
+            [
+                "feedback in training was written by the model itself here and written by the environment's "
+                "critic there"
+            ],
         ),
         ("rltf_grpo", "grpo", ["feedback in training was written by judge big here and not read there"]),
     ],

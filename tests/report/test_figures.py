@@ -27,15 +27,30 @@ def lines(axes, method):
 
 
 def step(k, **more):
-    return {"step": k, "train/success": 0.5, "rollouts": 12.0, "stop/success": 6.0, "tokens/generated": 1000.0, **more}
+    return {
+        "step": k,
+        "train/success": 0.5,
+        "rollouts": 12.0,
+        "stop/success": 6.0,
+        "tokens/generated": 1000.0,
+        **more,
+    }
 
 
-RETRIED = {"retry/count": 4.0, "retry/gain": 1.0, "retry/improved": 2.0, "pivot/turns": 8.0, "pivot/base_turns": 20.0}
+RETRIED = {
+    "retry/count": 4.0,
+    "retry/gain": 1.0,
+    "retry/improved": 2.0,
+    "pivot/turns": 8.0,
+    "pivot/base_turns": 20.0,
+}
 
 
 def test_files_repeat(three_seeds, tmp_path):
     runs = read_runs(find_runs(three_seeds))
-    first, second = ([p.read_bytes() for p in figures.draw("profile", runs, tmp_path / name)] for name in "ab")
+    first, second = (
+        [p.read_bytes() for p in figures.draw("profile", runs, tmp_path / name)] for name in "ab"
+    )
     assert first == second and first[0].startswith(b"%PDF")
 
 
@@ -57,9 +72,13 @@ def test_learning_curves_show_seeds_mean_and_band_from_three_seeds_on(three_seed
     write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
     figure, _ = drawn("learning_curves", three_seeds)
     alfworld, webshop = figure.axes[0], figure.axes[3]
-    assert len(lines(alfworld, "r3l")) == 4 and len(alfworld.collections) == 2  # three seeds and their mean; two bands
+    assert (
+        len(lines(alfworld, "r3l")) == 4 and len(alfworld.collections) == 2
+    )  # three seeds and their mean; two bands
     assert len(lines(webshop, "grpo")) == 1 and not webshop.collections  # one seed: no band
-    assert lines(alfworld, "grpo")[-1].get_ydata()[0] == pytest.approx(0.17)  # 0.15, 0.17, 0.19 after the first update
+    assert lines(alfworld, "grpo")[-1].get_ydata()[0] == pytest.approx(
+        0.17
+    )  # 0.15, 0.17, 0.19 after the first update
 
 
 def test_exploration_by_hand(tmp_path):
@@ -86,7 +105,8 @@ def test_the_profile_compares_methods_of_all_environments(three_seeds):
     figure, text = drawn("profile", three_seeds)
     (curve,) = lines(figure.axes[0], "grpo")
     at = dict(zip(np.round(curve.get_xdata(), 3), curve.get_ydata(), strict=True))
-    # ALFWorld 2/8, 3/8, 2/8 and WebShop 3/4: half of the runs of one environment weigh as much as those of the other
+    # ALFWorld 2/8, 3/8, 2/8 and WebShop 3/4: half of the runs of one environment weigh as much as those of
+    # the other
     assert (at[0.0], at[0.3], at[0.5], at[0.75]) == pytest.approx((1, (1 / 3 + 1) / 2, 0.5, 0))
     assert "Not in every environment: zero_shot; R3L." in text
 
@@ -98,5 +118,7 @@ def test_cost_is_split_into_what_was_measured_and_the_rest(tmp_path):
     write_run(tmp_path, "r3l", 0, [1], [0], steps=[step(1, **spent), step(2, **spent)])
     figure, _ = drawn("cost", tmp_path)
     times, kinds = ([round(p.get_width(), 6) for p in ax.patches] for ax in figure.axes)
-    assert times == [round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)]  # minutes; 30 s of collecting are left
+    assert times == [
+        round(2 * s / 60, 6) for s in (40, 10, 20, 30, 50)
+    ]  # minutes; 30 s of collecting are left
     assert kinds == [1.0, 0.3, 0.5]  # thousands

@@ -41,7 +41,9 @@ def test_what_is_estimated_says_from_what(env, method, model, seconds, basis):
 
 
 def test_a_grid_is_the_sum_of_its_runs():
-    config = plan.load(plan.workflow_content("paper") | {"envs": ["alfworld"], "model": "qwen2.5-1.5b", "grid": "core"})
+    config = plan.load(
+        plan.workflow_content("paper") | {"envs": ["alfworld"], "model": "qwen2.5-1.5b", "grid": "core"}
+    )
     costs = gpu_hours.costs(plan.runs(config, plan.tables()["table1"]).values())
     assert len(costs) == 9  # zero-shot, GRPO, R3L; three seeds
     by_hand = 3 * 740 * 16 / 3600 * (493.8 + 476.2)

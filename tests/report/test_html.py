@@ -1,4 +1,5 @@
-"""The HTML report: what it says, that it is one file, that no text of a run becomes markup, what a browser shows."""
+"""The HTML report: what it says, that it is one file, that no text of a run becomes markup, what a browser
+shows."""
 
 import html
 import json
@@ -96,17 +97,26 @@ def test_a_row_leads_to_its_runs_and_a_run_to_its_trajectories(report_path):
 def test_what_runs_say_stays_text(report_path):
     """The hostile hint, suggestion and option neither end a script nor open an element."""
     page = Page(report_path)
-    assert [attributes.get("data-id") for attributes, _ in page.scripts] == [RUN, None]  # one run, and our own script
+    assert [attributes.get("data-id") for attributes, _ in page.scripts] == [
+        RUN,
+        None,
+    ]  # one run, and our own script
     data = unpack(page.scripts[0][1])
     guided = data["tasks"][0]["members"][0][2]
     assert guided["turns"][1]["prompt"] == explored.HOSTILE
     assert page.tags.count("img") == 1  # the figure
-    assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in report_path.read_text(encoding="utf-8")
+    assert html.escape(explored.HOSTILE, quote=False).replace("'", "&#39;") in report_path.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_methods_stand_beside_zero_shot_and_grpo(three_seeds):
     (rows, to_grpo), *_ = report.score_tables(read_runs(find_runs(three_seeds)), 3)
-    of = {row["method"].text: row for row in full_table(rows, to_grpo).sections[0].rows if row["tasks"].text == "all"}
+    of = {
+        row["method"].text: row
+        for row in full_table(rows, to_grpo).sections[0].rows
+        if row["tasks"].text == "all"
+    }
     assert of["GRPO"]["minus GRPO"].text == "" and of["zero_shot"]["difference"].text == ""
     less = of["R3L"]["difference"].value - of["GRPO"]["difference"].value
     assert of["R3L"]["minus GRPO"].value == pytest.approx(less)
@@ -141,13 +151,22 @@ def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):
     out = tmp_path / "out" / "report.html"
     done = CliRunner().invoke(app, ["report", "--results", str(three_seeds), "--out", str(out), "--json"])
     assert json.loads(done.output) == {"file": str(out), "runs": 9, "figures": 0, "bytes": out.stat().st_size}
-    done = CliRunner().invoke(app, ["report", "--results", str(three_seeds), "--figures", str(tmp_path / "no")])
+    done = CliRunner().invoke(
+        app, ["report", "--results", str(three_seeds), "--figures", str(tmp_path / "no")]
+    )
     assert isinstance(done.exception, DataError) and "--figures" in str(done.exception)
 
 
 def dom(path: Path, address: str, *options: str) -> str:
     """The document as headless Chromium has built it."""
-    command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *options]
+    command = [
+        str(CHROMIUM),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        *options,
+    ]
     command += [f"--user-data-dir={path.parent / 'browser'}", "--virtual-time-budget=5000", "--dump-dom"]
     done = subprocess.run(
         [*command, f"{path.as_uri()}#{address}"], capture_output=True, text=True, timeout=300, check=True
@@ -171,7 +190,9 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     viewer = shown[shown.index('<table class="compare">') : shown.index('<section id="budget">')]
     assert "pivot: retry starts at turn 1" in viewer
     assert viewer.index("pivot: retry") < viewer.index("<th>1</th>")  # above turn 1
-    assert len(re.findall(r'class="masked"', viewer)) == 2 + 3 + 1  # base, distilled: turn 0; guided: all; reflection
+    assert (
+        len(re.findall(r'class="masked"', viewer)) == 2 + 3 + 1
+    )  # base, distilled: turn 0; guided: all; reflection
     assert len(re.findall(r'class="trained negative"', viewer)) == 2  # the base's turns 1 and 2, A = -1
     assert len(re.findall(r'class="trained positive" style="--size: 1;"', viewer)) == 2  # the retry's, A = +3
     assert "A = -1.000, trains 4 of 6 tokens" in viewer and "A = +3.000" in viewer
@@ -179,7 +200,8 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
 
 
 def test_two_runs_of_ones_own_come_first_and_only_claims_that_they_test_follow(tmp_path):
-    """Scores, then the runs' own curves and attempts; the paper's claims after them, none of them untested."""
+    """Scores, then the runs' own curves and attempts; the paper's claims after them, none of them
+    untested."""
     for method in ("grpo", "r3l"):
         path = write_run(tmp_path / "results", method, 0, [1, 0], [0, 0])
         explored.write(path.parent)

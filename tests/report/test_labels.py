@@ -1,4 +1,5 @@
-"""Labels in every medium: what a method is called is shown as it is written, or refused where it is loaded."""
+"""Labels in every medium: what a method is called is shown as it is written, or refused where it is
+loaded."""
 
 import html
 import re

@@ -20,7 +20,9 @@ PAPER = {"tier": "paper", "model": "Qwen2.5-1.5B-Instruct"}
 def a_run(root, seed, budget, method="r3l", tasks=4, **place):
     """A run of ten steps with ``tasks`` tasks each; exploring took ``step`` seconds."""
     path = write_run(root, method, seed, [1], [0], **place)
-    result, manifest = (json.loads((path.parent / f"{name}.json").read_text()) for name in ("result", "manifest"))
+    result, manifest = (
+        json.loads((path.parent / f"{name}.json").read_text()) for name in ("result", "manifest")
+    )
     manifest["run"]["train"]["tasks_per_step"] = tasks
     for name, content in (("result", result | {"budget": budget}), ("manifest", manifest)):
         rewrite(path.parent / f"{name}.json", json.dumps(content))
@@ -64,9 +66,15 @@ def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_
     for seed, improved in enumerate((64, 65, 64.5)):
         a_run(tmp_path, seed, budget | {"retry/improved": improved}, **PAPER)
     reference = published.Reference([*published.of_table("retry_improvement"), *published.of_table("pivot")])
-    by_measure = rows(tmp_path, ["retry_improved", "pivot_oracle_agreement", "diagnosis_accurate"], reference=reference)
+    by_measure = rows(
+        tmp_path, ["retry_improved", "pivot_oracle_agreement", "diagnosis_accurate"], reference=reference
+    )
     improved = by_measure["r3l", "retry_improved"]
-    assert (improved["paper"], improved["paper_difference"], improved["verdict"]) == (0.647, -0.002, "within interval")
+    assert (improved["paper"], improved["paper_difference"], improved["verdict"]) == (
+        0.647,
+        -0.002,
+        "within interval",
+    )
     assert by_measure["r3l", "pivot_oracle_agreement"]["verdict"] == "not comparable"  # published by step
     assert (
         by_measure["r3l", "pivot_oracle_agreement"]["mean"] == 0.6
@@ -82,7 +90,13 @@ def test_budget_by_hand(tmp_path):
         path = write_run(tmp_path, method, 0, [1], [0])
         result = path.parent / "result.json"
         content = json.loads(result.read_text())
-        more = {"retry/count": 4, "retry/success": 1, "pivot/turns": 8, "pivot/base_turns": 20, "trained/sft": 10}
+        more = {
+            "retry/count": 4,
+            "retry/success": 1,
+            "pivot/turns": 8,
+            "pivot/base_turns": 20,
+            "trained/sft": 10,
+        }
         content["budget"] = spent | (more | {"tokens/trained": 40} if method == "r3l" else {})
         rewrite(result, json.dumps(content))
     spent = budget_rows(read_runs(find_runs(tmp_path)))

@@ -23,7 +23,8 @@ def test_the_tables_of_the_pages_are_those_of_the_stored_runs(stored):
 
 
 def test_tables_of_made_up_runs(tmp_path):
-    """Three seeds of four tasks; solved by GRPO 2, 2, 3, by R3L 3, 3, 4: always a quarter more, so without spread."""
+    """Three seeds of four tasks; solved by GRPO 2, 2, 3, by R3L 3, 3, 4: always a quarter more, so without
+    spread."""
     for seed, more in enumerate((0, 0, 1)):
         write_run(tmp_path, "zero_shot", seed, [1, 0], [0, 0])
         write_run(tmp_path, "grpo", seed, [1, 1], [more, 0])
@@ -33,7 +34,10 @@ def test_tables_of_made_up_runs(tmp_path):
     assert start == ["zero_shot", "0.250 ± 0.000 (3)"]
     assert grpo == ["GRPO", "0.583 ± 0.359 (3)"]  # t(2) 4.303 x 0.1443 / sqrt(3)
     compared = dict(compared)
-    assert compared["R3L minus GRPO, paired by seed"] == "+0.250" and compared["verdict"] == "2 more seeds are due"
+    assert (
+        compared["R3L minus GRPO, paired by seed"] == "+0.250"
+        and compared["verdict"] == "2 more seeds are due"
+    )
 
 
 def test_a_verdict_at_unequal_learning_rates_needs_the_comparison_at_equal_ones(tmp_path):

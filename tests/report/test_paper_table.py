@@ -30,7 +30,8 @@ def test_no_cell_is_empty_and_nothing_is_invented(three_seeds, tmp_path):
 
 
 def test_without_empty_what_has_no_run_is_left_out_and_named(three_seeds):
-    """Only ALFWorld has runs, of three of the four methods: a column, three rows, and the paper's of that column."""
+    """Only ALFWorld has runs, of three of the four methods: a column, three rows, and the paper's of that
+    column."""
     methods = ("zero_shot", "grpo", "r3l", "raft")
     printed = build(three_seeds, methods=methods, empty=False).printed
     assert set(printed.names) <= {"method", "feedback", "ALFWorld"}

@@ -21,7 +21,8 @@ def steps(tokens):
 
 @pytest.fixture
 def runs(tmp_path):
-    """R3L minus GRPO: 0.25, 0.5 and 0.75 of four tasks; a run takes 360 s of R3L and 720 s of GRPO on two cores."""
+    """R3L minus GRPO: 0.25, 0.5 and 0.75 of four tasks; a run takes 360 s of R3L and 720 s of GRPO on two
+    cores."""
     for seed, won in enumerate(([1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1])):
         write_run(tmp_path, "r3l", seed, won[:2], won[2:], steps=steps(seed))
         grpo = write_run(tmp_path, "grpo", seed, [1, 0], [0, 0], steps=steps(10 + seed))
@@ -33,7 +34,9 @@ def runs(tmp_path):
 
 def planned(root, wanted, comparisons=1):
     runs = read_runs(find_runs(root))
-    return power.power_rows(compare(runs, "r3l", ["grpo"]), runs, wanted, PowerTarget(comparisons=comparisons))
+    return power.power_rows(
+        compare(runs, "r3l", ["grpo"]), runs, wanted, PowerTarget(comparisons=comparisons)
+    )
 
 
 def test_seeds_and_core_hours_of_a_wanted_difference(runs):

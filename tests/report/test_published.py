@@ -48,13 +48,17 @@ def test_some_numbers_as_printed(rows):
 
 
 def test_what_cannot_be_k_of_n_is_what_the_specification_counted(checked):
-    """spec/paper_numbers.md: ALFWorld 10 of 28 and 3 of 5 ablations; Math500 3 and 2; Minerva 8; DAPO 6 and 2."""
+    """spec/paper_numbers.md: ALFWorld 10 of 28 and 3 of 5 ablations; Math500 3 and 2; Minerva 8; DAPO 6 and
+    2."""
 
     def impossible(*tables):
-        return Counter(row.number.benchmark for row in checked if row.number.table in tables and row.is_count is False)
+        return Counter(
+            row.number.benchmark for row in checked if row.number.table in tables and row.is_count is False
+        )
 
     assert impossible(*PAPER_TABLE_1) == {"ALFWorld": 10, "Math500": 3, "MinervaMath": 8, "DAPO": 6}
-    # The specification lists no ablation cells of Minerva; two of them (0.112, 0.105 of 272) are impossible as well.
+    # The specification lists no ablation cells of Minerva; two of them (0.112, 0.105 of 272) are impossible
+    # as well.
     assert impossible("table2") == {"ALFWorld": 3, "Math500": 2, "MinervaMath": 2, "DAPO": 2}
     assert impossible("zero_shot") == impossible("alpha") == {}
 
@@ -69,9 +73,13 @@ def test_counts_by_hand():
 
 def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
     reference = published.Reference(
-        published.of_table("sync_interval", rows), {"grpo_amplified": "GRPO+Positive", "opmd@x=1": "OPMD, odd"}
+        published.of_table("sync_interval", rows),
+        {"grpo_amplified": "GRPO+Positive", "opmd@x=1": "OPMD, odd"},
     )
-    assert reference.label("r3l@train.sync_interval=5", "R3L (train.sync_interval=5)") == "R3L (train.sync_interval=5)"
+    assert (
+        reference.label("r3l@train.sync_interval=5", "R3L (train.sync_interval=5)")
+        == "R3L (train.sync_interval=5)"
+    )
     name = reference.label("grpo_amplified@train.sync_interval=5", "anything")
     score = reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", name)
     assert score and str(score.value) == "0.864"
@@ -86,7 +94,13 @@ def test_what_a_table_calls_published_is_published(table, rows):
     assert set(table.published_as.values()) <= {row.method for row in rows} | labels
     assert set(table.published_as) <= methods
     assert set(table.measures) <= set(MEASURES)
-    if table.table in ("table1", "alpha", "retries", "sync_interval", "group_size"):  # every number has a row of ours
+    if table.table in (
+        "table1",
+        "alpha",
+        "retries",
+        "sync_interval",
+        "group_size",
+    ):  # every number has a row of ours
         reference = published.Reference([], table.published_as)
         assert labels <= {reference.label(method, method_label(method)) for method in table.methods}
 
@@ -94,20 +108,33 @@ def test_what_a_table_calls_published_is_published(table, rows):
 def test_a_score_is_success_or_reward_whichever_was_published(rows):
     reference = published.Reference(published.of_table("table1", rows))
     metrics = {
-        b: reference.score("Qwen3-4B", b, "R3L").metric for b in ("ALFWorld", "WebShop", "ScienceWorld", "GSM8K")
+        b: reference.score("Qwen3-4B", b, "R3L").metric
+        for b in ("ALFWorld", "WebShop", "ScienceWorld", "GSM8K")
     }
-    assert metrics == {"ALFWorld": "success", "WebShop": "reward", "ScienceWorld": "reward", "GSM8K": "success"}
+    assert metrics == {
+        "ALFWorld": "success",
+        "WebShop": "reward",
+        "ScienceWorld": "reward",
+        "GSM8K": "success",
+    }
 
 
 @pytest.fixture(scope="module")
 def grpo():
-    rows = [row for row in published.of_table("table1") if row.benchmark == "ALFWorld" and row.label == "GRPO"]
+    rows = [
+        row for row in published.of_table("table1") if row.benchmark == "ALFWorld" and row.label == "GRPO"
+    ]
     return rows[0]  # 0.720
 
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(0.70, 0.74, "within interval"), (0.72, 0.72, "within interval"), (0.60, 0.71, "outside"), (0.73, 0.9, "outside")],
+    [
+        (0.70, 0.74, "within interval"),
+        (0.72, 0.72, "within interval"),
+        (0.60, 0.71, "outside"),
+        (0.73, 0.9, "outside"),
+    ],
 )
 def test_the_published_number_lies_in_our_interval_or_outside(grpo, low, high, expected):
     row = published.against(grpo, Interval(0.70, low, high, 3, "t, 3 seeds"), 3, 3)

@@ -18,7 +18,9 @@ def rows_of(root, differences):
     """Of four tasks R3L solves as many more than GRPO's two as ``differences`` say, a seed each."""
     for seed, more in enumerate(differences):
         solved = 2 + more
-        write_run(root, "r3l", seed, [1, 1] if solved > 1 else [solved, 0], [int(solved > 2), int(solved > 3)])
+        write_run(
+            root, "r3l", seed, [1, 1] if solved > 1 else [solved, 0], [int(solved > 2), int(solved > 3)]
+        )
         write_run(root, "grpo", seed, [1, 1], [0, 0])
     return registered_rows(read_runs(find_runs(root)), PLAN)
 
@@ -31,7 +33,8 @@ def test_no_verdict_before_the_stopping_rule_is_met(tmp_path):
 
 
 def test_twenty_seeds_are_the_most_and_give_a_verdict(tmp_path):
-    """Differences of 0.5 and 0.25 in turn: mean 0.375, standard deviation 0.12825; t(19) at 0.985 is 2.3456."""
+    """Differences of 0.5 and 0.25 in turn: mean 0.375, standard deviation 0.12825; t(19) at 0.985 is
+    2.3456."""
     alfworld, math = rows_of(tmp_path, [2, 1] * 10)
     assert (alfworld.seeds_due, alfworld.verdict) == (0, "supported")
     assert alfworld.high - alfworld.difference == pytest.approx(2.3456 * 0.12825 / 20**0.5, rel=1e-3)
@@ -63,7 +66,14 @@ def test_the_verb_takes_runs_of_todays_start_models_alone(tmp_path):
 
 def test_an_earlier_comparison_keeps_its_verdict_and_counts_in_the_correction(tmp_path):
     """Five seeds, spread 0.05: t(4) at 0.985 is 3.298, so the interval is +-0.0737 about -0.02."""
-    earlier = {"env": "math", "model": "math-0", "pairs": 5, "ours_mean": 0.7, "theirs_mean": 0.72, "spread": 0.05}
+    earlier = {
+        "env": "math",
+        "model": "math-0",
+        "pairs": 5,
+        "ours_mean": 0.7,
+        "theirs_mean": 0.72,
+        "spread": 0.05,
+    }
     earlier |= {"p_value": 0.4, "verdict": "inconclusive", "commit": "0123abc"}
     plan = Registered.model_validate(PLAN.model_dump() | {"envs": ["alfworld"], "earlier": [earlier]})
     for seed, more in enumerate([2, 1] * 10):

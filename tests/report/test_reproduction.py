@@ -46,7 +46,8 @@ def test_the_same_episodes_are_identical_whatever_fields_are_new(fresh):
 
 
 def test_a_run_is_known_by_what_it_is_wherever_it_lies(fresh):
-    """`r3l evaluate --out FOLDER` puts one anywhere; a folder near the root once stopped it with an IndexError."""
+    """`r3l evaluate --out FOLDER` puts one anywhere; a folder near the root once stopped it with an
+    IndexError."""
     elsewhere = Path(shutil.move(fresh, fresh.parents[5] / "mine"))
     stored = elsewhere.with_name("stored")
     (row,) = reproduction([elsewhere / "evaluation.json"], stored)
@@ -54,7 +55,8 @@ def test_a_run_is_known_by_what_it_is_wherever_it_lies(fresh):
 
 
 def test_other_episodes_are_counted_and_the_score_is_held_against_the_interval(fresh):
-    """59 of 200 solved: Wilson's interval is 0.236 to 0.362 by hand. One more solved is inside, 20 more are not."""
+    """59 of 200 solved: Wilson's interval is 0.236 to 0.362 by hand. One more solved is inside, 20 more are
+    not."""
     manifest = read_json(fresh / "manifest.json")
     change(fresh / "manifest.json", versions=manifest["versions"] | {"numba": "1"})
     for more, verdict in ((1, "within the interval"), (20, "outside the interval")):

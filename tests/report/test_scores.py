@@ -47,7 +47,9 @@ def test_missing_seeds_and_single_seeds_are_shown_as_such(tmp_path):
 
 def test_webshop_is_compared_by_reward_which_is_what_the_paper_reports(tmp_path):
     for seed, reward in enumerate((0.65, 0.67, 0.66)):
-        path = write_run(tmp_path, "r3l", seed, [1], [0], tier="paper", model="Qwen2.5-1.5B-Instruct", env="webshop")
+        path = write_run(
+            tmp_path, "r3l", seed, [1], [0], tier="paper", model="Qwen2.5-1.5B-Instruct", env="webshop"
+        )
         episodes = [json.loads(line) | {"reward": reward} for line in (path.parent / "episodes.jsonl").open()]
         rewrite(path.parent / "episodes.jsonl", "".join(json.dumps(e) + "\n" for e in episodes))
     row = pick(rows_of(tmp_path), "r3l", "all")
@@ -93,7 +95,8 @@ def test_a_constant_answer_has_a_row_in_every_group_and_no_seeds(three_seeds):
     change(three_seeds, constant_answer_baseline=baseline)
     rows = [row for row in typed(three_seeds).itertuples() if row.method == CONSTANT_ANSWER]
     assert [(r.group, r.mean, r.low, r.provenance) for r in rows] == [
-        (group, baseline["success"][group], None, "constant_answer_baseline") for group in ("easy", "hard", "all")
+        (group, baseline["success"][group], None, "constant_answer_baseline")
+        for group in ("easy", "hard", "all")
     ]
     write_run(three_seeds, "grpo", 0, [1, 0], [0, 0], env="webshop")
     rows = typed(three_seeds)

@@ -25,7 +25,8 @@ MADE = [
 
 
 def test_stored_tables_regenerate_from_the_stored_runs(stored, tmp_path):
-    """`make stored` writes them. One test, since each process that runs one would read all the stored runs first."""
+    """`make stored` writes them. One test, since each process that runs one would read all the stored runs
+    first."""
     assert len(MADE) >= 13
     for name, seeds, envs in [*MADE, ("budget", 5, None)]:
         _check_table(stored, name, seeds, tables.Selection(envs), tmp_path / name)
@@ -48,14 +49,17 @@ def test_what_training_counted_agrees_with_itself(stored):
     """Step by step."""
     for path in whole(stored).path:
         for line in updates(path):
-            total = {part: sum(v for k, v in line.items() if k.startswith(f"{part}/")) for part in ("stop", "trained")}
+            total = {
+                part: sum(v for k, v in line.items() if k.startswith(f"{part}/"))
+                for part in ("stop", "trained")
+            }
             assert (total["stop"], total["trained"]) == (line["rollouts"], line["tokens/trained"]), path
             assert line["train/success"] == pytest.approx(base_success(line)), path
 
 
 def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
-    """Whole blocks, the same for both methods of a primary comparison; for other rows of Table 1 the first one, but for
-    those of the entry of 2026-11-27 its three seeds."""
+    """Whole blocks, the same for both methods of a primary comparison; for other rows of Table 1 the first
+    one, but for those of the entry of 2026-11-27 its three seeds."""
     of_plan, rule = load_registered(), StoppingRule()
     seeds = {}
     for run in whole(stored).itertuples():
@@ -63,15 +67,20 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
     for env in {env for env, _ in seeds} & set(of_plan.envs):
         primary = [sorted(seeds[env, method]) for method in (of_plan.method, of_plan.against)]
         count = len(primary[0])
-        assert primary == [list(range(count))] * 2 and count in range(rule.block, rule.most + 1, rule.block), env
+        assert primary == [list(range(count))] * 2 and count in range(
+            rule.block, rule.most + 1, rule.block
+        ), env
         others = [name for name in plan.tables()["table1"].methods if (env, name) in seeds]
         block = list(range(rule.block))
         wanted = {name: [0, 1, 2] if name in THREE_SEEDS else block for name in others}
-        assert {name for name in others if sorted(seeds[env, name])[: rule.block] != wanted[name]} == set(), env
+        assert {name for name in others if sorted(seeds[env, name])[: rule.block] != wanted[name]} == set(), (
+            env
+        )
 
 
 def test_stored_runs_are_of_the_present_configuration(stored):
-    """Their fingerprints are those that the configs give today: nobody compares with numbers of another setting."""
+    """Their fingerprints are those that the configs give today: nobody compares with numbers of another
+    setting."""
     for stored_run in whole(stored).itertuples():
         run = plan.resolve(stored_run.tier, stored_run.env, stored_run.method, stored_run.seed)
         made = stored_run.manifest

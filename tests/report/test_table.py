@@ -21,13 +21,21 @@ def two() -> Table:
     for section in sections:
         mark_best(section.rows, {"score": 1, "cost": -1})
     return Table(
-        "T", [Column("method"), Column("score", right=True), Column("cost", right=True)], sections, ["a <note>"]
+        "T",
+        [Column("method"), Column("score", right=True), Column("cost", right=True)],
+        sections,
+        ["a <note>"],
     )
 
 
 def test_the_best_is_marked_where_two_are_compared(two):
     rows = two.section("A & B")
-    assert [rows[name][column].bold for name in "xy" for column in ("score", "cost")] == [False, False, True, True]
+    assert [rows[name][column].bold for name in "xy" for column in ("score", "cost")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     assert not any(cell.bold for cell in two.section("C")["z"].values())
 
 
@@ -38,14 +46,20 @@ def test_markdown_and_latex_escape_and_mark(two):
 
 
 def test_csv_writes_numbers_as_python_does_and_nothing_for_none():
-    assert to_csv([{"a": 1, "b": 0.1, "c": None}, {"a": None, "b": 2, "c": "x,y"}]) == 'a,b,c\n1,0.1,\n,2,"x,y"\n'
+    assert (
+        to_csv([{"a": 1, "b": 0.1, "c": None}, {"a": None, "b": 2, "c": "x,y"}])
+        == 'a,b,c\n1,0.1,\n,2,"x,y"\n'
+    )
 
 
 def test_a_column_formats_what_it_takes_from_a_row():
     columns = [Column("name"), Column("p", lambda row: row["p_value"], ".3f"), Column("n", form=",")]
     rows = [{"name": "a", "p_value": 0.01234, "n": 1000}, {"name": None, "p_value": None, "n": 2}]
     made = table("T", columns, rows, by=lambda row: str(row["n"]))
-    assert [[cell.text for cell in cells] for cells in made.cells()] == [["a", "0.012", "1,000"], ["", "", "2"]]
+    assert [[cell.text for cell in cells] for cells in made.cells()] == [
+        ["a", "0.012", "1,000"],
+        ["", "", "2"],
+    ]
     assert len(made.sections) == 2 and [column.side for column in columns] == ["left", "right", "right"]
 
 
@@ -56,5 +70,7 @@ def test_a_wide_and_long_table_fits_a_page(tmp_path):
     rows = [{column.name: Cell("0.123 ± 0.456") for column in columns} for _ in range(90)]
     document = "\\documentclass{article}\\usepackage{booktabs,adjustbox}\\begin{document}\n%s\\end{document}"
     (tmp_path / "t.tex").write_text(document % to_latex(table("Wide", columns, rows, "note")))
-    done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, check=False)
+    done = subprocess.run(
+        ["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, check=False
+    )
     assert done.returncode == 0 and b"Overfull" not in done.stdout and b"too large" not in done.stdout

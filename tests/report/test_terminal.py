@@ -53,7 +53,8 @@ def every_table(runs):
 
 
 def test_no_number_is_cut_and_what_is_left_out_is_named(stored):
-    """Every number of a column that is shown is there as often as in the table, whole; the others' names are said."""
+    """Every number of a column that is shown is there as often as in the table, whole; the others' names are
+    said."""
     assert len(PROFILES) == 3  # of the table of methods
     for name, table in every_table(stored):
         for width in WIDTHS:

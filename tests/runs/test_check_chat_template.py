@@ -1,4 +1,5 @@
-"""What a chat template refuses is an error of every command that renders with it, before any directory is made."""
+"""What a chat template refuses is an error of every command that renders with it, before any directory is
+made."""
 
 import shutil
 

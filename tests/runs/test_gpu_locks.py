@@ -1,4 +1,5 @@
-"""GPUs shared out by real processes; which ids exist is what CUDA_VISIBLE_DEVICES says, so no GPU is needed."""
+"""GPUs shared out by real processes; which ids exist is what CUDA_VISIBLE_DEVICES says, so no GPU is
+needed."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""What other viewers get is what metrics.jsonl says, once, however often a run was resumed; by their own readers."""
+"""What other viewers get is what metrics.jsonl says, once, however often a run was resumed; by their own
+readers."""
 
 import shutil
 import subprocess
@@ -27,7 +28,9 @@ RUN = next(path.parent for path in find_runs(STORED) if path.parent.match("r3l/s
 @pytest.fixture
 def run_dir(tmp_path):
     shutil.copytree(RUN, tmp_path / "seed0")
-    for row in read_jsonl(RUN / "metrics.jsonl") if not (tmp_path / "seed0" / "metrics.jsonl").exists() else []:
+    for row in (
+        read_jsonl(RUN / "metrics.jsonl") if not (tmp_path / "seed0" / "metrics.jsonl").exists() else []
+    ):
         append_jsonl(tmp_path / "seed0" / "metrics.jsonl", row)
     return tmp_path / "seed0"
 
@@ -49,8 +52,8 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
 
 
 def test_wandb_offline_keeps_every_step(run_dir):
-    """In the file that `wandb sync` sends. Its service writes the last lines after `finish` has returned, so: by a
-    command of its own, which waits for the service."""
+    """In the file that `wandb sync` sends. Its service writes the last lines after `finish` has returned, so:
+    by a command of its own, which waits for the service."""
     subprocess.run([sys.executable, "-c", OPEN, "wandb", run_dir], check=True, capture_output=True)
     (path,) = (run_dir / "wandb").rglob("run-*.wandb")
     config = read_json(run_dir / "manifest.json")["run"]

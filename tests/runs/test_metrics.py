@@ -34,7 +34,14 @@ def test_a_step_reports_nothing_that_is_not_declared(tmp_path, method):
 
 
 def test_counts_are_added_up_and_means_and_times_are_not():
-    step = {"step": 1, "rollouts": 4, "stop/success": 1, "train/success": 0.25, "seconds/collect": 3.0, "loss": 1.0}
+    step = {
+        "step": 1,
+        "rollouts": 4,
+        "stop/success": 1,
+        "train/success": 0.25,
+        "seconds/collect": 3.0,
+        "loss": 1.0,
+    }
     assert totals([step, step]) == {"rollouts": 8, "stop/success": 2}
     assert {m.name.partition("/")[0] for m in METRICS.values() if m.kind is TIME} == {"seconds"}
     assert METRICS["retry/gain"].kind is TOTAL
@@ -49,7 +56,8 @@ def test_stored_runs_have_declared_metrics():
 
 
 def test_reflections_that_are_all_the_same_text_show():
-    """Texts of the one turn are "do 0": of three reflections of one turn two are equal once one is changed."""
+    """Texts of the one turn are "do 0": of three reflections of one turn two are equal once one is
+    changed."""
     reflections = [make_trajectory(1, kind="reflection") for _ in range(3)]
     assert group_metrics([], reflections)["reflection/distinct"] == 1 / 3
     reflections[0].turns[0] = replace(reflections[0].turns[0], response="other")
@@ -60,12 +68,15 @@ def test_reflections_that_are_all_the_same_text_show():
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
 @pytest.mark.parametrize(("first", "pushed_down"), [(0, 4), (2, 0)])
 def test_tokens_before_the_pivot_that_are_pushed_down(samples, first, pushed_down):
-    """Turns of two tokens. An attempt of four fails, its retry from turn 2 succeeds; another attempt has no retry.
-    Of two turns each the prefixes have 4 + 4 tokens; those of the attempt are pushed down where they train."""
+    """Turns of two tokens. An attempt of four fails, its retry from turn 2 succeeds; another attempt has no
+    retry. Of two turns each the prefixes have 4 + 4 tokens; those of the attempt are pushed down where they
+    train."""
     attempt, retry = make_trajectory(4, 0.0, first=first), make_trajectory(5, 1.0, "distilled", first=first)
     retry.restart_turn = 2
     other = replace(make_trajectory(3, 0.0), member=1)
     method = build_method(resolve("nano", "math", "r3l", 0))
     counts = row_metrics(rows_of(method, [Group(attempt.task, [attempt, retry, other])], samples))
     assert (counts["prefix/tokens"], counts["prefix/pushed_down"]) == (8, pushed_down)
-    assert "prefix/tokens" not in row_metrics(rows_of(method, [Group(attempt.task, [attempt, other])], samples))
+    assert "prefix/tokens" not in row_metrics(
+        rows_of(method, [Group(attempt.task, [attempt, other])], samples)
+    )

@@ -53,8 +53,8 @@ def test_a_stop_signal_wakes_a_loop_that_waits(loop, number):
 
 
 def test_a_stop_signal_ends_a_response_between_two_tokens(monkeypatch):
-    """A published model on a CPU takes minutes for one, and a scheduler waits for half a minute. No stop token is
-    given, so the response would have 200 tokens."""
+    """A published model on a CPU takes minutes for one, and a scheduler waits for half a minute. No stop
+    token is given, so the response would have 200 tokens."""
     sampled = []
 
     def third_token(progress, live):
@@ -93,7 +93,9 @@ def test_a_stopped_evaluation_goes_on_after_its_last_whole_batch(tmp_path):
     code, _, stderr = program.wait()
     assert code == 75, stderr
     assert stderr.splitlines()[-1] == "stopped by SIGTERM; re-run to resume"
-    assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {path.name for path in stopped.iterdir()}
+    assert not {"evaluation.json", "episodes.jsonl", "failed.json"} & {
+        path.name for path in stopped.iterdir()
+    }
     assert 1 <= len(read_jsonl(stopped / PLAYED)) < 8
     with (stopped / PLAYED).open("ab") as file:
         file.write(b'{"evaluated": {"ch')

@@ -48,7 +48,9 @@ def test_a_changed_file_makes_the_commit_dirty_and_runs_for_the_store_are_refuse
     provenance.check_clean("this is a test")
     (checkout / "Snakefile").write_text("2")
     assert provenance.is_dirty(provenance.commit())
-    with pytest.raises(ConfigError, match="uncommitted changes .*-dirty.*, and this is a test: such runs cannot"):
+    with pytest.raises(
+        ConfigError, match="uncommitted changes .*-dirty.*, and this is a test: such runs cannot"
+    ):
         provenance.check_clean("this is a test")
     where = STORED / cell("alfworld", "grpo") / "seed77"
     result = CliRunner().invoke(cli.app, ["train", "--method", "grpo", "--run-dir", str(where)])
@@ -79,7 +81,8 @@ def test_verify_lists_dirty_runs_and_refuses_them_when_strict(runs):
     assert shown.exit_code == 0
     assert "1 were made from a tree with uncommitted changes:\n" in shown.stdout
     assert (
-        f"  {runs[1].parent}: seed {runs[1].name[4:]}\n2 were made before there was a pre-registration" in shown.stdout
+        f"  {runs[1].parent}: seed {runs[1].name[4:]}\n2 were made before there was a pre-registration"
+        in shown.stdout
     )
     strict = CliRunner().invoke(cli.app, [*arguments, "--strict"])
     assert isinstance(strict.exception, DataError)

@@ -1,4 +1,5 @@
-"""A run's directory: what is in the way of another configuration is renamed; what ends a run is noted in it."""
+"""A run's directory: what is in the way of another configuration is renamed; what ends a run is noted in
+it."""
 
 import json
 import shutil
@@ -28,7 +29,8 @@ def run():
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_run_without_its_checkpoints_is_never_written_over(tmp_path, run, changed):
-    """A stored run that was copied, or one whose checkpoints somebody deleted: finished, and nothing to resume from."""
+    """A stored run that was copied, or one whose checkpoints somebody deleted: finished, and nothing to
+    resume from."""
     run_dir, own = tmp_path / "seed0", run.fingerprint()
     (run_dir / "checkpoints" / "step-000001").mkdir(parents=True)
     for name in ("manifest.json", "result.json"):
@@ -44,12 +46,20 @@ def test_a_run_without_its_checkpoints_is_never_written_over(tmp_path, run, chan
 
 def test_what_differs_from_the_run_in_a_directory_is_named(tmp_path, run):
     """Its values there and here; that of what changes no result is not among them."""
-    other = run.model_copy(update={"evaluation": run.evaluation.model_copy(update={"batch": 7}), "workers": 9})
-    manifest = {"fingerprint": other.fingerprint(), "run": other.model_dump(mode="json"), "inputs": other.inputs()}
+    other = run.model_copy(
+        update={"evaluation": run.evaluation.model_copy(update={"batch": 7}), "workers": 9}
+    )
+    manifest = {
+        "fingerprint": other.fingerprint(),
+        "run": other.model_dump(mode="json"),
+        "inputs": other.inputs(),
+    }
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     batch = run.evaluation.batch
     assert run.differences(manifest) == [f"evaluation.batch is 7 there and {batch} here"]
-    with pytest.raises(CheckpointError, match=rf"[0-9a-f]: evaluation.batch is 7 there and {batch} here. To run this"):
+    with pytest.raises(
+        CheckpointError, match=rf"[0-9a-f]: evaluation.batch is 7 there and {batch} here. To run this"
+    ):
         check_owner(tmp_path, run)
     others = run.model_copy(update={"seed": 1, "threads": 7, "compute_dtype": "bfloat16"})
     with pytest.raises(CheckpointError, match=r"is 7 there and .*; and 1 more\. To"):
@@ -68,7 +78,9 @@ def no_folder(run_dir):
 @pytest.mark.parametrize("harm", [shutil.rmtree, full_disk, no_folder])
 def test_a_directory_lost_in_the_middle_of_a_run_is_one_paragraph(tmp_path, harm):
     run_dir = tmp_path / "seed0"
-    one_paragraph = pytest.raises(RunDirectoryError, match="seed0 was deleted or can no longer be written .* resumes")
+    one_paragraph = pytest.raises(
+        RunDirectoryError, match="seed0 was deleted or can no longer be written .* resumes"
+    )
     with one_paragraph as lost, locked(run_dir):
         harm(run_dir)
         append_jsonl(run_dir / "metrics.jsonl", {"step": 1})
@@ -80,7 +92,9 @@ def test_the_key_is_not_in_the_note_of_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with pytest.raises(ValueError), locked(tmp_path):
         raise ValueError("server said: Bearer sk-secret")
-    assert json.loads((tmp_path / "failed.json").read_text()) == {"error": "ValueError: server said: Bearer ***"}
+    assert json.loads((tmp_path / "failed.json").read_text()) == {
+        "error": "ValueError: server said: Bearer ***"
+    }
 
 
 def test_a_run_with_scores_and_without_checkpoints_is_never_trained_over(tmp_path, run):

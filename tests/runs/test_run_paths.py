@@ -7,7 +7,9 @@ import pytest
 from r3l.runs.run_paths import evaluation_folder, find_further, first_found, run_dir_of, runs_of
 
 
-@pytest.mark.parametrize("run_dir", [Path("run"), Path("/run"), Path("results/nano/math/m/grpo/seed0")], ids=str)
+@pytest.mark.parametrize(
+    "run_dir", [Path("run"), Path("/run"), Path("results/nano/math/m/grpo/seed0")], ids=str
+)
 @pytest.mark.parametrize("task_set", ["test", "validation", "nano/validation"])
 def test_the_run_of_an_evaluation_is_found(run_dir, task_set):
     assert run_dir_of(evaluation_folder(run_dir, task_set, "test") / "evaluation.json") == run_dir
@@ -15,7 +17,8 @@ def test_the_run_of_an_evaluation_is_found(run_dir, task_set):
 
 def test_every_further_task_set_is_found(tmp_path):
     paths = [
-        evaluation_folder(tmp_path, name, "test") / "evaluation.json" for name in ("nano/validation", "validation")
+        evaluation_folder(tmp_path, name, "test") / "evaluation.json"
+        for name in ("nano/validation", "validation")
     ]
     for path in paths:
         path.parent.mkdir(parents=True)

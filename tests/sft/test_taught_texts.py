@@ -8,7 +8,8 @@ import pytest
 from r3l.sft import demonstrations
 from r3l.sft.recipe import load_config
 
-# SHA-256 of the texts of the first four tasks (ScienceWorld: of the first), before hinted_share and plan_thoughts
+# SHA-256 of the texts of the first four tasks (ScienceWorld: of the first), before hinted_share and
+# plan_thoughts
 BEFORE = {
     "alfworld-1.5m": "1b98031faf02bc1e16c9efa3da5b8917981b2598ce5a09a6358405edfea8c55e",
     "webshop-1.5m": "84253722f64fd8339f21aade193d650184814a19f8b576835c11807dfe30a68a",

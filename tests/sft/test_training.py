@@ -51,7 +51,9 @@ def recipe(tmp_path, monkeypatch):
 def test_the_examples_of_a_step_are_those_that_the_stored_models_saw():
     """Lengths of the examples drawn at steps 0 and 7, as the recipes of the stored models drew them."""
     examples = {
-        kind: [SFTExample(np.zeros(n + 1, dtype=np.int32), np.ones(n + 1, dtype=np.float32)) for n in range(50)]
+        kind: [
+            SFTExample(np.zeros(n + 1, dtype=np.int32), np.ones(n + 1, dtype=np.float32)) for n in range(50)
+        ]
         for kind in ExampleKind
     }
     changes = {"tokens_per_step": 200, "retry_share": 0.4}
@@ -74,13 +76,17 @@ def test_a_step_minimises_the_weighted_mean_cross_entropy(nano):
     total, weights = 0.0, 0.0
     for example in examples:
         ids, weight = torch.from_numpy(example.ids).long(), torch.from_numpy(example.weight)[1:]
-        losses = torch.nn.functional.cross_entropy(nano[0](ids[None]).logits[0, :-1], ids[1:], reduction="none")
+        losses = torch.nn.functional.cross_entropy(
+            nano[0](ids[None]).logits[0, :-1], ids[1:], reduction="none"
+        )
         total, weights = total + (losses * weight).sum(), weights + weight.sum()
     assert metrics["loss"] == pytest.approx((total / weights).item(), rel=1e-5)
     gradients = torch.autograd.grad(total / weights, list(nano[0].parameters()))
     norm = torch.stack([gradient.norm() for gradient in gradients]).norm().item()
     assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), nano[0].parameters(), strict=True))  # lr 0
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), nano[0].parameters(), strict=True)
+    )  # lr 0
 
 
 def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_path):
@@ -121,7 +127,8 @@ def erring():
 
 @pytest.mark.parametrize(("style", "guidance"), [("compact", "suggestion"), ("full", "full_report")])
 def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
-    """R3L plays the demonstration's own responses: every message that it asks with is in an example, in order."""
+    """R3L plays the demonstration's own responses: every message that it asks with is in an example, in
+    order."""
     settings = {"group_size": 2, "guidance": guidance, "guidance_place": "user_turn"}
     responses = {
         "rollout": [step.response for step in erring.steps],
@@ -131,7 +138,9 @@ def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
     policy, pool = Scripted(responses), EnvironmentPool(find_environment("alfworld"), 0)
     asyncio.run(R3L(settings).explore(erring.task, rollout_context(policy, pool, max_turns=8, style=style)))
     pool.close()
-    requests = {kind: [messages for address, messages in policy.asked if address[1] == kind] for kind in responses}
+    requests = {
+        kind: [messages for address, messages in policy.asked if address[1] == kind] for kind in responses
+    }
 
     dialogue = find_environment("alfworld").dialogue(style, 8)
     taught = dict(documents_of(dialogue, erring, guidance))
@@ -142,13 +151,17 @@ def test_examples_are_the_dialogs_that_the_method_has(erring, style, guidance):
         assert episode == requests["rollout"] and [taught["reflection"][0][0]] == requests["reflection"]
     pivot = erring.critique.turn
     assert [messages for messages, _, _ in taught["retry"]][pivot:] == requests["retry"]
-    assert [trained for _, _, trained in taught["retry"]] == [k >= pivot for k in range(pivot + len(erring.retry))]
+    assert [trained for _, _, trained in taught["retry"]] == [
+        k >= pivot for k in range(pivot + len(erring.retry))
+    ]
 
 
 def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
-    """With the actions and observations of the episode, under hints of one to six actions; only where asked for.
+    """With the actions and observations of the episode, under hints of one to six actions; only where asked
+    for.
 
-    Some begin with the action before, which is impossible by then. Thoughts say where the agent is, as others do.
+    Some begin with the action before, which is impossible by then. Thoughts say where the agent is, as others
+    do.
     """
     dialogue = find_environment("alfworld").dialogue("compact", 8)
     assert "hinted" not in dict(documents_of(dialogue, erring, "suggestion"))
@@ -162,7 +175,10 @@ def test_a_hinted_episode_suggests_each_action_before_it_is_taken(erring):
         assert not over or suggested[0] not in erring.steps[k].now.admissible
         late += over
         lengths.add(len(suggested) - over)
-        assert suggested == actions[k - over : k - over + len(suggested)] and prompt == plain.messages[-1].content
+        assert (
+            suggested == actions[k - over : k - over + len(suggested)]
+            and prompt == plain.messages[-1].content
+        )
         thought = f"at {here}, {actions[k]}" if here else actions[k]
         assert hinted.response == f"<think>{thought}</think><action>{actions[k]}</action>" and hinted.trained
         here = actions[k].removeprefix("go to ") if actions[k].startswith("go to ") else here
@@ -175,7 +191,9 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
     recipe(phase(0, 1e-3))
     path = tmp_path / "sft" / "tiny.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "math-1.5m", "max_tokens": 70}))
+    path.write_text(
+        yaml.safe_dump({**yaml.safe_load(path.read_text()), "model": "math-1.5m", "max_tokens": 70})
+    )
     target = recipes.default_folder("tiny")
     assert target == tmp_path / "cache" / "models" / "math-1.5m-tiny"
     run = resolve("nano", "math", "grpo", 0)
@@ -189,7 +207,9 @@ def test_a_model_of_elsewhere_is_taught_and_runs_start_from_it(recipe, tmp_path,
     manifest = build("tiny", target, workers=0)
     assert config.base_checkpoint_of(staged) == str(target)
     assert manifest["examples"][0]["too_long"] > 0
-    start, taught = (load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "math-1.5m", target))
+    start, taught = (
+        load_file(folder / "model.safetensors") for folder in (STORED_MODELS / "math-1.5m", target)
+    )
     assert any(not torch.equal(start[name], taught[name]) for name in start)
     fingerprints = {run.fingerprint(), staged.fingerprint()}
     path.write_text(path.read_text().replace("tokens_per_step: 300", "tokens_per_step: 301"))

@@ -14,7 +14,9 @@ def test_two_one_sided_tests_by_hand():
     """0.01, 0.00, 0.01, 0.00: mean 0.005, standard error 0.0057735 / 2; t(3) at 0.95 is 2.3534."""
     effect = Effect.of_seeds([0.01, 0.0, 0.01, 0.0])
     assert effect.bounds(0.9) == pytest.approx((-0.001794, 0.011794), abs=1e-6)
-    assert effect.p_equivalent(0.011794) == pytest.approx(0.05, abs=1e-4)  # the margin touches the 90 % interval
+    assert effect.p_equivalent(0.011794) == pytest.approx(
+        0.05, abs=1e-4
+    )  # the margin touches the 90 % interval
     assert effect.p_equivalent(0.02) == pytest.approx(0.0069, abs=2e-4)  # t = 0.015 / 0.0028868 = 5.196
 
 
@@ -63,7 +65,10 @@ def test_a_family_is_what_can_be_tested_or_what_was_planned():
 
 def test_equivalence_is_tested_only_where_there_is_a_margin():
     zero = Effect(0.0, 0.001)
-    assert [one.verdict for one in compare([zero, zero], margin=[0.02, None])] == ["equivalent", "inconclusive"]
+    assert [one.verdict for one in compare([zero, zero], margin=[0.02, None])] == [
+        "equivalent",
+        "inconclusive",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,11 @@ def test_a_claim_is_rejected_where_no_advantage_that_matters_is_left(mean, word)
 
 def test_an_interval_against_a_number():
     measured = Interval(0.5, 0.4, 0.6, 3, "t, 3 seeds")
-    assert [interval_verdict(measured, number) for number in (0.4, 0.3, 0.7)] == ["inconclusive", "ahead", "behind"]
+    assert [interval_verdict(measured, number) for number in (0.4, 0.3, 0.7)] == [
+        "inconclusive",
+        "ahead",
+        "behind",
+    ]
     assert interval_verdict(Interval(0.5, None, None, 1, ""), 0.5) == "incomplete"
 
 

@@ -28,7 +28,9 @@ def test_wilson_interval_by_hand():
     z = 1.959964
     centre, scale = 0.3 + z * z / 20, 1 + z * z / 10
     half = z * math.sqrt(0.3 * 0.7 / 10 + z * z / 400)
-    assert (interval.low, interval.high) == pytest.approx(((centre - half) / scale, (centre + half) / scale), abs=1e-6)
+    assert (interval.low, interval.high) == pytest.approx(
+        ((centre - half) / scale, (centre + half) / scale), abs=1e-6
+    )
     assert wilson_interval([0, 0]).low == 0 and wilson_interval([1, 1]).high == 1
 
 

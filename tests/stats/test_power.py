@@ -31,7 +31,9 @@ def test_it_is_the_tail_of_the_noncentral_t_where_that_can_be_computed(standardi
 
 def test_five_seeds_show_1_68_standard_deviations():
     assert minimum_detectable_effect(1, 5) == pytest.approx(1.681997, abs=1e-5)
-    assert minimum_detectable_effect(0.03, 5) == pytest.approx(0.03 * 1.681997, abs=1e-6)  # it scales with the spread
+    assert minimum_detectable_effect(0.03, 5) == pytest.approx(
+        0.03 * 1.681997, abs=1e-6
+    )  # it scales with the spread
     sizes = [minimum_detectable_effect(1, seeds) for seeds in range(2, 30)]
     assert sizes == sorted(sizes, reverse=True)
     # many seeds: (z(0.975) + z(0.8)) / sqrt(n) = (1.95996 + 0.84162) / sqrt(n)

@@ -12,13 +12,15 @@ def rng():
 
 
 def test_performance_profile_by_hand():
-    # above 0, 0.3, 0.4, 0.7: of the first environment's two seeds 1, 1/2, 1/2, 0; of the second's one seed 1, 1, 0, 0
+    # above 0, 0.3, 0.4, 0.7: of the first environment's two seeds 1, 1/2, 1/2, 0; of the second's one seed 1,
+    # 1, 0, 0
     profile = performance_profile([[0.2, 0.6], [0.4]], [0, 0.3, 0.4, 0.7])
     assert profile.tolist() == [1, 0.75, 0.25, 0]
 
 
 def test_profile_band_of_two_seeds_by_hand():
-    """Above 0.3 is none, one or both of two draws of (0.2, 0.6), with 1/4, 1/2, 1/4: the 95 % band is all of [0, 1]."""
+    """Above 0.3 is none, one or both of two draws of (0.2, 0.6), with 1/4, 1/2, 1/4: the 95 % band is all of
+    [0, 1]."""
     low, high = profile_band([[0.2, 0.6]], [0.1, 0.3, 0.7], rng())
     assert (low.tolist(), high.tolist()) == ([1, 0, 0], [1, 1, 0])
     # with an environment whose seeds agree, which is never drawn in place of the other: half of it is certain

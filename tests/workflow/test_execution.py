@@ -1,4 +1,5 @@
-"""`r3l run` with the real Snakemake: what it shows, that Ctrl-C stops all of it, that it says what went wrong."""
+"""`r3l run` with the real Snakemake: what it shows, that Ctrl-C stops all of it, that it says what went
+wrong."""
 
 import os
 import re
@@ -93,11 +94,13 @@ def test_a_name_reaches_every_command_of_the_rules_whole(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(STORED_MODELS / "math-1.5m", tmp_path / "models" / name)
     config = {"model": f"models/{name}", "envs": ["math"], "methods": ["zero_shot"]}
-    code, out, log = Program(*line(["results/table1.csv", "results/budget.csv"], config, ["--dry-run"])).wait()
+    code, out, log = Program(
+        *line(["results/table1.csv", "results/budget.csv"], config, ["--dry-run"])
+    ).wait()
     assert code == 0, log
-    cell = next(iter(plan.grid(plan.load(plan.workflow_content() | config), ["math"], ["zero_shot"]))).removesuffix(
-        "/seed0"
-    )
+    cell = next(
+        iter(plan.grid(plan.load(plan.workflow_content() | config), ["math"], ["zero_shot"]))
+    ).removesuffix("/seed0")
     commands = re.findall(r"^Shell command: (r3l .*)", out + log, re.MULTILINE)
     for folder in ("task_set/nano", "table", f"train/{cell}", f"evaluate/{cell}"):
         (tmp_path / "results" / "logs" / folder).mkdir(parents=True)

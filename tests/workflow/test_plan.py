@@ -60,7 +60,8 @@ def test_tables_figures_the_report_and_base_checkpoints_are_targets(folder):
 
 @pytest.mark.slow
 def test_snakemakes_own_report_lists_results_by_category(folder):
-    """Finished files are enough for it, so they are made by hand. The assets of its page come with the package."""
+    """Finished files are enough for it, so they are made by hand. The assets of its page come with the
+    package."""
     done = ["task_sets/nano/alfworld.json", "table1.csv", "figures/learning_curves.png", "report.html"]
     done += ["figures/learning_curves.pdf"]
     done += [f"{cell('alfworld', 'zero_shot')}/seed0/{name}.json" for name in ("result", "evaluation")]
@@ -72,7 +73,14 @@ def test_snakemakes_own_report_lists_results_by_category(folder):
     code, text = snakemake(folder, *targets, *options, how=("--report", "made.zip"))
     assert code == 0, text
     page = zipfile.ZipFile(folder / "made.zip").read("made/report.html").decode()
-    for expected in ("R3L and its baselines", "Tables", "Figures", "Runs", "learning_curves", "everything on one page"):
+    for expected in (
+        "R3L and its baselines",
+        "Tables",
+        "Figures",
+        "Runs",
+        "learning_curves",
+        "everything on one page",
+    ):
         assert expected in page
     assert '"method": "zero_shot"' in page  # labels of a run
 
@@ -102,18 +110,32 @@ def test_one_run_with_a_model_that_is_not_its_environments_own(dry_run):
 
 
 def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(dry_run):
-    words = ("--tier", "paper", "--env", "alfworld", "--method", "grpo,r3l", "--model", "qwen2.5-1.5b", "--seed", "0")
+    words = (
+        "--tier",
+        "paper",
+        "--env",
+        "alfworld",
+        "--method",
+        "grpo,r3l",
+        "--model",
+        "qwen2.5-1.5b",
+        "--seed",
+        "0",
+    )
     planned = dry_run(*words, "--profile", "slurm")
     assert [row["method"] for row in planned["gpu_hours"]] == ["grpo", "r3l"]
     hours = max(row["gpu_hours"] for row in planned["gpu_hours"]) / 8  # of a run on one node
     restarts = planned["command"][planned["command"].index("--restart-times") + 1]
     assert int(restarts) == math.ceil((0.5 + 1.5 * hours) / 24) - 1 + 5  # in jobs of 24; and the profile's
-    assert "--restart-times" not in dry_run("--env", "math", "--method", "grpo", "--profile", "slurm")["command"]
+    assert (
+        "--restart-times" not in dry_run("--env", "math", "--method", "grpo", "--profile", "slurm")["command"]
+    )
 
 
 @pytest.fixture
 def moved(tmp_path_factory, monkeypatch):
-    """This checkout elsewhere, all files new, with a comment in a task set's file, and a further such file."""
+    """This checkout elsewhere, all files new, with a comment in a task set's file, and a further such
+    file."""
     checkout = tmp_path_factory.mktemp("moved")
     for name in ("Snakefile", "workflow", "configs", "r3l", "envs", "baselines", "pyproject.toml"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
@@ -128,7 +150,8 @@ def moved(tmp_path_factory, monkeypatch):
 
 
 def test_a_finished_run_is_made_again_for_its_meaning_only(folder, moved):
-    """Its files are made by hand, and noted by snakemake as done. The folder is copied too, without these notes."""
+    """Its files are made by hand, and noted by snakemake as done. The folder is copied too, without these
+    notes."""
     run_dir = f"results/{cell('dapo_templated', 'zero_shot')}/seed0"
     further = f"{run_dir}/evaluations/gsm8k_templated/test/evaluation.json"
     run = (
@@ -145,7 +168,9 @@ def test_a_finished_run_is_made_again_for_its_meaning_only(folder, moved):
     code, text = snakemake(folder, *run, how=("--cores", "1", "--touch", "--forceall"))
     assert code == 0, text
     copied = folder / "copied"
-    shutil.copytree(folder / "results", copied / "results", copy_function=shutil.copyfile)  # all times are new
+    shutil.copytree(
+        folder / "results", copied / "results", copy_function=shutil.copyfile
+    )  # all times are new
     for where in (folder, copied):
         code, text = snakemake(where, *run, checkout=moved)
         assert code == 0 and jobs(text) == {}, text

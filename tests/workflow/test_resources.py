@@ -45,7 +45,9 @@ def test_later_lines_are_laid_over_earlier_ones():
         mem_mb=3000, runtime=120, gpu=2, nodes=1, cpus=6
     )
     assert requested_resources(config(*LINES), "evaluate", RUN).runtime == 30
-    assert requested_resources(config(*LINES), "train", resolve("nano", "webshop", "grpo", 0)).model_dump() == {
+    assert requested_resources(
+        config(*LINES), "train", resolve("nano", "webshop", "grpo", 0)
+    ).model_dump() == {
         "mem_mb": 3000,
         "runtime": 120,
         "gpu": 4,
@@ -57,7 +59,13 @@ def test_later_lines_are_laid_over_earlier_ones():
 
 @pytest.mark.parametrize(
     ("hours", "runtime", "parts"),
-    [(None, 120, 1), (0.0, 10, 1), (0.5, 70, 1), (0.9, 118, 1), (2.0, 120, 3)],  # 10 + 60 x 2 x hours, at most 120
+    [
+        (None, 120, 1),
+        (0.0, 10, 1),
+        (0.5, 70, 1),
+        (0.9, 118, 1),
+        (2.0, 120, 3),
+    ],  # 10 + 60 x 2 x hours, at most 120
 )
 def test_walltime_is_that_of_the_expected_hours_up_to_the_most(hours, runtime, parts):
     request = requested_resources(config(*LINES), "train", RUN, hours)
@@ -98,7 +106,12 @@ def test_nodes_share_the_gpus_equally():
 def test_the_committed_file_covers_every_tier():
     lines = load().jobs
     assert requested_resources(load(), "train", RUN).gpu == 0
-    assert {line.tier: line.gpu for line in lines if line.rule is None} == {None: 0, "smol": 1, "paper": 1, "rltf": 1}
+    assert {line.tier: line.gpu for line in lines if line.rule is None} == {
+        None: 0,
+        "smol": 1,
+        "paper": 1,
+        "rltf": 1,
+    }
 
 
 @pytest.mark.parametrize(

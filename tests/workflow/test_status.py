@@ -24,7 +24,9 @@ def runs():
 
 def write(results, path, run, steps, *files):
     """A run as its files say: of its own fingerprint, half of it solved."""
-    made = write_run(results, run.method, run.seed, [1, 0], [1, 0], steps=[STEPS | {"step": k} for k in range(steps)])
+    made = write_run(
+        results, run.method, run.seed, [1, 0], [1, 0], steps=[STEPS | {"step": k} for k in range(steps)]
+    )
     folder = made.parent
     assert folder == results / path
     own = json.loads((folder / "manifest.json").read_text()) | {"fingerprint": run.fingerprint()}
@@ -51,7 +53,9 @@ def test_every_state_is_told_apart(runs, tmp_path):
     assert [s.steps for s in statuses] == [planned, planned, planned // 2, 2, 0, 0]
     # 4 s a step; the missing and the other run take as long as those that are done
     left = [s.seconds_left for s in statuses]
-    assert left == pytest.approx([0, 0, 4 * (planned - planned // 2), 4 * (planned - 2), 4 * planned, 4 * planned])
+    assert left == pytest.approx(
+        [0, 0, 4 * (planned - planned // 2), 4 * (planned - 2), 4 * planned, 4 * planned]
+    )
     assert "ZeroDivisionError" in statuses[3].error
     assert status_table(statuses).title == "1 of 6 runs done"
 
@@ -66,10 +70,23 @@ def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
         pass
 
 
-DAMAGE = [b"", b"null", b"[]", b"{}", b'{"error": 3}', b'{"error"', b"\xff\xfe{}", b"NaN", b"1" * 5000, b"[" * 99_999]
+DAMAGE = [
+    b"",
+    b"null",
+    b"[]",
+    b"{}",
+    b'{"error": 3}',
+    b'{"error"',
+    b"\xff\xfe{}",
+    b"NaN",
+    b"1" * 5000,
+    b"[" * 99_999,
+]
 
 
-@pytest.mark.parametrize("name", ["failed.json", "manifest.json", "evaluation.json", "metrics.jsonl", "result.json"])
+@pytest.mark.parametrize(
+    "name", ["failed.json", "manifest.json", "evaluation.json", "metrics.jsonl", "result.json"]
+)
 def test_a_damaged_file_names_itself_and_the_other_runs_are_shown(runs, tmp_path, name):
     (bad, a), (good, b), *_ = runs.items()
     planned = a.train.steps
@@ -83,7 +100,9 @@ def test_a_damaged_file_names_itself_and_the_other_runs_are_shown(runs, tmp_path
         damaged, other, *_ = status.survey(runs, tmp_path)
         assert other.state == "done"
         if damaged.state == "damaged":
-            assert str(folder / name) in damaged.error and "\n" not in damaged.error and len(damaged.error) < 600
+            assert (
+                str(folder / name) in damaged.error and "\n" not in damaged.error and len(damaged.error) < 600
+            )
         else:
             assert name in ("result.json", "metrics.jsonl"), (
                 content

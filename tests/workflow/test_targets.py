@@ -47,7 +47,9 @@ def test_a_target_trains_every_row_in_every_column(name, tier):
         assert all(cost.gpu_hours > 0 for cost in trained) and bool(trained) == trains
 
 
-@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.published and table.kind == "scores"])
+@pytest.mark.parametrize(
+    "name", [name for name, table in TABLES.items() if table.published and table.kind == "scores"]
+)
 def test_every_published_column_is_one_of_ours(name):
     table, config = TABLES[name], configured("rltf" if name == "table_rltf" else "paper", TABLES[name])
     envs = config.columns(table)
@@ -91,7 +93,12 @@ def test_a_snakemake_without_r3l_says_what_to_install():
 
 
 def planned(**changes):
-    content = plan.workflow_content() | {"envs": ["math"], "methods": ["zero_shot"], "seeds": [0, 1], **changes}
+    content = plan.workflow_content() | {
+        "envs": ["math"],
+        "methods": ["zero_shot"],
+        "seeds": [0, 1],
+        **changes,
+    }
     return Jobs(content, {}), plan.runs(plan.load(content), TABLES["mathematics"])
 
 
@@ -109,7 +116,9 @@ def test_a_directory_that_holds_another_run_is_renamed_whole(tmp_path, monkeypat
     jobs.evaluations("mathematics")
     mine, other = sorted(places[0].parent.iterdir())
     assert (mine.name, other.name.partition(".")[0]) == ("seed0", "seed1") and other != places[1]
-    assert {path.name for path in mine.iterdir()} - {".lock"} == {path.name for path in other.iterdir()} - {".lock"}
+    assert {path.name for path in mine.iterdir()} - {".lock"} == {path.name for path in other.iterdir()} - {
+        ".lock"
+    }
 
 
 def test_two_models_of_one_name_are_two_runs(tmp_path, monkeypatch):

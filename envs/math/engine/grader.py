@@ -89,7 +89,9 @@ class TimeIsUpError(BaseException):
 
 def main() -> None:
     """Grade a JSON line [gold, answer] after another until the input closes."""
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call without a timeout of its own
+    logging.getLogger("math_verify").setLevel(
+        logging.ERROR
+    )  # it warns at every call without a timeout of its own
     deadline = float(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGPROF, _ring)

@@ -19,9 +19,8 @@ from r3l.envs.math.engine.grader import MathGrade
 
 from r3l.core.errors import EngineError
 
-DEADLINE = (
-    2.0  # processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's default is 5)
-)
+# Processor seconds for one answer; the slowest of 3,000 gold pairs takes 0.08 (math-verify's default is 5).
+DEADLINE = 2.0
 GRACE = 1.0  # additional processor seconds in which the process can stop by itself
 _WALL = 120.0  # seconds of wall-clock time after which an idle process is killed
 _POLL = 0.1  # seconds between checks of the processor time
@@ -65,7 +64,12 @@ class _Process:
         command = [sys.executable, "-m", "r3l.envs.math.engine.grader", str(deadline)]
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # the r3l that runs here
         self._process = subprocess.Popen(
-            command, env=os.environ | path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command,
+            env=os.environ | path,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
         if self._read(_START, _START) != "ready\n":
             self.kill()

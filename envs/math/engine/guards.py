@@ -122,7 +122,9 @@ def scales_differ(gold: str, answer: str) -> bool:
 
 _WORDS = re.compile(r"\\(?:text|textrm|textbf|textit|mbox|hbox|mathrm|operatorname)\s*\{[^{}]*\}")
 # The name of what is computed: x =, f(x) =, a_n =, P(x, y) =, f^{-1}(x) =.
-_NAMED = re.compile(r"^\s*\$?\\?[A-Za-z]+(?:_(?:\{[^{}]*\}|\w))?(?:\^\{?-1\}?)?\s*(?:\([^()=]*\))?\s*(?:=|\\in\b)(?!=)")
+_NAMED = re.compile(
+    r"^\s*\$?\\?[A-Za-z]+(?:_(?:\{[^{}]*\}|\w))?(?:\^\{?-1\}?)?\s*(?:\([^()=]*\))?\s*(?:=|\\in\b)(?!=)"
+)
 
 
 def case_differs(gold: str, answer: str) -> bool:

@@ -97,7 +97,9 @@ _COMMA_OF_THOUSANDS = re.compile(r"\{,\}|,\s*\\!\s*")
 _STYLED = re.compile(
     r"\\(?:mathbf|boldsymbol|bm|mathsf|mathit|underline|ensuremath|textcolor\s*\{\w*\})\s*\{([^{}]*)\}"
 )
-_WRAPPED = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mbox|hbox)\s*\{([^{}]*)\}|\{([^{},]*)\}")
+_WRAPPED = re.compile(
+    r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mbox|hbox)\s*\{([^{}]*)\}|\{([^{},]*)\}"
+)
 _ROWS = re.compile(r"(?:\\\\)+\s*$")
 _FRACTION_COMMAND = re.compile(r"\\(?:[dtc]frac|nicefrac|sfrac)(?![A-Za-z])")
 _BINOMIAL_COMMAND = re.compile(r"\\[dt]binom(?![A-Za-z])")
@@ -139,7 +141,9 @@ def _braced(command: re.Match[str]) -> str:
 
 _THOUSANDS = re.compile(r"(?<![\w.,/])([1-9]\d{0,2})((?: +\d{3})+)(?![\d/]| */| +\d)")
 # 1 3/4 and 1\frac{3}{4}
-_MIXED = re.compile(r"(?<![\w.,/}^])(\d+)(?:(?: +| and )(\d+) */ *(\d+)(?!\w)| *\\frac\{(\d+)\}\{(\d+)\}(?!\^))")
+_MIXED = re.compile(
+    r"(?<![\w.,/}^])(\d+)(?:(?: +| and )(\d+) */ *(\d+)(?!\w)| *\\frac\{(\d+)\}\{(\d+)\}(?!\^))"
+)
 _SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?|\.\d+)[eE]([-+]?\d+)(?![\w.])")
 _TIMES_TEN = re.compile(r"(?<=\d) ?(?:[xX*]|\\times|\\cdot) ?10 ?\^ ?(?:\{([-+]? ?\d+)\}|([-+]?\d+))")
 _LEADING = re.compile(r"(?:=|\\approx|\\simeq|\\sim)(?![A-Za-z]) ?|the +(?=\d)")
@@ -163,7 +167,20 @@ _ORDINAL = re.compile(
     r"(?:st|nd|rd|th)(?![A-Za-z])[ }]*"
 )
 
-_BASES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen")
+_BASES = (
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "sixteen",
+)
 _BASE = rf"(1?\d|20|{'|'.join(_BASES)})"
 _DIGITS = r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*"
 _WORDS_BASE = rf"(?:in )?base[ -]*{_BASE}\b"
@@ -179,7 +196,21 @@ _HEXADECIMAL_LETTERS = re.compile(r"([A-Fa-f]{2,}) ?(?:_ ?\{16\}|_ ?16|\(? ?(?:i
 _IN_TEXT = r"\\(?:text|textrm|mathrm|mbox) ?\{([^{}]*)\}"
 _SUBSCRIPT_TEXT = re.compile(rf"_ ?(?:\{{ ?{_IN_TEXT} ?\}}|{_IN_TEXT})")
 _SMALL = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")

@@ -129,7 +129,11 @@ def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
     # Degrees are a unit of their own, and may be followed by the scale of a temperature.
     temperature = value.endswith("^{\\circ}")
     value = value.removesuffix("^{\\circ}").rstrip()
-    if not re.search(r"\d|\\pi", value) or value.count("{") != value.count("}") or value.count("(") != value.count(")"):
+    if (
+        not re.search(r"\d|\\pi", value)
+        or value.count("{") != value.count("}")
+        or value.count("(") != value.count(")")
+    ):
         return text, ""
     if not unit:
         return (value, "") if temperature or stripped != text else (text, "")

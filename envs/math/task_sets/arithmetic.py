@@ -139,7 +139,11 @@ def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):
         written = lines[k].strip() if k < len(lines) else ""
         if written != expected.strip():
-            due = f"compute {value} {operation.sign} {operation.operand}" if operation else "give the last result"
+            due = (
+                f"compute {value} {operation.sign} {operation.operand}"
+                if operation
+                else "give the last result"
+            )
             return WrongLine(min(k, len(lines) - 1), _cause(written, expected, operation), due)
         value = operation.applied(value) if operation else value
     return None
@@ -197,7 +201,11 @@ def _gsm8k(task: Task) -> Row:
 
 
 def _math500(task: Task) -> Row:
-    return {"unique_id": f"{task.id}.json", "problem": task.payload["problem"], "answer": task.payload["answer"]}
+    return {
+        "unique_id": f"{task.id}.json",
+        "problem": task.payload["problem"],
+        "answer": task.payload["answer"],
+    }
 
 
 def _math_train(task: Task) -> Row:

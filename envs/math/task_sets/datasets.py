@@ -159,7 +159,9 @@ def read_set(name: str, source: Path | None) -> list[MathProblem]:
         with gzip.open(packaged) as file:
             lines = bounded_lines(file, most(packaged.stat().st_size), packaged)
             return [record(name, *json.loads(line)) for line in lines]
-    return [record(name, *fields) for file in _files(name, source) for fields in read_file(file, ORIGINS[name])]
+    return [
+        record(name, *fields) for file in _files(name, source) for fields in read_file(file, ORIGINS[name])
+    ]
 
 
 def _files(name: str, source: Path | None) -> list[Path]:
@@ -170,7 +172,9 @@ def _files(name: str, source: Path | None) -> list[Path]:
         return _download(name, origin)
     if files := sorted(folder.glob(origin.file)):
         return files
-    raise DataError(f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it")
+    raise DataError(
+        f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it"
+    )
 
 
 def _folder(source: Path | None) -> Path | None:

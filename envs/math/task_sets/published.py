@@ -33,7 +33,9 @@ class Origin:
     hub: tuple[str, str]
     read: Callable[[Row, int], Fields]
     columns: tuple[str, ...] | None = None
-    without_gold: frozenset[int] = frozenset()  # rows (from 0) whose published solution has an empty box; left out
+    without_gold: frozenset[int] = (
+        frozenset()
+    )  # rows (from 0) whose published solution has an empty box; left out
 
 
 def _gsm8k(row: Row, number: int) -> Fields:
@@ -51,7 +53,11 @@ def _math_train(row: Row, number: int) -> Fields:
     empty twice although the box has an answer.
     """
     truth = row["reward_model"]["ground_truth"] if "reward_model" in row else row
-    return str(number), truth["question" if "question" in truth else "problem"].strip(), _boxed_in(truth, "solution")
+    return (
+        str(number),
+        truth["question" if "question" in truth else "problem"].strip(),
+        _boxed_in(truth, "solution"),
+    )
 
 
 def _minerva(row: Row, number: int) -> Fields:
@@ -70,7 +76,11 @@ def _whole_number(row: Row, number: int) -> Fields:
     value = float(row["answer"])
     if value != int(value):
         raise ValueError(f"key 'answer' has value {row['answer']!r}; it must be a whole number")
-    return str(row.get("id", number)), row["problem"] if "problem" in row else row["question"], str(int(value))
+    return (
+        str(row.get("id", number)),
+        row["problem"] if "problem" in row else row["question"],
+        str(int(value)),
+    )
 
 
 def _dapo(row: Row, number: int) -> Fields:
@@ -140,7 +150,9 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
 
         try:
             with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(columns=columns):  # in batches: DAPO's file has each row a hundred times
+                for batch in file.iter_batches(
+                    columns=columns
+                ):  # in batches: DAPO's file has each row a hundred times
                     yield from batch.to_pylist()
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable parquet file ({error}); download it again") from error
@@ -150,7 +162,11 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise DataError(f"{path}, row {number}: not valid JSON ({error}); download it again") from error
+                raise DataError(
+                    f"{path}, row {number}: not valid JSON ({error}); download it again"
+                ) from error
             if not isinstance(row, dict):
-                raise DataError(f"{path}, row {number}: not a JSON object; take the file named in docs/environments.md")
+                raise DataError(
+                    f"{path}, row {number}: not a JSON object; take the file named in docs/environments.md"
+                )
             yield row

@@ -68,8 +68,12 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
     def regenerate(self, name: str, split: str) -> list[Task]:
         if name not in self.others:
             return list(_generated(name, split))
-        records = [r for r in datasets.load(name) if split not in datasets.SHARES or datasets.share_of(r) == split]
-        return [Task(r.id, self.env, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in records]
+        records = [
+            r for r in datasets.load(name) if split not in datasets.SHARES or datasets.share_of(r) == split
+        ]
+        return [
+            Task(r.id, self.env, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in records
+        ]
 
     def spare_task(self, name: str, index: int) -> Task:
         """Problem ``index`` for SFT. The numbers of operations of the task set take turns."""

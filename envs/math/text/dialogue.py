@@ -56,7 +56,9 @@ Be thorough, show all steps that matter, check what you compute, and give the fi
 REMINDER = """Now {what}.
 First reason step by step about where things stand, inside <think> </think>.
 Then give your final answer inside <answer> </answer>."""
-BOXED = "Please reason step by step, and put your final answer within \\boxed{}."  # as Qwen's own evaluation asks
+BOXED = (
+    "Please reason step by step, and put your final answer within \\boxed{}."  # as Qwen's own evaluation asks
+)
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
@@ -93,13 +95,18 @@ class ExampleDialogue(AnswerDialogue):
         *before, problem = super().opening(task, first)
         if self.style == "compact" or self.max_turns == 1:
             return [*before, problem]
-        return [*before, Message("user", f"{problem.content}\n\n{REMINDER.format(what='solve this problem')}")]
+        return [
+            *before,
+            Message("user", f"{problem.content}\n\n{REMINDER.format(what='solve this problem')}"),
+        ]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
         if self.style == "compact" or not now.text:
             return super().following(first, actions, now)
         answer = answer_in(actions[-1])
-        said = "The form of that response is wrong: <think>...</think> and <answer>...</answer> are both needed."
+        said = (
+            "The form of that response is wrong: <think>...</think> and <answer>...</answer> are both needed."
+        )
         if answer is not None:
             said = f"That is wrong: {answer} is not the answer. Try again."
         return Message("user", f"Feedback: {said}\n\n{REMINDER.format(what='try again')}")
@@ -170,7 +177,9 @@ class ReleasedMathDialogue(AnswerDialogue):
         """The user message after a wrong or missing answer: feedback, and a reminder of the format."""
         return Message("user", self.release.reminder(self._feedback(actions[-1], solved=False, last=False)))
 
-    def closing(self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = "") -> str:
+    def closing(
+        self, reward: float, success: bool, turns: int, error: StopReason | None, response: str = ""
+    ) -> str:
         """The released code's feedback on the last response, for the prompt of a reflection or critique.
 
         Empty if the episode ended because the context was full.

@@ -100,7 +100,9 @@ def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
         if written != expected.strip():
             due = _expressions(steps[k])[:1] if k < len(steps) else []
             cause = _cause(written, due[0] if due else "")
-            return WrongLine(min(k, len(lines) - 1), cause, f"compute {due[0]}" if due else "give the last result")
+            return WrongLine(
+                min(k, len(lines) - 1), cause, f"compute {due[0]}" if due else "give the last result"
+            )
     return None
 
 

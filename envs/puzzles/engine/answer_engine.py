@@ -36,7 +36,9 @@ def create(options: PuzzleOptions) -> AnswerEngine:
     return AnswerEngine(options, response_grader(options))
 
 
-PUZZLES: Mapping[str, Puzzle] = {p.name: p for p in (KnightsKnaves(), BinaryMatrix(), ShortestPath(), Countdown())}
+PUZZLES: Mapping[str, Puzzle] = {
+    p.name: p for p in (KnightsKnaves(), BinaryMatrix(), ShortestPath(), Countdown())
+}
 
 
 def puzzle(name: str) -> Puzzle:

@@ -40,7 +40,9 @@ class Difficulty(DefinitionModel):
         for least in type(self).model_fields:
             most = least.replace("min_", "max_")
             if getattr(self, least) > getattr(self, most):
-                raise ValueError(f"{least} is {getattr(self, least)}, more than {most}, {getattr(self, most)}")
+                raise ValueError(
+                    f"{least} is {getattr(self, least)}, more than {most}, {getattr(self, most)}"
+                )
         return self
 
 
@@ -117,7 +119,9 @@ class Puzzle(ABC):
 
     def by_habit(self, data: Data) -> Data:
         """``data`` as misread by this puzzle's bad habit. Raises ConfigError if the puzzle has none."""
-        raise ConfigError(f"puzzle {self.name!r} has no bad habit: set error_rates.overlook to 0 (configs/sft)")
+        raise ConfigError(
+            f"puzzle {self.name!r} has no bad habit: set error_rates.overlook to 0 (configs/sft)"
+        )
 
     def steps(self, data: Data) -> list[str]:
         """The lines of the worked solution, and the answer as the last one."""

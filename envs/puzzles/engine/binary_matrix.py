@@ -44,7 +44,9 @@ class BinaryMatrix(Puzzle):
     difficulty = BinaryMatrixDifficulty
 
     def generate(self, index: int, difficulty: BinaryMatrixDifficulty) -> PuzzleProblem:
-        generated = item(self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero"))
+        generated = item(
+            self.name, difficulty.seed, index, **range_of(difficulty, "min_n", "max_n", "p_zero")
+        )
         data = {"matrix": generated["metadata"]["matrix"], "style": difficulty.style}
         text = generated["question"]
         if difficulty.style == "compact":
@@ -71,7 +73,10 @@ class BinaryMatrix(Puzzle):
         if matrix is None or [len(row) for row in matrix] != [len(row) for row in gold]:
             return f"the answer must have {len(gold)} rows of {len(gold)} numbers"
         wrong = [
-            f"({r}, {c})" for r, row in enumerate(matrix, 1) for c, v in enumerate(row, 1) if v != gold[r - 1][c - 1]
+            f"({r}, {c})"
+            for r, row in enumerate(matrix, 1)
+            for c, v in enumerate(row, 1)
+            if v != gold[r - 1][c - 1]
         ]
         return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
 

@@ -54,7 +54,9 @@ class Countdown(Puzzle):
     def generate(self, index: int, difficulty: CountdownDifficulty) -> PuzzleProblem:
         generated = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
         metadata = generated["metadata"]
-        data = {key: metadata[key] for key in ("numbers", "target", "expression")} | {"style": difficulty.style}
+        data = {key: metadata[key] for key in ("numbers", "target", "expression")} | {
+            "style": difficulty.style
+        }
         text = generated["question"]
         if difficulty.style == "compact":
             text = f"Numbers {' '.join(map(str, data['numbers']))} : make {data['target']}"
@@ -79,17 +81,24 @@ class Countdown(Puzzle):
             return "the answer is not one expression of whole numbers, operators and brackets"
         used, given = Counter(numbers(expression)), Counter[int](data["numbers"])
         wrong = [
-            f"{n} used {used[n]} times, given {given[n]} times" for n in sorted(used | given) if used[n] != given[n]
+            f"{n} used {used[n]} times, given {given[n]} times"
+            for n in sorted(used | given)
+            if used[n] != given[n]
         ]
         if wrong:
             return f"numbers used wrongly: {'; '.join(wrong)}"
         if (value := worth(expression)) is None:
             return "the expression divides by zero"
-        return CORRECT if value == data["target"] else f"the expression is worth {value}, not {data['target']}"
+        return (
+            CORRECT if value == data["target"] else f"the expression is worth {value}, not {data['target']}"
+        )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
         """All numbers joined by one operator."""
-        return {name: f" {sign} ".join(map(str, data["numbers"])) for name, sign in (("sum", "+"), ("product", "*"))}
+        return {
+            name: f" {sign} ".join(map(str, data["numbers"]))
+            for name, sign in (("sum", "+"), ("product", "*"))
+        }
 
     def work(self, data: Data) -> WorkedSolution:
         """Use plus and minus if these suffice: the sum, its excess, and what to subtract instead.
@@ -126,7 +135,9 @@ def _other_numbers(data: Data) -> list[Data]:
         for off in (-2, -1, 1, 2)
         if number + off > 0
     ]
-    return [{**data, "numbers": given} for given in changed if _to_take_off(given, data["target"]) is not None]
+    return [
+        {**data, "numbers": given} for given in changed if _to_take_off(given, data["target"]) is not None
+    ]
 
 
 def _parsed(data: Data) -> Expression:
@@ -180,7 +191,11 @@ def _swaps(expression: Expression) -> list[Expression]:
     """``expression`` with one operator replaced; never by a division, which may be by zero."""
     if isinstance(expression, Number):
         return []
-    here = [] if expression.sign else [replace(expression, operator=o) for o in "+-*" if o != expression.operator]
+    here = (
+        []
+        if expression.sign
+        else [replace(expression, operator=o) for o in "+-*" if o != expression.operator]
+    )
     left = [replace(expression, left=changed) for changed in _swaps(expression.left)]
     return [*here, *left, *(replace(expression, right=changed) for changed in _swaps(expression.right))]
 

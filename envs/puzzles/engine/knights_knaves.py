@@ -38,7 +38,8 @@ _WORDS = {"and": " and ", "or": " or ", "<=>": " iff "}
 _CONFUSED = {"and": "or", "or": "and", "->": "and", "<=>": "or"}
 # Layout that says nothing about roles: emphasis, LaTeX text, parentheses, marks of list items.
 _LAYOUT = re.compile(
-    r"\\(?:text|textbf|textit|mathrm|mathbf)\b|[*_`(){}$~]|(?<!\\)\\ |^[ \t]*(?:[-+•–]|\d+[.)])[ \t]+", re.MULTILINE
+    r"\\(?:text|textbf|textit|mathrm|mathbf)\b|[*_`(){}$~]|(?<!\\)\\ |^[ \t]*(?:[-+•–]|\d+[.)])[ \t]+",
+    re.MULTILINE,
 )
 # The mark of a list's item before a person's name, on a new line or not: (1), 2., [3], (b), (iv).
 _MARK = r"(?<!\w)[*_]*(?:\(\s*(?:\d+|[a-z]|[ivx]+)\s*\)[.:]?|\[\d+\]|#?\d+[.):]*|[a-z][.)]|[①-⑳])[*_]*\s*"
@@ -117,7 +118,8 @@ class KnightsKnaves(Puzzle):
         """All fixed sequences of roles, named by T and F, cut to the number of people."""
         patterns = itertools.product([True, False], repeat=MOST_PEOPLE)
         return {
-            "".join("FT"[role] for role in pattern): render(data, pattern[: len(data["names"])]) for pattern in patterns
+            "".join("FT"[role] for role in pattern): render(data, pattern[: len(data["names"])])
+            for pattern in patterns
         }
 
     def work(self, data: Data) -> WorkedSolution:
@@ -126,14 +128,20 @@ class KnightsKnaves(Puzzle):
         tried: Roles = ()
         for number, tried in enumerate(_assignments(data)):
             careful = number < data.get("careful_until", 0)
-            wrong = _contradicting({**data, "statements": data["original_statements"]} if careful else data, tried)
+            wrong = _contradicting(
+                {**data, "statements": data["original_statements"]} if careful else data, tried
+            )
             checks = ["yes"] * len(tried) if not wrong else ["yes"] * wrong[0] + ["no"]
-            roles = " ".join(f"{name} {_word(data, role)}" for name, role in zip(data["names"], tried, strict=True))
+            roles = " ".join(
+                f"{name} {_word(data, role)}" for name, role in zip(data["names"], tried, strict=True)
+            )
             lines.append(f"{roles}: {' '.join(checks)}")
             if not wrong:
                 break
         else:
-            lines.append("none fits")  # only a misread problem has no solution; the last assignment is the guess
+            lines.append(
+                "none fits"
+            )  # only a misread problem has no solution; the last assignment is the guess
         return WorkedSolution(lines, render(data, tried))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
@@ -144,7 +152,9 @@ class KnightsKnaves(Puzzle):
         ``careful_until``: earlier trials use the ``original_statements``.
         """
         original = data["statements"]
-        variants = [(speaker, variant) for speaker, s in enumerate(original) for variant in [*_flips(s), ["not", s]]]
+        variants = [
+            (speaker, variant) for speaker, s in enumerate(original) for variant in [*_flips(s), ["not", s]]
+        ]
         trials = len(self.work(data).lines)
         for most in (trials, 1):
             for speaker, variant in shuffled(variants, rng):
@@ -280,7 +290,10 @@ def _say(data: Data, statement: Any) -> str:
     kind, *parts = statement
     if kind in ("telling-truth", "lying"):
         return f"{data['names'][parts[0]]} {_word(data, kind == 'telling-truth')}"
-    phrases = [_say(data, part) if part[0] in ("telling-truth", "lying") else f"({_say(data, part)})" for part in parts]
+    phrases = [
+        _say(data, part) if part[0] in ("telling-truth", "lying") else f"({_say(data, part)})"
+        for part in parts
+    ]
     if kind == "not":
         return f"not {phrases[0]}"
     return f"if {phrases[0]} then {phrases[1]}" if kind == "->" else _WORDS[kind].join(phrases)

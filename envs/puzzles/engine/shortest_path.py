@@ -87,7 +87,11 @@ class ShortestPath(Puzzle):
         if problem or shortest is None:  # without a path every walk has a problem
             return problem
         longer = len(moves) - len(shortest)
-        return f"the path arrives but is {longer} {'step' if longer == 1 else 'steps'} too long" if longer else CORRECT
+        return (
+            f"the path arrives but is {longer} {'step' if longer == 1 else 'steps'} too long"
+            if longer
+            else CORRECT
+        )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
         """``infeasible``, and each single move."""
@@ -195,7 +199,9 @@ def _are_shortest(grid: Sequence[str], moves: Sequence[str]) -> bool:
 
 
 def _changed(data: Data, marks: dict[Cell, str]) -> Data:
-    grid = ["".join(marks.get((r, c), mark) for c, mark in enumerate(row)) for r, row in enumerate(data["grid"])]
+    grid = [
+        "".join(marks.get((r, c), mark) for c, mark in enumerate(row)) for r, row in enumerate(data["grid"])
+    ]
     return {**data, "grid": grid}
 
 

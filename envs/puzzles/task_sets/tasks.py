@@ -63,7 +63,8 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         wrong = kind.attempt(data, generator("proof", task.id), skill=0)
         critique = kind.critique(data, wrong.answer)
         facts = {
-            "its answer does not verify": not kind.verify(data, answer) or kind.critique(data, answer) != CORRECT,
+            "its answer does not verify": not kind.verify(data, answer)
+            or kind.critique(data, answer) != CORRECT,
             "its worked solution does not verify": not kind.verify(data, kind.work(data).answer),
             "a careless attempt verifies": kind.verify(data, wrong.answer) or critique == CORRECT,
             "the critic tells the answer": answer in critique,
@@ -97,7 +98,8 @@ def constant_answers(tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
                 correct[answer] = kind.verify(data, answer)
             solved[name][task.group] += correct[answer]
     return {
-        name: {"all": counts.total() / len(tasks)} | {group: counts[group] / n for group, n in sorted(groups.items())}
+        name: {"all": counts.total() / len(tasks)}
+        | {group: counts[group] / n for group, n in sorted(groups.items())}
         for name, counts in solved.items()
     }
 
@@ -183,7 +185,12 @@ class Allocation:
         return None
 
     def _task(self, problem: PuzzleProblem, split: str) -> Task:
-        payload = {"puzzle": self.puzzle.name, "data": problem.data, "answer": problem.answer, "problem": problem.text}
+        payload = {
+            "puzzle": self.puzzle.name,
+            "data": problem.data,
+            "answer": problem.answer,
+            "problem": problem.text,
+        }
         return Task(f"{self.wanted.name}/{self._made:06d}", ENV, split, problem.group, payload)
 
 

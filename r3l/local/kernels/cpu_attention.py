@@ -66,7 +66,9 @@ def _exp(x):
     """
     if x < np.float32(-87.0):  # not max(), which would hide a NaN
         x = np.float32(-87.0)
-    whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))  # the nearest: truncation rounds up, since x <= 0
+    whole = np.int32(
+        x * np.float32(1.44269504) - np.float32(0.5)
+    )  # the nearest: truncation rounds up, since x <= 0
     power = np.float32(whole)
     rest = x - power * np.float32(0.693359375) + power * np.float32(2.12194440e-4)
     value = np.float32(1.9875691500e-4)
@@ -88,10 +90,46 @@ def _scores(queries, keys, columns, scores):
         k0, k1, k2, k3 = keys[first], keys[first + 1], keys[first + 2], keys[first + 3]
         k4, k5, k6, k7 = keys[first + 4], keys[first + 5], keys[first + 6], keys[first + 7]
         q = queries[:, first : first + DIMENSIONS]
-        a0, a1, a2, a3, a4, a5, a6, a7 = q[0, 0], q[0, 1], q[0, 2], q[0, 3], q[0, 4], q[0, 5], q[0, 6], q[0, 7]
-        b0, b1, b2, b3, b4, b5, b6, b7 = q[1, 0], q[1, 1], q[1, 2], q[1, 3], q[1, 4], q[1, 5], q[1, 6], q[1, 7]
-        c0, c1, c2, c3, c4, c5, c6, c7 = q[2, 0], q[2, 1], q[2, 2], q[2, 3], q[2, 4], q[2, 5], q[2, 6], q[2, 7]
-        d0, d1, d2, d3, d4, d5, d6, d7 = q[3, 0], q[3, 1], q[3, 2], q[3, 3], q[3, 4], q[3, 5], q[3, 6], q[3, 7]
+        a0, a1, a2, a3, a4, a5, a6, a7 = (
+            q[0, 0],
+            q[0, 1],
+            q[0, 2],
+            q[0, 3],
+            q[0, 4],
+            q[0, 5],
+            q[0, 6],
+            q[0, 7],
+        )
+        b0, b1, b2, b3, b4, b5, b6, b7 = (
+            q[1, 0],
+            q[1, 1],
+            q[1, 2],
+            q[1, 3],
+            q[1, 4],
+            q[1, 5],
+            q[1, 6],
+            q[1, 7],
+        )
+        c0, c1, c2, c3, c4, c5, c6, c7 = (
+            q[2, 0],
+            q[2, 1],
+            q[2, 2],
+            q[2, 3],
+            q[2, 4],
+            q[2, 5],
+            q[2, 6],
+            q[2, 7],
+        )
+        d0, d1, d2, d3, d4, d5, d6, d7 = (
+            q[3, 0],
+            q[3, 1],
+            q[3, 2],
+            q[3, 3],
+            q[3, 4],
+            q[3, 5],
+            q[3, 6],
+            q[3, 7],
+        )
         for t in range(columns):
             x0, x1, x2, x3, x4, x5, x6, x7 = k0[t], k1[t], k2[t], k3[t], k4[t], k5[t], k6[t], k7[t]
             a[t] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3 + a4 * x4 + a5 * x5 + a6 * x6 + a7 * x7
@@ -102,7 +140,8 @@ def _scores(queries, keys, columns, scores):
 
 @njit
 def _largest(s, columns):
-    """Maximum of the first ``columns`` (a multiple of 8), by eight candidates side by side, as in a vector."""
+    """Maximum of the first ``columns`` (a multiple of 8), by eight candidates side by side, as in a
+    vector."""
     m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = s[0]
     for t in range(0, columns, 8):
         if s[t + 0] > m0:
@@ -303,12 +342,30 @@ def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attend
         if start < len(path):
             _gather(states_N_2_G_D, path, gathered)
             count = len(path) - start
-            _attend_row(queries_N_H_D, path[start], count, start, gathered[0], gathered[1], wide, short, attended_N_H_D)
+            _attend_row(
+                queries_N_H_D,
+                path[start],
+                count,
+                start,
+                gathered[0],
+                gathered[1],
+                wide,
+                short,
+                attended_N_H_D,
+            )
 
 
 @njit(cache=True)
 def attend_tree_backward(
-    queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D, gradients_N_H_D, of_queries, of_states
+    queries_N_H_D,
+    states_N_2_G_D,
+    paths_P,
+    ends_K,
+    starts_K,
+    attended_N_H_D,
+    gradients_N_H_D,
+    of_queries,
+    of_states,
 ):
     """Backward pass of :func:`attend_tree`: adds gradients to ``of_queries`` and ``of_states``.
 
@@ -382,13 +439,17 @@ def load() -> None:
     inputs = repr((source.st_mtime_ns, source.st_size, processor, numba.__version__, sys.version))
     marker = cache / f"kernels-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}.compiled"
     if not marker.is_file():
-        subprocess.run([sys.executable, "-c", f"from {__name__} import compile_all; compile_all()"], check=True)
+        subprocess.run(
+            [sys.executable, "-c", f"from {__name__} import compile_all; compile_all()"], check=True
+        )
         marker.touch()
 
 
 def compile_all() -> None:
     """Compile the kernels that are not in numba's cache yet: about ten seconds, once a machine."""
-    queries, states, cache = (np.zeros(shape, np.float32) for shape in ((1, 1, 8), (1, 2, 1, 8), (2, 1, 1, 8, LANES)))
+    queries, states, cache = (
+        np.zeros(shape, np.float32) for shape in ((1, 1, 8), (1, 2, 1, 8), (2, 1, 1, 8, LANES))
+    )
     one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
     attend(queries, states, cache, none, none, one, queries.copy())
     attend_tree(queries, states, none, one, none, queries.copy())

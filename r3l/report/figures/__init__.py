@@ -43,7 +43,8 @@ FIGURES = {
 
 
 def draw(name: str, runs: pd.DataFrame, out: Path, table: TableConfig | None = None) -> list[Path]:
-    """Draw a figure into the folder ``out``, or as the one file ``out`` (.pdf, .png); returns what was written.
+    """Draw a figure into the folder ``out``, or as the one file ``out`` (.pdf, .png); returns what was
+    written.
 
     ``table`` gives the order of the methods, and the baseline of differences; by default it is the figure's own.
     Raises DataError where the runs hold nothing that it could show, RunDirectoryError where ``out`` cannot be written.

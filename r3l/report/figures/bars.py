@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from r3l.report.figures.style import Drawn
 
 Amounts = dict[str, float]
-Parts = dict[str, tuple[str, str]]  # key: (label, colour); no colour of a method, and darker where it matters more
+Parts = dict[
+    str, tuple[str, str]
+]  # key: (label, colour); no colour of a method, and darker where it matters more
 SECONDS: Parts = {
     "seconds/rollout": ("rollouts", "#3B5B6D"),
     "seconds/feedback": ("reflections, critiques", "#C9A66B"),
@@ -38,7 +40,8 @@ TOKENS: Parts = {
 }
 STOP_COLOURS = ("#2F6B4F", "#B9CDA6", "#E3C77B", "#C98B4B", "#8E4A3C", "#5B3A57", "#8D83A6", "#B9B4C7")
 STOPS: Parts = {
-    reason.value: (name, colour) for (reason, name), colour in zip(names_of_reasons.items(), STOP_COLOURS, strict=True)
+    reason.value: (name, colour)
+    for (reason, name), colour in zip(names_of_reasons.items(), STOP_COLOURS, strict=True)
 }
 ENDINGS: Parts = STOPS | {"other": ("other", "#E0E0E0")}
 
@@ -50,7 +53,9 @@ def cost(shown: Shown) -> Drawn:
     """
     trained = shown.only(lambda run: run.steps > 0)
     if not trained.benches:
-        raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: none of them was trained; add runs")
+        raise DataError(
+            f"nothing to draw of {', '.join(shown.labels().values())}: none of them was trained; add runs"
+        )
     heights = [len(bench.runs) + 1.2 for bench in trained.benches]
     size = (style.PAGE, 0.15 * sum(heights) + 0.35 * len(heights) + 0.7)
     figure, axes = style.subplots(len(heights), 2, *size, sharey="row", height_ratios=heights)
@@ -104,7 +109,8 @@ def stops(shown: Shown) -> Drawn:
 
 
 def ending_shares(runs: pd.DataFrame) -> Amounts:
-    """The share of the test episodes that ended for each reason; reasons without a colour of their own together."""
+    """The share of the test episodes that ended for each reason; reasons without a colour of their own
+    together."""
     counts: Counter[str] = Counter()
     for stops in runs.stops:
         counts.update({reason if reason in STOPS else "other": count for reason, count in stops.items()})
@@ -117,14 +123,23 @@ def _mean(amounts: Sequence[Amounts]) -> Amounts:
 
 
 def _stack(ax: Axes, bars: Sequence[Amounts], parts: Parts, unit: float, empty: str) -> None:
-    """A horizontal bar for each of ``bars``: its ``parts`` one after the other, divided by ``unit``; else ``empty``."""
+    """A horizontal bar for each of ``bars``: its ``parts`` one after the other, divided by ``unit``; else
+    ``empty``."""
     left = np.zeros(len(bars))
     for key, (_, colour) in parts.items():
         widths = np.array([bar.get(key, 0.0) for bar in bars]) / unit
         ax.barh(range(len(bars)), widths, 0.72, left, color=colour, linewidth=0)
         left += widths
     for y in np.flatnonzero(left == 0):
-        ax.text(0.02, float(y), empty, va="center", color=style.GREY, fontsize=6, transform=ax.get_yaxis_transform())
+        ax.text(
+            0.02,
+            float(y),
+            empty,
+            va="center",
+            color=style.GREY,
+            fontsize=6,
+            transform=ax.get_yaxis_transform(),
+        )
     ax.set_xlim(0, 1.04 * (left.max() or 1.0))
     ax.grid(axis="x")
     ax.set_axisbelow(True)

@@ -58,7 +58,8 @@ class Shown:
     def only(self, keep: Callable[[Any], bool]) -> Shown:
         """The figure with only the rows that ``keep`` accepts; drops empty methods and environments."""
         benches = [
-            replace(bench, rows=bench.rows[[keep(row) for row in bench.rows.itertuples()]]) for bench in self.benches
+            replace(bench, rows=bench.rows[[keep(row) for row in bench.rows.itertuples()]])
+            for bench in self.benches
         ]
         return replace(self, benches=[bench for bench in benches if len(bench.rows)])
 
@@ -70,7 +71,9 @@ def select(runs: pd.DataFrame, table: TableConfig) -> Shown:
     run, or if runs of one environment differ in tier or model.
     """
     if not len(runs):
-        raise DataError(f"no run to draw; figures of {table.table} show {', '.join(table.methods)}: train some of them")
+        raise DataError(
+            f"no run to draw; figures of {table.table} show {', '.join(table.methods)}: train some of them"
+        )
     by_bench = dict(iter(runs.groupby(BENCH)))
     if len({tier for tier, _, _ in by_bench}) > 1 or len({env for _, env, _ in by_bench}) < len(by_bench):
         listed = ", ".join("/".join(bench) for bench in by_bench)

@@ -41,7 +41,9 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     place = {claim.id: y for y, claim in enumerate(claims)}
     labels = list(dict.fromkeys(row.label for row in rows))
     with matplotlib.style.context(style.SHEET):
-        figure, axes = style.subplots(1, len(labels), 4 + 1.5 * len(labels), 0.9 + 0.17 * len(claims), sharey=True)
+        figure, axes = style.subplots(
+            1, len(labels), 4 + 1.5 * len(labels), 0.9 + 0.17 * len(claims), sharey=True
+        )
         for ax, label in zip(axes[0], labels, strict=True):
             ax.axvspan(-of.margin, of.margin, color="#009E73", alpha=0.15, linewidth=0)
             ax.axvline(0, color=style.GREY, linewidth=0.6)
@@ -54,7 +56,9 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
             ax.set_axisbelow(True)
         axes[0, 0].set_yticks(range(len(claims)), [style.drawable(sentence(claim)) for claim in claims])
         dot: dict[str, Any] = {"linestyle": "none", "markersize": 4}
-        handles = [Line2D([], [], color=colour, marker="o", label=word, **dot) for word, colour in COLOURS.items()]
+        handles = [
+            Line2D([], [], color=colour, marker="o", label=word, **dot) for word, colour in COLOURS.items()
+        ]
         handles += [Line2D([], [], color=style.GREY, marker="s", label="over tasks, one fixed model", **dot)]
         handles += [Line2D([], [], color=FEW, marker="|", label="one or two seeds: their values", **dot)]
         style.legend(figure, handles)

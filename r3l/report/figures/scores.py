@@ -25,13 +25,19 @@ THRESHOLDS = np.linspace(0, 1, 201)
 def scores(shown: Shown) -> Drawn:
     """Every method's mean, seeds and interval.
 
-    Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn dashed:
-    they say how exactly one run was measured, not how another would end. The axis ends at 1, whatever intervals do.
+    Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn
+    dashed: they say how exactly one run was measured, not how another would end. The axis ends at 1, whatever
+    intervals do.
     """
     columns = max(len(groups(bench.rows)) for bench in shown.benches)
     heights = [len(bench.runs) + 1.2 for bench in shown.benches]
     figure, axes = style.subplots(
-        *(len(heights), columns, style.PAGE if columns > 1 else 4.5, 0.14 * sum(heights) + 0.35 * len(heights) + 0.6),
+        *(
+            len(heights),
+            columns,
+            style.PAGE if columns > 1 else 4.5,
+            0.14 * sum(heights) + 0.35 * len(heights) + 0.6,
+        ),
         sharex=True,
         sharey="row",
         height_ratios=heights,
@@ -66,8 +72,8 @@ def _group(ax: Axes, bench: Bench, group: str) -> None:
 def differences(shown: Shown) -> Drawn:
     """Test success minus the baseline's, paired by task and seed (r3l.stats.comparison.Effect.paired).
 
-    With one common seed the interval is over the differences of its tasks, drawn dashed. Raises DataError where no
-    method has a seed in common with the baseline.
+    With one common seed the interval is over the differences of its tasks, drawn dashed. Raises DataError
+    where no method has a seed in common with the baseline.
     """
     baseline = shown.table.baseline
     common = {bench.env: _common(bench, baseline) for bench in shown.benches}
@@ -96,7 +102,11 @@ def differences(shown: Shown) -> Drawn:
         ax.grid(axis="x")
     style.method_rows(axes[0], labels)
     text = f"Test success minus that of {shown.labels()[baseline]}, paired by task and seed. "
-    return figure, compared, text + style.interval_note(compared, "t-interval over the differences of its tasks")
+    return (
+        figure,
+        compared,
+        text + style.interval_note(compared, "t-interval over the differences of its tasks"),
+    )
 
 
 def _common(bench: Bench, baseline: str) -> set[int]:
@@ -114,7 +124,9 @@ def profile(shown: Shown) -> Drawn:
     labels = compared.labels()
     if not labels:
         envs = ", ".join(bench.env for bench in shown.benches)
-        raise DataError(f"no method was run in all of {envs}; a profile compares over the same environments: run one")
+        raise DataError(
+            f"no method was run in all of {envs}; a profile compares over the same environments: run one"
+        )
     crowded = len(labels) > style.CROWD
     figure, axes = style.subplots(1, 1, style.PAGE if crowded else 4.5, 3.3)
     (ax,) = axes[0]
@@ -137,7 +149,9 @@ def profile(shown: Shown) -> Drawn:
     style.method_legend(figure, labels)
     left_out = [label for method, label in shown.labels().items() if method not in labels]
     envs = ", ".join(bench.label for bench in shown.benches)
-    band = f"Band: 95 % stratified bootstrap over seeds, from {MIN_SEEDS} on; under 10 seeds it is too narrow."
+    band = (
+        f"Band: 95 % stratified bootstrap over seeds, from {MIN_SEEDS} on; under 10 seeds it is too narrow."
+    )
     text = f"Share of runs (seeds; {envs} weigh equally) whose test success exceeds the threshold. "
     text += f"No bands with over {style.CROWD} methods." if crowded else band
     return figure, compared, text + (f" Not in every environment: {'; '.join(left_out)}." if left_out else "")

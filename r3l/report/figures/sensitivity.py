@@ -94,7 +94,9 @@ def _value(run: Any, setting: Setting) -> float:
         return setting(run.manifest["run"])
     except KeyError as error:
         where = run.path.with_name("manifest.json")
-        raise DataError(f"{where} has no key {error}, which the figure is about; leave the run out") from error
+        raise DataError(
+            f"{where} has no key {error}, which the figure is about; leave the run out"
+        ) from error
 
 
 def _line(ax: Axes, method: str, points: Points, shift: float) -> None:

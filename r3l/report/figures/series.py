@@ -14,7 +14,9 @@ from r3l.stats.intervals import MIN_SEEDS, t_interval
 
 WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
 Metrics = Mapping[str, float]
-Value = Callable[[Sequence[Metrics]], float | None]  # of a window of updates, the last of them the present one
+Value = Callable[
+    [Sequence[Metrics]], float | None
+]  # of a window of updates, the last of them the present one
 Advance = Callable[[Metrics], float]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -54,7 +56,8 @@ def mean_of(key: str) -> Value:
 
 
 def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
-    """A quantity of the counts of the whole window together: steps with more rollouts, or retries, weigh more."""
+    """A quantity of the counts of the whole window together: steps with more rollouts, or retries, weigh
+    more."""
     return lambda rows: quantity(summed(rows))
 
 
@@ -78,7 +81,9 @@ def minutes(row: Metrics) -> float:
     return step_seconds(row) / 60
 
 
-def curve(metrics: Sequence[Metrics], value: Value, advance: Advance = updates, window: int = WINDOW) -> Curve | None:
+def curve(
+    metrics: Sequence[Metrics], value: Value, advance: Advance = updates, window: int = WINDOW
+) -> Curve | None:
     """A seed's ``value`` against the running sum of ``advance``; None where no update has one."""
     xs = np.cumsum([advance(row) for row in metrics])
     values = [value(metrics[max(0, k - window) : k]) for k in range(1, len(xs) + 1)]
@@ -91,7 +96,8 @@ def curve(metrics: Sequence[Metrics], value: Value, advance: Advance = updates, 
 def band(curves: Sequence[Curve]) -> Band:
     """Mean and band after the updates of which every seed has a value; ``x`` is a mean over seeds as well.
 
-    So seeds are compared after equally many updates also where x is tokens or time, which differ between them.
+    So seeds are compared after equally many updates also where x is tokens or time, which differ between
+    them.
     """
     common = reduce(np.intersect1d, [c.updates for c in curves])
     x_S_U, y_S_U = np.array([c.at(common) for c in curves]).swapaxes(0, 1)

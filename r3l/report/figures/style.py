@@ -1,8 +1,8 @@
 """Sizes of figures, colours of methods, legends, captions, and files that are equal for equal data.
 
-A method's colour, line and marker never depend on what else is drawn. Colours are Okabe and Ito's and Paul Tol's, safe
-for colour-blind readers; since twelve cannot be told apart by colour alone, a family shares a line style and each
-method has a marker. What derives from a method is a tint of it.
+A method's colour, line and marker never depend on what else is drawn. Colours are Okabe and Ito's and Paul
+Tol's, safe for colour-blind readers; since twelve cannot be told apart by colour alone, a family shares a
+line style and each method has a marker. What derives from a method is a tint of it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Look:
 
 
 METHODS = {
-    # The reference, and methods that learn from rewards alone: solid lines; those that the paper lacks: dotted.
+    # The reference, and methods that learn from rewards alone: solid lines; those that the paper lacks:
+    # dotted.
     "zero_shot": Look("#7F7F7F", SOLID, "d"),
     "warm_start": Look("#A6761D", DOTTED, "X"),
     "raft": Look("#000000", SOLID, "s"),
@@ -102,8 +103,8 @@ DASHES, MARKERS = (DASHED, DASHDOT, DOTTED), "sv^<>oP8hp*d"
 def look(method: str) -> Look:
     """The look of a method: the registry's; of a variant (``r3l@alpha=5``) a tint of its method's.
 
-    With another teacher it keeps its method's line and marker, since several methods have the same. A method that the
-    registry does not know takes hue, line and marker from a hash of its name.
+    With another teacher it keeps its method's line and marker, since several methods have the same. A method
+    that the registry does not know takes hue, line and marker from a hash of its name.
     """
     name, changes = variant(method)
     plain = _known(name) or _own(name)
@@ -130,7 +131,11 @@ def _own(name: str) -> Look:
 def _hashed(text: str) -> tuple[float, Dash, str]:
     """A number in [0, 1), a line and a marker."""
     digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[:4], "big") / 2**32, DASHES[digest[4] % len(DASHES)], MARKERS[digest[5] % len(MARKERS)]
+    return (
+        int.from_bytes(digest[:4], "big") / 2**32,
+        DASHES[digest[4] % len(DASHES)],
+        MARKERS[digest[5] % len(MARKERS)],
+    )
 
 
 def tint(colour: str, amount: float) -> str:
@@ -168,11 +173,14 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
     widths = [0.055 * len(str(handle.get_label())) + 0.45 for handle in handles]  # inches
     rows = math.ceil(sum(widths) / (0.92 * figure.get_figwidth()))
     columns = -(-len(handles) // rows)
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6, columnspacing=1.2)
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6, columnspacing=1.2
+    )
 
 
 def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
-    """Methods as the rows of subplots with one y axis, the first on top, each label beside the method's marker."""
+    """Methods as the rows of subplots with one y axis, the first on top, each label beside the method's
+    marker."""
     from matplotlib.transforms import offset_copy
 
     for ax in row:
@@ -194,7 +202,8 @@ def dash(seeds: int) -> Any:
 
 
 def interval(ax: Axes, y: float, method: str, bar: Interval, seeds: Sequence[float]) -> None:
-    """A row of a plot of scores: the mean, every seed where there are several, the interval (dashed for one seed)."""
+    """A row of a plot of scores: the mean, every seed where there are several, the interval (dashed for one
+    seed)."""
     seen = look(method)
     if bar.low is not None and bar.high is not None:
         ax.plot([bar.low, bar.high], [y, y], color=seen.colour, linewidth=1.1, linestyle=dash(len(seeds)))
@@ -209,7 +218,8 @@ def interval_note(shown: Shown, one_seed: str) -> str:
     notes = ["Markers: means"]
     if max(counts) > 1:
         notes.append(
-            "ticks: seeds; bars: 95 % t-intervals over seeds" + (f", from {MIN_SEEDS} on" if 2 in counts else "")
+            "ticks: seeds; bars: 95 % t-intervals over seeds"
+            + (f", from {MIN_SEEDS} on" if 2 in counts else "")
         )
     if 1 in counts:
         notes.append(f"dashed bars: one seed, 95 % {one_seed}, which says nothing about other seeds")
@@ -239,13 +249,16 @@ def _test_task_sets(shown: Shown) -> str:
 
 
 def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
-    """PDF and PNG, or the one that ``out`` names by its suffix; without dates, so that equal data give equal bytes.
+    """PDF and PNG, or the one that ``out`` names by its suffix; without dates, so that equal data give equal
+    bytes.
 
     ``out`` is else the folder of files called ``name``, or without one their path but for the suffix. Raises
     ConfigError for a picture of another kind, RunDirectoryError where they cannot be written.
     """
     if out.suffix[1:] in figure.canvas.get_supported_filetypes() and out.suffix not in WRITERS:
-        raise ConfigError(f"{out} cannot be drawn: a figure is a {' or '.join(WRITERS)} file; give one, or no suffix")
+        raise ConfigError(
+            f"{out} cannot be drawn: a figure is a {' or '.join(WRITERS)} file; give one, or no suffix"
+        )
     _as_written(figure)
     stem = out / name if name else out
     paths = [out] if out.suffix in WRITERS else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
@@ -256,9 +269,13 @@ def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
 
 
 def drawable(text: str) -> str:
-    """``text`` as matplotlib can draw it: characters that the font lacks by their code points, and a space before an
-    underscore, for which a legend would leave it out."""
-    lacking = {ord(c): f"<U+{ord(c):04X}>" for c in set(text) if not c.isspace() and not _font().get_char_index(ord(c))}
+    """``text`` as matplotlib can draw it: characters that the font lacks by their code points, and a space
+    before an underscore, for which a legend would leave it out."""
+    lacking = {
+        ord(c): f"<U+{ord(c):04X}>"
+        for c in set(text)
+        if not c.isspace() and not _font().get_char_index(ord(c))
+    }
     return (" " if text.startswith("_") else "") + text.translate(lacking)
 
 
@@ -285,7 +302,8 @@ def _pdf(figure: Figure, path: Path) -> None:
 
 
 def _png(figure: Figure, path: Path) -> None:
-    """Write a PNG of 256 colours, a third of the bytes: the colours of all methods, and the most frequent others."""
+    """Write a PNG of 256 colours, a third of the bytes: the colours of all methods, and the most frequent
+    others."""
     from PIL import Image, ImageColor
 
     drawn = io.BytesIO()

@@ -91,7 +91,9 @@ def dynamics(shown: Shown) -> Drawn:
 
 def pivot(shown: Shown) -> Drawn:
     """Figure of the turn at which retries begin, and how often the environment's critic names the same."""
-    text = "Where a retry begins (turns kept of its base), and how often the reflection names the oracle's turn"
+    text = (
+        "Where a retry begins (turns kept of its base), and how often the reflection names the oracle's turn"
+    )
     return _draw(shown, PIVOT, text, _any("pivot/turns", "pivot/with_oracle"), "without a pivot of their own")
 
 
@@ -123,8 +125,16 @@ def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lackin
 def _lines(shown: Shown) -> str:
     """The caption's sentence on lines and bands."""
     several = any(len(seeds) >= MIN_SEEDS for bench in shown.benches for seeds in bench.runs.values())
-    band = f"band: 95 % t-interval over seeds, from {MIN_SEEDS} on" if several else f"no band under {MIN_SEEDS} seeds"
-    crowd = f", both left out where there are over {style.CROWD} methods" if any(map(_crowded, shown.benches)) else ""
+    band = (
+        f"band: 95 % t-interval over seeds, from {MIN_SEEDS} on"
+        if several
+        else f"no band under {MIN_SEEDS} seeds"
+    )
+    crowd = (
+        f", both left out where there are over {style.CROWD} methods"
+        if any(map(_crowded, shown.benches))
+        else ""
+    )
     return (
         f"Thin lines: seeds; thick: means over seeds after equal updates; {band}{crowd}; "
         f"all are running means over {WINDOW} updates"
@@ -202,5 +212,9 @@ def _method(ax: Axes, method: str, curves: Sequence[series.Curve], place: int, c
     if not crowded and band.low is not None and band.high is not None:
         ax.fill_between(band.x, band.low, band.high, color=seen.colour, alpha=0.15, linewidth=0)
     apart = max(1, len(band.x) // 4)  # markers tell lines apart; each method has them at other updates
-    marks: dict[str, Any] = {"marker": seen.marker, "markersize": 3, "markevery": (place * apart // 6 % apart, apart)}
+    marks: dict[str, Any] = {
+        "marker": seen.marker,
+        "markersize": 3,
+        "markevery": (place * apart // 6 % apart, apart),
+    }
     ax.plot(band.x, band.mean, linewidth=0.9 if crowded else 1.2, **seen.line(), **marks)

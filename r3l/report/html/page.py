@@ -1,6 +1,8 @@
-"""The HTML report: one file that needs no network, with tables, figures, configurations, budgets and trajectories.
+"""The HTML report: one file that needs no network, with tables, figures, configurations, budgets and
+trajectories.
 
-Everything comes from the files that runs leave; no number is computed here that r3l.report does not compute elsewhere.
+Everything comes from the files that runs leave; no number is computed here that r3l.report does not compute
+elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Ma
     names, rows = table.names, list(table.cells())
     if table.titled:
         titles = [section.title for section in table.sections for _ in section.rows]
-        names, rows = [table.by, *names], [[Cell(title), *cells] for title, cells in zip(titles, rows, strict=True)]
+        names, rows = (
+            [table.by, *names],
+            [[Cell(title), *cells] for title, cells in zip(titles, rows, strict=True)],
+        )
         filters = {table.by: ""} | filters
     return Markup(
         TEMPLATES.get_template("table.html.jinja").render(
@@ -75,8 +80,8 @@ def write(
     probes: Sequence[Content] = (),
     comparison: Table | None = None,
 ) -> Path:
-    """Write the report of ``runs`` to ``out``: their scores, curves and trajectories, then what they say of the paper's
-    claims, then budgets and settings.
+    """Write the report of ``runs`` to ``out``: their scores, curves and trajectories, then what they say of
+    the paper's claims, then budgets and settings.
 
     ``figures``: PNG files to show; without any the runs' learning curves are drawn. ``probes``: for claims about fixed
     models. ``comparison``: a table of `r3l compare`, which goes first. Raises RunDirectoryError where ``out`` cannot be
@@ -108,8 +113,8 @@ def _own(name: str) -> Markup:
 
 
 def _learning_curves(runs: pd.DataFrame) -> list[tuple[str, str]]:
-    """Name and PNG of the learning curves of the runs that were trained, in base64. A figure shows one model an
-    environment, so that several models have a figure each."""
+    """Name and PNG of the learning curves of the runs that were trained, in base64. A figure shows one model
+    an environment, so that several models have a figure each."""
     trained = runs[runs.steps > 0]
     drawn = []
     with TemporaryDirectory() as folder:
@@ -128,14 +133,16 @@ def _claims(runs: pd.DataFrame, probes: Sequence[Content]) -> list[Table]:
 
 
 def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFrame, pd.DataFrame | None]]:
-    """The rows of every table of scores of whose methods at least half have run, the paper's tables first; then of all
-    runs that are in none of those, whatever their environments and methods.
+    """The rows of every table of scores of whose methods at least half have run, the paper's tables first;
+    then of all runs that are in none of those, whatever their environments and methods.
 
     Each with the same rows compared with SECOND, if the table compares with BASELINE.
     """
     config, everything = plan.load(), tables.Selection()
     specs = [
-        (spec, *_shown(spec, runs, config, everything)) for spec in plan.tables().values() if spec.kind == "scores"
+        (spec, *_shown(spec, runs, config, everything))
+        for spec in plan.tables().values()
+        if spec.kind == "scores"
     ]
     specs = [(spec, of_table, methods) for spec, of_table, methods in specs if methods]
     specs.sort(key=lambda item: (not item[0].table.startswith("table"), item[0].table))
@@ -145,7 +152,13 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
     others = runs[~runs.path.isin(shown)]
     if len(others):
         methods = sorted(set(others.method), key=lambda method: (method != BASELINE, method))
-        content = {"table": "other", "title": "Other runs", "baseline": BASELINE, "methods": methods, "sources": {}}
+        content = {
+            "table": "other",
+            "title": "Other runs",
+            "baseline": BASELINE,
+            "methods": methods,
+            "sources": {},
+        }
         specs.append((plan.TableConfig.model_validate(content), others, methods))
 
     built = []
@@ -237,4 +250,6 @@ def _base64(path: Path) -> str:
     try:
         return base64.b64encode(path.read_bytes()).decode()
     except OSError as error:
-        raise DataError(f"figure {path} cannot be read ({error.strerror}); draw it again (r3l figure)") from error
+        raise DataError(
+            f"figure {path} cannot be read ({error.strerror}); draw it again (r3l figure)"
+        ) from error

@@ -18,8 +18,8 @@ from r3l.runs.metrics import faults, members
 
 
 def endings(runs: pd.DataFrame) -> list[Table]:
-    """Counts by reason: how episodes ended, reflections that could not be used, what was dropped. ``runs``: a row a
-    run."""
+    """Counts by reason: how episodes ended, reflections that could not be used, what was dropped. ``runs``: a
+    row a run."""
     counts = budgets(runs)
     with_faults = [count | faults(updates(path)) for count, path in zip(counts, runs.path, strict=True)]
     return [
@@ -100,7 +100,9 @@ def settings(runs: pd.DataFrame) -> Table:
         text("learning rate", 4),
         text("engine", 5),
     ]
-    note = "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
+    note = (
+        "As the manifests have it. Complete settings of a run stand under Runs; what an option means, below."
+    )
     return table("In force", columns, list(rows), note)
 
 
@@ -144,7 +146,9 @@ def _counts(
         Column("seeds", lambda row: row[1], "d"),
         *map(reason, reasons),
     ]
-    return table(title, columns, [row for row in rows if row[2].total()], note, by=lambda row: env_label(row[0].env))
+    return table(
+        title, columns, [row for row in rows if row[2].total()], note, by=lambda row: env_label(row[0].env)
+    )
 
 
 def _count(number: float, total: float, shares: bool) -> Cell:
@@ -159,7 +163,9 @@ def _count(number: float, total: float, shares: bool) -> Cell:
 def _reflections(counts: Mapping[str, float]) -> dict[str, float]:
     """Reflections and critiques by what became of them; each is counted once."""
     invalid = {key: number for key, number in counts.items() if "/invalid/" in key}
-    spoilt = counts.get("critique/not_json", 0) + sum(n for key, n in invalid.items() if key.startswith("critique/"))
+    spoilt = counts.get("critique/not_json", 0) + sum(
+        n for key, n in invalid.items() if key.startswith("critique/")
+    )
     written = sum(counts.get(f"critique/by_{who}", 0) for who in ("environment", "model", "judge"))
     return {
         "reflections valid": counts.get("reflection/valid", 0),

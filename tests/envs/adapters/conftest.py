@@ -32,7 +32,12 @@ def write(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def write(name, code, max_turns=4, **arguments):
-        tier = {"train_task_set": "train", "test_task_set": "test", "max_turns": max_turns, "model": "math-1.5m"}
+        tier = {
+            "train_task_set": "train",
+            "test_task_set": "test",
+            "max_turns": max_turns,
+            "model": "math-1.5m",
+        }
         content = {"env": name, "label": name, "tiers": {"nano": tier}, "sources": {}}
         content |= {"code": ADAPTERS.get(code, code), "arguments": {"splits": SPLITS} | arguments}
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))

@@ -28,7 +28,9 @@ def test_frozen_lake_is_crossed_in_six_steps(lake, begin):
         "(Right)\nSF[F]F\nFHFH\nFFFH\nHFFG",
         "(Down)\nSFFF\nFH[F]H\nFFFH\nHFFG",
     ]
-    assert [(now.done, now.success, now.reward) for now in seen] == [(False, False, 0.0)] * 5 + [(True, True, 1.0)]
+    assert [(now.done, now.success, now.reward) for now in seen] == [(False, False, 0.0)] * 5 + [
+        (True, True, 1.0)
+    ]
     assert engine.rewind(3) == seen[2]
     fallen = engine.step("right")
     assert (fallen.text, fallen.done, fallen.success, fallen.reward) == (
@@ -62,7 +64,10 @@ def test_actions_stand_in_tags_where_they_have_names(lake, begin):
     engine, _ = begin(lake)
     dialogue, now = environment_of(lake).dialogue("full", 4), engine.step("down")
     read = {text: dialogue.parse(text, now, []) for text in ("left", "<think></think><action>left</action>")}
-    assert [(parsed.action, parsed.error) for parsed in read.values()] == [(None, StopReason.FORMAT), ("left", None)]
+    assert [(parsed.action, parsed.error) for parsed in read.values()] == [
+        (None, StopReason.FORMAT),
+        ("left", None),
+    ]
     assert dialogue.parse("<think></think><action>jump</action>", now, []).error is StopReason.INADMISSIBLE
     assert dialogue.parse("<think></think><action>left</action>", now, ["left"] * 5).action == "left"
     assert dialogue.closing(0.0, False, 4, None).startswith("The task was not completed.")
@@ -73,7 +78,9 @@ def echo(kind, **arguments):
 
 
 def test_the_names_of_discrete_actions_begin_at_its_start(write, begin):
-    engine, _ = begin(write("dial", "gymnasium", actions=["left", "stay", "right"], **echo("Discrete", n=3, start=-1)))
+    engine, _ = begin(
+        write("dial", "gymnasium", actions=["left", "stay", "right"], **echo("Discrete", n=3, start=-1))
+    )
     assert [engine.step(action).text for action in ("left", "stay", "right")] == ["-1", "0", "1"]
 
 
@@ -122,7 +129,11 @@ def test_an_action_of_numbers_stands_in_tags(write, begin, space, good, shown, b
     assert [(now := engine.step(action)).text for action in good] == shown and not now.refused
     for action in bad:
         now = engine.step(action)
-        assert now.refused and now.text == f"This is no action. An action is {needs}." and not (now.done or now.failed)
+        assert (
+            now.refused
+            and now.text == f"This is no action. An action is {needs}."
+            and not (now.done or now.failed)
+        )
     assert engine.rewind(1).text == shown[0]
     dialogue = environment_of(name).dialogue("full", 4)
     read = dialogue.parse(f"<think></think><action>{good[0]}</action>", now, [])
@@ -136,7 +147,9 @@ def test_tasks_are_numbers_and_their_hash_is_of_what_is_shown_too(write):
     )
     tasks = environment_of(one).tasks("test")
     assert [task.payload["number"] for task in tasks] == list(range(40, 60)) and tasks[0].id == "one-000040"
-    hashes = {environment_of(name).task_set_hash(split) for name in (one, other) for split in ("train", "test")}
+    hashes = {
+        environment_of(name).task_set_hash(split) for name in (one, other) for split in ("train", "test")
+    }
     assert len(hashes) == 4
 
 
@@ -150,7 +163,8 @@ def test_an_error_of_the_game_ends_the_episode_and_is_counted(write, begin, tmp_
     monkeypatch.setattr(games.Stamps, "step", lambda self, action: 1 / 0)
     with pytest.warns(UserWarning, match="ended in its environment's own error: ZeroDivisionError"):
         (step,) = read_jsonl(
-            r3l.train(name, "grpo", settings=STEPS | {"train.steps": 1}, run_dir=tmp_path / "run") / "metrics.jsonl"
+            r3l.train(name, "grpo", settings=STEPS | {"train.steps": 1}, run_dir=tmp_path / "run")
+            / "metrics.jsonl"
         )
     assert step["env_failed"] == step["rollouts"] == step["stop/done"] == 8 and step["train/reward"] == 0
 
@@ -165,7 +179,9 @@ def test_three_steps_train(write, tmp_path):
     name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"}, max_turns=2)
     steps = read_jsonl(r3l.train(name, "r3l", settings=STEPS, run_dir=tmp_path / "run") / "metrics.jsonl")
     assert len(steps) == 3 and all(1 <= step["train/turns"] <= 2 for step in steps)
-    assert any(0 < step["train/success"] < 1 and step["rows/trained"] > 0 and step["grad_norm"] > 0 for step in steps)
+    assert any(
+        0 < step["train/success"] < 1 and step["rows/trained"] > 0 and step["grad_norm"] > 0 for step in steps
+    )
     assert not any("env_failed" in step or "train/success/" in step for step in steps)
 
 
@@ -181,7 +197,9 @@ def test_an_object_of_another_library_needs_one_method(write, begin):
 
 def test_a_game_without_text_is_one_paragraph(write, monkeypatch, capsys):
     write("grid", "games:Silent")
-    code, _, err = program(monkeypatch, capsys, "train", "--env", "grid", "--method", "grpo", "--set", "workers=0")
+    code, _, err = program(
+        monkeypatch, capsys, "train", "--env", "grid", "--method", "grpo", "--set", "workers=0"
+    )
     words = "grid.yaml: the observation is of type list and not a text, and the game has no render()"
     assert code == 2 and words in " ".join(err.split())
 
@@ -189,8 +207,14 @@ def test_a_game_without_text_is_one_paragraph(write, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"make": {"id": "NoSuchLake-v0"}}, "key arguments.make is {'id': 'NoSuchLake-v0'}: gymnasium cannot make it"),
-        ({"actions": NAMES[:3]}, "key arguments.actions is ['left', 'down', 'right']: FrozenLake-v1 has 4 actions"),
+        (
+            {"make": {"id": "NoSuchLake-v0"}},
+            "key arguments.make is {'id': 'NoSuchLake-v0'}: gymnasium cannot make it",
+        ),
+        (
+            {"actions": NAMES[:3]},
+            "key arguments.actions is ['left', 'down', 'right']: FrozenLake-v1 has 4 actions",
+        ),
         ({"splits": {"train": [0, 9], "test": [5, 12]}}, "test and train share task 5"),
         (
             echo("MultiBinary", n=4),
@@ -209,5 +233,7 @@ def test_a_game_without_text_is_one_paragraph(write, monkeypatch, capsys):
 )
 def test_wrong_arguments_are_one_paragraph(write, monkeypatch, capsys, arguments, words):
     write("lake", "gymnasium", **{**LAKE, "actions": NAMES, **arguments})
-    code, _, err = program(monkeypatch, capsys, "train", "--env", "lake", "--method", "grpo", "--set", "workers=0")
+    code, _, err = program(
+        monkeypatch, capsys, "train", "--env", "lake", "--method", "grpo", "--set", "workers=0"
+    )
     assert code == 2 and err.startswith("error: lake.yaml") and words in " ".join(err.split())

@@ -54,7 +54,9 @@ def server(write, monkeypatch):
 
         servers.append(serve(play, "127.0.0.1", 0, process_request=respond, max_size=None))
         threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return write("far", "openenv", url=f"http://127.0.0.1:{servers[-1].socket.getsockname()[1]}", **FIELDS)
+        return write(
+            "far", "openenv", url=f"http://127.0.0.1:{servers[-1].socket.getsockname()[1]}", **FIELDS
+        )
 
     yield start
     for one in servers:
@@ -68,7 +70,9 @@ def play(name, steps=20):
 
     async def episode():
         handle = pool.open()
-        return [await handle.reset(package.tasks("train")[0])] + [await handle.step("x") for _ in range(steps)]
+        return [await handle.reset(package.tasks("train")[0])] + [
+            await handle.step("x") for _ in range(steps)
+        ]
 
     try:
         return asyncio.run(episode())

@@ -103,7 +103,9 @@ def test_a_server_with_too_few_sessions_says_so(server, write):
     first, second = package.create({}), package.create({})
     task = package.tasks("train")[0]
     first.reset(task)
-    with pytest.raises(EngineError, match="starts no episode with seed 0: give its create_app a max_concurrent_envs"):
+    with pytest.raises(
+        EngineError, match="starts no episode with seed 0: give its create_app a max_concurrent_envs"
+    ):
         second.reset(task)
 
 

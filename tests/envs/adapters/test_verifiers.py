@@ -102,14 +102,23 @@ class Own(vf.Taskset[Task, vf.TasksetConfig]):
     [
         ("box", "NEEDS_CONTAINER = True", "", "its tasks run in a container"),
         ("files", "@vf.reward\n    async def tidy(self, runtime): return 1.0", "", "tidy needs a runtime"),
-        ("spy", "@vf.intercept\n    async def hide(self, request: vf.Request): pass", "", "it rewrites messages"),
+        (
+            "spy",
+            "@vf.intercept\n    async def hide(self, request: vf.Request): pass",
+            "",
+            "it rewrites messages",
+        ),
     ],
 )
 def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, name, task, data, words):
     (tmp_path / "mine" / f"own_{name}.py").write_text(TASKSET.format(task=task, data=data))
     write(name, "verifiers", taskset={"id": f"own_{name}"}, splits=SMALL)
     code, _, err = program(monkeypatch, capsys, "train", "--env", name, "--method", "grpo")
-    assert code == 2 and err.startswith(f"error: {name}.yaml, key arguments.taskset") and words in " ".join(err.split())
+    assert (
+        code == 2
+        and err.startswith(f"error: {name}.yaml, key arguments.taskset")
+        and words in " ".join(err.split())
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,10 @@ def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, 
             {"taskset": {"id": "no-such"}},
             "key arguments.taskset is {'id': 'no-such'}: it cannot be loaded: ModuleNotFound",
         ),
-        ({"taskset": {"id": "echo", "opened_buy": "user"}}, "its Env refuses taskset.opened_buy: extra inputs"),
+        (
+            {"taskset": {"id": "echo", "opened_buy": "user"}},
+            "its Env refuses taskset.opened_buy: extra inputs",
+        ),
         (
             {"taskset": {"id": "echo"}},
             "key arguments.splits is {'test': [40, 60], 'train': [0, 40]}: the taskset has 4",
@@ -130,7 +142,9 @@ def test_what_cannot_be_played_is_refused(write, tmp_path, monkeypatch, capsys, 
 def test_wrong_arguments_are_one_paragraph(write, monkeypatch, capsys, arguments, words):
     write("wrong", "verifiers", **arguments)
     code, _, err = program(monkeypatch, capsys, "train", "--env", "wrong", "--method", "grpo")
-    assert code == 2 and err.startswith("error: wrong.yaml, key arguments.") and words in " ".join(err.split())
+    assert (
+        code == 2 and err.startswith("error: wrong.yaml, key arguments.") and words in " ".join(err.split())
+    )
 
 
 def test_a_taskset_that_draws_anew_is_refused(write, begin, tmp_path):
@@ -152,6 +166,8 @@ def test_three_steps_train(write, tmp_path, method, workers):
     run_dir = r3l.train(name, method, settings=STEPS | {"workers": workers}, run_dir=tmp_path / "run")
     steps = read_jsonl(run_dir / "metrics.jsonl")
     assert len(steps) == 3 and not any("env_failed" in step for step in steps)
-    assert any(step["train/success"] > 0 and step["rows/trained"] > 0 and step["grad_norm"] > 0 for step in steps)
+    assert any(
+        step["train/success"] > 0 and step["rows/trained"] > 0 and step["grad_norm"] > 0 for step in steps
+    )
     if method == "r3l":
         assert sum(step.get("retry/count", 0) for step in steps) > 0

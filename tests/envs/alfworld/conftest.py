@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-PUBLISHED = json.loads(lzma.decompress(Path(__file__).with_name("data").joinpath("published.json.xz").read_bytes()))
+PUBLISHED = json.loads(
+    lzma.decompress(Path(__file__).with_name("data").joinpath("published.json.xz").read_bytes())
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,7 +39,9 @@ def test_compact_is_a_numbered_transcript():
 
 def test_compact_prompts_can_end_with_the_places_to_go_to():
     listing = Alfworld().dialogue("compact", 15, {"list_places": True})
-    now = Observation("You arrive at desk 1.", ("go to bed 1", "go to drawer 2", "look", "take mug 1 from desk 1"))
+    now = Observation(
+        "You arrive at desk 1.", ("go to bed 1", "go to drawer 2", "look", "take mug 1 from desk 1")
+    )
     assert listing.following(FIRST, ["go to desk 1"], now).content == (
         "1: You arrive at desk 1. Places: bed 1, drawer 2."
     )
@@ -70,13 +72,18 @@ def test_reading_responses(dialogue, response, error):
     [
         (tagged("look") + "<action>", None),  # a lone tag does not count
         ("</think>" + tagged("look"), None),
-        ("<think>x</think><action>look <action>look</action>", "inadmissible"),  # the pair holds "look <action>look"
+        (
+            "<think>x</think><action>look <action>look</action>",
+            "inadmissible",
+        ),  # the pair holds "look <action>look"
         (tagged("look") + "<think>again</think>", "format"),
         (tagged(""), "inadmissible"),
     ],
 )
 def test_released_reading(response, error):
-    parsed = AlfworldDialogue("full", options=AlfworldOptions(response_format="released")).parse(response, NOW, [])
+    parsed = AlfworldDialogue("full", options=AlfworldOptions(response_format="released")).parse(
+        response, NOW, []
+    )
     assert parsed == (Parsed("look") if error is None else Parsed(None, error))
 
 

@@ -45,7 +45,8 @@ def play(engine, steps, seed=0):
 
 
 def check_identical(engine, task):
-    """The walkthrough, then random actions, some impossible: each observation equals the original packages'."""
+    """The walkthrough, then random actions, some impossible: each observation equals the original
+    packages'."""
     official = OfficialEnvironment()
     rng = random.Random(7)
     ours, theirs = engine.reset(task), official.reset(task)
@@ -65,7 +66,9 @@ def test_house_is_what_the_packages_show(engine, task):
 
 @pytest.mark.parametrize("game", [0, *(pytest.param(game, marks=pytest.mark.slow) for game in (1, 2))])
 def test_published_game_is_what_the_packages_show(engine, download, game):
-    ids = sorted(str(path.parent.relative_to(download / "json_2.1.1")) for path in download.rglob("game.tw-pddl"))
+    ids = sorted(
+        str(path.parent.relative_to(download / "json_2.1.1")) for path in download.rglob("game.tw-pddl")
+    )
     check_identical(engine, load_game(ids[game], download))
 
 
@@ -105,7 +108,9 @@ def test_the_same_text_under_every_hash_seed(cache):
     seen = [here.reset(task), *map(here.step, task.payload["walkthrough"])]
     here.close()
     env = {**os.environ, "PYTHONHASHSEED": "1", "R3L_CACHE": str(cache / "seed1")}
-    run = subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert (run.stdout, run.stderr) == (f"{hashlib.sha256(repr(seen).encode()).hexdigest()}\n", "")
 
 

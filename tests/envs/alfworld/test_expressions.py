@@ -16,7 +16,10 @@ from r3l.envs.alfworld.task_sets.rooms import House
 from r3l.core.errors import DataError
 
 HOUSE = generate(House("look_at_obj_in_light", seed=2))
-ENTITIES = {"o": Entity("apple_1", "object", "apple 1"), "r": Entity("table_1", "receptacle", "", indefinite="an")}
+ENTITIES = {
+    "o": Entity("apple_1", "object", "apple 1"),
+    "r": Entity("table_1", "receptacle", "", indefinite="an"),
+}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def test_a_downloaded_game_is_a_whole_task_that_its_walkthrough_wins(download):
 
 
 def test_missing_data_names_path_counts_and_command(download, monkeypatch):
-    with pytest.raises(DataError, match=f"{download}.* holds 0 ALFWorld games, expected 3553. Run alfworld-download"):
+    with pytest.raises(
+        DataError, match=f"{download}.* holds 0 ALFWorld games, expected 3553. Run alfworld-download"
+    ):
         games.list_games("train", download)
     monkeypatch.setenv("ALFWORLD_DATA", str(download))
     with pytest.raises(DataError, match="holds 2 ALFWorld games, expected 140"):
@@ -58,7 +60,9 @@ def changed(root, game, key, old, new):
     path.write_text(json.dumps({**content, key: content[key].replace(old, new)}))
 
 
-@pytest.mark.parametrize(("old", "new"), [("move {o} to {r}", "put {o} in/on {r}"), ("take {o}", "pick up {o}")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("move {o} to {r}", "put {o} in/on {r}"), ("take {o}", "pick up {o}")]
+)
 def test_games_of_another_release_are_refused(download, old, new):
     """Games of another release are an error, since prompts name commands that they do not know."""
     changed(download, LAMP, "grammar", old, new)
@@ -67,7 +71,9 @@ def test_games_of_another_release_are_refused(download, old, new):
     assert new in str(caught.value) and old in str(caught.value)
 
 
-@pytest.mark.parametrize(("key", "old", "new"), [("grammar", "You pick", "You take"), ("pddl_problem", "1", "2")])
+@pytest.mark.parametrize(
+    ("key", "old", "new"), [("grammar", "You pick", "You take"), ("pddl_problem", "1", "2")]
+)
 def test_every_file_behind_an_id_is_in_the_digest(download, monkeypatch, key, old, new):
     monkeypatch.setenv("ALFWORLD_DATA", str(download))
     before = ENVIRONMENT.inputs(["valid_seen", "nano/test"])

@@ -17,10 +17,14 @@ SENTENCES = {
     "look at book under the desklamp": HouseGoal("look_at_obj_in_light", "book", lamp="desklamp"),
     "examine the book with the desklamp": HouseGoal("look_at_obj_in_light", "book", lamp="desklamp"),
     "put a clean fork in drawer": HouseGoal("pick_clean_then_place_in_recep", "fork", 1, "clean", "drawer"),
-    "clean some fork and put it in drawer": HouseGoal("pick_clean_then_place_in_recep", "fork", 1, "clean", "drawer"),
+    "clean some fork and put it in drawer": HouseGoal(
+        "pick_clean_then_place_in_recep", "fork", 1, "clean", "drawer"
+    ),
     "put a hot egg in shelf": HouseGoal("pick_heat_then_place_in_recep", "egg", 1, "hot", "shelf"),
     "heat some egg and put it in shelf": HouseGoal("pick_heat_then_place_in_recep", "egg", 1, "hot", "shelf"),
-    "put a cool pan in stoveburner": HouseGoal("pick_cool_then_place_in_recep", "pan", 1, "cool", "stoveburner"),
+    "put a cool pan in stoveburner": HouseGoal(
+        "pick_cool_then_place_in_recep", "pan", 1, "cool", "stoveburner"
+    ),
     "cool some pan and put it in stoveburner": HouseGoal(
         "pick_cool_then_place_in_recep", "pan", 1, "cool", "stoveburner"
     ),
@@ -37,7 +41,9 @@ def test_all_twelve_sentences_are_read(sentence, goal):
 def test_the_sentences_are_those_of_alfworlds_goal_library():
     from alfworld.gen.goal_library import gdict
 
-    written = [t.format(obj="mug", recep="shelf", toggle="desklamp") for f in FAMILIES for t in gdict[f]["templates"]]
+    written = [
+        t.format(obj="mug", recep="shelf", toggle="desklamp") for f in FAMILIES for t in gdict[f]["templates"]
+    ]
     assert [parse_goal(sentence).family for sentence in written] == [f for f in FAMILIES for _ in range(2)]
 
 
@@ -78,7 +84,8 @@ def test_any_seed_gives_a_house_of_the_asked_size(family, seed, receptacles, obj
     task = generate(House(family, seed, receptacles, objects))
     assert task.id == House(family, seed, receptacles, objects).id
     assert (
-        task.payload["pddl_problem"].count("(receptacleAtLocation ") - ("?r ?l" in task.payload["pddl_problem"])
+        task.payload["pddl_problem"].count("(receptacleAtLocation ")
+        - ("?r ?l" in task.payload["pddl_problem"])
         == receptacles
     )
     assert task.payload["walkthrough"]

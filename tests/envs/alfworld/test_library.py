@@ -26,11 +26,15 @@ def test_each_engine_holds_a_problem_of_its_own_and_nothing_is_left_on_disk() ->
     first.close()
     third.close()
     if sys.platform == "linux":
-        mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "libdownward.so" in line]
+        mapped = [
+            line for line in Path("/proc/self/maps").read_text().splitlines() if "libdownward.so" in line
+        ]
         assert mapped and all("(deleted)" in line for line in mapped)
 
 
-def test_engines_opened_by_many_threads_at_once_leave_the_library_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_opened_by_many_threads_at_once_leave_the_library_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(text_engine, "_IDLE", [])
     with ThreadPoolExecutor(16) as threads:
         handles = list(threads.map(lambda _: text_engine.take_library()._handle, range(64)))

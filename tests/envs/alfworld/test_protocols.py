@@ -158,10 +158,16 @@ def test_verl_agent_turn_for_turn(soapbar):
     ],
 )
 def test_r3l_ends_as_the_release(soapbar, actions, reason, turns):
-    trajectory, asked = play_by("r3l", soapbar, [f"<think>x</think><action>{action}</action>" for action in actions])
+    trajectory, asked = play_by(
+        "r3l", soapbar, [f"<think>x</think><action>{action}</action>" for action in actions]
+    )
     assert (trajectory.stop_reason, len(trajectory.turns), trajectory.reward) == (reason, turns, 0)
     (role, system), (_, opening) = asked[0]
-    assert role == "system" and "done within 25 steps" in system and f"{TASK}\n\nAdmissible actions:\n" in opening
+    assert (
+        role == "system"
+        and "done within 25 steps" in system
+        and f"{TASK}\n\nAdmissible actions:\n" in opening
+    )
     ((_, second),) = asked[1]
     assert second.startswith(
         "Your task is to: clean some soapbar and put it in cabinet.\n\n"
@@ -183,7 +189,9 @@ def test_agentbench_turn_for_turn(soapbar):
     third = asked[2]
     assert [role for role, _ in third] == ["user", "assistant"] * ((len(third) - 1) // 2) + ["user"]
     shown = examples(soapbar.group).partition("\n> ")[0]
-    assert third[2] == ("user", f"Here is one example.\n{shown}") and third[3][1].startswith("THOUGHT: I have to find")
+    assert third[2] == ("user", f"Here is one example.\n{shown}") and third[3][1].startswith(
+        "THOUGHT: I have to find"
+    )
     assert third[-5:-1] == [
         ("user", f"Here is your task. {ROOM}\n{TASK} "),
         ("assistant", said[0]),
@@ -191,7 +199,8 @@ def test_agentbench_turn_for_turn(soapbar):
         ("assistant", said[1]),
     ]
     assert (
-        third[-1][1].startswith(f"{TAKEN} AVAILABLE ACTIONS: ") and "\nmove soapbar 1 to countertop 1\n" in third[-1][1]
+        third[-1][1].startswith(f"{TAKEN} AVAILABLE ACTIONS: ")
+        and "\nmove soapbar 1 to countertop 1\n" in third[-1][1]
     )
     assert asked[3][-1][1].startswith("Nothing happens. AVAILABLE ACTIONS: ")
     assert "THOUGHT: what you think\nACTION: the action\nA response without one" in third[0][1]
@@ -236,7 +245,11 @@ def test_agentgym_turn_for_turn(soapbar):
     (role, _), (agreed, _), (shown, room) = asked[0]
     assert (role, agreed, shown) == ("user", "assistant", "user")
     assert room.startswith(f"{ROOM}\n{TASK}\nAVAILABLE ACTIONS: go to cabinet 1,go to cabinet 2,")
-    assert asked[1:4] == [[("user", AT_COUNTER)], [("user", "Nothing happens.")], [("user", "Nothing happens.")]]
+    assert asked[1:4] == [
+        [("user", AT_COUNTER)],
+        [("user", "Nothing happens.")],
+        [("user", "Nothing happens.")],
+    ]
 
 
 def test_trinity_sends_what_follows_the_first_tag_or_nothing(soapbar):
@@ -249,9 +262,13 @@ def test_trinity_sends_what_follows_the_first_tag_or_nothing(soapbar):
     assert (len(trajectory.turns), trajectory.stop_reason) == (30, "max_turns")
     assert [len(messages) for messages in asked] == [2] + [1] * 29 and "dmissible" not in str(asked)
     (system, contract), opening = asked[0]
-    assert system == "system" and contract.endswith("I first have to ...</think><action>go to cabinet 1</action>")
+    assert system == "system" and contract.endswith(
+        "I first have to ...</think><action>go to cabinet 1</action>"
+    )
     assert opening == ("user", f"Observation: {BANNER}\n\n{ROOM}\n\n{TASK}")
-    refused = "Observation: Nothing happens. Check that the action is possible, and that you keep to the form."
+    refused = (
+        "Observation: Nothing happens. Check that the action is possible, and that you keep to the form."
+    )
     assert asked[1:4] == [[("user", f"Observation: {AT_COUNTER}")], [("user", refused)], [("user", refused)]]
 
 
@@ -275,7 +292,9 @@ def test_the_examples_are_games_that_were_played():
 def test_a_protocol_is_not_for_training():
     with pytest.raises(ConfigError, match="option history is for r3l evaluate"):
         resolve("smol", "alfworld", "grpo@env_settings.options.history=2", 0)
-    with pytest.raises(ConfigError, match="a protocol is for r3l evaluate, and method 'grpo@protocol=react' trains"):
+    with pytest.raises(
+        ConfigError, match="a protocol is for r3l evaluate, and method 'grpo@protocol=react' trains"
+    ):
         resolve("smol", "alfworld", "grpo@protocol=react", 0)
     with pytest.raises(ConfigError, match="there is no protocol 'reactt'"):
         resolve("smol", "alfworld", "zero_shot@protocol=reactt", 0)

@@ -1,8 +1,9 @@
 """Which grader accepts which pairs: this script writes results/stored/math_grader_agreement.csv.
 
-Graders: ours; math-verify as its manual says (both sides in a box); lm-eval's ``is_equiv`` of hendrycks_math and aime;
-the released rule in the main thread, and in a thread of an actor, where it compares text. Pairs: MATH-500's gold
-answers with themselves, with the next problem's (nearly all wrong), and the pairs of ``variants.yaml`` by kind.
+Graders: ours; math-verify as its manual says (both sides in a box); lm-eval's ``is_equiv`` of hendrycks_math
+and aime; the released rule in the main thread, and in a thread of an actor, where it compares text. Pairs:
+MATH-500's gold answers with themselves, with the next problem's (nearly all wrong), and the pairs of
+``variants.yaml`` by kind.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def pairs() -> dict[str, list[Pair]]:
     golds = [problem.gold for problem in load("math500")]
     by_kind: dict[str, list[Pair]] = {
         "gold_vs_gold": [(gold, gold, True) for gold in golds],
-        "gold_vs_next_gold": [(g, other, g == other) for g, other in zip(golds, [*golds[1:], golds[0]], strict=True)],
+        "gold_vs_next_gold": [
+            (g, other, g == other) for g, other in zip(golds, [*golds[1:], golds[0]], strict=True)
+        ],
     }
     for kind, variants in read_yaml(Path(__file__).parent / "variants.yaml").items():
         right = [(gold, answer, True) for gold, answer in variants["right"]]
@@ -60,7 +63,9 @@ def pairs() -> dict[str, list[Pair]]:
 
 def main() -> None:
     """Write the table and print where it is."""
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call without a deadline of its own
+    logging.getLogger("math_verify").setLevel(
+        logging.ERROR
+    )  # it warns at every call without a deadline of its own
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,4 +1,5 @@
-"""Templated problems: solved by their lines, split by content, and a critic that points at the first wrong line."""
+"""Templated problems: solved by their lines, split by content, and a critic that points at the first wrong
+line."""
 
 import re
 
@@ -78,7 +79,10 @@ def test_no_problem_is_in_two_splits():
             (2, "another answer than the last result", "give the last"),
         ),
         (["what?"], (0, "misread: finds 7", "compute 12 + 7")),
-        (["12 + 7 = 19\n"], (0, "misread: eats 5", "compute 19 - 5")),  # stopped there: the last line is the pivot
+        (
+            ["12 + 7 = 19\n"],
+            (0, "misread: eats 5", "compute 19 - 5"),
+        ),  # stopped there: the last line is the pivot
     ],
 )
 def test_the_critic_names_the_first_wrong_line_and_not_the_answer(lines, expected):
@@ -88,7 +92,8 @@ def test_the_critic_names_the_first_wrong_line_and_not_the_answer(lines, expecte
 
 
 def test_errors_are_what_the_critic_sees():
-    """Over many agents: every first deviation is one that an erring agent makes, and it is found where it was made."""
+    """Over many agents: every first deviation is one that an erring agent makes, and it is found where it was
+    made."""
     causes = set()
     for k in range(300):
         rng = generator("slips", k)

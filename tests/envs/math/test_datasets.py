@@ -36,7 +36,11 @@ def dapo(text):
         ("gsm8k", GSM8K, ("4", "A robe takes 2 bolts ...", "1003")),
         ("minerva", TEXTBOOK, ("7", "Find the limit.", r"\frac{1}{2}")),
         ("math_train", {"problem": "p", "solution": r"so \boxed 2."}, ("4", "p", "2")),
-        ("math500", {"unique_id": "test/algebra/1.json", "problem": "p", "answer": "x"}, ("test/algebra/1", "p", "x")),
+        (
+            "math500",
+            {"unique_id": "test/algebra/1.json", "problem": "p", "answer": "x"},
+            ("test/algebra/1", "p", "x"),
+        ),
         ("amc23", {"id": 3, "problem": "p", "answer": 27.0}, ("3", "p", "27")),
         ("amc23", {"id": 3, "question": "p", "answer": "27.0"}, ("3", "p", "27")),
         ("aime24", {"id": 60, "problem": "p", "answer": "033"}, ("60", "p", "33")),
@@ -99,7 +103,9 @@ def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
     monkeypatch.delenv("R3L_MATH", raising=False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(DataError, match=r"'amc23' cannot be had from the hub \(math-ai/amc23.*amc23_test\.jsonl"):
+    with pytest.raises(
+        DataError, match=r"'amc23' cannot be had from the hub \(math-ai/amc23.*amc23_test\.jsonl"
+    ):
         load("amc23")
     cached = tmp_path / "datasets--math-ai--amc23"
     snapshot = cached / "snapshots" / "0123"
@@ -108,7 +114,9 @@ def test_the_hub_is_asked_for_what_no_folder_has(monkeypatch, tmp_path):
     (cached / "refs" / "main").write_text("0123")
     rows = [{"id": 0, "question": "How far?", "answer": 27.0, "url": ""}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), snapshot / "test-00000-of-00001.parquet")
-    monkeypatch.setattr(datasets, "frozen", lambda: {"amc23": {"rows": 1, "sha256": datasets.sha256_of([wanted])}})
+    monkeypatch.setattr(
+        datasets, "frozen", lambda: {"amc23": {"rows": 1, "sha256": datasets.sha256_of([wanted])}}
+    )
     wanted = datasets.record("amc23", "0", "How far?", "27")
     assert load("amc23") == [wanted]
 

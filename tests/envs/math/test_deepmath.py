@@ -1,4 +1,5 @@
-"""DeepMath-103K: shards of the published schema are read, cleaned, split by hash and frozen; nothing else trains."""
+"""DeepMath-103K: shards of the published schema are read, cleaned, split by hash and frozen; nothing else
+trains."""
 
 import json
 
@@ -59,7 +60,9 @@ def folder(tmp_path, monkeypatch):
 
 def test_building_reads_the_shards_cleans_splits_and_freezes(folder):
     assert Math().task_set_hash("deepmath/test") == "unfrozen"
-    with pytest.raises(DataError, match="'deepmath' is not frozen yet: .* r3l data build deepmath --env math"):
+    with pytest.raises(
+        DataError, match="'deepmath' is not frozen yet: .* r3l data build deepmath --env math"
+    ):
         Math().tasks("deepmath/test")
     assert Math().task_sets().build("deepmath") == folder / "sets.json"
     report = datasets.frozen()["deepmath"]["cleaning"]
@@ -70,5 +73,7 @@ def test_building_reads_the_shards_cleans_splits_and_freezes(folder):
     assert (len(test), len(train)) == (500, 3)
     order = sorted(key_of(f"Evaluate term {k}.") for k in range(503))
     assert [task.id for task in (*test, *train)] == [f"deepmath/{key[:16]}" for key in order]
-    assert all(task.payload["problem"] == f"Evaluate term {task.payload['answer']}." for task in (*test, *train))
+    assert all(
+        task.payload["problem"] == f"Evaluate term {task.payload['answer']}." for task in (*test, *train)
+    )
     assert Math().task_set_hash("deepmath/test") == datasets.frozen()["deepmath"]["sha256"]

@@ -41,7 +41,12 @@ def test_grading(gold, answer, correct, by):
 def test_what_cannot_be_read_is_wrong():
     with Grader() as grader:
         answers = [None, " ", "1" * (LONGEST + 1), "34"]
-        assert [grader.grade("34", answer).status for answer in answers] == ["none", "none", "too_long", "graded"]
+        assert [grader.grade("34", answer).status for answer in answers] == [
+            "none",
+            "none",
+            "too_long",
+            "graded",
+        ]
 
 
 def test_the_deadline_holds_and_the_next_answer_is_graded():

@@ -1,4 +1,5 @@
-"""GSM8K's worked solutions as demonstrations: lines, scripted errors and what they entail, critiques, shares."""
+"""GSM8K's worked solutions as demonstrations: lines, scripted errors and what they entail, critiques,
+shares."""
 
 import json
 
@@ -22,7 +23,11 @@ ALWAYS, NEVER = 1.0, 0.0
 
 def task_of(solution, gold):
     return Task(
-        "gsm8k_train/0", "math", "sft", "en", {"answer": gold, "steps": gsm8k_demonstrations._steps(solution, gold)}
+        "gsm8k_train/0",
+        "math",
+        "sft",
+        "en",
+        {"answer": gold, "steps": gsm8k_demonstrations._steps(solution, gold)},
     )
 
 
@@ -74,7 +79,9 @@ def test_what_follows_an_error_is_computed_from_it(natalia):
     wrong = dict[str, str]()
     first, second = natalia.payload["steps"]
     assert gsm8k_demonstrations._line(first, wrong, ["48*2", "96"]) == lines[0]
-    assert gsm8k_demonstrations._line(second, wrong) == "Natalia sold 48+96 = $144 altogether, for 96 and 48.\n"
+    assert (
+        gsm8k_demonstrations._line(second, wrong) == "Natalia sold 48+96 = $144 altogether, for 96 and 48.\n"
+    )
     assert wrong == {"24": "96", "72": "144"}
 
 
@@ -82,12 +89,21 @@ def test_the_critic_names_the_first_wrong_line_and_the_operation_due_without_its
     right = gsm8k_demonstrations.solution(natalia)
     assert gsm8k_demonstrations.first_wrong_line(natalia, right) is None
     swapped = ["Natalia sold 48*2 = 96 clips in May.\n", "\\boxed{96}"]
-    assert gsm8k_demonstrations.first_wrong_line(natalia, swapped) == WrongLine(0, "wrong operation", "compute 48/2")
+    assert gsm8k_demonstrations.first_wrong_line(natalia, swapped) == WrongLine(
+        0, "wrong operation", "compute 48/2"
+    )
     slipped = [right[0], "Natalia sold 48+24 = $71 altogether, for 24 and 48.\n", "\\boxed{71}"]
-    assert gsm8k_demonstrations.first_wrong_line(natalia, slipped) == WrongLine(1, "wrong result", "compute 48+24")
+    assert gsm8k_demonstrations.first_wrong_line(natalia, slipped) == WrongLine(
+        1, "wrong result", "compute 48+24"
+    )
     short = [right[0], "\\boxed{24}"]
-    assert gsm8k_demonstrations.first_wrong_line(natalia, short) == WrongLine(1, "a step is left out", "compute 48+24")
-    assert gsm8k_demonstrations.write(natalia, [], ErrorModel(NEVER, 1.0, True), np.random.default_rng(0)) == short
+    assert gsm8k_demonstrations.first_wrong_line(natalia, short) == WrongLine(
+        1, "a step is left out", "compute 48+24"
+    )
+    assert (
+        gsm8k_demonstrations.write(natalia, [], ErrorModel(NEVER, 1.0, True), np.random.default_rng(0))
+        == short
+    )
 
 
 def test_shares_of_the_training_set_are_disjoint_and_taught_problems_are_of_one(tmp_path, monkeypatch):

@@ -39,7 +39,9 @@ def test_the_same_items_prompts_grades_and_score():
     answers = [golds[k] if k % 3 else golds[k + 1] for k in range(ITEMS)]  # every third is wrong
     responses = [f"It is {a}" if k % 4 == 0 else f"So \\boxed{{{a}}}." for k, a in enumerate(answers)]
     model = Scripted(responses)
-    report = simple_evaluate(model, tasks=["r3l_math500"], limit=ITEMS, bootstrap_iters=0, task_manager=manager)
+    report = simple_evaluate(
+        model, tasks=["r3l_math500"], limit=ITEMS, bootstrap_iters=0, task_manager=manager
+    )
     dialogue = math.dialogue("full", 1, asked)
     engines = {rule: math.create(asked | {"extraction": rule}) for rule in ("strict", "flexible")}
     samples = report["samples"]["r3l_math500"]
@@ -49,6 +51,6 @@ def test_the_same_items_prompts_grades_and_score():
             (message,) = dialogue.opening(task, engine.reset(task))
             assert (prompt, sample[rule]) == (message.content, float(engine.step(response).success))
     scores = {rule: report["results"]["r3l_math500"][f"{rule},none"] for rule in ("strict", "flexible")}
-    # A right answer in a box: 24 - 8 wrong - 6 without a box + 2 that are both. Of the other four right ones, three
-    # have a number, which the flexible rule reads with its formula.
+    # A right answer in a box: 24 - 8 wrong - 6 without a box + 2 that are both. Of the other four right ones,
+    # three have a number, which the flexible rule reads with its formula.
     assert scores == {"strict": 12 / 24, "flexible": 15 / 24}

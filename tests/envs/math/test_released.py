@@ -1,5 +1,5 @@
-"""How the release reads answers, and its grader's two defects, counted on MATH-500 (packaged) and the other sets, with
-the real math-verify.
+"""How the release reads answers, and its grader's two defects, counted on MATH-500 (packaged) and the other
+sets, with the real math-verify.
 """
 
 import pytest

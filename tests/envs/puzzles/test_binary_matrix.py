@@ -31,7 +31,15 @@ def test_answers_by_hand():
 
 def test_critiques_by_hand():
     assert KIND.critique(BY_HAND, "0 1 2\n1 1 1\n2 1 1") == "wrong at (row, column) (2, 2), (3, 3)"
-    for shapeless in ("0 1 2 1 2 1 2 1 0", "0 1 2\n1 2 1", "[[0,1,2],[1,2,1],[2,1]]", "[]", "[1]", "zero", ""):
+    for shapeless in (
+        "0 1 2 1 2 1 2 1 0",
+        "0 1 2\n1 2 1",
+        "[[0,1,2],[1,2,1],[2,1]]",
+        "[]",
+        "[1]",
+        "zero",
+        "",
+    ):
         assert KIND.critique(BY_HAND, shapeless) == "the answer must have 3 rows of 3 numbers"
 
 
@@ -67,6 +75,8 @@ def test_a_changed_cell_is_graded_and_found(index, size, place, value):
     changed = [list(row) for row in gold]
     changed[r][c] = value
     answer = "\n".join(" ".join(map(str, row)) for row in changed)
-    assert KIND.verify(problem.data, answer) == KIND.verify_released(problem.data, answer) == (changed == gold)
+    assert (
+        KIND.verify(problem.data, answer) == KIND.verify_released(problem.data, answer) == (changed == gold)
+    )
     critique = f"wrong at (row, column) ({r + 1}, {c + 1})" if changed != gold else CORRECT
     assert KIND.critique(problem.data, answer) == critique

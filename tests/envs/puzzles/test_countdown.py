@@ -18,7 +18,9 @@ PRODUCT = {"numbers": [6, 98, 54, 34], "target": 230, "expression": "6*(98 - 54)
 def test_answers_by_hand():
     for right in ("6 + 3 - 2", "6-2+3", "(3+6)-2", "-2 + 6 + 3", "3 - (2 - 6)"):
         assert KIND.verify(BY_HAND, right), right
-    assert KIND.verify({**BY_HAND, "target": 1}, "6 / (2 * 3)") and KIND.verify({**BY_HAND, "target": 9}, "6/2*3")
+    assert KIND.verify({**BY_HAND, "target": 1}, "6 / (2 * 3)") and KIND.verify(
+        {**BY_HAND, "target": 9}, "6/2*3"
+    )
     for wrong in (
         "6 + 3 - 2 = 7",
         "7",
@@ -54,7 +56,11 @@ def test_critiques_by_hand():
 def test_the_worked_solution_takes_off_half_the_excess():
     # 6 + 2 + 3 = 11 is 4 too large; a number that changes its sign takes off twice itself.
     assert KIND.steps(BY_HAND) == ["6 + 2 = 8", "8 + 3 = 11", "11 - 7 = 4, half 2", "take off 2", "6 + 3 - 2"]
-    assert KIND.steps({**BY_HAND, "target": 11})[2:] == ["11 - 11 = 0, half 0", "take off nothing", "6 + 2 + 3"]
+    assert KIND.steps({**BY_HAND, "target": 11})[2:] == [
+        "11 - 11 = 0, half 0",
+        "take off nothing",
+        "6 + 2 + 3",
+    ]
 
 
 def test_past_plus_and_minus_it_goes_bracket_by_bracket():
@@ -71,8 +77,15 @@ def test_operators_bind_as_in_arithmetic(text, value):
 
 
 def test_expressions_are_bounded():
-    assert parse("1" + "+1" * (MAX_TOKENS // 2 - 1)) is not None and parse("1" + "+1" * (MAX_TOKENS // 2)) is None
-    assert parse("(" * 50 + "1" + ")" * 49) is None and parse("1" * 7) is None and parse("-" * 99 + "1") is not None
+    assert (
+        parse("1" + "+1" * (MAX_TOKENS // 2 - 1)) is not None
+        and parse("1" + "+1" * (MAX_TOKENS // 2)) is None
+    )
+    assert (
+        parse("(" * 50 + "1" + ")" * 49) is None
+        and parse("1" * 7) is None
+        and parse("-" * 99 + "1") is not None
+    )
 
 
 LEAF = st.integers(0, 99).map(lambda n: (str(n), Fraction(n), [n]))
@@ -105,5 +118,7 @@ def test_an_expression_is_worth_what_it_was_built_to_be(tree, off):
 @given(st.integers(0, 10**6), st.sampled_from(["nano", "rltf"]))
 def test_the_generators_expression_verifies(index, size):
     problem = generated("countdown", size, index)
-    assert KIND.verify(problem.data, problem.answer) and KIND.critique(problem.data, problem.answer) == CORRECT
+    assert (
+        KIND.verify(problem.data, problem.answer) and KIND.critique(problem.data, problem.answer) == CORRECT
+    )
     assert not KIND.verify({**problem.data, "target": problem.data["target"] + 1}, problem.answer)

@@ -52,7 +52,8 @@ def test_the_critic_names_the_line_and_what_is_wrong_with_the_answer():
 
 @pytest.mark.parametrize("name", PUZZLES)
 def test_every_puzzle_is_an_environment_whose_worked_solutions_fit(name):
-    """Its task sets are of it, its base checkpoint was taught it, and every worked solution has room at nano."""
+    """Its task sets are of it, its base checkpoint was taught it, and every worked solution has room at
+    nano."""
     run = resolve("nano", name, "grpo", 0)
     tokenizer = AutoTokenizer.from_pretrained(STORED_MODELS / run.model)
     assert f"{name}_nano" in load_config(run.model).task_sets
@@ -81,8 +82,12 @@ def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
     both = ["knights_knaves_nano", "shortest_path_nano"]
     stored = Puzzles().demonstrations(range(6), 1, 18, CAREFUL, both)
     spare = [(0, "knights_knaves"), (0, "shortest_path"), (1, "knights_knaves"), (1, "shortest_path")]
-    assert [d.task for d in itertools.islice(stored, 4)] == [SETS.spare_task(f"{name}_nano", k) for k, name in spare]
-    with pytest.raises(ConfigError, match=r"must name the task sets .* for example task_sets: \[countdown_nano\]"):
+    assert [d.task for d in itertools.islice(stored, 4)] == [
+        SETS.spare_task(f"{name}_nano", k) for k, name in spare
+    ]
+    with pytest.raises(
+        ConfigError, match=r"must name the task sets .* for example task_sets: \[countdown_nano\]"
+    ):
         Puzzles().demonstrator(())
     with pytest.raises(ConfigError, match="'sudoku_nano'"):
         Puzzles().demonstrator(["sudoku_nano"])
@@ -90,7 +95,9 @@ def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
         ConfigError, match=r"'math' teaches the tasks of one task set, not of \['nano', 'chain'\]; keep"
     ):
         environment_of("math").demonstrator(["nano", "chain"])
-    assert {len(d.steps) for d in environment_of("math").demonstrations(range(8), 1, 7, CAREFUL, ["chain"])} == {
+    assert {
+        len(d.steps) for d in environment_of("math").demonstrations(range(8), 1, 7, CAREFUL, ["chain"])
+    } == {
         3,
         4,
         5,
@@ -99,7 +106,9 @@ def test_a_recipe_names_the_task_sets_whose_spare_problems_take_turns():
 
 
 def test_demonstrations_are_criticised_and_retried_from_the_first_wrong_line():
-    assert all(d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 18, CAREFUL, TASK_SETS))
+    assert all(
+        d.success and not d.retry for d in Puzzles().demonstrations(range(20), 1, 18, CAREFUL, TASK_SETS)
+    )
     erring = list(Puzzles().demonstrations(range(60), 1, 18, ERRING, TASK_SETS))
     dialogue = Puzzles().dialogue("compact", 18)
     failed = [d for d in erring if not d.success]

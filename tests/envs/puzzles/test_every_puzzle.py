@@ -1,4 +1,5 @@
-"""What every puzzle promises: made by address, graded without harm, criticised without telling, solved with errors."""
+"""What every puzzle promises: made by address, graded without harm, criticised without telling, solved with
+errors."""
 
 import pytest
 from puzzle_problems import SIZES, generated
@@ -68,7 +69,12 @@ def test_critiques_never_state_the_gold_answer(kind):
     for size, count in (("nano", 40), ("rltf", 10)):
         for index in range(count):
             problem = generated(kind.name, size, index)
-            wrong = [kind.attempt(problem.data, generator("leak", index), 0).answer, "", "right", "infeasible"]
+            wrong = [
+                kind.attempt(problem.data, generator("leak", index), 0).answer,
+                "",
+                "right",
+                "infeasible",
+            ]
             for answer in [
                 *wrong,
                 *kind.constant_answers(problem.data).values(),

@@ -10,8 +10,8 @@ from r3l.envs.puzzles.engine.base import CORRECT
 from r3l.envs.puzzles.engine.knights_knaves import holds, render, solve
 
 KIND = PUZZLES["knights_knaves"]
-# Zoey: "Riley is a sinner." Riley: "Zoey is a saint and I am a saint." If Zoey lies, Riley is a saint, so Zoey is one:
-# no. So Zoey is a saint and Riley a sinner, whose statement is false.
+# Zoey: "Riley is a sinner." Riley: "Zoey is a saint and I am a saint." If Zoey lies, Riley is a saint, so
+# Zoey is one: no. So Zoey is a saint and Riley a sinner, whose statement is false.
 BY_HAND = {
     "names": ["Zoey", "Riley"],
     "roles": ["saint", "sinner"],
@@ -110,8 +110,9 @@ def test_the_worked_solution_tries_one_assignment_after_another():
 
 
 def test_who_has_the_habit_takes_every_connective_for_another_one():
-    # Riley's "and" is read as "or". Both saints: Zoey's statement would be false. Zoey alone: Riley's is true, though a
-    # sinner says it. Riley alone: Zoey's is false, Riley's true, as they should be, and that is wrong.
+    # Riley's "and" is read as "or". Both saints: Zoey's statement would be false. Zoey alone: Riley's is
+    # true, though a sinner says it. Riley alone: Zoey's is false, Riley's true, as they should be, and that
+    # is wrong.
     compact = {**BY_HAND, "names": ["A", "B"], "roles": ["knight", "knave"], "style": "compact"}
     assert KIND.steps(KIND.by_habit(compact)) == [
         "A knight B knight: no",
@@ -135,7 +136,9 @@ def test_exactly_the_brute_forced_solution_verifies(index, size):
     for roles in itertools.product([True, False], repeat=len(problem.data["names"])):
         answer = render(problem.data, roles)
         assert (
-            KIND.verify(problem.data, answer) == KIND.verify_released(problem.data, answer) == (roles == solutions[0])
+            KIND.verify(problem.data, answer)
+            == KIND.verify_released(problem.data, answer)
+            == (roles == solutions[0])
         )
         assert (KIND.critique(problem.data, answer) == CORRECT) == (roles == solutions[0])
     assert KIND.verify(problem.data, problem.answer)

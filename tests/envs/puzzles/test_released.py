@@ -1,4 +1,5 @@
-"""How the releases read responses and answers, worked out from their code (a test ran it up to commit 9d9d3e26)."""
+"""How the releases read responses and answers, worked out from their code (a test ran it up to commit
+9d9d3e26)."""
 
 from pathlib import Path
 

@@ -19,7 +19,14 @@ def test_answers_by_hand():
     for right in ("right down down left", " Right, down,down  LEFT ", "right\ndown\ndown\nleft"):
         assert KIND.verify(OPEN, right) and KIND.critique(OPEN, right) == CORRECT
     assert KIND.verify(CLOSED, "infeasible") and KIND.critique(CLOSED, "Infeasible ") == CORRECT
-    for wrong in ("infeasible", "down down", "right down down", "right right left down down left", "r d d l", ""):
+    for wrong in (
+        "infeasible",
+        "down down",
+        "right down down",
+        "right right left down down left",
+        "r d d l",
+        "",
+    ):
         assert not KIND.verify(OPEN, wrong), wrong
     for wrong in ("down down", "I do not know", "", "infeasible infeasible", "right"):
         assert not KIND.verify(CLOSED, wrong), wrong

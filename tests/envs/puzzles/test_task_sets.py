@@ -13,10 +13,25 @@ from r3l.core.errors import ConfigError, DataError
 
 NANO = [f"{name}_nano" for name in PUZZLES]
 GROUPS = {
-    "knights_knaves": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("2 people", "4 people")},
+    "knights_knaves": {
+        "test": (60, 140),
+        "train": (150, 450),
+        "validation": (64, 64),
+        "of": ("2 people", "4 people"),
+    },
     "binary_matrix": {"test": (60, 140), "train": (150, 450), "validation": (64, 64), "of": ("3x3", "4x4")},
-    "shortest_path": {"test": (150, 50), "train": (450, 150), "validation": (96, 32), "of": ("feasible", "infeasible")},
-    "countdown": {"test": (100, 100), "train": (300, 300), "validation": (64, 64), "of": ("3 numbers", "4 numbers")},
+    "shortest_path": {
+        "test": (150, 50),
+        "train": (450, 150),
+        "validation": (96, 32),
+        "of": ("feasible", "infeasible"),
+    },
+    "countdown": {
+        "test": (100, 100),
+        "train": (300, 300),
+        "validation": (64, 64),
+        "of": ("3 numbers", "4 numbers"),
+    },
 }
 
 

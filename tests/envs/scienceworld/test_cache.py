@@ -64,12 +64,19 @@ def test_a_new_branch_replays_its_prefix_once(task, counting):
 
 
 def test_random_walks_are_those_of_the_bare_engine():
-    """Episodes that take turns on too few simulators and branch at random have a bare engine's observations."""
+    """Episodes that take turns on too few simulators and branch at random have a bare engine's
+    observations."""
     simulators = 2
     rng, tasks, bare = random.Random(3), TASK_SETS.tasks("nano/test")[:2], ScienceWorldEngine()
     cache = ObservationCache(ScienceWorldEngine, simulators=simulators)
     engines = [CachedEngine(cache) for _ in range(3)]
-    actions = [*tasks[0].payload["solution"], "look around", "inventory", "teleport to kitchen", "focus on nothing"]
+    actions = [
+        *tasks[0].payload["solution"],
+        "look around",
+        "inventory",
+        "teleport to kitchen",
+        "focus on nothing",
+    ]
     observations = [[engine.reset(tasks[k % 2])] for k, engine in enumerate(engines)]
     paths = [[rng.choice(actions) for _ in range(4)] for _ in engines]
     for turn in range(4):

@@ -35,7 +35,9 @@ def test_compact_keeps_the_names_and_their_order():
         "kitchen: blue box, chair, counter (bowl (red apple, orange), drawer), fridge, glass jar (sodium chloride), "
         "oven, soap, bed (mattress (white pillow)), flower pot 2 (pea plant, soil), thermometer"
     )
-    assert compact("In your inventory, you see:\n\ta dove egg\n\tan orange\n") == "you carry: dove egg, orange"
+    assert (
+        compact("In your inventory, you see:\n\ta dove egg\n\tan orange\n") == "you carry: dove egg, orange"
+    )
     assert compact("In your inventory, you see:\n") == "you carry: nothing"
     assert compact("You move the\n dove to the inventory.") == "You move the dove to the inventory."
 
@@ -49,7 +51,9 @@ def test_compact_is_one_short_line(text):
 def test_compact_is_a_numbered_transcript():
     (opening,) = COMPACT.opening(TASK, FIRST)
     assert opening.role == "user"
-    assert opening.content.startswith("0: Your task is to find a(n) animal. First, focus on the thing. kitchen: blue")
+    assert opening.content.startswith(
+        "0: Your task is to find a(n) animal. First, focus on the thing. kitchen: blue"
+    )
     assert COMPACT.following(FIRST, ["look around"] * 7, NOW).content == "7: You move to the kitchen."
 
 
@@ -57,7 +61,11 @@ def test_compact_is_a_numbered_transcript():
     "response, action, error",
     [
         (write_response("why", "go to kitchen"), "go to kitchen", None),
-        ("<action> fly to the moon\n</action> then <think>a\nb</think>", "fly to the moon", None),  # sent all the same
+        (
+            "<action> fly to the moon\n</action> then <think>a\nb</think>",
+            "fly to the moon",
+            None,
+        ),  # sent all the same
         ("<action>look around</action>", None, "format"),
         ("<think>x</think><action>  </action>", None, "format"),
         ("<think>x</think><action>a</action><action>b</action>", None, "format"),

@@ -55,7 +55,10 @@ def test_an_altered_row_is_never_believed_and_is_replaced(disk, tmp_path, change
     assert again.load("task") == known
 
 
-KNOWN = {(): Observation("a room"), **{(f"look at {k}",): Observation(f"thing {k} " * 50) for k in range(200)}}
+KNOWN = {
+    (): Observation("a room"),
+    **{(f"look at {k}",): Observation(f"thing {k} " * 50) for k in range(200)},
+}
 
 
 def overwritten(path, begin, length):

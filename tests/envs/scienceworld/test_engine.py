@@ -59,7 +59,8 @@ def test_solution_earns_the_simulators_points(engine):
         "Your task is to find a(n) living thing. First, focus on the thing. Then, move it to the red box in the "
         "kitchen.\nThis room is called the hallway."
     )
-    # 8 for looking; 17 in the garden; focusing is worth 50; carrying, coming to the kitchen, and the box the rest
+    # 8 for looking; 17 in the garden; focusing is worth 50; carrying, coming to the kitchen, and the box the
+    # rest
     assert [now.reward for now in seen] == [0.08, 0.17, 0.17, 0.67, 0.75, 0.83, 1.0]
     assert [now.done for now in seen] == [now.success for now in seen] == [False] * 6 + [True]
 
@@ -71,7 +72,11 @@ def test_released_reward_is_the_largest_single_gain():
     assert [now.reward for now in seen] == [0.0, 0.09, 0.09, 0.5, 0.5, 0.5, 0.5]
     assert seen[-1].success  # by the simulator's score, whatever the reward
     failed = play(engine, FIND, [*SOLUTION[:2], "focus on axe"])[-1]
-    assert (failed.reward, failed.done, failed.success) == (0.09, True, False)  # a failure costs nothing there
+    assert (failed.reward, failed.done, failed.success) == (
+        0.09,
+        True,
+        False,
+    )  # a failure costs nothing there
     engine.close()
 
 
@@ -99,9 +104,14 @@ def test_time_limit_counts_the_simulators_time(engine):
 
 def test_same_as_the_shipped_class(engine, monkeypatch):
     # Its Java gets our determinism option from outside: else it orders objects by chance.
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2 -XX:TieredStopAtLevel=1")
+    monkeypatch.setenv(
+        "JAVA_TOOL_OPTIONS", "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2 -XX:TieredStopAtLevel=1"
+    )
     official = OfficialEnvironment()
-    for task, further in ((MIXED[1], ("wait", "wait")), (FIND, ("teleport to outside", "look around", "focus on axe"))):
+    for task, further in (
+        (MIXED[1], ("wait", "wait")),
+        (FIND, ("teleport to outside", "look around", "focus on axe")),
+    ):
         actions = [*random_actions(engine, task, 2), *further]
         theirs = [official.reset(task), *(official.step(action) for action in actions)]
         assert play(engine, task, actions) == theirs
@@ -145,7 +155,12 @@ def test_bad_payload_names_the_task_the_key_and_the_value(engine, payload, messa
 
 
 def test_official_split_is_the_simulators(engine):
-    for task_type in ("boil", "identify-life-stages-1", "grow-fruit", "inclined-plane-friction-named-surfaces"):
+    for task_type in (
+        "boil",
+        "identify-life-stages-1",
+        "grow-fruit",
+        "inclined-plane-friction-named-surfaces",
+    ):
         assert engine.variations(task_type) == {
             split: list(official_variations(task_type, split)) for split in ("train", "dev", "test")
         }

@@ -1,4 +1,5 @@
-"""The scripted expert of ScienceWorld on the real simulator (what holds everywhere: ../test_demonstrations.py)."""
+"""The scripted expert of ScienceWorld on the real simulator (what holds everywhere:
+../test_demonstrations.py)."""
 
 from dove_egg import SOLUTION
 from r3l.envs.base.experts import criticise
@@ -10,7 +11,9 @@ from r3l.core.task import Task
 
 DEMONSTRATOR = ScienceWorld().demonstrator()
 FIRST = "Your task is to find a(n) animal.\nThis room is called the hallway. In it, you see: \n\ta picture\n"
-GARDEN = "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
+GARDEN = (
+    "This outside location is called the outside. Here you see: \n\tan axe\n\ta dove egg\nYou also see:\n"
+)
 
 
 def test_plan_follows_what_has_been_done():

@@ -23,7 +23,9 @@ WRONG = ["teleport to outside", "focus on air", "look around"]
 )
 def test_one_episode_by_each_rule(protocol, actions, reason, turns, reward):
     said = [f"<think>x</think><action>{action}</action>" for action in actions]
-    then = itertools.cycle(f"<think>x</think><action>{action}</action>" for action in ("inventory", "look around"))
+    then = itertools.cycle(
+        f"<think>x</think><action>{action}</action>" for action in ("inventory", "look around")
+    )
     trajectory, asked = play_by(
         "scienceworld", protocol, problem("find-animal", 12, "test"), itertools.chain(said, then)
     )
@@ -31,9 +33,15 @@ def test_one_episode_by_each_rule(protocol, actions, reason, turns, reward):
     assert trajectory.reward == pytest.approx(reward) and not trajectory.success
     if protocol == "original" and turns == 100:
         ((role, last),) = asked[-1]
-        assert role == "user" and "The last 10:\n[Observation 90: '" in last and "Action 99: 'inventory']" in last
+        assert (
+            role == "user"
+            and "The last 10:\n[Observation 90: '" in last
+            and "Action 99: 'inventory']" in last
+        )
     else:
-        assert [len(messages) for messages in asked] == ([2] + [1] * (turns - 1) if protocol != "original" else [1, 1])
+        assert [len(messages) for messages in asked] == (
+            [2] + [1] * (turns - 1) if protocol != "original" else [1, 1]
+        )
 
 
 def test_a_response_without_an_action_is_a_turn_where_the_original_sends_it():
@@ -42,5 +50,8 @@ def test_a_response_without_an_action_is_a_turn_where_the_original_sends_it():
     assert trajectory.actions[0] == "" and len(trajectory.turns) == 30
     (system, words), (_, opening) = asked[0]
     assert system == "system" and "  pour OBJ into OBJ " in words and "  inventory" not in words
-    assert opening.startswith("Observation:\nTask description: Your task is to find a") and "<think>" not in opening
+    assert (
+        opening.startswith("Observation:\nTask description: Your task is to find a")
+        and "<think>" not in opening
+    )
     assert asked[1][0][1].startswith("Observation:\nNo known action matches that input.")

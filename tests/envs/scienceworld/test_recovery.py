@@ -1,4 +1,5 @@
-"""A Java process that dies or hangs inside the pool costs the episodes in it a counted replay, never the run."""
+"""A Java process that dies or hangs inside the pool costs the episodes in it a counted replay, never the
+run."""
 
 import asyncio
 import os
@@ -96,5 +97,7 @@ def test_a_java_that_dies_at_every_try_is_a_clear_error():
             java().kill()
             await env.step("look around")
 
-        with pytest.raises(EngineError, match=r"ScienceWorld process does not answer .*3 times in a row at step 'look"):
+        with pytest.raises(
+            EngineError, match=r"ScienceWorld process does not answer .*3 times in a row at step 'look"
+        ):
             asyncio.run(main())

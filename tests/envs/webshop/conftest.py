@@ -20,7 +20,9 @@ def shop(tmp_path_factory):
 def task(shop, monkeypatch):
     """Tasks of the small catalogue by goal number."""
     monkeypatch.setenv("R3L_WEBSHOP", str(shop.folder))
-    return lambda goal: Task(f"{shop.meta.id}/{goal}", "webshop", "t", "", {"catalogue": shop.meta.id, "goal": goal})
+    return lambda goal: Task(
+        f"{shop.meta.id}/{goal}", "webshop", "t", "", {"catalogue": shop.meta.id, "goal": goal}
+    )
 
 
 @pytest.fixture

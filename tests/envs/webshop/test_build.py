@@ -26,7 +26,9 @@ def command(files, out):
 def program(arguments, **options):
     """Start the program in a separate process."""
     started = [sys.executable, "-c", "from r3l.cli import main; main()", *map(str, arguments)]
-    return subprocess.Popen(started, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        started, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
 
 
 def test_the_command_builds_and_reports(monkeypatch, capsys, files, tmp_path):
@@ -48,8 +50,16 @@ def test_the_command_builds_and_reports(monkeypatch, capsys, files, tmp_path):
     [
         (0, lambda path: path.unlink(), "cannot be read"),
         (0, lambda path: path.write_text(path.read_text()[:20_000]), "is cut off or damaged after"),
-        (1, lambda path: path.write_text('{"B0000": []}'), "asin B0000 has [], not a dict; see docs/environments.md"),
-        (2, lambda path: path.write_text('{"B0000": [{}]}'), "entry 0: key 'instruction_attributes' is missing"),
+        (
+            1,
+            lambda path: path.write_text('{"B0000": []}'),
+            "asin B0000 has [], not a dict; see docs/environments.md",
+        ),
+        (
+            2,
+            lambda path: path.write_text('{"B0000": [{}]}'),
+            "entry 0: key 'instruction_attributes' is missing",
+        ),
         (1, lambda path: path.write_text('{"B0000": {"attributes": [3]}}'), "an entry of attributes is 3"),
     ],
 )

@@ -25,13 +25,17 @@ RECORD = {
 
 def test_a_record_by_hand():
     listed = product_of(RECORD, {"attributes": ["hand wash"]}, "test")
-    assert listed.options == (("size", ("6 | 8 cups", "xl")),)  # lower case, "/" spaced out, null lists left out
+    assert listed.options == (
+        ("size", ("6 | 8 cups", "xl")),
+    )  # lower case, "/" spaced out, null lists left out
     assert (listed.bullets, listed.query, listed.attributes) == (("one line",), "tea pots", ("hand wash",))
     assert listed.price_label == "$12.99 to $45.0"
     assert listed.price == random.Random(seed_of("webshop", "price", "B000000001")).uniform(12.99, 45.0)
     assert listed.document() == "red tea pot holds tea. one line size: 6 | 8 cups, xl"
     assert Product.from_json(listed.to_json()) == listed
-    bare = product_of(RECORD | {"pricing": "", "customization_options": "", "small_description": []}, {}, "test")
+    bare = product_of(
+        RECORD | {"pricing": "", "customization_options": "", "small_description": []}, {}, "test"
+    )
     assert (bare.price, bare.price_label, bare.attributes) == (100.0, "$100.0", ("DUMMY_ATTR",))
     assert product_of(RECORD | {"pricing": "$1,234.50"}, {}, "test").price == 1234.5
 
@@ -40,7 +44,9 @@ def test_price_limits():
     # 34 dollars: the four nearest limits are 40 to 70, the larger of two of them is 50, 60 or 70.
     drawn = Counter(price_limit("B1", number, 34.0) for number in range(600))
     assert set(drawn) == {50.0, 60.0, 70.0}
-    assert 60 < drawn[50.0] < 140 and 150 < drawn[60.0] < 250 and 250 < drawn[70.0] < 350  # 1, 2 and 3 of 6 pairs
+    assert (
+        60 < drawn[50.0] < 140 and 150 < drawn[60.0] < 250 and 250 < drawn[70.0] < 350
+    )  # 1, 2 and 3 of 6 pairs
     assert price_limit("B1", 0, 979.0) == 990.0 and price_limit("B1", 0, 980.0) == NO_LIMIT
     assert price_limit("B1", 0, 40.0) > 40.0 and price_limit("B1", 3, 34.0) == price_limit("B1", 3, 34.0)
 
@@ -65,8 +71,13 @@ def test_goals_of_the_originals_files_in_the_originals_order(files, tmp_path):
 def test_goals_made_from_records():
     customization = {"Size": [{"value": "s"}, {"value": "l"}], "Color": [{"value": "red"}]}
     listed = product_of(RECORD | {"customization_options": customization}, {}, "test")
-    goals = list(synthetic_goals(listed, {"instruction": "Find me pots", "instruction_attributes": ["red"]}, "attrs"))
-    assert [goal.options for goal in goals] == [(("color", "red"), ("size", "s")), (("color", "red"), ("size", "l"))]
+    goals = list(
+        synthetic_goals(listed, {"instruction": "Find me pots", "instruction_attributes": ["red"]}, "attrs")
+    )
+    assert [goal.options for goal in goals] == [
+        (("color", "red"), ("size", "s")),
+        (("color", "red"), ("size", "l")),
+    ]
     assert goals[0].instruction.startswith("Find me pots with color: red, and size: s, and price lower than ")
     assert len({goal.price_upper for goal in goals}) == 1 and list(synthetic_goals(listed, {}, "attrs")) == []
 
@@ -77,14 +88,20 @@ def test_the_same_source_gives_the_same_bytes_and_another_gives_another_hash(tmp
     assert (tmp_path / "one" / "docs.npy").read_bytes() == (tmp_path / "two" / "docs.npy").read_bytes()
     other_seed = build(sources(30, 2), tmp_path / "seed", "nano", 4)
     other_page = build(sources(30, 1), tmp_path / "page", "nano", 5)
-    assert len({one.sha256, other_seed.sha256, other_page.sha256}) == 3 and one.id == f"nano-30-{one.sha256[:8]}"
+    assert (
+        len({one.sha256, other_seed.sha256, other_page.sha256}) == 3 and one.id == f"nano-30-{one.sha256[:8]}"
+    )
 
 
 def test_wishes_can_be_read_back(shop):
     for number in range(shop.meta.goals):
         goal = shop.goal(number)
         wish = read_wish(goal.instruction)
-        assert (wish.attributes, wish.options, wish.limit) == (goal.attributes, goal.options, goal.price_upper)
+        assert (wish.attributes, wish.options, wish.limit) == (
+            goal.attributes,
+            goal.options,
+            goal.price_upper,
+        )
         assert wish.kind in goal.name and all(attribute in goal.name for attribute in wish.attributes)
     with pytest.raises(ValueError, match="not an instruction"):
         read_wish("find me a shoe")
@@ -100,9 +117,17 @@ def test_wishes_can_be_read_back(shop):
         ("asin", {"a": 1}, "record 0: asin is .*, which is not a text"),
         ("full_description", "\ud800", "full_description is .*, which has a lone surrogate"),
         ("small_description", ["one", None], "an entry of small_description is None"),
-        ("product_category", {"a": "y" * 200}, r"product_category is \{'a': 'y{30}y*\.\.\., which is not a text"),
+        (
+            "product_category",
+            {"a": "y" * 200},
+            r"product_category is \{'a': 'y{30}y*\.\.\., which is not a text",
+        ),
         ("customization_options", {"Size": [{"image": None}]}, "'Size': key 'value' is missing"),
-        ("customization_options", {"Size": "xl"}, "customization_options 'Size' is 'xl', which is not a list"),
+        (
+            "customization_options",
+            {"Size": "xl"},
+            "customization_options 'Size' is 'xl', which is not a list",
+        ),
     ],
 )
 def test_a_bad_record_is_named(key, value, message):

@@ -33,9 +33,8 @@ def test_compact_shows_what_matters_on_one_line(at_item, shop):
     )
     product = shop.product(shop.number(goal.asin))
     (name, values), (other, others) = product.options
-    expected = (
-        f"{name}: {{}}, {values[1]}, {values[2]}; {other}: {', '.join(others)}; {product.name}; {product.price_label}"
-    )
+    options = f"{name}: {{}}, {values[1]}, {values[2]}; {other}: {', '.join(others)}"
+    expected = f"{options}; {product.name}; {product.price_label}"
     assert compact(item.text) == expected.format(values[0]).lower()
     assert compact(engine.step(f"click[{values[0]}]").text) == expected.format(f"*{values[0]}*").lower()
     assert compact(engine.step("click[features]").text) == product.bullets[0].lower().join("  ")
@@ -46,7 +45,10 @@ def test_compact_shows_what_matters_on_one_line(at_item, shop):
     ("response", "expected"),
     [
         (response("search[red tea]"), Parsed("search[red tea]")),
-        ("so <think>a</think>\n<action> click[Buy Now] </action> and <action>b</action>", Parsed("click[Buy Now]")),
+        (
+            "so <think>a</think>\n<action> click[Buy Now] </action> and <action>b</action>",
+            Parsed("click[Buy Now]"),
+        ),
         (response("fly"), Parsed("fly")),  # what the page does not have is for the engine: it changes nothing
         ("<action>click[x]</action><think>a</think>", Parsed(None, "format")),  # the order counts
         ("<action>click[x]</action>", Parsed(None, "format")),
@@ -66,6 +68,8 @@ def test_to_the_release_an_empty_action_is_one():
 
 def test_the_same_action_twice_ends_an_episode_unless_it_turns_pages():
     assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]"]) == Parsed(None, "repetition")
-    assert COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"
+    assert (
+        COMPACT.parse(response("click[red]"), ANYWHERE, ["click[red]", "click[blue]"]).action == "click[red]"
+    )
     for action in ("click[next >]", "click[Next >]", "click[< PREV]", "search[tea]", "Search[tea]"):
         assert COMPACT.parse(response(action), ANYWHERE, [action]).action == action

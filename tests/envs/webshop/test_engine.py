@@ -1,4 +1,5 @@
-"""Sessions on the real engine: the original's rules one by one, recorded sessions, snapshots, replay, memory."""
+"""Sessions on the real engine: the original's rules one by one, recorded sessions, snapshots, replay,
+memory."""
 
 import random
 from dataclasses import replace
@@ -24,7 +25,8 @@ def engine(task):
 
 
 def random_action(now, rng):
-    """A random customer: searches for words of the instruction, clicks anything, sometimes invalid targets."""
+    """A random customer: searches for words of the instruction, clicks anything, sometimes invalid
+    targets."""
     if rng.random() < 0.05:
         return rng.choice(("", "click[nothing]", "search", "buy[it]", "click[search]"))
     if SEARCH_ACTION in now.admissible or rng.random() < 0.1:
@@ -52,7 +54,17 @@ def test_the_first_page(engine, shop, task):
 
 def test_what_is_not_understood_changes_nothing(engine):
     before, here = session(engine), engine.restore(engine.snapshot())
-    for action in ("", "search", "search[]", "click[search]", "click[nothing]", "Search[tea]", "buy[tea]", "tea[", "["):
+    for action in (
+        "",
+        "search",
+        "search[]",
+        "click[search]",
+        "click[nothing]",
+        "Search[tea]",
+        "buy[tea]",
+        "tea[",
+        "[",
+    ):
         assert engine.step(action) == replace(here, refused=True) and session(engine) == before
 
 
@@ -178,7 +190,9 @@ def test_misuse_is_named(task, shop):
     with pytest.raises(DataError, match=r"goal 4195 is outside catalogue original-90-.*goals 0 to 269"):
         engine.reset(task(4195))
     other = Task("t", "webshop", "t", "", {"catalogue": "original-1181436-00000000", "goal": 0})
-    with pytest.raises(DataError, match=r"holds catalogue original-90-.*belongs to original-1181436-00000000"):
+    with pytest.raises(
+        DataError, match=r"holds catalogue original-90-.*belongs to original-1181436-00000000"
+    ):
         engine.reset(other)
     assert isinstance(Catalogue.at(shop.folder), Catalogue)
 

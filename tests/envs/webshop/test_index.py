@@ -36,8 +36,12 @@ def test_scores_by_hand(tmp_path):
     index = written({"B2": "red shirt", "B1": "red shirt", "A": "blue shirt shirt hat"}, tmp_path)
     # 3 documents, mean length 8/3. red: 2 of 3 have it, idf ln(1 + 1.5/2.5) = 0.470004; length 2 gives the
     # norm 0.9 (0.6 + 0.4 x 2 / 2.666667) = 0.81, so 0.470004 / 1.81 = 0.259671. Equal scores: by name.
-    assert index.scored("red", 50) == [(1, pytest.approx(0.259671, abs=1e-6)), (0, pytest.approx(0.259671, abs=1e-6))]
-    # shirt: all 3, idf ln(1 + 0.5/3.5) = 0.133531; A has it twice at length 4, norm 1.08: 0.133531 x 2/3.08 = 0.086709.
+    assert index.scored("red", 50) == [
+        (1, pytest.approx(0.259671, abs=1e-6)),
+        (0, pytest.approx(0.259671, abs=1e-6)),
+    ]
+    # shirt: all 3, idf ln(1 + 0.5/3.5) = 0.133531; A has it twice at length 4, norm 1.08: 0.133531 x 2/3.08 =
+    # 0.086709.
     assert dict(index.scored("shirt", 50))[2] == pytest.approx(0.086709, abs=1e-6)
     # a repeated word weighs twice
     assert index.scored("hat hat", 1)[0][1] == pytest.approx(2 * index.scored("hat", 1)[0][1])

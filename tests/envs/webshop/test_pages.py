@@ -1,4 +1,5 @@
-"""Pages string by string, as the original's HTML is after its text conversion (compared with its rendered pages)."""
+"""Pages string by string, as the original's HTML is after its text conversion (compared with its rendered
+pages)."""
 
 import re
 from dataclasses import replace
@@ -12,7 +13,9 @@ INSTRUCTION = (
     "i want an xx-small sized slim fit button down shirt with long sleeves. pick something in white, "
     "and price lower than 50.00 dollars"
 )
-GOAL = Goal("B000000000", "fashion", "shirts", "a shirt", "a › b", INSTRUCTION, ("slim fit",), ("white",), 50.0)
+GOAL = Goal(
+    "B000000000", "fashion", "shirts", "a shirt", "a › b", INSTRUCTION, ("slim fit",), ("white",), 50.0
+)
 TITLE = "PMUYBHF Womens Fashion Flat Shoes Comfortable Running Shoes Sneakers Tennis Athletic Shoe Casual Walking Shoes"
 OPTIONS = (("color", ("black", "purple", "red")), ("size", ("6.5", "7.5", "8", "8.5", "9")))
 
@@ -47,7 +50,10 @@ def test_pages_string_by_string():
 
 def test_blank_strings_follow_the_originals_parser():
     page = pages.sub_page(GOAL, shoe(bullets=("one", "", "\n")), "Features")
-    assert [s.text for s in page.strings[4:]] == [" one ", " "]  # blanks become one; with a line break, nothing
+    assert [s.text for s in page.strings[4:]] == [
+        " one ",
+        " ",
+    ]  # blanks become one; with a line break, nothing
     assert len(pages.sub_page(GOAL, shoe(description=""), "Description").strings) == 4
     assert pages.sub_page(GOAL, shoe(), "Reviews").strings[-1].text == "No reviews found"
 
@@ -64,7 +70,12 @@ def test_text_rich_marks_what_can_be_clicked_and_what_was():
 
 def test_first_and_last_page_hold_the_strings_of_recorded_runs():
     first = pages.search_page(GOAL)
-    assert [s.text.strip() for s in first.strings] == ["WebShop", "Instruction:", INSTRUCTION, "Search"] and first.bar
+    assert [s.text.strip() for s in first.strings] == [
+        "WebShop",
+        "Instruction:",
+        INSTRUCTION,
+        "Search",
+    ] and first.bar
     last = pages.done_page("B085T3HMGR", (("size", "12 plus"), ("color", "natural khaki")), 0.6)
     # The end of a public transcript of the original in text mode, where strings are joined by " [SEP] ".
     recorded = (

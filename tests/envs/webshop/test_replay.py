@@ -9,7 +9,12 @@ from scripted import Scripted, review, rollout_context, say
 from r3l.config import build_method, resolve
 from r3l.processes.pool import EnvironmentPool
 
-BASE = ["search[shirt]", "fly", "click[next >]", "look"]  # the second is refused, and the last at the limit of 4 turns
+BASE = [
+    "search[shirt]",
+    "fly",
+    "click[next >]",
+    "look",
+]  # the second is refused, and the last at the limit of 4 turns
 RETRY = ["fly", "click[next >]", "click[< prev]"]
 
 
@@ -18,7 +23,9 @@ def attempted(task):
     """(base, distilled retry, messages of the retry) of R3L with the options."""
 
     def play(options, pivot=3):
-        method = build_method(resolve("nano", "webshop", f"r3l@group_size=2,replay_duplicate_obs=true{options}", 0))
+        method = build_method(
+            resolve("nano", "webshop", f"r3l@group_size=2,replay_duplicate_obs=true{options}", 0)
+        )
         script = {"rollout": map(say, BASE), "reflection": [review(pivot)], "retry": map(say, RETRY)}
         pool = EnvironmentPool(find_environment("webshop"), 0)
         ctx = rollout_context(Scripted(script), pool, max_turns=4, env="webshop")
@@ -40,7 +47,8 @@ def test_a_refused_action_is_replayed_as_any_other(attempted):
 
 @pytest.mark.parametrize(("credit_from", "first"), [("restart", 2), ("reflected", 3)])
 def test_the_released_replay_stops_at_a_refused_action(attempted, credit_from, first):
-    """The refused turn is shown but not counted: three of four turns are left, and "fly" is not a repetition."""
+    """The refused turn is shown but not counted: three of four turns are left, and "fly" is not a
+    repetition."""
     base, distilled, shown = attempted(f",replay=until_refused,credit_from={credit_from}")
     assert [turn.response for turn in distilled.turns] == list(map(say, [*BASE[:2], *RETRY]))
     assert distilled.actions == ["search[shirt]", *RETRY] and distilled.stop_reason == "max_turns"

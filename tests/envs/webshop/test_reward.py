@@ -1,4 +1,5 @@
-"""The reward: hand-worked cases, its written definition as properties, and the nine recorded human sessions."""
+"""The reward: hand-worked cases, its written definition as properties, and the nine recorded human
+sessions."""
 
 from dataclasses import replace
 
@@ -17,12 +18,25 @@ from r3l.envs.webshop.engine.reward import (
     type_score,
 )
 
-# What nine human sessions on the original site recorded (AgentGym 3ef9235, all_trajs/20220427_*): attributes wanted,
-# options wanted, values chosen, query and category match, title score, type, share of attributes, price, limit, reward.
+# What nine human sessions on the original site recorded (AgentGym 3ef9235, all_trajs/20220427_*): attributes
+# wanted, options wanted, values chosen, query and category match, title score, type, share of attributes,
+# price, limit, reward.
 SESSIONS = {
     "1_12": (2, ["grey"], [], False, True, 1 / 8, 1.0, 0.5, 129.99, 490.0, 0.5),
     "1_13": (1, [], [], True, False, 7 / 17, 1.0, 0.0, 8.0, 50.0, 0.5),
-    "1_15": (1, ["pink", "8"], ["8", "z2-pink"], True, True, 7 / 11, 1.0, 0.0, 17.920569396236054, 50.0, 0.75),
+    "1_15": (
+        1,
+        ["pink", "8"],
+        ["8", "z2-pink"],
+        True,
+        True,
+        7 / 11,
+        1.0,
+        0.0,
+        17.920569396236054,
+        50.0,
+        0.75,
+    ),
     "1_17": (1, ["teal"], ["teal", "38 | 40 | 41 mm"], False, False, 9 / 17, 1.0, 1.0, 11.98, 20.0, 1.0),
     "1_18": (1, [], [], False, True, 3 / 7, 1.0, 0.0, 8.99, 40.0, 0.5),
     "1_21": (1, ["pink"], ["pink"], False, False, 6 / 23, 1.0, 0.0, 14.58, 50.0, 2 / 3),
@@ -35,7 +49,9 @@ SHOE = Product(
     bullets=("has essential oils",), price=35.0, price_label="$35.0", category="c", query="shoes",
     product_category="a › b › c", attributes=(), options=(),
 )  # fmt: skip
-GOAL = Goal("B1", "c", "shoes", "tea shoe", "a › b › c", "...", ("tea tree", "essential oils"), ("grey", "xl"), 40.0)
+GOAL = Goal(
+    "B1", "c", "shoes", "tea shoe", "a › b › c", "...", ("tea tree", "essential oils"), ("grey", "xl"), 40.0
+)
 
 
 def words(name):
@@ -43,7 +59,8 @@ def words(name):
 
 
 def test_a_purchase_by_hand():
-    # essential oils stand in a bullet, tea tree nowhere; one of two options; price in the limit: (1 + 1 + 1) / 5
+    # essential oils stand in a bullet, tea tree nowhere; one of two options; price in the limit: (1 + 1 + 1)
+    # / 5
     scored = score(GOAL, SHOE, ["xl"], words)
     assert (scored.attributes, scored.options, scored.price, scored.type) == (1, 1, True, 1.0)
     assert scored.reward == pytest.approx(0.6)
@@ -71,7 +88,9 @@ def test_kinds_by_hand(query, category, name, kind):
 
 
 def test_title_scores_by_hand():
-    assert title_score(["red", "shoe"], ["shoe", "shoe", "hat"]) == pytest.approx(1 / 3)  # repeats count below only
+    assert title_score(["red", "shoe"], ["shoe", "shoe", "hat"]) == pytest.approx(
+        1 / 3
+    )  # repeats count below only
     assert title_score(["red"], []) == 0.2
     assert [type_score(False, False, s) for s in (0.0, 0.05, 0.1, 0.2, 0.21)] == [0.0, 0.1, 0.5, 0.5, 1.0]
     assert type_score(True, False, 0.05) == 0.1 and type_score(True, True, 0.1) == 1.0
@@ -82,8 +101,12 @@ def test_options_by_hand():
     assert matched_options(["grey", "xl", "pack of 12"], ["pack of 12", "blue", "xl"]) == 2
     assert matched_options(["cool powder snow"], ["powder snow"]) == 1  # fuzzy
     assert matched_options(["rl56 | 60 silver mist"], ["3t280"]) == 0
-    assert matched_options([("color", "grey"), ("size", "xl")], ["light wood", "xl"]) == 1  # compared as "light"
-    assert matched_options([("color", "grey"), ("size", "xl")], ["grey", "xl"]) == 2  # goals made from records
+    assert (
+        matched_options([("color", "grey"), ("size", "xl")], ["light wood", "xl"]) == 1
+    )  # compared as "light"
+    assert (
+        matched_options([("color", "grey"), ("size", "xl")], ["grey", "xl"]) == 2
+    )  # goals made from records
     assert matched_options([], ["red"]) == 0 and matched_options(["red"], []) == 0
 
 

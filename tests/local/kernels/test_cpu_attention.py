@@ -1,4 +1,5 @@
-"""Attention in machine code equals attention in numpy's float64, over caches and trees, forward and backward."""
+"""Attention in machine code equals attention in numpy's float64, over caches and trees, forward and
+backward."""
 
 import os
 import subprocess
@@ -46,7 +47,8 @@ def test_exponentials_are_float32_s():
 
 @pytest.mark.parametrize(("heads", "groups", "size"), [(6, 2, 32), (5, 1, 16)])
 def test_new_tokens_attend_over_their_rows(heads, groups, size):
-    """Three of five rows get 1, 6 and 33 tokens; one of them held none before. All others keep what they had."""
+    """Three of five rows get 1, 6 and 33 tokens; one of them held none before. All others keep what they
+    had."""
     rows, starts, counts = np.array([3, 0, 4]), np.array([20, 0, 15]), np.array([1, 6, 33])
     queries, states = numbers(0, 40, heads, size), numbers(1, 40, 2, groups, size)
     cache = numbers(2, 2, 5, groups, size, 48)
@@ -69,7 +71,9 @@ def test_scores_of_any_size_and_a_nan():
     queries *= 1e4
     cache[0, 1, 0, 0, 1] = np.nan
     attended = np.zeros_like(queries)
-    cpu_attention.attend(queries, states, cache, np.array([0, 1]), np.array([5, 5]), np.array([1, 2]), attended)
+    cpu_attention.attend(
+        queries, states, cache, np.array([0, 1]), np.array([5, 5]), np.array([1, 2]), attended
+    )
     assert np.isnan(attended[1]).all()
     keys, values = cache[:, 0, :, :, :6].astype(np.float64)
     assert np.allclose(attended[0], attention(queries[0], keys, values), rtol=0, atol=1e-5)
@@ -80,7 +84,11 @@ def trees():
     draws = np.random.default_rng(0)
     common, longer = draws.integers(0, 9, 70), draws.integers(0, 9, 40)
     rows = [np.concatenate([common, draws.integers(0, 9, 9)]), np.concatenate([common, longer]), common[:33]]
-    rows += [np.concatenate([common, longer[:20], draws.integers(0, 9, 30)]), draws.integers(0, 9, 5), rows[1].copy()]
+    rows += [
+        np.concatenate([common, longer[:20], draws.integers(0, 9, 30)]),
+        draws.integers(0, 9, 5),
+        rows[1].copy(),
+    ]
     return [tree(rows, torch.device("cpu")) for tree in (PrefixTree, KernelTree)]
 
 
@@ -107,7 +115,10 @@ def test_padding_nodes_attend_to_nothing():
     """Their gradients are zeros, not what was in memory: products with weights would spread them."""
     ours = trees()[1]
     shape = (len(ours.ids_N), 2, 2, 8)
-    queries, states = torch.full(shape[:1] + shape[2:], 0.5, requires_grad=True), torch.ones(shape, requires_grad=True)
+    queries, states = (
+        torch.full(shape[:1] + shape[2:], 0.5, requires_grad=True),
+        torch.ones(shape, requires_grad=True),
+    )
     attended = ours.attend(0, queries, states)
     attended.sum().backward()
     used = max(int(path.max()) for path in ours.paths) + 1
@@ -117,8 +128,8 @@ def test_padding_nodes_attend_to_nothing():
 
 
 def run_of(folder, cache):
-    """Two steps of a fresh process with numba's cache in ``cache``: what they logged but seconds, and how often each
-    kernel was compiled or loaded there."""
+    """Two steps of a fresh process with numba's cache in ``cache``: what they logged but seconds, and how
+    often each kernel was compiled or loaded there."""
     program = (
         "import sys\n"
         "from pathlib import Path\n"
@@ -132,17 +143,19 @@ def run_of(folder, cache):
         "    print([(sum(k.stats.cache_misses.values()), len(k.signatures)) for k in used])\n"
     )
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
     steps = read_jsonl(folder / "metrics.jsonl")
-    return [{k: v for k, v in step.items() if not k.startswith("seconds")} for step in steps], done.stdout.split("\n")[
-        -2
-    ]
+    return [
+        {k: v for k, v in step.items() if not k.startswith("seconds")} for step in steps
+    ], done.stdout.split("\n")[-2]
 
 
 @pytest.mark.slow  # it compiles the kernels again
 def test_the_first_run_of_a_machine_is_the_second_one(tmp_path):
-    """The first compiles, in another process; both compute with what is in the cache, a single row with the code for
-    many. Code that was compiled in the same process gave other sums."""
+    """The first compiles, in another process; both compute with what is in the cache, a single row with the
+    code for many. Code that was compiled in the same process gave other sums."""
     first, second = (run_of(tmp_path / name, tmp_path / "cache") for name in ("first", "second"))
     assert first == second
     assert first[1] == "[(0, 1), (0, 1), (0, 1)]"

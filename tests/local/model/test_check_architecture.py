@@ -1,4 +1,5 @@
-"""Tiny random models of other architectures: log-probs in sampling and training are those of their own forward pass."""
+"""Tiny random models of other architectures: log-probs in sampling and training are those of their own
+forward pass."""
 
 import asyncio
 
@@ -31,7 +32,8 @@ PLAYED = {
 }
 REFUSED = {  # no module `model`, no layers of keys and values alone, none at all
     "GPT2": {"n_embd": 32, "n_layer": 2, "n_head": 4},
-    "Qwen3Next": GROUPED | {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 16, "num_hidden_layers": 4},
+    "Qwen3Next": GROUPED
+    | {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 16, "num_hidden_layers": 4},
     "Mamba": {"state_size": 4},
 }
 
@@ -40,7 +42,9 @@ def random_model(name, settings, tokenizer):
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "pad_token_id": 0}
     kind = getattr(transformers, f"{name.partition(',')[0]}Config")
-    model = transformers.AutoModelForCausalLM.from_config(kind(vocab_size=len(tokenizer), **{**sizes, **settings}))
+    model = transformers.AutoModelForCausalLM.from_config(
+        kind(vocab_size=len(tokenizer), **{**sizes, **settings})
+    )
     for parameter in model.parameters():
         if parameter.dim() > 1:  # larger than at the start of training: every part of the computation shows
             torch.nn.init.normal_(parameter, std=0.3)
@@ -93,7 +97,9 @@ def test_a_pass_that_differs_from_the_models_own_is_refused(nano):
     """An output scaled in a way that its configuration does not tell."""
     model = random_model("Mistral", PLAYED["Mistral"], nano[1])
     own = model.forward
-    model.forward = lambda **inputs: transformers.modeling_outputs.CausalLMOutput(logits=own(**inputs).logits / 4)
+    model.forward = lambda **inputs: transformers.modeling_outputs.CausalLMOutput(
+        logits=own(**inputs).logits / 4
+    )
     with pytest.raises(ConfigError, match="'mistral' .*--server"):
         check_architecture(model)
 

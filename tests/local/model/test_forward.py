@@ -41,7 +41,9 @@ FAMILY = {
     "llama": LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),
     "llama with scaled positions": LlamaConfig(**SIZES, rope_parameters=LONG_CONTEXT),
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
-    "qwen2 that pads with a token of dialogs": Qwen2Config(**SIZES, pad_token_id=7),  # its embedding is not trained
+    "qwen2 that pads with a token of dialogs": Qwen2Config(
+        **SIZES, pad_token_id=7
+    ),  # its embedding is not trained
     "qwen3": Qwen3Config(**SIZES, head_dim=10),
 }
 
@@ -62,7 +64,8 @@ def in_full(norm, hidden):
 
 
 def rows_of_a_step():
-    """Attempts with a common prompt longer than a block, a retry of one of them, a row within another, a stranger."""
+    """Attempts with a common prompt longer than a block, a retry of one of them, a row within another, a
+    stranger."""
     draws = np.random.default_rng(0)
 
     def tokens(count):
@@ -70,7 +73,11 @@ def rows_of_a_step():
 
     prompt, attempt = tokens(BLOCK + 7), tokens(30)
     rows = [np.concatenate([prompt, tokens(9)]), np.concatenate([prompt, attempt]), tokens(BLOCK)]
-    rows += [np.concatenate([prompt, attempt[:21], tokens(80)]), prompt[:40], np.concatenate([prompt, attempt])]
+    rows += [
+        np.concatenate([prompt, attempt[:21], tokens(80)]),
+        prompt[:40],
+        np.concatenate([prompt, attempt]),
+    ]
     ids_B_T = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
     mask_B_T = torch.zeros(ids_B_T.shape)
     for k, row in enumerate(rows):
@@ -125,7 +132,10 @@ def test_rows_without_a_scored_token_cost_nothing(nano):
     assert not tree_logprobs(nano[0], ids_B_T, torch.zeros(2, 5)).any()
     first_alone = torch.tensor([[1.0, 0, 0, 0, 0]] * 2)  # nothing stands before it
     assert not tree_logprobs(nano[0], ids_B_T, first_alone).any()
-    assert tree_logprobs(nano[0], ids_B_T[:, :0], torch.zeros(2, 0)).shape == (2, 0)  # a prompt that had no room
+    assert tree_logprobs(nano[0], ids_B_T[:, :0], torch.zeros(2, 0)).shape == (
+        2,
+        0,
+    )  # a prompt that had no room
 
 
 def test_a_tree_by_hand():
@@ -155,7 +165,8 @@ def test_other_architectures_keep_their_own_forward_pass(nano):
 
 @pytest.mark.parametrize("machine_code", [True, False])
 def test_a_group_encodes_its_prompt_once_and_samples_as_if_each_did(nano, machine_code, monkeypatch):
-    """Four members of two tasks: two prompts are encoded, and the tokens are those of transformers' forward pass."""
+    """Four members of two tasks: two prompts are encoded, and the tokens are those of transformers' forward
+    pass."""
     model, tokenizer = nano
     monkeypatch.setattr("r3l.local.sampling.policy.has_machine_code", lambda model: machine_code)
 

@@ -1,4 +1,5 @@
-"""LoRA: its gradients by hand, frozen weights, one model for three uses, small checkpoints, merged exports."""
+"""LoRA: its gradients by hand, frozen weights, one model for three uses, small checkpoints, merged
+exports."""
 
 import copy
 import shutil
@@ -60,7 +61,8 @@ def backward(model, compute=tree_logprobs):
 
 @pytest.mark.parametrize("compute", [tree_logprobs, token_logprobs])
 def test_gradients_of_the_factors_are_those_of_the_weights_by_the_chain_rule(compute):
-    """y = (W + s B A) x, so dA = s B^T dW and dB = s dW A^T, with dW of full training at W + s B A; in float64."""
+    """y = (W + s B A) x, so dA = s B^T dW and dB = s dW A^T, with dW of full training at W + s B A; in
+    float64."""
     model = random_model(Qwen2Config(**SIZES, tie_word_embeddings=True))
     whole = copy.deepcopy(model)
     adapted(model)
@@ -77,7 +79,9 @@ def test_gradients_of_the_factors_are_those_of_the_weights_by_the_chain_rule(com
             (of_factors[a], SCALE * factors[b].T @ dw),
             (of_factors[b], SCALE * dw @ factors[a].T),
         ):
-            assert torch.allclose(computed, expected, rtol=0, atol=1e-12 * max(1.0, expected.abs().max().item()))
+            assert torch.allclose(
+                computed, expected, rtol=0, atol=1e-12 * max(1.0, expected.abs().max().item())
+            )
 
 
 @pytest.mark.parametrize("compute", [tree_logprobs, token_logprobs])
@@ -129,7 +133,9 @@ def test_a_step_moves_the_adapter_alone(nano, dtype):
     assert all(".lora_" in name for name, _ in master_weights.named_parameters())
     assert len(trainer.optimizer.state) == len(master_weights.parameters) == 2 * 7 * 2
     assert all(parameter.grad is None for name, parameter in model.named_parameters() if ".lora_" not in name)
-    assert any(parameter.abs().max() > 0 for name, parameter in model.named_parameters() if ".lora_B." in name)
+    assert any(
+        parameter.abs().max() > 0 for name, parameter in model.named_parameters() if ".lora_B." in name
+    )
 
 
 SMALL = ["workers=0", "threads=1", "train.tasks_per_step=4", "method_settings.group_size=4", "lora.rank=4"]
@@ -182,7 +188,9 @@ def test_another_base_checkpoint_is_refused(trained, tmp_path):
     folder = shutil.copytree(trained / "checkpoints" / "step-000004", tmp_path / "adapter")
     stated = (folder / lora.CONFIG).read_text()
     (folder / lora.CONFIG).write_text(stated.replace('"revision": "', '"revision": "0'))
-    with pytest.raises(CheckpointError, match="is an adapter of the base checkpoint math-1.5m with the digest 0"):
+    with pytest.raises(
+        CheckpointError, match="is an adapter of the base checkpoint math-1.5m with the digest 0"
+    ):
         load_network(run_of(), str(folder), "packed")
 
 
@@ -253,7 +261,9 @@ def test_what_cannot_have_an_adapter_is_refused():
     with pytest.raises(ConfigError, match=r"lora\.targets"):
         resolve("nano", "math", "grpo", 0, overrides=["lora.rank=4", "lora.targets=[lm_head]"])
     other = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
-    with pytest.raises(ConfigError, match=r"lora\.targets: .* has no projection down_proj, gate_proj, k_proj"):
+    with pytest.raises(
+        ConfigError, match=r"lora\.targets: .* has no projection down_proj, gate_proj, k_proj"
+    ):
         lora.add(other, CONFIG, 0, BASE)
 
 

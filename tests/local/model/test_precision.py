@@ -1,4 +1,5 @@
-"""The precision policy, bfloat16 computed on the CPU: what is rounded, what is not, what a checkpoint keeps."""
+"""The precision policy, bfloat16 computed on the CPU: what is rounded, what is not, what a checkpoint
+keeps."""
 
 import copy
 
@@ -75,8 +76,8 @@ def test_a_cpu_computes_in_bfloat16_where_it_multiplies_it(monkeypatch, fast):
 
 
 def test_a_step_in_bfloat16_on_a_cpu(tmp_path):
-    """It is computed in another type (the entropy differs from the fourth digit on, not the second), sampling and
-    training agree within the limit that r3l preflight sets, and what it leaves is float32."""
+    """It is computed in another type (the entropy differs from the fourth digit on, not the second), sampling
+    and training agree within the limit that r3l preflight sets, and what it leaves is float32."""
     steps = {}
     for dtype in ("float32", "bfloat16_anywhere"):
         changes = ["train.steps=1", "train.tasks_per_step=2", f"compute_dtype={dtype}"]
@@ -130,7 +131,8 @@ def test_the_mismatch_counts_what_was_sampled_in_this_context():
 
 
 def test_taught_tokens_are_counted_without_their_hint():
-    """Row 0 was sampled here, row 1 is distilled (-1 and -7 after -0.5 and -2 with the hint), row 2 is imitated."""
+    """Row 0 was sampled here, row 1 is distilled (-1 and -7 after -0.5 and -2 with the hint), row 2 is
+    imitated."""
     mask_B_T = torch.tensor([[0.0, 1.0, 1.0]] * 3)
     old_B_T = torch.tensor([[0.0, -1.0, -1.0], [0.0, -0.5, -2.0], [0.0, 0.0, 0.0]])
     new_B_T = torch.tensor([[0.0, -9.0, -9.0], [0.0, -1.0, -7.0], [0.0, -3.0, -3.0]])
@@ -138,7 +140,12 @@ def test_taught_tokens_are_counted_without_their_hint():
     batch = Batch(mask_B_T.long(), mask_B_T, mask_B_T, old_B_T, torch.ones(3), sft_B, off_policy_B)
     taught = TaughtLogprobs()
     taught.add(batch, new_B_T)
-    expected = {"distilled/nll": 4, "distilled/nll_p99": 6.94, "distilled/unlikely": 0.5, "distilled/hint_gap": 2.75}
+    expected = {
+        "distilled/nll": 4,
+        "distilled/nll_p99": 6.94,
+        "distilled/unlikely": 0.5,
+        "distilled/hint_gap": 2.75,
+    }
     expected |= {"imitated/nll": 3, "imitated/nll_p99": 3, "imitated/unlikely": 0}
     assert taught.metrics() == pytest.approx(expected)
     assert TaughtLogprobs().metrics() == {}
@@ -167,7 +174,9 @@ def test_without_the_memory_a_run_goes_on_with_checkpointing(nano, monkeypatch, 
     trainer.probe_memory(8)
     assert not any(tried[0]) and all(tried[1]) and "train.gradient_checkpointing=true" in caplog.text
     assert all(p.grad is None for p in trainer.model.parameters())
-    with pytest.raises(EngineError, match="out of GPU memory in probing .* lower train.tokens_per_microbatch"):
+    with pytest.raises(
+        EngineError, match="out of GPU memory in probing .* lower train.tokens_per_microbatch"
+    ):
         trainer.probe_memory(8)
     assert len(tried) == 3
 

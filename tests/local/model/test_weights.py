@@ -31,7 +31,9 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_log_probs_gradients_and_saved_files_are_those_of_transformers_modules(kind: str, tmp_path: Path) -> None:
+def test_log_probs_gradients_and_saved_files_are_those_of_transformers_modules(
+    kind: str, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(CONFIGS[kind]).save_pretrained(tmp_path / "model")
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
@@ -51,7 +53,9 @@ def test_log_probs_gradients_and_saved_files_are_those_of_transformers_modules(k
     assert torch.equal(*log_probs)
     shutil.rmtree(tmp_path / "model")  # as a run's checkpoint goes after two later ones
     for name, model in {"ours": ours, "theirs": theirs}.items():
-        model.save_pretrained(tmp_path / name, state_dict={k: p.detach() for k, p in model.named_parameters()})
+        model.save_pretrained(
+            tmp_path / name, state_dict={k: p.detach() for k, p in model.named_parameters()}
+        )
     names = sorted(path.name for path in (tmp_path / "theirs").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "ours").iterdir())
     for name in names:
@@ -60,7 +64,9 @@ def test_log_probs_gradients_and_saved_files_are_those_of_transformers_modules(k
 
 def test_other_positions_and_other_files_are_left_to_transformers(tmp_path: Path) -> None:
     rotary = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
-    AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, rope_parameters=rotary)).save_pretrained(tmp_path / "scaled")
+    AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, rope_parameters=rotary)).save_pretrained(
+        tmp_path / "scaled"
+    )
     assert load(tmp_path / "scaled") is None
     AutoModelForCausalLM.from_config(CONFIGS["llama"]).save_pretrained(tmp_path / "bare")
     (tmp_path / "bare" / "generation_config.json").unlink()

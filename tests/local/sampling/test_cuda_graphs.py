@@ -1,4 +1,5 @@
-"""r3l/local/sampling/cuda_graphs.py: on a CPU all but the capture (examples/gpu_check.py runs it on a GPU)."""
+"""r3l/local/sampling/cuda_graphs.py: on a CPU all but the capture (examples/gpu_check.py runs it on a
+GPU)."""
 
 from collections import defaultdict
 
@@ -21,7 +22,8 @@ def model(request):
 
 
 def dialogs(count, first=0):
-    """Rows that end at different times, so that the caches move, and pass column 128, so that there are two graphs."""
+    """Rows that end at different times, so that the caches move, and pass column 128, so that there are two
+    graphs."""
     return [
         GenerationRequest(None, list(range(5, 100 + row)), Sampling(max_tokens=4 + 5 * row), frozenset(), row)
         for row in range(first, first + count)
@@ -46,7 +48,10 @@ def turns(decoder, storage, model):
 def test_graphs_sample_what_the_operations_sample_one_by_one(model):
     storage = GraphStorage()
     graphs = turns(GraphDecoder, storage, model)
-    for again in (graphs, turns(GraphDecoder, storage, model)):  # by graphs and in memory that other batches left
+    for again in (
+        graphs,
+        turns(GraphDecoder, storage, model),
+    ):  # by graphs and in memory that other batches left
         for one, other in zip(again, turns(PackedDecoder, Storage(), model), strict=True):
             assert len(one.ids) == other.sampling.max_tokens
             assert one.ids == other.ids

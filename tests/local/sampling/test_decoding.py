@@ -28,7 +28,11 @@ def dialogs(later):
     columns = [130] * 8 + [later] * 14
     return [
         GenerationRequest(
-            None, list(range(5 + row % 7, 5 + row % 7 + most - length)), Sampling(max_tokens=length), set(), row
+            None,
+            list(range(5 + row % 7, 5 + row % 7 + most - length)),
+            Sampling(max_tokens=length),
+            set(),
+            row,
         )
         for row, (length, most) in enumerate(zip(LENGTHS, columns, strict=True))
     ]
@@ -38,10 +42,10 @@ def dialogs(later):
 @pytest.mark.parametrize("decoder", [PackedDecoder, KernelDecoder, GraphDecoder])
 @torch.inference_mode()
 def test_queued_responses_begin_in_the_rows_of_finished_ones(model, decoder, later, passes):
-    """Eight rows. Beside the long response, which takes 100 passes, seven, seven and seven short ones are served: 102
-    with a pass for the prompts of the second and the third seven. Where later dialogs are longer they have seven rows:
-    seven, six, six and two are served, and the two go on for 32 passes after the long one: 100 + 3 + 32. Batches that
-    wait for their longest took 100 + 33 + 33."""
+    """Eight rows. Beside the long response, which takes 100 passes, seven, seven and seven short ones are
+    served: 102 with a pass for the prompts of the second and the third seven. Where later dialogs are longer
+    they have seven rows: seven, six, six and two are served, and the two go on for 32 passes after the long
+    one: 100 + 3 + 32. Batches that wait for their longest took 100 + 33 + 33."""
     storage = GraphStorage() if decoder is GraphDecoder else Storage()
     apart, together, counts = dialogs(later), dialogs(later), defaultdict(float)
     for request in apart:
@@ -60,7 +64,9 @@ def test_queued_responses_begin_in_the_rows_of_finished_ones(model, decoder, lat
 def test_queued_requests_never_make_a_batch_too_large():
     """100 tokens are two rows of 50, or one of up to 100 or more."""
     lengths = [50, 200, 30, 50, 60]
-    requests = [GenerationRequest(None, [1] * (length - 1), Sampling(max_tokens=1), set(), 0) for length in lengths]
+    requests = [
+        GenerationRequest(None, [1] * (length - 1), Sampling(max_tokens=1), set(), 0) for length in lengths
+    ]
     queue = RequestQueue(requests, budget=100)
     assert [request.columns() for request in queue.take_batch()] == [50, 30]
     assert [request.columns() for request in queue.take_fitting(free=2, rows=2)] == [50]
@@ -70,10 +76,11 @@ def test_queued_requests_never_make_a_batch_too_large():
 
 
 def test_the_time_left_counts_queued_requests():
-    """One response of four has ended after the first token and 10 of 1 s, two have 5 and 1 of 20 tokens, one waits:
-    15 + 19 + 20 may still come, in two rows."""
+    """One response of four has ended after the first token and 10 of 1 s, two have 5 and 1 of 20 tokens, one
+    waits: 15 + 19 + 20 may still come, in two rows."""
     requests = [
-        GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1] * have, turn=have) for have in (5, 1, 0)
+        GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1] * have, turn=have)
+        for have in (5, 1, 0)
     ]
     progress = SamplingProgress(
         [*requests, GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1, 2, 9])]
@@ -86,8 +93,8 @@ def test_the_time_left_counts_queued_requests():
 
 @torch.inference_mode()
 def test_long_dialogs_are_encoded_in_parts(model, monkeypatch):
-    """Prompts of 97 and 30 tokens, then a second turn of up to 50 more: the same in parts of 40 tokens and of blocks of
-    300 scores as at once."""
+    """Prompts of 97 and 30 tokens, then a second turn of up to 50 more: the same in parts of 40 tokens and of
+    blocks of 300 scores as at once."""
     at_once, in_parts = ([dialogs(130)[k] for k in range(3, 22)] for _ in range(2))
     counts = {}
     for name, requests in (("at once", at_once), ("in parts", in_parts)):
@@ -110,8 +117,8 @@ def test_long_dialogs_are_encoded_in_parts(model, monkeypatch):
 @pytest.mark.parametrize("decoder", [PackedDecoder, KernelDecoder, GraphDecoder])
 @torch.inference_mode()
 def test_a_shared_beginning_of_prompts_is_encoded_once(model, decoder):
-    """150 tokens, then 1, 2, 2 (the same) and 10 of their own; a dialog that goes on has 3 more. 150 + 1 + 2 + 10 + 3
-    are encoded; of prompts with less in common every token."""
+    """150 tokens, then 1, 2, 2 (the same) and 10 of their own; a dialog that goes on has 3 more. 150 + 1 + 2
+    + 10 + 3 are encoded; of prompts with less in common every token."""
     tokens = [token % 40 + 5 for token in range(150)]
 
     def requests(shared):
@@ -119,9 +126,9 @@ def test_a_shared_beginning_of_prompts_is_encoded_once(model, decoder):
         PackedDecoder(Storage(), model, [going_on], 0, defaultdict(float)).run()
         going_on.pending, going_on.ids, going_on.logprobs = [going_on.ids[-1], 8, 9], [], []
         own = [[7], [8, 9], [8, 9], list(range(9, 19))]
-        return [GenerationRequest(None, shared + o, Sampling(max_tokens=9), set(), k) for k, o in enumerate(own)] + [
-            going_on
-        ]
+        return [
+            GenerationRequest(None, shared + o, Sampling(max_tokens=9), set(), k) for k, o in enumerate(own)
+        ] + [going_on]
 
     for shared, encoded in ((tokens, 166), (tokens[:50], 3 * 50 + 16)):
         together, apart, counts = requests(shared), requests(shared), defaultdict(float)
@@ -135,8 +142,8 @@ def test_a_shared_beginning_of_prompts_is_encoded_once(model, decoder):
 
 
 def test_no_block_has_more_scores_than_its_limit(monkeypatch):
-    """At most 60 scores: rows of 5 and 4 new tokens have 5 queries of 5 columns each, 50 in all. A row of 5 after 25
-    others has 30 columns, so two queries a block."""
+    """At most 60 scores: rows of 5 and 4 new tokens have 5 queries of 5 columns each, 50 in all. A row of 5
+    after 25 others has 30 columns, so two queries a block."""
     monkeypatch.setattr(packed_decoding, "SCORES", 60)
     blocks = list(packed_decoding.attending_together([5, 4, 20], [0, 0, 10]))
     assert blocks[0] == ([1, 0], 0, 5)

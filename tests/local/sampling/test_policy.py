@@ -53,8 +53,8 @@ def test_cache_changes_nothing_and_encodes_each_token_once(nano):
 
 @pytest.mark.parametrize("samples", ["trajectory", "turn"])
 def test_a_fresh_prompt_encodes_what_differs_from_the_one_before(nano, samples):
-    """The second prompt has the first and an answer to it, written as it was sampled; the third shares its beginning
-    with both. Each turn is told as the one that it is."""
+    """The second prompt has the first and an answer to it, written as it was sampled; the third shares its
+    beginning with both. Each turn is told as the one that it is."""
 
     def sampled(use_cache):
         policy = LocalPolicy(*nano, 512, samples=samples, use_cache=use_cache)
@@ -156,7 +156,9 @@ def test_every_declared_end_ends_a_turn(nano, tmp_path):
 def test_lines_continue_one_response_and_forks_continue_it_too(nano):
     model, tokenizer = nano
     policy = LocalPolicy(model, tokenizer, 512)
-    policy.renderer.__dict__["_line_ends"] = frozenset(range(1, 300, 3))  # as if every third token ended a line
+    policy.renderer.__dict__["_line_ends"] = frozenset(
+        range(1, 300, 3)
+    )  # as if every third token ended a line
     line = Sampling(1.0, 12, stop="line")
 
     async def respond():

@@ -1,4 +1,5 @@
-"""Turn samples: one response in its full context, for templates that drop earlier thoughts; their gradients."""
+"""Turn samples: one response in its full context, for templates that drop earlier thoughts; their
+gradients."""
 
 import asyncio
 import copy
@@ -71,7 +72,10 @@ def test_with_an_append_only_template_both_kinds_of_samples_have_one_gradient(na
     won = as_trajectory(make_trajectory(1).task, completions, first=1)
     lost = Trajectory(**{**won.__dict__, "turns": won.turns[:2], "reward": 0.0, "trainable": None})
     gradients = []
-    for samples, members in (("trajectory", [won, lost]), ("turn", [whole_contexts(won), whole_contexts(lost)])):
+    for samples, members in (
+        ("trajectory", [won, lost]),
+        ("turn", [whole_contexts(won), whole_contexts(lost)]),
+    ):
         twin = copy.deepcopy(model).train()
         rows = rows_of(method, [Group(won.task, members)], samples)
         assert len(rows) == (2 if samples == "trajectory" else 5)
@@ -115,7 +119,9 @@ def test_turn_sampling_reuses_what_it_can_and_samples_the_same(nano, template):
     tokenizer = copy.deepcopy(tokenizer)
     if template:
         tokenizer.chat_template = template
-    cached, uncached = (LocalPolicy(model, tokenizer, 512, use_cache=k, samples="turn") for k in (True, False))
+    cached, uncached = (
+        LocalPolicy(model, tokenizer, 512, use_cache=k, samples="turn") for k in (True, False)
+    )
     (a, _), (b, _) = talk(cached), talk(uncached)
     assert [x.response_ids for x in a] == [x.response_ids for x in b]
     assert [x.prompt_ids for x in a] == [x.prompt_ids for x in b]

@@ -45,6 +45,8 @@ def test_in_the_environment_of_vllm():
     folder = Path(__file__).with_name("vllm")
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
     program = [PYTHON, "-m", "pytest", "-x", "-m", "slow", folder]
-    done = subprocess.run(program, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    done = subprocess.run(
+        program, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout

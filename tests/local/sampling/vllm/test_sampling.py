@@ -19,10 +19,14 @@ from r3l.local.sampling.policy import LocalPolicy
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="no vllm in this environment (make vllm)"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("vllm") is None, reason="no vllm in this environment (make vllm)"
+    ),
 ]
 SMALL = ["compute=vllm", "train.tasks_per_step=2", "workers=0", "method_settings.group_size=4"]
-SIGHT = "You are in the middle of a room. Looking quickly around you, you see a desk 1, a shelf 2 and a bed 1."
+SIGHT = (
+    "You are in the middle of a room. Looking quickly around you, you see a desk 1, a shelf 2 and a bed 1."
+)
 
 
 def small(env, method, *overrides):
@@ -81,7 +85,9 @@ def talk(policy, sampling, dialogs=range(5), turns=3):
 def test_greedy_responses_are_the_local_samplers(nano, policy):
     """Random ones are drawn in another way, from the same distribution."""
     local = LocalPolicy(*nano, policy.max_context)
-    for (theirs, _), (ours, _) in zip(talk(policy, Sampling(0.0, 24)), talk(local, Sampling(0.0, 24)), strict=True):
+    for (theirs, _), (ours, _) in zip(
+        talk(policy, Sampling(0.0, 24)), talk(local, Sampling(0.0, 24)), strict=True
+    ):
         assert [x.response_ids for x in theirs] == [x.response_ids for x in ours]
         assert [x.finish_reason for x in theirs] == [x.finish_reason for x in ours]
 
@@ -101,7 +107,9 @@ def test_logprobs_are_those_of_the_policy_that_acts_and_draws_belong_to_the_addr
     alone = talk(policy, sampling, dialogs=[3])[0][0]
     assert [x.response_ids for x in alone] == [x.response_ids for x in crowd[3][0]]
     other = talk(policy, sampling, dialogs=[7])[0][0]
-    assert [x.response_ids for x in alone] != [x.response_ids for x in other]  # a first one may be equal by chance
+    assert [x.response_ids for x in alone] != [
+        x.response_ids for x in other
+    ]  # a first one may be equal by chance
 
 
 def test_first_tokens_are_as_frequent_as_the_model_says(nano, policy):
