@@ -38,11 +38,18 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3 $(HOME)/.pyenv/versions/3.1[12].*/bin/python; do \
     "$$p" -c '$(SUITABLE)' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: setup lock dist trinity vllm verifiers openenv table1 test slow lint docs stored clean
+# A copied or moved clone has an environment whose programs are those of the first one: it is made again. A venv names
+# its own folder in pyvenv.cfg.
+moved = $(if $(wildcard $(1)/pyvenv.cfg),$(shell grep -qF " $(CURDIR)/$(1)" $(1)/pyvenv.cfg || echo FORCE))
+drop_moved = @$(if $(call moved,$(1)),echo "$(1) belongs to another folder; it is made again" && rm -rf $(1),:)
+FORCE:
+
+.PHONY: FORCE setup lock dist trinity vllm verifiers openenv table1 test slow lint docs stored clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP): pyproject.toml requirements.lock $(call moved,$(VENV))
+	$(call drop_moved,$(VENV))
 	@if [ ! -x $(BIN)/python ]; then \
 	    if [ -z "$(PYTHON)" ]; then \
 	        echo "error: no Python 3.11 or 3.12 found; install one (e.g. apt-get install python3.12 python3.12-venv," \
@@ -83,7 +90,8 @@ dist: setup
 trinity: $(TRINITY_STAMP)
 
 # r3l without its own pins: numpy 2.4 and verl's numpy < 2 cannot stand together.
-$(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.txt configs/environments.txt | $(STAMP)
+$(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.txt configs/environments.txt $(call moved,$(TRINITY)) | $(STAMP)
+	$(call drop_moved,$(TRINITY))
 	@[ -x $(TRINITY)/bin/python ] || $(BIN)/python -m venv $(TRINITY)
 	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) -r configs/trinity/requirements.txt
 	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) --no-deps -e .
@@ -93,7 +101,8 @@ vllm: $(VLLM_STAMP)
 
 # The wheel pulls CUDA builds of three packages with which its imports fail; a language model needs none of them. r3l
 # without its own pins, as for Trinity.
-$(VLLM_STAMP): configs/vllm/requirements.txt configs/environments.txt | $(STAMP)
+$(VLLM_STAMP): configs/vllm/requirements.txt configs/environments.txt $(call moved,$(VLLM)) | $(STAMP)
+	$(call drop_moved,$(VLLM))
 	@[ -x $(VLLM)/bin/python ] || $(BIN)/python -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install $(PIP_ARGS) -r configs/vllm/requirements.txt
 	$(VLLM)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
@@ -112,6 +121,7 @@ verifiers openenv:
 SERVER_openenv := openenv==0.10.0
 SITE := import sysconfig; print(sysconfig.get_paths()['purelib'])
 .venv-%/.r3l-installed: pyproject.toml | $(STAMP)
+	$(call drop_moved,$(@D))
 	@[ -x $(@D)/bin/python ] || $(BIN)/python -m venv $(@D)
 	$(BIN)/python -c "$(SITE)" > "$$($(@D)/bin/python -c "$(SITE)")/r3l.pth"
 	$(BIN)/python -m pip freeze --exclude-editable | sed "s/^torch==.*/torch; sys_platform == 'never'/" > $(@D)/installed.txt
