@@ -40,10 +40,10 @@ class OPMD(TrainedMethod[OPMDSettings]):
     Settings = OPMDSettings
 
     def advantages(self, group: Group) -> np.ndarray:
-        """r - baseline, shape (G,)."""
+        """Return minus the group's baseline, shape (G,)."""
         returns_G = group.returns_G()
         return centred(returns_G, baseline_of(returns_G, self.settings.baseline, self.settings.baseline_tau))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A log p / (1 + tau)."""
+        """Loss per token, shape (B, T): -A log p / (1 + tau), with the setting ``opmd_tau`` as tau."""
         return losses.policy_gradient(logprobs_B_T, batch.advantages_B_T, self.settings.opmd_tau), {}

@@ -281,7 +281,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return ReflectedRetry(reflection, played.guided, played.distilled, base_pivot, imitated)
 
     def advantages(self, group: Group) -> np.ndarray:
-        """Centred or standardised returns, amplified until ``amplify_until``; shape (G,)."""
+        """Advantages of a group's members, shape (G,): centred or standardised returns, then amplified.
+
+        Amplification raises those of good members. It ends after the share ``amplify_until`` of training.
+        """
         returns_G = group.returns_G()
         plain_G = self._unamplified(returns_G)
         if group.progress > self.settings.amplify_until:

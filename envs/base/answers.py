@@ -145,9 +145,10 @@ class AnswerEngine:
         return self._now
 
     def step(self, action: str) -> Observation:
-        """Add a line of the response, or all of it, and grade a complete response.
+        """Take the next part of the response and grade the response once it is complete.
 
-        A line that ends with a line break is followed by another one.
+        With ``turns: segments`` an action is one line, and a line break at its end means that more lines
+        follow. Otherwise an action is the whole response.
         """
         if self._task is None:
             raise EngineError("step before a successful reset")

@@ -85,7 +85,10 @@ class Demonstrator(ABC):
         return self._all(tasks_and_variants(), error_rates, max_turns)
 
     def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        """One demonstration of an error-free expert for each task."""
+        """Play each task once with the error-free expert.
+
+        Used to check that tasks can be solved and to compare a model with the expert, not for SFT.
+        """
         return self._all(((task, 0) for task in tasks), CAREFUL, max_turns)
 
     def _all(

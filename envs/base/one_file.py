@@ -28,9 +28,9 @@ Player = Callable[[str, Answers], list[str]]  # see OneFileEnvironment.good_acti
 
 
 class OneFileEngine(ABC):
-    """An ``Environment`` without snapshots.
+    """Base of the engine of an environment in one file: an ``Environment`` without snapshots.
 
-    It must be deterministic: a pivot is reached by replaying its actions.
+    It must be deterministic, since a retry reaches its first turn by replaying the actions before it.
     """
 
     @abstractmethod

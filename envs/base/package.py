@@ -141,10 +141,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return self.task_sets().committed_hash(task_set)
 
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
-        """Versions and digests by name: all that decides an episode besides task ids and options.
+        """Versions and digests, by name, of all that decides an episode besides task ids and options.
 
-        They are part of every run's fingerprint, so no engine is loaded. Inputs missing on this machine are
-        ``none``.
+        Every run's fingerprint has them, so they must be cheap to read: no engine is loaded. An input that
+        this machine lacks has the value ``none``.
         """
         return {name: installed_version(name) for name in self.decisive}
 

@@ -39,7 +39,11 @@ class DefinitionModel(BaseModel):
 
 
 class TaskSetDefinition(DefinitionModel):
-    """Contents of configs/task_sets/<env>_NAME.yaml. ``splits`` are in the order in which they are filled."""
+    """Contents of configs/task_sets/<env>_NAME.yaml.
+
+    ``splits``: settings of each split, in the order in which tasks are assigned to them. ``sources``: where
+    the settings come from, by key.
+    """
 
     name: str
     splits: Mapping[str, Any]

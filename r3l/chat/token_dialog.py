@@ -11,7 +11,11 @@ from r3l.core.text import Message
 
 
 class DialogPolicy(Protocol):
-    """The part of a policy that its dialogs use. ``max_context``: tokens of a dialog."""
+    """What a dialog needs to know of the policy that samples its responses.
+
+    ``max_context``: the most tokens of a dialog. ``samples``: whether a training sample is a trajectory or
+    one turn.
+    """
 
     renderer: ChatRenderer
     max_context: int

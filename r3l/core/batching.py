@@ -201,10 +201,10 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]:
-    """Indices of rows (token ids) with common prefixes side by side, cut into parts.
+    """Group rows (token ids) into micro-batches for the prefix tree; returns their indices.
 
-    A part has at most ``budget`` tokens, where the prefix that a row shares with the row before it counts
-    once: the prefix tree computes it once.
+    Rows with a common prefix stand next to each other. A micro-batch has at most ``budget`` tokens, without
+    the prefix that a row shares with the row before it, which the tree computes once; a longer row is alone.
     """
     parts: list[list[int]] = []
     tokens = 0  # of the last part

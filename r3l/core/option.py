@@ -35,6 +35,6 @@ class OptionModel(BaseModel):
 
 
 def source_of(field: FieldInfo) -> str:
-    """The source of an option's default; empty for a required option."""
+    """Where an option's default comes from (a paper, our choice, ...); empty for a required option."""
     extra = field.json_schema_extra
     return str(extra.get("source", "")) if isinstance(extra, dict) else ""

@@ -27,7 +27,10 @@ KINDS = tuple(TrajectoryKind)  # the order in which trajectories are logged
 
 @dataclass(frozen=True)
 class Prompt:
-    """The messages before a response, and the same without guidance."""
+    """The messages before a response.
+
+    ``unguided``: the same without guidance, the text of a reflection that a retry reads.
+    """
 
     messages: list[Message]
     unguided: list[Message]

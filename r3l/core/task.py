@@ -71,7 +71,10 @@ def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra:
 
 
 def with_occurrences(tasks: Iterable[Task], drawn: Counter[str]) -> list[Task]:
-    """Copies of ``tasks`` with ``occurrence`` set; ``drawn``: tasks of the step by id, updated in place."""
+    """Copies of ``tasks`` whose ``occurrence`` says how often each was drawn before in this step.
+
+    ``drawn``: number of draws so far by task id, updated in place.
+    """
     numbered = []
     for task in tasks:
         numbered.append(replace(task, occurrence=drawn[task.id]))

@@ -225,7 +225,7 @@ def _is_stored(source: Path, target: Path) -> bool:
 
 @dataclass(frozen=True)
 class Origins:
-    """The code and the plan that runs were made from.
+    """The code and the plan that runs were made from, as `r3l verify` reports them.
 
     ``dirty``: directories of runs whose code is in no commit. ``plans``: numbers of runs by the SHA-256 of
     the pre-registration they were made under; None: before there was one.

@@ -83,7 +83,10 @@ class Agreement:
 
 
 def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreement | None:
-    """Compare a reflection with the critic's critique; None if one of them names no pivot."""
+    """Compare the pivot and the cause of a reflection with those of the environment's critic.
+
+    The pivot is the turn to retry from. None if either of them names no pivot.
+    """
     if critique is None or critique.turn is None or reflection.pivot is None:
         return None
     return Agreement(

@@ -132,7 +132,7 @@ def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[Pla
 
 
 def attempts_file(out: Path) -> Path:
-    """The file next to a probe's result ``out`` with its attempts as JSON lines, one per batch."""
+    """Path of the JSON lines next to a probe's result ``out``; a line has the attempts of one batch."""
     return out.with_suffix(".attempts.jsonl")
 
 

@@ -66,7 +66,7 @@ class ClaimVerdict:
 
     @property
     def points(self) -> tuple[float, ...]:
-        """The values of fewer seeds than an interval takes; empty from MIN_SEEDS seeds on, and of tasks."""
+        """One value per seed if there are fewer than MIN_SEEDS, too few for an interval; else empty."""
         return self.effect.values_S if self.effect and self.count < MIN_SEEDS else ()
 
     @property
@@ -78,8 +78,10 @@ class ClaimVerdict:
 
     @property
     def rates_decide(self) -> bool:
-        """True if the difference may come from unequal learning rates: nothing at equal rates says the
-        same."""
+        """True if unequal learning rates may explain the difference.
+
+        That is so unless enough runs at equal rates give the same verdict.
+        """
         if self.learning_rates is None or self.comparison is None:
             return False
         if self.at_equal_rates is None or self.at_equal_rates.seeds < MIN_SEEDS:
@@ -89,7 +91,10 @@ class ClaimVerdict:
 
     @property
     def rates_note(self) -> str:
-        """Both learning rates where they differ, and the effect at equal ones; else empty."""
+        """Note on unequal learning rates: both rates, and the effect of runs at equal rates if any exist.
+
+        Empty if the rates are equal.
+        """
         if self.learning_rates is None:
             return ""
         ours, theirs = (f"{rate:.0e}".replace("e-0", "e-") for rate in self.learning_rates)

@@ -18,19 +18,20 @@ NOTE = (
 
 
 def planned(method: str, tier: str) -> str | None:
-    """Who will write the feedback in runs of ``method`` that are not made yet: self, environment or judge.
+    """Who will write the feedback of planned runs of ``method``: self, environment or judge.
 
-    ``tier``: their scale, such as nano, which may set it. None if the method uses no feedback.
+    ``tier``: scale of the runs, such as nano, whose settings may decide it. None if the method uses no
+    feedback.
     """
     source = feedback_of(variant(method), tier)
     return source and source.value
 
 
 def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
-    """Who wrote the feedback of finished ``runs`` whose setting is ``source``, as a table prints it.
+    """Who wrote the feedback of finished ``runs``, as a table prints it. ``source``: their setting.
 
-    Under ``environment`` the model writes it itself if the critic has nothing to say: adds the share of
-    those.
+    Under ``environment`` the model writes the feedback for which the critic has nothing to say. Its share
+    is added: ``environment, 12% self``.
     """
     if source != FeedbackSource.ENVIRONMENT:
         return source

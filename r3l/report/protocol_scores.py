@@ -49,15 +49,17 @@ class CitedScore(Strict):
 
 
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
-    """The mean over tasks of the mean over their attempts. Tasks are what was drawn, so attempts at one are
-    no further evidence: Wilson's interval where each task has 0 or 1, else Student's over the means of
-    tasks."""
+    """Mean over tasks of each task's mean over its attempts, with an interval.
+
+    Attempts at one task are not independent, so the sample is the tasks: Wilson's interval if every task
+    mean is 0 or 1, else Student's.
+    """
     means = _of_tasks(episodes, key)
     return t_interval(means) if {*means} - {0.0, 1.0} else wilson_interval(means)
 
 
 def _of_tasks(episodes: Episodes, key: str) -> list[float]:
-    """The mean over its attempts of each task."""
+    """One mean per task, over its attempts."""
     by_task = defaultdict(list)
     for row in episodes:
         by_task[row["task"]].append(float(row[key]))
@@ -65,7 +67,7 @@ def _of_tasks(episodes: Episodes, key: str) -> list[float]:
 
 
 def passes(episodes: Episodes, key: str = "success") -> list[float]:
-    """The mean over tasks of each attempt."""
+    """One mean per attempt number, over all tasks."""
     by_member = defaultdict(list)
     for row in episodes:
         by_member[row["member"]].append(float(row[key]))
@@ -73,7 +75,7 @@ def passes(episodes: Episodes, key: str = "success") -> list[float]:
 
 
 def beside(env: str, protocol: str) -> list[CitedScore]:
-    """Published numbers of an environment, those by the same protocol first; others say what differs."""
+    """Published numbers of an environment; those of ``protocol`` come first, others say how they differ."""
     with (CONFIGS / "protocols/published.csv").open(newline="", encoding="utf-8") as file:
         rows = [CitedScore.model_validate(row) for row in csv.DictReader(file)]
     rows = [row for row in (*rows, *_of_paper(env)) if row.env == env]
@@ -112,7 +114,7 @@ def _of_paper(env: str) -> list[CitedScore]:
 
 
 def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
-    """The lines below the summary of an evaluation: spread, and with a protocol published numbers too."""
+    """Lines below an evaluation's summary: the standard error and, under a protocol, published numbers."""
     if "protocol" not in evaluation:
         return [_spread(episodes)]
     env, name = evaluation["env"], evaluation["protocol"]["name"]
@@ -139,8 +141,10 @@ def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
 
 
 def _spread(episodes: Episodes, key: str = "success") -> str:
-    """The standard error over tasks (as lm-eval's: sample deviation / sqrt(n)), and each attempt's mean of
-    several."""
+    """The standard error over tasks as in lm-eval (sample deviation / sqrt(n)).
+
+    With several attempts per task, the mean of each attempt too.
+    """
     means, repeats = _of_tasks(episodes, key), passes(episodes, key)
     line = "no standard error of one task"
     if len(means) > 1:
@@ -173,7 +177,10 @@ def several(played: Sequence[tuple[Evaluation, Episodes]], places: Sequence[Path
 
 
 def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
-    """Tables for a model card: the score by task type with its circumstances, and published numbers."""
+    """Markdown tables for a model card: scores by task group, and published numbers to compare them with.
+
+    Notes say how episodes ended and, under a protocol, what it is and how many tokens were generated.
+    """
     by_group = defaultdict(list)
     for row in episodes:
         by_group[row["group"] or "all"].append(row)

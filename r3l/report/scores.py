@@ -69,11 +69,11 @@ def main_results() -> Reference:
 
 
 def as_rows(rows: Sequence[dict[str, Any]], **same: Any) -> pd.DataFrame:
-    """``rows`` with all columns; None: there is no such number. ``same``: what all rows have.
+    """A data frame of ``rows`` with every column; None marks a missing number.
 
-    Besides the columns of the csv files: ``unit`` of a measure of training; ``points``,
-    ``difference_points``: one value a seed where there are too few seeds for an interval; ``comparison``: the
-    judged difference to the baseline.
+    ``same``: values that all rows get. Four columns are not in csv files: ``unit`` of a training measure,
+    ``points`` and ``difference_points`` (one value per seed, if too few seeds for an interval), and
+    ``comparison``, the tested difference to the baseline.
     """
     full = [EMPTY | row | same for row in rows]
     return pd.DataFrame(full, columns=list(EMPTY), dtype=object)
@@ -135,8 +135,10 @@ def score_rows(
 def _row(
     seeds: pd.DataFrame, baseline: pd.DataFrame | None, planned_seeds: int, reference: Reference
 ) -> dict[str, Any]:
-    """One method on one group of tasks: ``seeds`` has a row a training seed. Its ``effect`` is the difference to
-    ``baseline``, judged later with those of the other rows."""
+    """The row of one method on one task group; ``seeds`` has a line per training seed.
+
+    Its ``effect`` is the difference to ``baseline``; the caller tests the effects of all rows together.
+    """
     first, episodes = seeds.iloc[0], int(seeds.episodes.sum())
     row = place_of(first) | {key: first[key] for key in ("group", "method", "label")}
     row |= {
@@ -203,13 +205,13 @@ def place_of(run: pd.Series) -> dict[str, Any]:
 
 
 def nowhere(bench: Bench) -> dict[str, Any]:
-    """The place of runs that do not exist yet."""
+    """The columns PLACE of a bench without runs."""
     tier, env, model = bench
     return {"tier": tier, "tier_label": load("tiers", tier, TierConfig).label, "env": env, "model": model}
 
 
 def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, Any]:
-    """The columns INTERVAL and ``points`` of an interval; none of no interval."""
+    """The columns INTERVAL and ``points`` of an interval; {} for None."""
     if interval is None:
         return {}
     values = {"mean": interval.mean, "low": interval.low, "high": interval.high, "interval": interval.kind}

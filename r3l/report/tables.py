@@ -29,8 +29,7 @@ from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 @dataclass(frozen=True)
 class Selection:
-    """The environments, methods and runs (evaluation.json files) that a command names. None: those of the
-    table."""
+    """Environments, methods and runs (evaluation.json files) that a command names; None: the table's own."""
 
     envs: Sequence[str] | None = None
     methods: Sequence[str] | None = None
@@ -46,11 +45,11 @@ class Selection:
 def selected(
     runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection
 ) -> pd.DataFrame:
-    """The runs of ``table``. A run that is named is shown whatever it is, unless environments or methods are
-    named too.
+    """The runs that ``table`` shows: those of its environments and methods, or of those a command names.
 
-    The user's own environments are in every table without environments of its own, the user's own methods in
-    those with the key ``own``.
+    A run whose file the command names is shown too, unless the command names other environments or methods.
+    The user's own environments are added if the table lists none, the user's own methods if its key ``own``
+    is true.
     """
     if table.kind == "published":
         if selection.envs is not None:
@@ -80,8 +79,11 @@ def selected(
 def methods_of(
     runs: pd.DataFrame, table: TableConfig, config: WorkflowConfig, selection: Selection
 ) -> list[str]:
-    """The methods of a table with these runs: those that are named; else the table's own first, then others
-    by name."""
+    """Methods that are rows of a table of ``runs``: those that the command names, if any.
+
+    Otherwise the table's methods that are planned or have run, in its order; then others that have run,
+    by name.
+    """
     if selection.methods is not None:
         return list(selection.methods)
     have_run, planned = set(runs.method), config.rows(table)
@@ -93,10 +95,10 @@ def methods_of(
 
 @dataclass(frozen=True)
 class ReportTable:
-    """``rows``: the long form (r3l.report.scores.as_rows); ``published``: the published numbers of the same
-    kind.
+    """A table that is ready to be printed and written.
 
-    ``empty``: print rows and columns without runs too.
+    ``rows``: the rows of its csv file (r3l.report.scores.as_rows). ``published``: published numbers to print
+    with them. ``empty``: also print rows and columns without runs.
     """
 
     config: TableConfig
@@ -109,7 +111,7 @@ class ReportTable:
         return paper_table(self.config.title, self.rows, self.published, self.config.measures, self.empty)
 
     def to_terminal(self) -> RenderableType:
-        """The printed table, and below a table of scores that has runs every row."""
+        """The printed table; if it has scores of runs, all of its rows in full below."""
         shown = to_terminal(self.printed)
         in_full = self.config.kind == "scores" and bool(self.rows.seeds_done.any())
         return Group(shown, "", to_terminal(full_table(self.rows))) if in_full else shown
@@ -131,10 +133,10 @@ def build(
     tier: str,
     benches: Sequence[Bench] = (),
 ) -> ReportTable:
-    """The table that ``config`` describes, from whatever runs there are. ``tier``: that of a table without
-    runs.
+    """Build the table that ``config`` describes from the runs that exist.
 
-    ``benches`` are planned, and have rows even where nothing has run.
+    ``tier``: tier of the table if there are no runs. ``benches``: planned (tier, environment, model), which
+    get rows even if nothing has run there.
     """
     numbers = [row for name in config.published for row in published.of_table(name)]
     reference, title = Reference(numbers, config.published_as), config.title

@@ -81,7 +81,7 @@ class Member(Shown):
 
     @property
     def pivot(self) -> int | None:
-        """The first turn that the first retry plays again, counted from 0; None where there is none."""
+        """The turn (from 0) at which the first retry resumes the attempt; None without a retry."""
         retry = self.first("guided_retry") or self.first("refined")
         return None if retry is None else retry["restart_turn"]
 

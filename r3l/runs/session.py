@@ -118,7 +118,10 @@ class PlaySession:
 
 @contextmanager
 def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[PlaySession]:
-    """Start the environment workers of ``run``; they are closed at the end of the block."""
+    """Start the environment workers of ``run`` and yield a session; both end with the block.
+
+    ``gather`` plays episodes concurrently, so that their responses are sampled together.
+    """
     package = environment_of(run.env)
     package.check_installed()
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)

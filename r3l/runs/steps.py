@@ -186,9 +186,10 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Ite
 
 @contextmanager
 def keeping_batch(run: Run, step: int, folder: Path, rows: Sequence[TrajectoryRow]) -> Iterator[None]:
-    """Check ``rows`` before the update in the block; if they or it are not finite, write them to ``folder``.
+    """Check that ``rows`` are finite, then run the block, which makes the update of a step.
 
-    Raises NonFiniteError, which also names method and step.
+    If a row or the update is not finite, the rows are written to ``folder`` and NonFiniteError is raised,
+    with the method and the step.
     """
     try:
         for number, row in enumerate(rows):

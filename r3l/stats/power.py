@@ -45,9 +45,9 @@ class PowerTarget:
 
 
 def spread(differences_S: ArrayLike) -> float | None:
-    """Standard deviation of one difference per seed.
+    """Sample standard deviation over seeds of the differences (one per seed).
 
-    None for one seed, and where all differences are equal: that says nothing of other seeds.
+    None for one seed or equal differences: neither tells how much other seeds would vary.
     """
     values = np.asarray(differences_S, dtype=np.float64)
     return None if len(values) < 2 or np.ptp(values) < 1e-12 else float(values.std(ddof=1))

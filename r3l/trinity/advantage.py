@@ -90,7 +90,10 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
 
     @classmethod
     def compute_in_trainer(cls) -> bool:
-        """False: only the pipeline sees all groups of a step together."""
+        """False: Trinity shall compute advantages in its experience pipeline.
+
+        Only there all groups of a step are together.
+        """
         return False
 
     @classmethod

@@ -146,7 +146,7 @@ def write_tasksets(run: Run, folder: Path) -> None:
 
 
 def task_rows(run: Run) -> Iterator[dict[str, Any]]:
-    """Rows of the tasks, in the order in which the local engine trains on them."""
+    """One row of train.jsonl per drawn task (id and occurrence), in the local engine's training order."""
     tasks = environment_of(run.env).tasks(run.env_settings.train_task_set)
     for step in range(1, run.train.steps + 1):
         of_step = tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step)

@@ -32,7 +32,11 @@ FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
 
 @dataclass(frozen=True)
 class CollectedTask:
-    """Groups and trajectories collected for one task. ``position``: index of the task in its step."""
+    """Everything that a runner collected for one task of a step.
+
+    ``position``: index of the task in the step. ``trajectories``: all that were played; ``groups``: those
+    that are trained together. ``counters``: the runner's metrics, to be summed over the step.
+    """
 
     task: Task
     position: int

@@ -97,7 +97,10 @@ class Environment:
         return counted[1]
 
     def count(self, variables: Mapping[str, str]) -> tuple[int, int] | None:
-        """Numbers of nodes and GPUs of a cluster; None if it does not answer."""
+        """(nodes, GPUs) of the Ray cluster to which the environment variables ``variables`` point.
+
+        None if it does not answer.
+        """
         command = [self.program("python"), "-c", COUNT]
         done = subprocess.run(
             command, env=variables, capture_output=True, text=True, check=False, preexec_fn=end_with_parent

@@ -65,7 +65,10 @@ class Tinker:
 
     @contextmanager
     def cluster(self, environment: Environment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
-        """Our server and a Ray cluster of one node; writes the server's address into ``config``."""
+        """Start r3l's own Tinker server, whose model trains on this machine, and a Ray cluster of one node.
+
+        Writes the server's address into ``config``. Both end with the block.
+        """
         with Server(self.learner, locate(self.run.model)) as server:
             config["model"]["tinker"]["base_url"] = server.url
             variables = {"TINKER_API_KEY": server.key, "TINKER_BASE_URL": server.url}

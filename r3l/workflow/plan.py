@@ -192,7 +192,7 @@ def tables() -> dict[str, TableConfig]:
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
-    """Runs of a table by their directories under results/: by environment, model, method, then seed."""
+    """Directory under results/ -> run, for a table's runs; ordered by environment, model, method, seed."""
     return grid(config, config.columns(table), config.rows(table), config.models_of(table))
 
 
@@ -211,7 +211,7 @@ def grid(
     methods: Sequence[str],
     models: Sequence[str | None] | None = None,
 ) -> dict[str, Run]:
-    """Runs of ``methods`` in ``envs`` with ``models`` (default: that of ``config``), by their directories.
+    """Directory -> run of ``methods`` in ``envs`` with ``models`` (default: the model of ``config``).
 
     Raises ConfigError if snakemake cannot name a directory, or if two models have the same weights.
     """

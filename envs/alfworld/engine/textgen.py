@@ -269,7 +269,10 @@ def _parse_query(text: str) -> Query:
 
 
 def query_predicates(nodes: Iterable[Node]) -> set[str]:
-    """The predicates in the queries of ``nodes``, without those of the rules that they use."""
+    """Names of the predicates that the queries of ``nodes`` read.
+
+    Grammar rules that the nodes expand are not searched.
+    """
     predicates: set[str] = set()
     for node in nodes:
         inner = node.items if isinstance(node, Listing) else node

@@ -50,7 +50,11 @@ def bases_differ(gold: str, answer: str) -> bool:
 
 
 def bases_agree(gold: str, answer: str) -> bool | None:
-    """Whether two numbers with a base have the same digits and base; None if there is no base to compare."""
+    """Whether two numbers agree in digits and base, such as 101_2 and 101_{2}.
+
+    A gold answer with a base also accepts its digits alone. None if this cannot be decided here, as for two
+    numbers without a base.
+    """
     gold = normalize(gold)
     answer = normalize(answer)
     expected = base_suffixes(gold)

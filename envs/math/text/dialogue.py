@@ -120,10 +120,16 @@ class BoxedDialogue(AnswerDialogue):
 
 
 class MathPrompts(ReleasedPrompts):
-    """Prompts of the paper's released code for mathematics, whose critiques, logs and reminders differ."""
+    """Prompts of the paper's released code for mathematics.
+
+    Its critiques, logs and reminders differ from those for other environments.
+    """
 
     def critique(self, log: str, reward: float) -> list[Message]:
-        """The request for a critique, with a system message, which the released code has only here."""
+        """The request for a critique of a logged episode.
+
+        In the released code, only mathematics has a system message in it.
+        """
         file = f"{self._folder}/critique_grpo_workflow.py"
         words = [text.fill({}) for text in texts(file, "generate_critique", used="responses")]
         role = words[words.index("system") + 1]

@@ -61,7 +61,11 @@ logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
 
 @dataclass(eq=False)
 class Simulator:
-    """One simulator: the jar's ``PythonInterface`` and its own values of the fields in ``SHARED``."""
+    """One simulator: its entry point in the jar, and its own copy of the state that is global in Java.
+
+    ``own``: values for the fields in ``SHARED``, in that order. ``last_id``: its counter of object ids.
+    ``Jvm.call`` installs both before it calls the simulator.
+    """
 
     interface: Any
     own: tuple[Any, ...]  # in the order of ``SHARED``

@@ -112,7 +112,11 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
 
 
 def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
-    """The product of ``record``. ``where``: file and position, for error messages."""
+    """Check a record of the item file and convert it to a product.
+
+    ``attributes``: the product's entry in the attribute file, {} without one. ``where``: file and position
+    of the record, for error messages.
+    """
     asin = expect(record.get("asin", MISSING), str, where, "asin")
     where = f"{where} ({asin})"
     pricing = _pricing(expect(record.get("pricing") or "", str, where, "pricing"), where)

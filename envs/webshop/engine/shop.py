@@ -237,7 +237,7 @@ class WebshopEngine:
 def read_action(action: str) -> tuple[str, str]:
     """Parse ``name[argument]`` on the first line into (name, lower-case argument); ("", "") for another form.
 
-    The argument begins at the last bracket that leaves it non-empty.
+    The argument begins after the last opening bracket that has text between it and the closing one.
     """
     line = action.partition("\n")[0]
     end = line.rfind("]")

@@ -94,7 +94,11 @@ class WebshopDialogue(TaggedDialogue):
         return action in now.admissible
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The scripted critic's judgement, from the pages only; None for the original's instructions."""
+        """The scripted critic's judgement of an episode; like the policy, it reads only the pages.
+
+        None if the instruction is not one of our synthetic catalogue: the critic cannot parse those of the
+        original WebShop.
+        """
         if not is_wish(pages.instruction(transcript.first)):
             return None
         return criticise(WebshopExpert.at_start(transcript.first), transcript, self.max_turns)
@@ -153,7 +157,7 @@ def compact(text: str) -> str:
 
 
 class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
-    """``WebshopDialogue`` with the released prompts (``prompts: released``)."""
+    """``WebshopDialogue`` in the prompts of the paper's released code (``prompts: released``)."""
 
     system = "webshop_system"
 

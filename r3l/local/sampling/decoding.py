@@ -49,7 +49,7 @@ class GenerationRequest:
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Tokens of the dialog with the longest response; if not ``at_most``, with its first token only."""
+        """Tokens of the dialog with a response of ``max_tokens``; if not ``at_most``, of one token."""
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
@@ -58,9 +58,10 @@ class GenerationRequest:
 
 
 class RequestQueue:
-    """Pending requests, shortest dialog first once a batch has been taken.
+    """Pending requests. After the first ``take_batch`` the shortest dialog comes first.
 
-    ``budget``: rows times the longest dialog of a batch, in tokens; a longer dialog is decoded alone.
+    ``budget``: limit of a batch in tokens: its rows times its longest dialog. A longer dialog is decoded
+    alone.
     """
 
     def __init__(self, requests: Sequence[GenerationRequest] = (), budget: int = 0) -> None:
@@ -78,7 +79,10 @@ class RequestQueue:
         return taken
 
     def most_rows(self) -> int:
-        """Rows of the largest batch that may include the next request; 0 if the queue is empty."""
+        """The most rows a batch may have to fit ``budget`` if it includes the first request of the queue.
+
+        0 if the queue is empty.
+        """
         return self._budget // self._requests[0].columns() if self._requests else 0
 
     def take_fitting(self, free: int, rows: int) -> list[GenerationRequest]:

@@ -113,7 +113,7 @@ class RowCache:
 
 
 class NewTokens(Protocol):
-    """New tokens of some rows of a cache, N in all, and how they attend.
+    """New tokens of some dialogs (N in all) and their attention over a cache whose rows are the dialogs.
 
     ``last_R``: index of each row's last new token; None if every row has one.
     """
@@ -131,9 +131,9 @@ class NewTokens(Protocol):
 
 
 class AppendedTokens:
-    """New tokens of some dialogs, rows of a cache; dialogs with similarly many attend together.
+    """NewTokens of prompts: any number of new tokens for some dialogs of a cache.
 
-    Implements NewTokens.
+    Dialogs with similar numbers of new tokens attend together.
     """
 
     def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
@@ -213,10 +213,10 @@ def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator
 
 
 class AppendedColumn:
-    """One new token of each dialog, as a new column of a cache whose rows are dialogs. Implements NewTokens.
+    """NewTokens of responses: one sampled token for each dialog of a cache.
 
-    Simpler than several tokens per row. Attention reads all columns: in bfloat16 on a CPU, products
-    of a part of each row took three times as long.
+    Attention reads every column of the cache, unused ones under a mask. In bfloat16 on a CPU, reading only
+    the used part of each row took three times as long.
     """
 
     last_R: torch.Tensor | None = None

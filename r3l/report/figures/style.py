@@ -158,7 +158,7 @@ def subplots(rows: int, columns: int, width: float, height: float, **options: An
 
 
 def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
-    """Above the subplots: what each method looks like."""
+    """Draw a legend of the methods above the subplots."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -169,7 +169,7 @@ def method_legend(figure: Figure, labels: Mapping[str, str]) -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """Above the subplots, in as few rows as the width allows."""
+    """Draw a legend above the subplots, in as few rows as the width allows."""
     widths = [0.055 * len(str(handle.get_label())) + 0.45 for handle in handles]  # inches
     rows = math.ceil(sum(widths) / (0.92 * figure.get_figwidth()))
     columns = -(-len(handles) // rows)
@@ -179,8 +179,10 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
 
 
 def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
-    """Methods as the rows of subplots with one y axis, the first on top, each label beside the method's
-    marker."""
+    """Label the y axis that a row of subplots shares with methods, one per line and the first on top.
+
+    Each label has the method's marker next to it.
+    """
     from matplotlib.transforms import offset_copy
 
     for ax in row:
@@ -197,13 +199,15 @@ def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
 
 
 def dash(seeds: int) -> Any:
-    """The line of an interval: dashed for one seed, whose interval is over tasks."""
+    """Line style of an interval: dashed for one seed, since its interval is over tasks."""
     return "-" if seeds > 1 else (0, (2, 1.5))
 
 
 def interval(ax: Axes, y: float, method: str, bar: Interval, seeds: Sequence[float]) -> None:
-    """A row of a plot of scores: the mean, every seed where there are several, the interval (dashed for one
-    seed)."""
+    """Draw one method's score at height ``y``: mean, interval, and a tick per seed if there are several.
+
+    With one seed the interval is dashed.
+    """
     seen = look(method)
     if bar.low is not None and bar.high is not None:
         ax.plot([bar.low, bar.high], [y, y], color=seen.colour, linewidth=1.1, linestyle=dash(len(seeds)))
@@ -227,7 +231,7 @@ def interval_note(shown: Shown, one_seed: str) -> str:
 
 
 def caption(figure: Figure, shown: Shown, text: str) -> None:
-    """Below the subplots: what is drawn, then tier, seeds and subplots, wrapped to the figure's width."""
+    """Draw ``text``, then tier, seeds and task sets, below the subplots, wrapped to the figure's width."""
     whole = f"{text} Tier {shown.runs.iloc[0].tier_label}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
     wrapped = textwrap.fill(whole.replace(" %", "\u00a0%"), round(LETTERS * figure.get_figwidth()))
     figure.align_labels()
@@ -235,7 +239,7 @@ def caption(figure: Figure, shown: Shown, text: str) -> None:
 
 
 def seeds(shown: Shown) -> str:
-    """The seeds that are drawn, and how many of them a method has where that differs."""
+    """The seeds in the figure; if methods have different numbers of them, these too."""
     numbers = sorted(set(map(int, shown.runs.seed)))
     counts = sorted({len(of_method) for bench in shown.benches for of_method in bench.runs.values()})
     listed = f"seed{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
@@ -249,11 +253,11 @@ def _test_task_sets(shown: Shown) -> str:
 
 
 def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
-    """PDF and PNG, or the one that ``out`` names by its suffix; without dates, so that equal data give equal
-    bytes.
+    """Write the figure as PDF and PNG, without dates, so that equal data give equal bytes.
 
-    ``out`` is else the folder of files called ``name``, or without one their path but for the suffix. Raises
-    ConfigError for a picture of another kind, RunDirectoryError where they cannot be written.
+    ``out``: a file, which is the only one written; or the folder of NAME.pdf and NAME.png; or, without
+    ``name``, their path without suffix. Raises ConfigError for another file type, RunDirectoryError if
+    writing fails.
     """
     if out.suffix[1:] in figure.canvas.get_supported_filetypes() and out.suffix not in WRITERS:
         raise ConfigError(
@@ -269,8 +273,11 @@ def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
 
 
 def drawable(text: str) -> str:
-    """``text`` as matplotlib can draw it: characters that the font lacks by their code points, and a space
-    before an underscore, for which a legend would leave it out."""
+    """``text`` in a form that matplotlib can draw.
+
+    Characters that the font lacks become code points. A leading underscore gets a space before it, since
+    legends leave out labels that begin with one.
+    """
     lacking = {
         ord(c): f"<U+{ord(c):04X}>"
         for c in set(text)
@@ -287,7 +294,7 @@ def _font() -> Any:
 
 
 def _as_written(figure: Figure) -> None:
-    """No text is mathematics, but the ticks of a logarithmic axis."""
+    """Draw all text literally, not as mathematics, except tick labels (logarithmic axes need them)."""
     from matplotlib.axis import Tick
     from matplotlib.text import Text
 

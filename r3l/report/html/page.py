@@ -43,8 +43,10 @@ SECOND = "grpo"  # the second baseline, after the base checkpoint
 
 
 def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Markup:
-    """A figure with the title, the notes and the rows, the titles of sections in a column that can be filtered;
-    ``cells``: those whose runs are in the report."""
+    """A table as HTML, with its title and notes; section titles become a first column that can be filtered.
+
+    ``cells``: the runs of the report by TIER/ENV/MODEL/METHOD. A number whose runs are in it links to them.
+    """
     filters = {column.name: column.filter for column in table.columns if column.filter is not None}
     names, rows = table.names, list(table.cells())
     if table.titled:
@@ -108,13 +110,12 @@ def write(
 
 
 def _own(name: str) -> Markup:
-    """A file of ours, as it is."""
+    """Text of a file in the folder ``templates``, put into the page unescaped."""
     return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
 
 
 def _learning_curves(runs: pd.DataFrame) -> list[tuple[str, str]]:
-    """Name and PNG of the learning curves of the runs that were trained, in base64. A figure shows one model
-    an environment, so that several models have a figure each."""
+    """(name, PNG in base64) of the learning curves of all trained runs, one figure per tier and model."""
     trained = runs[runs.steps > 0]
     drawn = []
     with TemporaryDirectory() as folder:
@@ -126,17 +127,17 @@ def _learning_curves(runs: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _claims(runs: pd.DataFrame, probes: Sequence[Content]) -> list[Table]:
-    """The paper's claims that are tested here, where they are; none if none is."""
+    """A table of the paper's claims that these runs or probes test; an empty list if they test none."""
     of = claims.load_claims()
     tested = [row for row in claim_verdicts(runs, probes, of) if row.count]
     return [claims_table(tested, of)] if tested else []
 
 
 def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFrame, pd.DataFrame | None]]:
-    """The rows of every table of scores of whose methods at least half have run, the paper's tables first;
-    then of all runs that are in none of those, whatever their environments and methods.
+    """Rows of every score table of which at least half of the methods have run, the paper's tables first.
 
-    Each with the same rows compared with SECOND, if the table compares with BASELINE.
+    Runs that are in none of these tables follow in a table of their own. A table that compares with
+    BASELINE also has the same rows compared with SECOND.
     """
     config, everything = plan.load(), tables.Selection()
     specs = [
@@ -174,7 +175,7 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
 def _shown(
     spec: plan.TableConfig, runs: pd.DataFrame, config: plan.WorkflowConfig, everything: tables.Selection
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The runs and methods of a table; no methods where fewer than half of the planned ones have run."""
+    """(runs, methods) of a table; no methods if fewer than half of the planned ones have run."""
     of_table, planned = tables.selected(runs, spec, config, everything), config.rows(spec)
     if 2 * len(set(of_table.method) & {*planned}) < max(len(planned), 4):
         return of_table, []
@@ -229,7 +230,7 @@ def run_id(run: Any) -> str:
 
 
 def _cells(runs: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """The runs by cell, TIER/ENV/MODEL/METHOD; ``runs`` has one row per run."""
+    """The runs (one row each) by TIER/ENV/MODEL/METHOD: the seeds behind one number of a table."""
     cells: dict[str, list[dict[str, Any]]] = {}
     for run in runs.itertuples():
         cells.setdefault(run_id(run).rpartition("/")[0], []).append(
