@@ -46,8 +46,8 @@ def test_tasks_are_the_same_whenever_they_are_drawn(folder):
 
 def test_every_verb_takes_it(folder, monkeypatch, capsys):
     """The commands of docs/extending.md, with a base checkpoint of few steps."""
-    short = recipe.OWN_RECIPE["phases"][0] | {"tasks": 30, "steps": 4, "decay_steps": 4, "warmup_steps": 1}
-    monkeypatch.setitem(recipe.OWN_RECIPE, "phases", [short])
+    short = recipe.USER_RECIPE["phases"][0] | {"tasks": 30, "steps": 4, "decay_steps": 4, "warmup_steps": 1}
+    monkeypatch.setitem(recipe.USER_RECIPE, "phases", [short])
 
     def r3l(*arguments):
         code, out, err = run(monkeypatch, capsys, *arguments, "--json")
