@@ -86,7 +86,7 @@ class ScriptedExpert(ABC):
 
     @abstractmethod
     def summary(self, answers: Answers) -> str:
-        """What happened in the episode, in a few words, for a reflection to state."""
+        """A few words on what happened in the episode, for a reflection to state."""
 
     def possible(self, action: str, now: Observation) -> bool:
         """Whether a suggested action can be taken now."""

@@ -11,7 +11,7 @@ from r3l.core.text import Message
 
 
 class DialogPolicy(Protocol):
-    """What a dialog needs to know of the policy that samples its responses.
+    """The part of a policy that a dialog reads while the policy samples its responses.
 
     ``max_context``: the most tokens of a dialog. ``samples``: whether a training sample is a trajectory or
     one turn.

@@ -35,6 +35,6 @@ class OptionModel(BaseModel):
 
 
 def source_of(field: FieldInfo) -> str:
-    """Where an option's default comes from (a paper, our choice, ...); empty for a required option."""
+    """Source of an option's default (a paper, our choice, ...); empty for a required option."""
     extra = field.json_schema_extra
     return str(extra.get("source", "")) if isinstance(extra, dict) else ""

@@ -208,7 +208,7 @@ def _judged(target: Target | None, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _not_measured(played: Played, has_model: bool) -> dict[str, str]:
-    """What this probe could not measure, by its printed name, and why."""
+    """Measures that this probe could not take, by printed name, each with the reason."""
     failed = [attempt for attempt in played.attempts if not attempt.success]
     reasons = {
         "log-probs of retries": None if has_model else "a server does not score texts under another prompt",

@@ -1,4 +1,4 @@
-"""What the stored runs and probes say of each claim of the paper: an effect with its interval, and a verdict.
+"""Verdicts of the stored runs and probes on each claim of the paper: an effect with its interval.
 
 All effects that have an interval are one family for Benjamini and Hochberg's correction: a table of over a
 hundred effects is read for what it finds, and 5 % of that may be wrong. The registered comparisons

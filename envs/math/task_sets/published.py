@@ -23,7 +23,7 @@ _DAPO_SUFFIX = re.compile(r"\n\nRemember to put your answer on its own line afte
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the file of a set is, in a data folder and on the hub (dataset, file), and how to read a row.
+    """Location of the file of a set, in a data folder and on the hub (dataset, file), and how to read a row.
 
     Both names may be patterns; the files are read in the order of their names. ``columns``: the columns to
     read from a parquet file; None for all.

@@ -46,7 +46,7 @@ class _Kind:
 
 @dataclass(frozen=True)
 class Wish:
-    """What an instruction of the synthetic catalogue asks for: a kind of product with certain properties.
+    """The request of an instruction of the synthetic catalogue: a kind of product with certain properties.
 
     ``options``: values to choose, such as a colour. ``limit``: price limit in dollars, None without one.
     """
