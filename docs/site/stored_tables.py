@@ -76,17 +76,11 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
     for cells in registered_table(compared, of_plan).sections[0].rows if compared else ():
         for name, column in names.items():
             rows.setdefault(name, {})[cells["env"].text] = cells[column].text
+    labels = f"{method_label(of_plan.against)}, {method_label(of_plan.method)}"
     for row in compared:
-        rates = [_rate(runs, row.env, method) for method in (of_plan.against, of_plan.method)]
-        equal = _at_equal_rates(runs, row.env, of_plan, rates)
-        names_of_env = {
-            f"learning rates ({method_label(of_plan.against)}, {method_label(of_plan.method)})": ", ".join(
-                rates
-            ),
-            "at equal rates, 95 % interval": equal.text,
-        }
-        for name, text in names_of_env.items():
-            rows.setdefault(name, {})[env_label(row.env)] = text
+        equal = _at_equal_rates(runs[runs.env == row.env], of_plan, row.verdict)
+        rows.setdefault(f"learning rates ({labels})", {})[env_label(row.env)] = equal.rates
+        rows.setdefault("at equal rates, 95 % interval", {})[env_label(row.env)] = equal.text
         if equal.verdict != row.verdict:
             rows["verdict"][env_label(row.env)] = f"inconclusive ({equal.reason})"
     rows["verdict"] = rows.pop("verdict", {})  # the last row
@@ -94,36 +88,35 @@ def core(runs: pd.DataFrame, of_plan: Registered) -> str:
 
 
 class EqualRates(NamedTuple):
-    """The comparison at equal learning rates: how it is shown, its verdict, and why that differs from the
-    tuned one."""
+    """The comparison at equal learning rates: both rates now, how it is shown, its verdict, and why that differs
+    from the tuned one."""
 
+    rates: str
     text: str
     verdict: str
     reason: str = ""
 
 
-def _rate(runs: pd.DataFrame, env: str, method: str) -> str:
-    """The learning rate of a method's stored runs, as in 3e-4."""
-    of_method = runs[(runs.env == env) & (runs.method == method)]
-    rates = {manifest["run"]["train"]["lr"] for manifest in of_method.manifest}
-    return ", ".join(f"{rate:.0e}".replace("e-0", "e-") for rate in sorted(rates))
-
-
-def _at_equal_rates(runs: pd.DataFrame, env: str, of_plan: Registered, rates: Sequence[str]) -> EqualRates:
-    """Judge the method at the rate of its opponent. A comparison at unequal rates holds only where this one
-    agrees."""
-    if rates[0] == rates[1]:
-        (tuned,) = (row for row in registered_rows(runs, of_plan) if row.env == env and not row.earlier)
-        return EqualRates("the same", tuned.verdict)
-    same = f"{of_plan.method}@train.lr={float(rates[0]):g}"
-    values = claims.ScoreTest(method=same, against=of_plan.against).values_S(runs[runs.env == env])
+def _at_equal_rates(runs: pd.DataFrame, of_plan: Registered, tuned: str) -> EqualRates:
+    """Judge the method at the rate of its opponent, in one environment. A comparison at unequal rates holds only
+    where this one agrees. ``tuned``: the verdict at the rates that were used."""
+    test = claims.ScoreTest(method=of_plan.method, against=of_plan.against)
+    rates = test.learning_rates(runs)
+    if rates is None:
+        return EqualRates("several", "not run", "", "rates differ")
+    ours, theirs = map(claims.short_rate, rates)
+    equal = test.at_equal_rates(runs)
+    if equal is None:
+        return EqualRates(f"{theirs}, {ours}", "the same", tuned)
+    values = equal.values_S(runs)
     if len(values) < MIN_SEEDS:
-        return EqualRates("not run", "", "rates differ")
+        return EqualRates(f"{theirs}, {ours}", "not run", "", "rates differ")
     (compared,) = compare([Effect.of_seeds(values)], alpha=RULE.alpha)
     assert compared is not None
     low, high = compared.effect.bounds()
     text = f"{compared.effect.mean:+.3f} ({low:+.3f} to {high:+.3f}; {len(values)} seeds)"
-    return EqualRates(text, claim_verdict(compared, RULE.difference), "the rates disagree")
+    verdict = claim_verdict(compared, RULE.difference)
+    return EqualRates(f"{theirs}, {ours}", text, verdict, "the rates disagree")
 
 
 def _listed(sentences: Iterable[str]) -> str:

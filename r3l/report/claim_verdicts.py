@@ -16,7 +16,7 @@ import pandas as pd
 from r3l.config import resolve
 from r3l.core.errors import check_known
 from r3l.report import published
-from r3l.report.claims import Claim, Claims, PublishedEffect
+from r3l.report.claims import Claim, Claims, PublishedEffect, short_rate
 from r3l.report.frame import Bench, benches, of_bench
 from r3l.report.labels import bench_label, env_label
 from r3l.report.probes import Content
@@ -97,7 +97,7 @@ class ClaimVerdict:
         """
         if self.learning_rates is None:
             return ""
-        ours, theirs = (f"{rate:.0e}".replace("e-0", "e-") for rate in self.learning_rates)
+        ours, theirs = map(short_rate, self.learning_rates)
         equal = self.at_equal_rates
         found = (
             f"{equal.mean:+.3f} at equal rates ({equal.seeds} seeds)" if equal else "not run at equal rates"

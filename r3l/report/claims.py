@@ -24,6 +24,11 @@ from r3l.stats.comparison import Effect
 RATE_NAMES = {*rates({})}
 
 
+def short_rate(rate: float) -> str:
+    """A learning rate in print, as in 3e-4."""
+    return f"{rate:.0e}".replace("e-0", "e-")
+
+
 class ScoreTest(Strict):
     """Test success of ``method`` minus that of ``against`` on the tasks of ``group``.
 
