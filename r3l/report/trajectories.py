@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import zlib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -84,28 +85,31 @@ def pack(run_dir: Path, limit: int) -> str | None:
     fit. Tasks that taught something go before the first of a step, and every step has its turn.
     """
     lines = read(run_dir)
-    included: list[int] = []
-    packed = None
-    for index in _by_turns(lines):
-        longer = sorted([*included, index])
-        trial = _packed([lines[k] for k in longer], len(lines) - len(longer))
-        if packed is None or len(trial) <= limit:
-            included, packed = longer, trial
-    return packed
+    if not lines:
+        return None
+    ordered = _by_turns(lines)
+
+    def first(count: int) -> str:
+        tasks = [_task(lines[k]) for k in sorted(ordered[:count])]
+        return packed({"tasks": tasks, "left_out": len(lines) - count, "file": FILE})
+
+    count = bisect_right(range(2, len(lines) + 1), limit, key=lambda count: len(first(count))) + 1
+    return first(count)
 
 
-def unpack(packed: str) -> Line:
-    """The content that :func:`pack` packed."""
-    content = base64.b64decode(packed)
+def packed(content: Any) -> str:
+    """JSON, compressed by gzip and in base64, for a page's script; equal content gives equal text."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def unpack(text: str) -> Line:
+    """The content that :func:`packed` packed."""
+    content = base64.b64decode(text)
     line: Line = json.loads(
         unpacked(content, zlib.decompressobj(wbits=31), most(len(content)), "a packed page")
     )
     return line
-
-
-def _packed(lines: Sequence[Line], left_out: int) -> str:
-    content = {"tasks": [_task(line) for line in lines], "left_out": left_out, "file": FILE}
-    return base64.b64encode(gzip.compress(json.dumps(content).encode(), mtime=0)).decode()
 
 
 def _by_turns(lines: Sequence[Line]) -> list[int]:

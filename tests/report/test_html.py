@@ -37,23 +37,27 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.tags, self.addresses, self.ids, self.scripts, self.script = [], [], set(), [], None
+        self.tags, self.addresses, self.ids, self.scripts, self.current = [], [], set(), [], None
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.addresses += [value for key, value in attrs if key in ("src", "href", "srcset", "action")]
         self.ids.add(dict(attrs).get("id"))
-        self.script = dict(attrs) if tag == "script" else None
-        if self.script is not None:
-            self.scripts.append([self.script, ""])
+        self.current = dict(attrs) if tag == "script" else None
+        if self.current is not None:
+            self.scripts.append([self.current, ""])
 
     def handle_endtag(self, tag):
-        self.script = None
+        self.current = None
 
     def handle_data(self, data):
-        if self.script is not None:
+        if self.current is not None:
             self.scripts[-1][1] += data
+
+    def script(self, name):
+        """The text of the script with this id."""
+        return next(text for attributes, text in self.scripts if attributes.get("id") == name)
 
 
 @pytest.fixture
@@ -90,17 +94,19 @@ def test_a_row_leads_to_its_runs_and_a_run_to_its_trajectories(report_path):
     places = [unquote(address[1:]) for address in page.addresses if address.startswith("#")]
     rows = {place for place in places if place.count("/") == 3 and "=" not in place}
     assert rows == {cell("alfworld", method) for method in ("zero_shot", "grpo", "r3l")}
-    assert {place for place in places if not place.startswith("run=")} <= page.ids
-    assert [place for place in places if place.startswith("run=")] == [f"run={RUN}"]
+    assert set(places) <= page.ids
+    details = unpack(page.script("run-details"))
+    runs = [run for cell_ in rows for run in details[cell_]]
+    assert len(runs) == 9 and [run["id"] for run in runs if run["viewer"]] == [RUN]
+    (run,) = [run for run in runs if run["viewer"]]
+    assert run["manifest"]["versions"] == {"torch": "1"} and run["seed"] == 0
 
 
 def test_what_runs_say_stays_text(report_path):
     """The hostile hint, suggestion and option neither end a script nor open an element."""
     page = Page(report_path)
-    assert [attributes.get("data-id") for attributes, _ in page.scripts] == [
-        RUN,
-        None,
-    ]  # one run, and our own script
+    # One run of the viewer, what is shown of opened runs, and our own script.
+    assert [a.get("data-id", a.get("id")) for a, _ in page.scripts] == [RUN, "run-details", None]
     data = unpack(page.scripts[0][1])
     guided = data["tasks"][0]["members"][0][2]
     assert guided["turns"][1]["prompt"] == explored.HOSTILE
@@ -145,6 +151,24 @@ def test_trajectories_are_cut_to_size_by_whole_tasks(tmp_path):
     one = unpack(pack(tmp_path, 1))  # never none
     assert [task["step"] for task in one["tasks"]] == [3] and one["left_out"] == 2
     assert pack(tmp_path / "nothing", 1) is None
+
+
+def test_the_page_grows_little_with_seeds(tmp_path, monkeypatch):
+    """Fifty more seeds of a cell, all with trajectories: the first seed's are shown, the others counted."""
+    monkeypatch.setattr(report, "EMBEDDED", 1)
+    for seed in range(60):
+        path = write_run(tmp_path / "results", "r3l", seed, [1, 0], [0, 0])
+        explored.write(path.parent)
+        sign(path.parent)
+    paths = find_runs(tmp_path / "results")
+    few = report.write(read_runs(paths[:10]), [], 60, tmp_path / "few.html")
+    many = report.write(read_runs(paths), [], 60, tmp_path / "many.html")
+    assert many.stat().st_size - few.stat().st_size < 50 * 250  # bytes a run; a manifest has some thousand
+    page, text = Page(many), many.read_text(encoding="utf-8")
+    assert [a["data-id"] for a, _ in page.scripts if "data-id" in a] == [RUN]
+    assert "59 more runs kept trajectories" in text
+    (runs,) = unpack(page.script("run-details")).values()
+    assert [run["seed"] for run in runs] == list(range(60))
 
 
 def test_the_verb_writes_it_and_says_what_is_in_it(three_seeds, tmp_path):

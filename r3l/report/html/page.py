@@ -8,8 +8,7 @@ elsewhere.
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -26,7 +25,7 @@ from r3l.report.budget import budget_rows, budget_table
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims_table import claims_table
 from r3l.report.figures import draw
-from r3l.report.frame import CONSTANT_ANSWER, whole
+from r3l.report.frame import BENCH, CONSTANT_ANSWER, whole
 from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
@@ -36,10 +35,11 @@ from r3l.report.table import Cell, Table
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
 
-# Characters of trajectories in the file, shared by the runs; our choice: a report near 5 MB at most.
-EMBEDDED = 2_500_000
+# Characters of trajectories in the file; our choice: a report of thousands of runs stays below 5 MB.
+EMBEDDED = 1_500_000
 BASELINE = "zero_shot"  # of runs that no table is about
 SECOND = "grpo"  # the second baseline, after the base checkpoint
+CELL = [*BENCH, "method"]
 
 
 def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Markup:
@@ -72,6 +72,7 @@ TEMPLATES = Environment(
 )
 TEMPLATES.filters["to_html"] = to_html
 TEMPLATES.filters["zip"] = zip
+TEMPLATES.filters["ranges"] = ranges
 
 
 def write(
@@ -90,20 +91,22 @@ def write(
     written, DataError for a figure that cannot be read.
     """
     whole_runs, scored = whole(runs), score_tables(runs, seeds_planned)
-    spent = budget_rows(runs)
+    shown, without_room = viewer(whole_runs)
     page = TEMPLATES.get_template("report.html.jinja").render(
         style=_own("report.css"),
         script=_own("report.js"),
         about=about(whole_runs, scored),
         tables=[*([comparison] if comparison else []), *(full_table(*rows) for rows in scored)],
         figures=[(path.stem, _base64(path)) for path in figures] or _learning_curves(runs),
-        viewer=viewer(whole_runs),
+        viewer=shown,
+        without_room=without_room,
         claims=[] if comparison else _claims(runs, probes),
-        budget=budget_table(spent, every_column=True),
+        budget=budget_table(budget_rows(runs), every_column=True),
         endings=html_tables.endings(whole_runs),
         settings=html_tables.settings(whole_runs),
         options=html_tables.all_options(),
-        cells=_cells(whole_runs),
+        cells={"/".join(cell): seeds for cell, seeds in whole_runs.groupby(CELL, sort=False)},
+        runs=_details(whole_runs, {run["id"] for run in shown}),
     )
     write_text(page, out)
     return out
@@ -207,21 +210,27 @@ def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dic
     }
 
 
-def viewer(runs: pd.DataFrame) -> list[dict[str, Any]]:
-    """Packed trajectories of the runs that kept them; each run gets an equal part of EMBEDDED.
+def viewer(runs: pd.DataFrame) -> tuple[list[dict[str, Any]], int]:
+    """Packed trajectories of the runs that kept them, and the number of runs without room in EMBEDDED.
 
     ``runs``: one row per run.
     """
-    logged = [run for run in runs.itertuples() if stored_variants(run.path.parent / FILE)]
-    packed = [
-        {
-            "id": run_id(run),
-            "label": f"{env_label(run.env)}, {run.label}, seed {run.seed}",
-            "data": trajectories.pack(run.path.parent, EMBEDDED // len(logged)),
-        }
-        for run in logged
+    logged = runs[[bool(stored_variants(path.parent / FILE)) for path in runs.path]]
+    packed: dict[int, str] = {}
+    left = EMBEDDED
+    # A method's seeds explore alike, so the first seed of every cell goes before the second of any.
+    of_cell = logged.groupby(CELL, sort=False)
+    for index, path in logged.path.iloc[of_cell.cumcount().argsort(kind="stable")].items():
+        data = trajectories.pack(path.parent, EMBEDDED // of_cell.ngroups) if left > 0 else None
+        if data is not None:
+            packed[index] = data
+            left -= len(data)
+    shown = logged.loc[sorted(packed)]
+    runs_shown = [
+        {"id": run_id(run), "label": f"{env_label(run.env)}, {run.label}, seed {run.seed}", "data": data}
+        for run, data in zip(shown.itertuples(), map(packed.get, shown.index), strict=True)
     ]
-    return [run for run in packed if run["data"] is not None]
+    return runs_shown, len(logged) - len(shown)
 
 
 def run_id(run: Any) -> str:
@@ -229,22 +238,26 @@ def run_id(run: Any) -> str:
     return "/".join([run.tier, run.env, run.model, run.method, f"seed{run.seed}"])
 
 
-def _cells(runs: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """The runs (one row each) by TIER/ENV/MODEL/METHOD: the seeds behind one number of a table."""
-    cells: dict[str, list[dict[str, Any]]] = {}
+def _details(runs: pd.DataFrame, shown: Collection[str]) -> str:
+    """What the page shows of a run once it is opened, by TIER/ENV/MODEL/METHOD: packed, since most stay closed.
+
+    Manifests of one cell differ in a few values, so that all of them take little more than one of each cell.
+    ``runs``: one row per run. ``shown``: ids of the runs in the viewer.
+    """
+    details: dict[str, list[dict[str, Any]]] = {}
     for run in runs.itertuples():
-        cells.setdefault(run_id(run).rpartition("/")[0], []).append(
+        details.setdefault(run_id(run).rpartition("/")[0], []).append(
             {
                 "id": run_id(run),
                 "seed": run.seed,
                 "success": run.success,
                 "fingerprint": run.fingerprint,
                 "task_set": f"{run.task_set} {run.task_set_sha256}",
-                "logged": bool(stored_variants(run.path.parent / FILE)),
-                "manifest": json.dumps(run.manifest, indent=2, sort_keys=True),
+                "viewer": run_id(run) in shown,
+                "manifest": run.manifest,
             }
         )
-    return cells
+    return trajectories.packed(details)
 
 
 def _base64(path: Path) -> str:

@@ -78,21 +78,52 @@ for (const table of document.querySelectorAll(".sortable")) {
   if (figure.dataset.filters) narrow(figure, table, JSON.parse(figure.dataset.filters));
 }
 
-/** An address of a run (#tier/env/model/method/seedN) opens it. */
-function openRun() {
-  const run = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!run?.matches("details")) return;
+/** What a script of the page holds: JSON, compressed (r3l/report/trajectories.py). */
+async function unpack(node) {
+  const bytes = Uint8Array.from(atob(node.textContent), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+/* Runs: their details are unpacked when the first cell is opened. */
+let details;
+const filled = new Map();
+function fill(cell) {
+  if (!filled.has(cell)) filled.set(cell, addRuns(cell));
+  return filled.get(cell);
+}
+async function addRuns(cell) {
+  details ??= unpack(document.getElementById("run-details"));
+  for (const run of (await details)[cell.id]) {
+    const node = make("details", "run");
+    node.id = run.id;
+    const summary = make("summary", "", `seed ${run.seed} `);
+    summary.append(make("span", "", `success ${run.success.toFixed(3)}`));
+    if (run.viewer) {
+      const link = make("a", "", "trajectories");
+      link.href = "#" + new URLSearchParams({ run: run.id });
+      summary.append(" ", link);
+    }
+    const inputs = make("p", "", "Test task set ");
+    inputs.append(make("code", "", run.task_set), "; fingerprint ", make("code", "", run.fingerprint));
+    node.append(summary, inputs, make("pre", "", JSON.stringify(run.manifest, null, 2)));
+    cell.append(node);
+  }
+}
+for (const cell of document.querySelectorAll("details.cell")) cell.addEventListener("toggle", () => fill(cell));
+
+/** An address of a cell (#tier/env/model/method) or of its run (.../seedN) opens it. */
+async function openRun() {
+  const place = decodeURIComponent(location.hash.slice(1));
+  const cell = document.getElementById(place) ?? document.getElementById(place.replace(/\/seed\d+$/, ""));
+  if (!cell?.matches("details")) return;
+  await fill(cell);
+  const run = document.getElementById(place);
+  cell.open = true;
   run.open = true;
   run.scrollIntoView();
 }
 addEventListener("hashchange", openRun);
 openRun();
-
-/* Trajectories: JSON of a run, compressed (r3l/report/trajectories.py). */
-async function unpack(node) {
-  const bytes = Uint8Array.from(atob(node.textContent), (character) => character.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-}
 
 const NAMES = {
   base: "Attempt", reflection: "Reflection", critique: "Critique", guided_retry: "Retry as played, with the hint",
