@@ -7,7 +7,7 @@ steps of every method and refuses a key that is not declared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -307,6 +307,7 @@ RATES = (
 )
 _OF_RATES = [Metric(f"rate/{rate.name}", rate.unit, STEP, rate.meaning) for rate in RATES]
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *_OF_RATES)}
+FAULTS = [metric.name for metric in _DECLARED if metric.kind is FAULT]
 
 
 def _with_step(row: Any) -> Any:
@@ -357,10 +358,10 @@ def totals(rows: Iterable[Counts]) -> Counter[str]:
     return summed({name: value for name, value in row.items() if is_total(name)} for row in rows)
 
 
-def faults(rows: Iterable[Counts]) -> Counter[str]:
+def faults(rows: Sequence[Counts]) -> Counter[str]:
     """Repaired faults of a run: sums over its steps of all metrics of kind FAULT."""
-    found = [{name: n for name, n in row.items() if _is_of_kind(name, FAULT)} for row in rows]
-    return summed(found)
+    counted = {name: sum(row.get(name, 0) for row in rows) for name in FAULTS}
+    return Counter({name: number for name, number in counted.items() if number})
 
 
 def rates(counts: Counts) -> dict[str, float | None]:

@@ -11,13 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from r3l.stats.corrections import Correction, adjusted, level_of_one_test
 from r3l.stats.intervals import CONFIDENCE, Interval, finite, t_interval
 from r3l.stats.power import ALPHA, POWER, minimum_detectable_effect, power_of, spread
+
+# Holm bounds the chance of any false finding (family-wise error rate), Benjamini-Hochberg the expected share
+# of false ones among the findings (false discovery rate).
+Correction = Literal["holm", "benjamini-hochberg"]
 
 
 class Verdict(StrEnum):
@@ -174,7 +179,9 @@ class Comparison:
     """One effect with its verdict, as one of a family of comparisons that are corrected together.
 
     ``p_adjusted``: the corrected p-value; None without a test. ``alpha``: level of the family's test;
-    ``level``: bound for an uncorrected p-value, see :func:`r3l.stats.corrections.level_of_one_test`.
+    ``level``: bound that the correction leaves for an uncorrected p-value. ``mde``: minimum detectable effect
+    of this comparison alone, at alpha, None without a known spread; ``mde_adjusted``: the same at ``level``,
+    None without a test as well.
     """
 
     effect: Effect
@@ -182,21 +189,13 @@ class Comparison:
     alpha: float
     level: float
     verdict: Verdict
+    mde: float | None
+    mde_adjusted: float | None
 
     @property
     def significant(self) -> bool:
         """True if the effect is shown to differ from 0."""
         return self.p_adjusted is not None and self.p_adjusted < self.alpha
-
-    @cached_property
-    def mde(self) -> float | None:
-        """Minimum detectable effect of this comparison alone, at alpha; None without a known spread."""
-        return self.effect.mde(self.alpha)
-
-    @cached_property
-    def mde_adjusted(self) -> float | None:
-        """Minimum detectable effect with the correction; None without a test or a known spread."""
-        return None if self.p_adjusted is None else self.effect.mde(self.level)
 
 
 def compare(
@@ -222,28 +221,47 @@ def compare(
     family = adjusted([*p_values.values(), *[1.0] * untested], correction)
     p_adjusted = dict(zip(p_values, family, strict=False))
 
-    # MDE and power are those of one test at the level that the correction leaves it.
-    rejected = sum(p < alpha for p in family)
-    level = level_of_one_test(alpha, len(family), rejected, correction)
+    # MDE and power are those of one test at the level that the correction leaves it. Holm: that of the first
+    # and strictest step. Benjamini-Hochberg: that of the step at which the procedure ended.
+    steps = 1 if correction == "holm" else max(sum(p < alpha for p in family), 1)
+    level = alpha * steps / max(len(family), 1)
 
     compared: list[Comparison | None] = []
-    for k, one in enumerate(effects):
-        if one is None:
+    for k, effect in enumerate(effects):
+        if effect is None:
             compared.append(None)
             continue
-        p = p_adjusted.get(k)
-        compared.append(Comparison(one, p, alpha, level, _verdict(one, p, alpha, margins[k])))
+        p, largest = p_adjusted.get(k), margins[k]
+        # Equivalence goes first: a difference may be significant and still too small to matter.
+        if p is None:
+            verdict = Verdict.INCOMPLETE
+        elif largest is not None and effect.p_equivalent(largest) < alpha:
+            verdict = Verdict.EQUIVALENT
+        elif p < alpha:
+            verdict = Verdict.AHEAD if effect.mean > 0 else Verdict.BEHIND
+        else:
+            verdict = Verdict.INCONCLUSIVE
+        corrected = None if p is None else effect.mde(level)
+        compared.append(Comparison(effect, p, alpha, level, verdict, effect.mde(alpha), corrected))
     return compared
 
 
-def _verdict(effect: Effect, p_adjusted: float | None, alpha: float, margin: float | None) -> Verdict:
-    if p_adjusted is None:
-        return Verdict.INCOMPLETE
-    if margin is not None and effect.p_equivalent(margin) < alpha:
-        return Verdict.EQUIVALENT
-    if p_adjusted < alpha:
-        return Verdict.AHEAD if effect.mean > 0 else Verdict.BEHIND
-    return Verdict.INCONCLUSIVE
+def adjusted(p_values: Sequence[float], correction: Correction) -> list[float]:
+    """Adjusted p-values of one family of m tests, in the given order; reject where one is below alpha.
+
+    Holm's step-down procedure (1979): the k-th smallest p-value times m - k + 1, made increasing.
+    Benjamini and Hochberg's step-up procedure (1995): the k-th smallest times m / k, made increasing from the
+    largest down.
+    """
+    order = np.argsort(p_values, kind="stable")
+    sorted_p, ranks = np.asarray(p_values)[order], np.arange(1, len(order) + 1)
+    if correction == "holm":
+        stepped = np.maximum.accumulate(sorted_p * ranks[::-1])
+    else:
+        stepped = np.minimum.accumulate((sorted_p / (ranks / max(len(order), 1)))[::-1])[::-1]
+    in_given_order = np.empty(len(order))
+    in_given_order[order] = np.minimum(stepped, 1.0)
+    return [float(p) for p in in_given_order]
 
 
 def claim_verdict(comparison: Comparison, smallest: float) -> Verdict:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,11 +83,16 @@ def minimum_detectable_effect(
     deviation: float, seeds: int, level: float = ALPHA, power: float = POWER
 ) -> float:
     """The smallest true mean difference that ``seeds`` pairs show with probability ``power``."""
+    return _standardised_mde(seeds, level, power) * deviation
+
+
+@lru_cache(maxsize=4096)  # a table compares hundreds of rows, with few numbers of seeds at two levels
+def _standardised_mde(seeds: int, level: float, power: float) -> float:
+    """The minimum detectable effect in standard deviations of the differences."""
     # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
     bound = float(stats.t.ppf(1 - level / 2, seeds - 1)) + 1
     reach = 10 * bound / np.sqrt(seeds)
-    found = brentq(lambda size: power_of(size, seeds, level) - power, 0, reach, xtol=1e-9)
-    return float(found) * deviation
+    return float(brentq(lambda size: power_of(size, seeds, level) - power, 0, reach, xtol=1e-9))
 
 
 def seeds_needed(deviation: float, difference: float, level: float = ALPHA, power: float = POWER) -> int:

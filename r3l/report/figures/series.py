@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.runs.metrics import GENERATED_TOKENS, rates, step_seconds, summed
-from r3l.stats.intervals import MIN_SEEDS, t_interval
+from r3l.runs.metrics import GENERATED_TOKENS, RATES, step_seconds
+from r3l.stats.intervals import MIN_SEEDS, t_half_width
 
 WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
 Metrics = Mapping[str, float]
@@ -55,15 +55,35 @@ def mean_of(key: str) -> Value:
     return value
 
 
+class WindowSums(Mapping[str, float]):
+    """The counts of several updates added up. A quantity reads few of the hundred, so each is added when read."""
+
+    def __init__(self, rows: Sequence[Metrics]) -> None:
+        self.rows = rows
+
+    def __getitem__(self, key: str) -> float:
+        counts = [row[key] for row in self.rows if key in row]
+        if not counts:
+            raise KeyError(key)
+        return sum(counts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(key for row in self.rows for key in row))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
 def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
     """A quantity of the counts of the whole window together: steps with more rollouts, or retries, weigh
     more."""
-    return lambda rows: quantity(summed(rows))
+    return lambda rows: quantity(WindowSums(rows))
 
 
 def rate_of(name: str) -> Value:
     """A rate of r3l.runs.metrics, of the counts of the window."""
-    return of_counts(lambda total: rates(total)[name])
+    (rate,) = [rate for rate in RATES if rate.name == name]
+    return of_counts(rate.of)
 
 
 def updates(row: Metrics) -> float:
@@ -104,6 +124,5 @@ def band(curves: Sequence[Curve]) -> Band:
     x, mean = x_S_U.mean(axis=0), y_S_U.mean(axis=0)
     if len(curves) < MIN_SEEDS:
         return Band(x, mean, None, None)
-    intervals = [t_interval(y_S) for y_S in y_S_U.T]
-    low_high = np.array([(i.low, i.high) for i in intervals], dtype=float).reshape(-1, 2)
-    return Band(x, mean, low_high[:, 0], low_high[:, 1])
+    half = t_half_width(y_S_U)
+    return Band(x, mean, mean - half, mean + half)
