@@ -8,9 +8,7 @@ not have. The wheel that was made with it knows its address and digest. It is un
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections import Counter, defaultdict
@@ -25,12 +23,14 @@ import r3l
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation.episodes import Evaluation
+from r3l.files.cleanup import remove_unfinished
 from r3l.files.columns import columns_path, write_columns
 from r3l.files.digests import digest_of
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.locks import locked
 from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
 from r3l.files.unpacking import most
-from r3l.files.writing import write_text_atomic
+from r3l.files.writing import replacing, write_text_atomic
 from r3l.runs.manifest import Manifest
 from r3l.runs.provenance import is_dirty, preregistration_sha256
 from r3l.runs.run_dir import EVALUATION, MANIFEST
@@ -77,30 +77,28 @@ def fetch(source: str | None = None) -> Path:
         raise ConfigError(f"nothing to fetch: this checkout has the stored runs already, in {folder()}")
     target = folder()
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch.") as scratch:
-        sha256 = None
-        if source is None:
-            if not RELEASE.is_file():
+    with locked(target, wait=-1):
+        remove_unfinished(target.parent)
+        with replacing(target) as fresh:
+            sha256 = None
+            if source is None:
+                if not RELEASE.is_file():
+                    raise DataError(
+                        f"this wheel names no address of its stored runs; give a file or a URL of {ARCHIVE} "
+                        f"({MADE})"
+                    )
+                release = read_json(RELEASE, ReleasedArchive)
+                source, sha256 = release["address"], release["sha256"]
+            archive = _downloaded(source, fresh)
+            if sha256 and (found := digest_of(archive)) != sha256:
                 raise DataError(
-                    f"this wheel names no address of its stored runs; give a file or a URL of {ARCHIVE} ({MADE})"
+                    f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: it "
+                    f"is cut off or was replaced; get {ARCHIVE} where you trust it and give its path"
                 )
-            release = read_json(RELEASE, ReleasedArchive)
-            source, sha256 = release["address"], release["sha256"]
-        archive = _downloaded(source, Path(scratch))
-        if sha256 and (found := digest_of(archive)) != sha256:
-            raise DataError(
-                f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: it "
-                f"is cut off or was replaced; get {ARCHIVE} where you trust it and give its path"
-            )
-        _unpack(archive, Path(scratch))
-        fresh = Path(scratch) / TOP
-        if not find_runs(fresh, may_be_none=True):
-            raise DataError(f"{source} holds no runs under {TOP}/; get {ARCHIVE} again")
-
-        # Two renames: the scratch folder is on the same disk, so the swap takes no time and copies nothing.
-        if target.exists():
-            os.replace(target, Path(scratch) / "before")
-        os.replace(fresh, target)
+            _unpack(archive, fresh)
+            (fresh / ARCHIVE).unlink(missing_ok=True)  # if it was downloaded
+            if not find_runs(fresh, may_be_none=True):
+                raise DataError(f"{source} holds no runs under {TOP}/; get {ARCHIVE} again")
     return target
 
 
@@ -124,7 +122,9 @@ def _downloaded(source: str, scratch: Path) -> Path:
 
 
 def _unpack(path: Path, into: Path) -> None:
-    """Unpack the archive; refuse other archives, and files that unpack to far more than their size."""
+    """Unpack the contents of the archive's folder; refuse other archives, and files that unpack to far more
+    than their size.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             if foreign := [name for name in archive.namelist() if not name.startswith(f"{TOP}/")]:
@@ -134,7 +134,10 @@ def _unpack(path: Path, into: Path) -> None:
                 )
             if sum(entry.file_size for entry in archive.infolist()) > most(path.stat().st_size):
                 raise DataError(f"{path} unpacks to far more than its size; get it again")
-            archive.extractall(into)
+            for entry in archive.infolist():
+                entry.filename = entry.filename.removeprefix(f"{TOP}/")
+                if entry.filename:
+                    archive.extract(entry, into)
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; give the path of {ARCHIVE}, or its URL") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
@@ -162,24 +165,23 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
 
     verify_all(run_dirs)
     written = []
-    for source in run_dirs:
-        target = out / source.relative_to(results)
-        if _is_stored(source, target):
-            continue
+    with locked(out):
+        for source in run_dirs:
+            target = out / source.relative_to(results)
+            remove_unfinished(target.parent)
+            if _is_stored(source, target):
+                continue
 
-        # The run appears under its name only when it is complete and signed.
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        for name in JSON_FILES:
-            shutil.copyfile(source / name, temporary / name)
-        for name in (*JSONL_FILES, trajectory_log.FILE) if source.name == WITH_TRAJECTORIES else JSONL_FILES:
-            if (source / name).is_file():  # zero-shot has no metrics
-                write_columns(columns_path(temporary / name), read_jsonl(source / name))
-        sign(temporary)
-        shutil.rmtree(target, ignore_errors=True)
-        temporary.rename(target)
-        written.append(target)
+            # The run appears under its name only when it is complete and signed.
+            with replacing(target) as temporary:
+                for name in JSON_FILES:
+                    shutil.copyfile(source / name, temporary / name)
+                logs = [trajectory_log.FILE] if source.name == WITH_TRAJECTORIES else []
+                for name in (*JSONL_FILES, *logs):
+                    if (source / name).is_file():  # zero-shot has no metrics
+                        write_columns(columns_path(temporary / name), read_jsonl(source / name))
+                sign(temporary)
+            written.append(target)
     return written
 
 

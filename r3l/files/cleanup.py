@@ -13,19 +13,29 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
+from r3l.files.writing import BEFORE
+
 LOCK = ".r3l.lock"  # in a temporary folder; held as long as the folder is in use
 YOUNG = 60.0  # seconds in which a process has locked the folder that it made; our choice
 _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .NAME.PROCESS[.THREAD].tmp
 
 
 def remove_unfinished(*folders: Path) -> None:
-    """Remove the temporary files of killed processes of this machine in ``folders``, which the caller has
+    """Remove what killed processes of this machine left half-written in ``folders``, which the caller has
     locked.
     """
     for path in (path for folder in folders for path in folder.glob(".*.tmp")):
         match = _UNFINISHED.fullmatch(path.name)
         if match and not psutil.pid_exists(int(match[1])):
             _remove(path)
+
+    # A folder that was being replaced in two steps: the old one goes back unless the new one is there.
+    for before in (path for folder in folders for path in folder.glob(f".*{BEFORE}")):
+        target = before.with_name(before.name.removeprefix(".").removesuffix(BEFORE))
+        if target.exists():
+            _remove(before)
+        else:
+            before.rename(target)
 
 
 @contextmanager

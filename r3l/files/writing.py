@@ -1,7 +1,9 @@
-"""Atomic writes, and checks before work begins that a file can be written."""
+"""Atomic writes of files and folders, and checks before work begins that a file can be written."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import shutil
@@ -12,15 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from r3l.core.errors import RunDirectoryError
+from r3l.core.errors import R3LError, RunDirectoryError
+
+BEFORE = ".before"  # ending of a folder that is being replaced where names cannot be exchanged
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of a write that names no file
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write and rename: a reader sees the old file or the complete new one, even if the writer is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, so that renaming is atomic. Process and thread keep writers of the same file
-    # apart, and let r3l.files.cleanup tell the files of killed processes.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    temporary = _temporary(path)
     try:
         temporary.write_bytes(content)
         os.replace(temporary, path)
@@ -36,6 +40,70 @@ def write_text_atomic(path: Path, text: str) -> None:
 def write_json_atomic(path: Path, content: Any) -> None:
     """Write JSON with sorted keys and a final newline: equal content gives equal bytes."""
     write_text_atomic(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill, which takes the name ``folder`` at once when the block has ended.
+
+    A reader sees the old folder or the complete new one, even if the writer is killed; if the block raises,
+    the old one stays. Raises RunDirectoryError if the disk is full or cannot be written.
+    """
+    temporary = _temporary(folder)
+    shutil.rmtree(temporary, ignore_errors=True)  # of a killed process that had the same number
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        if folder.is_dir() and any(folder.iterdir()):
+            _exchange(temporary, folder)  # the temporary folder then holds the old content
+        else:
+            os.replace(temporary, folder)
+    except Exception as error:
+        if not is_write_error(error, temporary):
+            raise
+        raise RunDirectoryError(
+            f"{folder} cannot be written ({error}); what was there stays: free the disk or choose another "
+            "folder, then re-run to resume"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(path: Path) -> Path:
+    """A name in the same folder, so that renaming is atomic.
+
+    Process and thread keep writers of the same path apart, and let r3l.files.cleanup find the files of
+    killed processes.
+    """
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """Exchange the names of two folders in one step; in two on file systems that cannot, such as NFS."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not libc.renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE):
+        return
+    code = ctypes.get_errno()
+    if code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), str(old))
+    # A writer that is killed between the two leaves the old folder under a name that r3l.files.cleanup
+    # gives back.
+    before = old.with_name(f".{old.name}{BEFORE}")
+    os.replace(old, before)
+    os.replace(new, old)
+    shutil.rmtree(before)
+
+
+def is_write_error(error: Exception, folder: Path) -> bool:
+    """True if ``error`` is a failed write in ``folder``, or one that names no file: most likely of the disk."""
+    if isinstance(error, R3LError):
+        return False
+    if not isinstance(error, OSError):
+        # safetensors and tokenizers write in Rust, and raise exceptions of their own.
+        return "(os error " in str(error)
+    if error.filename is None:
+        return error.errno in DISK
+    return Path(str(error.filename)).absolute().is_relative_to(folder.absolute())
 
 
 @contextmanager

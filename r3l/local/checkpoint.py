@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ import httpx2
 import huggingface_hub
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
@@ -22,12 +20,12 @@ from typing_extensions import TypedDict
 
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, find_model, locate, names
-from r3l.core.errors import CheckpointError, ConfigError, DataError, RunDirectoryError
+from r3l.core.errors import CheckpointError, ConfigError, DataError
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import Number, read_json
 from r3l.files.paths import STORED_MODELS
-from r3l.files.writing import check_room, write_json_atomic
+from r3l.files.writing import check_room, replacing, write_json_atomic
 from r3l.local.model import lora, weights
 from r3l.local.model.forward import Pass
 from r3l.local.training.trainer import Trainer
@@ -248,12 +246,9 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     size = sum(tensor.nbytes for of_file in (trained, *tensors.values()) for tensor in of_file.values())
     check_room(folder, SMALL_FILES + size)
 
-    # Write everything, digests last, to a temporary folder; only a complete checkpoint gets its final name.
-    temporary = folder / f".{final.name}.{os.getpid()}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    # Digests last; only a complete checkpoint gets its final name.
+    with replacing(final) as temporary:
         if lora.has_adapter(trainer.model):  # the rest of the model is that of the base checkpoint
-            temporary.mkdir()
             lora.save(temporary, trainer.model, trained)
         else:
             trainer.model.save_pretrained(temporary, state_dict=trained)
@@ -263,13 +258,6 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         state = {"step": trainer.steps_done, "fingerprint": fingerprint, "totals": totals}
         write_json_atomic(temporary / STATE, state)
         write_digests(temporary)
-        os.replace(temporary, final)
-    except SafetensorError as error:  # raised if the disk is full or gone
-        raise RunDirectoryError(
-            f"{final} cannot be written ({error}); free the disk, then re-run to resume",
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     for old in sorted(folder.glob("step-*"))[:-2]:
         shutil.rmtree(old)
     return final

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NotRequired
 
-from filelock import FileLock, Timeout
 from typing_extensions import TypedDict
 
 from r3l.config import Run
-from r3l.core.errors import CheckpointError, DataError, R3LError, RunDirectoryError
+from r3l.core.errors import CheckpointError, DataError, RunDirectoryError
+from r3l.files import locks
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
 from r3l.files.redact import masked
-from r3l.files.writing import write_json_atomic
+from r3l.files.writing import is_write_error, write_json_atomic
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"  # one line per step
@@ -25,8 +24,6 @@ RESULT = "result.json"
 EVALUATION = "evaluation.json"
 FAILED = "failed.json"  # the error that ended the last command
 LOCK = ".lock"
-LOCK_WAIT = 1.0  # seconds: :func:`is_locked` holds the lock for a moment
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # errors of a write that name no file
 SHOWN = 3  # differences named in an error
 
 
@@ -55,58 +52,30 @@ def locked(run_dir: Path) -> Iterator[None]:
 
     Raises RunDirectoryError if another process holds it, or if it cannot be written, now or in the block.
     """
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(run_dir / LOCK, timeout=LOCK_WAIT)
-        lock.acquire()
-    except Timeout as error:
-        raise RunDirectoryError(
-            f"run directory {run_dir} is in use by another process; wait for it or choose another --run-dir"
-        ) from error
-    except OSError as error:
-        raise RunDirectoryError(
-            f"run directory {run_dir} cannot be written ({error}); choose another with --run-dir"
-        ) from error
-    try:
-        # What earlier commands left: the error they ended with, and unfinished files of killed processes.
-        (run_dir / FAILED).unlink(missing_ok=True)
-        remove_unfinished(run_dir, run_dir / "checkpoints")
-        yield
-    except Exception as error:
-        # For `r3l run status`. A deleted directory is not made again; a full disk may refuse this too.
-        with suppress(OSError):
-            if run_dir.is_dir():
-                failure: Failure = {"error": masked(f"{type(error).__name__}: {error}")}
-                write_json_atomic(run_dir / FAILED, failure)
-
-        # A failed access to a file of the directory, or a failed write that names no file: most likely the
-        # disk.
-        if isinstance(error, OSError) and not isinstance(error, R3LError):
-            if error.filename is None:
-                is_ours = error.errno in DISK
-            else:
-                is_ours = Path(str(error.filename)).absolute().is_relative_to(run_dir.absolute())
-            if is_ours:
-                raise RunDirectoryError(
-                    f"run directory {run_dir} was deleted or can no longer be written ({error}); restore "
-                    "it or free the disk, then re-run: training resumes from the last checkpoint that is "
-                    "there"
-                ) from error
-        raise
-    finally:
-        lock.release()
+    with locks.locked(run_dir, run_dir / LOCK, "--run-dir"):
+        try:
+            # What earlier commands left: the error they ended with, and what killed processes were writing.
+            (run_dir / FAILED).unlink(missing_ok=True)
+            remove_unfinished(run_dir, run_dir / "checkpoints")
+            yield
+        except Exception as error:
+            # For `r3l run status`. A deleted directory is not made again; a full disk may refuse this too.
+            with suppress(OSError):
+                if run_dir.is_dir():
+                    failure: Failure = {"error": masked(f"{type(error).__name__}: {error}")}
+                    write_json_atomic(run_dir / FAILED, failure)
+            if not is_write_error(error, run_dir):
+                raise
+            raise RunDirectoryError(
+                f"run directory {run_dir} was deleted or can no longer be written ({error}); restore "
+                "it or free the disk, then re-run: training resumes from the last checkpoint that is "
+                "there"
+            ) from error
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Whether a process owns the directory."""
-    path = run_dir / LOCK
-    if not path.is_file():
-        return False
-    try:
-        with FileLock(path, timeout=0):
-            return False
-    except Timeout:
-        return True
+    """True if a process owns the directory."""
+    return locks.is_locked(run_dir / LOCK)
 
 
 def forget_after(path: Path, step: int) -> None:

@@ -2,18 +2,20 @@
 
 import json
 import shutil
+import subprocess
 from contextlib import nullcontext
 
 import pytest
 
 from r3l.config import Run
-from r3l.core.errors import DataError
+from r3l.core.errors import DataError, RunDirectoryError
 from r3l.evaluation import stored_runs
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify, verify_all
 from r3l.files.columns import columns_path
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
+from r3l.files.locks import locked
 from r3l.files.paths import STORED
 from r3l.report.frame import read_runs
 from r3l.runs import trajectory_log
@@ -225,6 +227,26 @@ def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
     sign(copy)
     with pytest.raises(DataError, match="same fingerprint"):
         stored_runs.store([copy], results, out)
+
+
+def test_what_a_killed_command_left_in_the_store_is_removed_or_put_back(copy, tmp_path):
+    """A folder half-written; and, on a disk that cannot exchange names, an old one that waits to be replaced."""
+    results, out = tmp_path / "results", tmp_path / "stored"
+    (written,) = stored_runs.store([copy], results, out)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (written.parent / f".seed0.{dead.pid}.7.tmp").mkdir()
+    written.rename(written.with_name(".seed0.before"))
+    assert stored_runs.store([copy], results, out) == []  # stored already
+    assert [path.name for path in written.parent.iterdir()] == ["seed0"]
+    check_signed(written)
+
+
+def test_two_commands_do_not_write_one_store_at_once(copy, tmp_path):
+    refused = pytest.raises(RunDirectoryError, match="stored is in use by another process")
+    with locked(tmp_path / "stored"), refused:
+        stored_runs.store([copy], tmp_path / "results", tmp_path / "stored")
+    assert not (tmp_path / "stored").exists()
 
 
 def test_a_torn_archive_is_found(copy, tmp_path):

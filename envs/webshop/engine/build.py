@@ -7,15 +7,11 @@ Synthetic catalogues are built on first use and kept under ``$R3L_CACHE/webshop`
 
 from __future__ import annotations
 
-import glob
 import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from pydantic import Field
 from r3l.envs.base import task_sets
 from r3l.envs.base.task_sets import DefinitionModel, read_definition
@@ -25,12 +21,13 @@ from r3l.envs.webshop.engine.catalogue import (
     Source,
     build,
     original_files,
-    partial_prefix,
     read_meta,
 )
 from r3l.envs.webshop.engine.synthetic import sources
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import DataError
+from r3l.files.cleanup import remove_unfinished
+from r3l.files.locks import locked
 from r3l.files.paths import cache_folder
 
 ORIGINAL = "original"  # name of a catalogue of the original's files
@@ -83,15 +80,19 @@ def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path
     folder = cache_folder("webshop") / f"{name}-{products}-{seed}-{page_size}"
     if not folder.exists():
         # Several workers may need it at once: one builds, the others wait and find it.
-        with _claimed(folder, wait=True):
+        with locked(folder, option="R3L_CACHE", wait=-1):
+            remove_unfinished(folder.parent)
             if not folder.exists():
                 build(sources(products, seed), folder, name, page_size)
     return folder, read_meta(folder)
 
 
 def make(products: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
-    """``catalogue.build`` under a lock. Raises ConfigError if another process is building, or it exists."""
-    with _claimed(folder, wait=False):
+    """``catalogue.build`` under a lock. Raises RunDirectoryError if another process is building there,
+    ConfigError if the folder exists.
+    """
+    with locked(folder):
+        remove_unfinished(folder.parent)
         return build(products, folder, name, page_size)
 
 
@@ -104,32 +105,6 @@ def make_original(
 ) -> Meta:
     """Build the catalogue of the original's files (see ``catalogue.original_files``) in ``folder``."""
     return make(original_files(items, attributes, human, limit), folder, ORIGINAL)
-
-
-@contextmanager
-def _claimed(folder: Path, wait: bool) -> Iterator[None]:
-    """Hold the lock for building ``folder``, and first remove the remains of a killed build."""
-    lock = FileLock(f"{folder}.lock")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=-1 if wait else 0)
-    except Timeout as error:
-        raise ConfigError(
-            f"{folder} is being built by another process, which holds {lock.lock_file}; wait, or build into "
-            "another folder"
-        ) from error
-    except OSError as error:
-        raise DataError(
-            f"{folder} cannot be written ({error}); choose another folder (R3L_CACHE for caches)"
-        ) from error
-    try:
-        for partial in folder.parent.glob(glob.escape(partial_prefix(folder)) + "*"):
-            shutil.rmtree(partial, ignore_errors=True)
-        yield
-    finally:
-        # Delete the file while it is held; a waiting filelock notices that its file has gone.
-        Path(lock.lock_file).unlink(missing_ok=True)
-        lock.release()
 
 
 @lru_cache(maxsize=32)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
-import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
@@ -28,6 +26,7 @@ from r3l.envs.webshop.engine.reward import model_version, nouns
 
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.unpacking import most, unpacked
+from r3l.files.writing import replacing
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -102,34 +101,22 @@ def original_files(
 def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
     """Write a catalogue to ``folder`` atomically.
 
-    Raises ConfigError if the folder exists, DataError if the disk is full or not writable.
+    Raises ConfigError if the folder exists, DataError or RunDirectoryError if the disk is full.
     """
     if folder.exists():
         raise ConfigError(f"{folder} exists; remove it first, or build into another folder")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # Not tempfile.mkdtemp: its folders are private, and others may need to read the catalogue.
-        partial = folder.with_name(f"{partial_prefix(folder)}{secrets.token_hex(8)}")
-        partial.mkdir()
-        try:
+        with replacing(folder) as partial:
             meta = _write(sources, partial, name, page_size)
             # Everything must be on disk before the folder gets its name.
             for path in partial.iterdir():
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-            os.rename(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except (OSError, sqlite3.Error) as error:
+    except sqlite3.Error as error:
         raise DataError(
             f"catalogue {folder} could not be written ({error}); nothing was kept. Free space",
         ) from error
     return meta
-
-
-def partial_prefix(folder: Path) -> str:
-    """First part of the temporary name of a catalogue that is being written, in the same parent folder."""
-    return f".{folder.name}.partial."
 
 
 def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -> Meta:

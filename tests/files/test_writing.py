@@ -1,0 +1,121 @@
+"""Folders are replaced at once: killed anywhere, the old one or the new one is there, complete."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from r3l.core.errors import DataError, RunDirectoryError
+from r3l.files.locks import is_locked, locked
+from r3l.files.paths import ROOT
+from r3l.files.writing import replacing
+
+CONTENT = {"old": {"a": "1", "b": "2"}, "new": {"a": "3", "c": "4"}}
+
+KILLED = """
+import shutil, sys
+from pathlib import Path
+from kills import deaths
+from r3l.files import writing
+from r3l.files.cleanup import remove_unfinished
+from files.test_writing import CONTENT, content, fill
+
+top = Path(sys.argv[1])
+if sys.argv[2] == "nfs":
+    writing.RENAME_EXCHANGE = 1 << 20  # an unknown flag: EINVAL, as on a file system that cannot exchange names
+
+def fresh():
+    shutil.rmtree(top, ignore_errors=True)
+    fill(top / "out", "old")
+
+def work():
+    with writing.replacing(top / "out") as folder:
+        fill(folder, "new")
+
+seen = []
+for number in deaths(work, top, fresh):
+    if sys.argv[2] != "nfs":
+        assert content(top / "out") in CONTENT.values(), number
+    remove_unfinished(top)
+    assert content(top / "out") in CONTENT.values(), number
+    assert sorted(path.name for path in top.iterdir()) == ["out"], number
+    seen.append(content(top / "out") == CONTENT["new"])
+assert seen[0] is False and seen[-1] is True and seen == sorted(seen) and len(seen) > 5, seen
+"""
+
+
+def fill(folder, name):
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in CONTENT[name].items():
+        (folder / file).write_text(text)
+
+
+def content(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("disk", ["exchange", "nfs"])
+def test_a_writer_killed_at_any_write_leaves_the_old_folder_or_the_new_one(tmp_path, disk):
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "top"), disk]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("there", [None, {}, "old"])
+def test_a_folder_is_replaced_or_made(tmp_path, there):
+    out = tmp_path / "deep" / "out"
+    if there is not None:
+        out.mkdir(parents=True)
+    if there == "old":
+        fill(out, "old")
+    with replacing(out) as folder:
+        fill(folder, "new")
+    assert content(out) == CONTENT["new"] and [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+def test_what_goes_wrong_leaves_the_old_folder_and_says_why(tmp_path):
+    out = tmp_path / "out"
+    fill(out, "old")
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    rust = Exception("Error while serializing: I/O error: No space left on device (os error 28)")
+    for error in (full, rust):
+        refused = pytest.raises(
+            RunDirectoryError, match=r"out cannot be written .*No space .*re-run to resume"
+        )
+        with refused, replacing(out) as folder:
+            fill(folder, "new")
+            raise error
+    for error in (DataError("a bad row"), ValueError("a defect"), FileNotFoundError(2, "none", "/elsewhere")):
+        with pytest.raises(type(error)) as raised, replacing(out):
+            raise error
+        assert raised.value is error
+    assert content(out) == CONTENT["old"] and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_one_process_holds_a_path_and_leaves_nothing_next_to_it(tmp_path):
+    out = tmp_path / "deep" / "out.json"
+    held = f"""
+from pathlib import Path
+from r3l.files.locks import locked
+with locked(Path({str(out)!r})):
+    print("held", flush=True)
+    input()
+"""
+    other = subprocess.Popen(
+        [sys.executable, "-c", held], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert other.stdout.readline() == "held\n"
+    lock = out.with_name(".out.json.lock")
+    assert is_locked(lock)
+    refused = pytest.raises(RunDirectoryError, match=r"out.json is in use by another process; .* --run-dir")
+    with refused, locked(out, option="--run-dir", wait=0):
+        raise AssertionError
+    assert lock.exists()
+    other.communicate("\n")
+    assert other.returncode == 0 and not is_locked(lock) and not list(out.parent.iterdir())
+    with locked(out):
+        assert is_locked(lock)
+    assert not list(out.parent.iterdir())
