@@ -27,8 +27,8 @@ from r3l.cli.arguments import (
 )
 from r3l.cli.compare import offline_command
 from r3l.cli.printing import print_result, print_shown
-from r3l.cli.workflow import RENAMED, jobs_of, line, make, others, placement
-from r3l.core.errors import check_known
+from r3l.cli.workflow import RENAMED, default_resources, jobs_of, line, make, others, placement
+from r3l.core.errors import ConfigError, check_known
 
 if TYPE_CHECKING:
     from r3l.config import Run
@@ -88,15 +88,19 @@ def run(
     from r3l.report.tables import Selection
     from r3l.runs.run_dir import EVALUATION
     from r3l.workflow import plan
+    from r3l.workflow.resources import check_profile
 
     check_cores(cores)
+    where = placement(profile, cores)
+    if profile and not dry_run:
+        check_profile(default_resources(profile))
     content, config = _configured(tier, env, method, model, seed, grid, overrides, logger)
     files, runs = _planned(targets, config)
     usual = plan.workflow_content()
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
-    command = line(files, changes, placement(profile, cores) + (_restarts(profile, runs) if profile else []))
+    command = line(files, changes, where + (_restarts(profile, runs) if profile else []))
     if dry_run:
-        _print_jobs(command, runs, config, as_json)
+        _print_jobs(command, runs, config, _to_prepare(profile, runs) if profile else [], as_json)
         return
     began = time.monotonic()
     make(command, runs)
@@ -238,8 +242,26 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     return files, needed
 
 
-def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowConfig, as_json: bool) -> None:
-    """Print the command, the directories that are renamed, and the jobs with their GPU hours."""
+def _to_prepare(profile: str, runs: Mapping[str, Run]) -> list[str]:
+    """What is to edit or to fetch before ``runs`` can start on a cluster: profile, weights, data."""
+    from r3l.workflow.doctor import lacking
+    from r3l.workflow.resources import check_profile
+
+    try:
+        check_profile(default_resources(profile))
+    except ConfigError as error:
+        return [str(error), *lacking(runs.values())]
+    return lacking(runs.values())
+
+
+def _print_jobs(
+    command: list[str],
+    runs: Mapping[str, Run],
+    config: WorkflowConfig,
+    to_prepare: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Print the command, the directories that are renamed, the jobs with their GPU hours, what to prepare."""
     from r3l.report import gpu_hours
     from r3l.report.render import to_terminal
 
@@ -252,13 +274,11 @@ def _print_jobs(command: list[str], runs: Mapping[str, Run], config: WorkflowCon
         ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing: everything is finished"
     )
     cost = {"gpu_hours": hours["rows"]} if hours else {}
-    print_result(
-        {"command": command, "jobs": jobs, **cost},
-        as_json,
-        "\n".join(
-            [shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]
-        ),
-    )
+    lines = [shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]
+    if to_prepare:
+        lines += ["Before it can start:", *(f"- {text}" for text in to_prepare)]
+    result = {"command": command, "jobs": jobs, **cost, "to_prepare": list(to_prepare)}
+    print_result(result, as_json, "\n".join(lines))
 
 
 def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:

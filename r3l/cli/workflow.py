@@ -55,6 +55,15 @@ def placement(profile: str | None, cores: str) -> list[str]:
     return ["--profile", os.path.relpath(profiles / profile)]
 
 
+def default_resources(profile: str) -> dict[str, Any]:
+    """What the profile asks for in every job: account, partition ..."""
+    from r3l.files.yaml_files import read_yaml
+
+    content = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml")
+    defaults: dict[str, Any] = content.get("default-resources", {})
+    return defaults
+
+
 def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
     """Run a command of :func:`line`, showing the progress of its ``runs``. Returns snakemake's log.
 

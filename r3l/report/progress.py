@@ -90,8 +90,8 @@ def phrase(status: Status) -> str:
     return f"waits at step {status.steps}/{status.planned}" if status.steps else "waits"
 
 
-def summary(statuses: Sequence[Status], seconds: float, left: float) -> str:
-    """One line on all runs: how many are done, and the time left."""
+def summary(statuses: Sequence[Status], seconds: float, left: float | None) -> str:
+    """One line on all runs: how many are done, and the time left, if known."""
     done, trained, failed = (
         sum(status.state is state for status in statuses)
         for state in (State.DONE, State.TRAINED, State.FAILED)
@@ -99,11 +99,12 @@ def summary(statuses: Sequence[Status], seconds: float, left: float) -> str:
     counted = [(trained, "trained and not evaluated"), (failed, "failed")]
     others = [f"{count} {what}" for count, what in counted if count]
     parts = [f"{done} of {len(statuses)} runs done", *others, f"{clock(seconds)} gone"]
-    rest = (
-        f"about {clock(left)} of training left"
-        if done + failed < len(statuses)
-        else "tables and figures are next"
-    )
+    if done + failed == len(statuses):
+        rest = "tables and figures are next"
+    elif left is None:
+        rest = "time left not known before each run has trained a step"
+    else:
+        rest = f"about {clock(left)} of training left"
     return ", ".join([*parts, rest] if statuses else [clock(seconds)])
 
 

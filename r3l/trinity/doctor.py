@@ -40,7 +40,7 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
     yield _gpus(cards, models)
     yield from (_memory(tier, envs, each, min(cards) if cards else CARD) for each in models)
     yield from _versions()
-    yield from map(_weights, models)
+    yield from map(weights, models)
 
 
 def gpus() -> list[float]:
@@ -108,7 +108,8 @@ def _versions() -> Iterator[Finding]:
         yield checked(f"{name} (Trinity)", matches, version or "missing", f"{wanted}: {how}")
 
 
-def _weights(model: ModelConfig) -> Finding:
+def weights(model: ModelConfig) -> Finding:
+    """Whether the weights of ``model`` are on this machine; nothing is downloaded."""
     from huggingface_hub import try_to_load_from_cache
 
     # A local folder comes first, then the Hugging Face cache, in which config.json stands for all files.

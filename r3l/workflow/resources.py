@@ -130,11 +130,15 @@ def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str,
     }
 
 
-def check_profile(defaults: Mapping[str, str]) -> None:
-    """Raises ConfigError if the default resources of a profile are still placeholders (YOUR_...)."""
-    for name, where in PLACEHOLDERS.items():
-        if defaults.get(name, "").startswith("YOUR_"):
-            raise ConfigError(
-                f"workflow/profiles/slurm/config.yaml: {name} is still {defaults[name]}; write yours "
-                f"(`{where}` shows it), or delete the line where your cluster asks for none"
-            )
+def check_profile(defaults: Mapping[str, Any]) -> None:
+    """Raises ConfigError if default resources of a profile are still placeholders (YOUR_...)."""
+    left = [
+        f"{name} is still {defaults[name]} (`{where}` shows yours)"
+        for name, where in PLACEHOLDERS.items()
+        if str(defaults.get(name, "")).startswith("YOUR_")
+    ]
+    if left:
+        raise ConfigError(
+            f"workflow/profiles/slurm/config.yaml: {', '.join(left)}; write yours, or delete the line where "
+            "your cluster asks for none"
+        )

@@ -24,7 +24,6 @@ from r3l.workflow.task_sets import CheckedTaskSets
 
 Split = Literal["test", "validation"]
 EVALUATIONS = {"test": evaluation_of, "validation": validation_evaluation}
-UNKNOWN = 60.0  # assumed seconds of a training that has no steps yet; any number will do
 
 
 class State(StrEnum):
@@ -120,11 +119,15 @@ def survey(
     return statuses
 
 
-def seconds_left(statuses: Sequence[Status], cores: int) -> float:
-    """Expected seconds until all runs are trained, on ``cores`` cores."""
-    left = [UNKNOWN if status.seconds_left is None else status.seconds_left for status in statuses]
-    work = sum(seconds * status.run.threads for seconds, status in zip(left, statuses, strict=True))
-    return max([work / cores, *left])  # never less than the longest run
+def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
+    """Expected seconds until all runs are trained, on ``cores`` cores; None if one's are unknown."""
+    work, longest = 0.0, 0.0
+    for status in statuses:
+        if status.seconds_left is None:
+            return None
+        work += status.seconds_left * status.run.threads
+        longest = max(longest, status.seconds_left)
+    return max(work / cores, longest)
 
 
 def learned_times(folders: Iterable[Path]) -> dict[Key, float]:

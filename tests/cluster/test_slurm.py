@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import time
@@ -12,16 +14,14 @@ from start_models import start_model
 
 from r3l.config import resolve
 from r3l.files.json_files import read_jsonl
-from r3l.files.paths import ROOT
+from r3l.files.paths import ROOT, STORED_MODELS
 from r3l.local.engine import train
 from r3l.workflow.resources import ResourceRequest
 
 pytestmark = pytest.mark.slow
 
 SMALL = ["train.steps=8", "train.tasks_per_step=2", "method_settings.group_size=4", "train.save_every=100"]
-METHODS = ("grpo", "r3l")
-MODEL = start_model("math")
-CELL = f"results/nano/math/{MODEL}/{{}}/seed0"
+METHODS = ("grpo", "r3l@alpha=5,retries=2")
 POLL = ["--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "3"]
 
 
@@ -29,7 +29,7 @@ def lines_of(path):
     return len(read_jsonl(path / "metrics.jsonl"))
 
 
-def until(condition, seconds=400):
+def until(condition, seconds=1200):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"
@@ -66,13 +66,18 @@ def snakemake(slurm, folder, profile, *arguments):
 
 
 def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm, profile, tmp_path):
-    config = ["envs=[math]", 'methods=["grpo","r3l"]', f"set={SMALL}".replace("'", '"').replace(" ", "")]
-    targets = [f"{CELL.format(method)}/evaluation.json" for method in METHODS]
+    # The path of the model would run a program in any shell that reads it.
+    model = tmp_path / "a $(touch ran) `touch ran` model"
+    shutil.copytree(STORED_MODELS / start_model("math"), model)
+    planned = [resolve("nano", "math", method, 0, str(model), overrides=SMALL) for method in METHODS]
+    config = ["envs=[math]", f"model={model}", f"methods={json.dumps(METHODS)}", f"set={json.dumps(SMALL)}"]
+    targets = [f"results/{run.directory}/evaluation.json" for run in planned]
     process = snakemake(slurm, tmp_path, profile, *POLL, *targets, "--config", *config)
-    grpo, r3l = (tmp_path / CELL.format(method) for method in METHODS)
+    grpo, r3l = (tmp_path / "results" / run.directory for run in planned)
     until(lambda: lines_of(grpo) >= 2 and lines_of(r3l) >= 2 or process.poll() is not None)
-    running = {comment: job for job, _, comment in slurm.jobs("RUNNING")}
-    cancelled, requeued = (running[f"rule_train_wildcards_nano_math_{MODEL}_{m}_0"] for m in ("r3l", "grpo"))
+    running = [(job, comment) for job, _, comment in slurm.jobs("RUNNING")]
+    (requeued,) = [job for job, comment in running if comment.endswith("_grpo_0")]
+    (cancelled,) = [job for job, comment in running if comment.endswith("_r3l@alpha=5,retries=2_0")]
     slurm("scancel", cancelled)
     slurm("scontrol", "requeue", requeued)
     until(lambda: (requeued, "PENDING") in [job[:2] for job in slurm.jobs()])
@@ -80,7 +85,7 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
     assert (grpo / "checkpoints" / f"step-{lines_of(grpo):06d}").is_dir() and lines_of(grpo) < 8
     assert list((r3l / "checkpoints").glob("step-00000[2-7]"))
     slurm("scontrol", "update", f"JobId={requeued}", "StartTime=now")  # Slurm would wait for two minutes
-    text = process.communicate(timeout=400)[0].decode()
+    text = process.communicate(timeout=1200)[0].decode()
     assert process.returncode == 0, text
     states = {(comment.split("_wildcards")[0], job, state) for job, state, comment in slurm.jobs()}
     assert ("rule_train", cancelled, "CANCELLED") in states and (
@@ -92,9 +97,10 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
         len([1 for rule, _, _ in states if rule == "rule_train"]) == 3
     )  # the cancelled one went on as another job
     assert "Restarts=1" in slurm("scontrol", "show", "job", requeued)
-    for method, run_dir in zip(METHODS, (grpo, r3l), strict=True):
-        quiet = tmp_path / "quiet" / method
-        train(resolve("nano", "math", method, 0, overrides=SMALL), quiet)
+    assert not list(tmp_path.rglob("ran"))
+    for run, run_dir in zip(planned, (grpo, r3l), strict=True):
+        quiet = tmp_path / "quiet" / run.method
+        train(run, quiet)
         assert (run_dir / "result.json").read_bytes() == (quiet / "result.json").read_bytes()
         assert (run_dir / "evaluation.json").is_file()
 
@@ -102,7 +108,7 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
 def test_a_placeholder_stops_everything_before_a_job_is_sent(slurm, tmp_path):
     before = slurm.jobs()
     process = snakemake(slurm, tmp_path, ROOT / "workflow" / "profiles" / "slurm", "results/table1.csv")
-    text = process.communicate(timeout=400)[0].decode()
+    text = process.communicate(timeout=1200)[0].decode()
     assert process.returncode == 1 and "slurm_account is still YOUR_ACCOUNT; write yours" in text, text
     assert slurm.jobs() == before
 

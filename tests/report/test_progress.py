@@ -28,11 +28,18 @@ SEEN = [
 
 
 def test_time_left_by_hand():
-    """30 s of the running one and 60 s of the one of which nothing is known; one core, then many."""
-    running, evaluating, waiting = SEEN[1], SEEN[2], SEEN[4]
+    """30 s of the running one and 60 s of the next, on one core, then on many."""
+    running, evaluating = SEEN[1], SEEN[2]
+    waiting = status(State.MISSING, seed=4, left=60)
     assert seconds_left(SEEN[:1], 2) == 0
     assert seconds_left([running, evaluating, waiting], 1) == pytest.approx(90)
     assert seconds_left([running, evaluating, waiting], 100) == pytest.approx(60)  # the longest
+
+
+def test_no_time_left_is_shown_while_that_of_a_run_is_unknown():
+    """A run of the paper tier takes days; 60 s stood for it."""
+    assert seconds_left(SEEN, 1) is None
+    assert shown.summary(SEEN, 5, None).endswith("time left not known before each run has trained a step")
 
 
 def watch(console, *looks):

@@ -132,6 +132,40 @@ def test_a_dry_run_of_the_paper_tier_shows_its_gpu_hours(dry_run):
     )
 
 
+def test_a_dry_run_on_a_cluster_lists_all_that_is_to_edit_or_to_fetch(dry_run, tmp_path, monkeypatch):
+    for variable in ("HF_HOME", "XDG_CACHE_HOME", "ALFWORLD_DATA"):
+        monkeypatch.setenv(variable, str(tmp_path / "empty"))
+    monkeypatch.delenv("R3L_WEBSHOP", raising=False)
+    words = ("--tier", "paper", "--method", "r3l", "--model", "qwen2.5-1.5b", "--profile", "slurm")
+    profile, weights, games, products = dry_run(*words, "--env", "alfworld,webshop")["to_prepare"]
+    assert "slurm_account is still YOUR_ACCOUNT" in profile and "slurm_partition is still" in profile
+    assert "weights of qwen2.5-1.5b" in weights and "hf download Qwen/Qwen2.5-1.5B-Instruct" in weights
+    assert "data of alfworld" in games and "alfworld-download" in games
+    assert "data of webshop" in products and "r3l data catalogue" in products
+    # What is shipped is there.
+    assert len(dry_run("--env", "webshop", "--method", "r3l", "--profile", "slurm")["to_prepare"]) == 1
+    assert dry_run("--env", "webshop", "--method", "r3l")["to_prepare"] == []
+
+
+def test_a_placeholder_ends_a_run_before_any_work(folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
+    code, _, err = run(monkeypatch, capfd, "run", "--tier", "paper", "--profile", "slurm")
+    assert code == 2 and "slurm_account is still YOUR_ACCOUNT" in err and "slurm_partition" in err
+    assert list(folder.iterdir()) == []
+
+
+def test_snakemake_counts_jobs_by_rule_in_a_dry_run_and_lists_them_with_p(folder):
+    def listed(*options):
+        return Program("snakemake", "-n", *options, *fixed, *given, folder=folder).wait()
+
+    fixed = ("--snakefile", ROOT / "Snakefile", "--workflow-profile", "none", "results/table1.csv")
+    given = ("--config", "envs=[math]", "methods=[grpo,r3l]")
+    code, stdout, stderr = listed()
+    assert code == 0 and jobs(stdout + stderr)["train"] == 2 and "rule train" not in stdout + stderr
+    code, stdout, stderr = listed("-p")
+    assert code == 0 and len(re.findall("^rule train:", stdout + stderr, flags=re.M)) == 2
+
+
 @pytest.fixture
 def moved(tmp_path_factory, monkeypatch):
     """This checkout elsewhere, all files new, with a comment in a task set's file, and a further such

@@ -90,7 +90,7 @@ def test_walltime_of_the_paper_tier_by_hand(method, steps, hours, runtime, parts
 
 def test_a_dry_run_shows_the_walltime_of_every_job(tmp_path):
     given = ("envs=[alfworld]", "methods=[r3l]", "set=[train.steps=3]", "tier=paper", "model=qwen2.5-1.5b")
-    command = ("snakemake", "-n", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none")
+    command = ("snakemake", "-n", "-p", "--snakefile", ROOT / "Snakefile", "--workflow-profile", "none")
     code, text, _ = Program(*command, "results/table1.csv", "--config", *given, folder=tmp_path).wait()
     assert code == 0
     found = re.findall(r"^rule (\w+):(?:(?!^rule).)*? runtime=(\d+)", text, re.MULTILINE | re.DOTALL)
@@ -137,13 +137,16 @@ def test_a_job_of_two_nodes_in_both_ways_of_asking():
     assert by_name.endswith(" --gres=gpu:h200:8") and "--gpus" not in by_name
 
 
-@pytest.mark.parametrize("name", ["slurm_account", "slurm_partition", "qos"])
-def test_a_placeholder_is_named_with_what_shows_the_right_value(name):
-    with pytest.raises(
-        ConfigError, match=rf"workflow/profiles/slurm/config.yaml: {name} is still YOUR_X; write yours \(`s"
-    ):
-        check_profile({name: "YOUR_X"})
-    check_profile({name: "mine"})
+def test_all_placeholders_are_named_with_what_shows_the_right_value():
+    """In one message: a user who has corrected the first one would otherwise be stopped by the next."""
+    with pytest.raises(ConfigError) as raised:
+        check_profile({"slurm_account": "YOUR_ACCOUNT", "slurm_partition": "mine", "qos": "YOUR_QOS"})
+    message = str(raised.value)
+    assert message.startswith(
+        "workflow/profiles/slurm/config.yaml: slurm_account is still YOUR_ACCOUNT (`sacc"
+    )
+    assert "qos is still YOUR_QOS (`sacctmgr" in message and "partition is" not in message
+    check_profile({"slurm_account": "mine"})
 
 
 def test_the_profile_says_how_gpus_are_asked_for():
