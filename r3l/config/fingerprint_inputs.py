@@ -8,12 +8,13 @@ environment, and the SFT recipe.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+
+from huggingface_hub import constants
 
 from r3l.config.environment import EnvSettings, environment_of
 from r3l.config.files import find_class
@@ -119,8 +120,7 @@ def fetch(model: str) -> None:
 
 def _cached_revision(hub: str) -> str | None:
     """The commit that this machine's cache of the hub has as ``main``."""
-    cache_of_hub = os.environ.get("HF_HUB_CACHE") or Path(
-        os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub"
-    )
-    ref = Path(cache_of_hub).expanduser() / f"models--{hub.replace('/', '--')}" / "refs" / "main"
+    # The folder that transformers loads from: HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, variables expanded.
+    cache_of_hub = Path(constants.HF_HUB_CACHE)
+    ref = cache_of_hub / f"models--{hub.replace('/', '--')}" / "refs" / "main"
     return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None

@@ -1,7 +1,8 @@
 """Optional copies of metrics.jsonl for other viewers: TensorBoard, and W&B (offline).
 
 In W&B all runs of a tier are one project (``r3l-nano``), named by environment, model, method and seed; the
-seeds of a cell are a group. TensorBoard has no projects: ``--logdir results`` shows all runs.
+seeds of a cell are a group. A run's id there is its fingerprint: synchronising a resumed run updates it, and
+a run with another setting is another one. TensorBoard has no projects: ``--logdir results`` shows all runs.
 
 Tables and figures read metrics.jsonl itself. A copy is written again from its first line whenever a command
 opens it, so that resumed and repeated steps cannot be in it twice; training then adds each step.
@@ -17,18 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import ConfigError, check_known
+from r3l.files.json_files import read_json
+from r3l.runs.manifest import Manifest
 from r3l.runs.metrics import read_metrics
+from r3l.runs.run_dir import MANIFEST
 
 Metrics = Mapping[str, float]
 Log = Callable[[Metrics], None]  # takes the metrics of one step, "step" included
 
 
 @contextmanager
-def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+def open_loggers(names: Sequence[str], run_dir: Path) -> Iterator[Log]:
     """Open the loggers ``names``, each in the folder of its name in ``run_dir``, and log the steps so far.
 
-    Yields a function that logs a further step. ``config``: the run's (r3l.config.Run, dumped). Raises
-    ConfigError for an unknown logger, and for one whose package is not installed.
+    Yields a function that logs a further step. Raises ConfigError for an unknown logger, and for one whose
+    package is not installed.
     """
     with ExitStack() as stack:
         logs = []
@@ -37,7 +41,7 @@ def open_loggers(names: Sequence[str], run_dir: Path, config: Mapping[str, Any])
             # Begin the copy again: steps after the last checkpoint are run a second time.
             shutil.rmtree(run_dir / name, ignore_errors=True)
             (run_dir / name).mkdir(parents=True)
-            logs.append(stack.enter_context(LOGGERS[name](run_dir / name, config)))
+            logs.append(stack.enter_context(LOGGERS[name](run_dir)))
 
         def log(metrics: Metrics) -> None:
             for write in logs:
@@ -57,9 +61,9 @@ def _package(module: str, package: str) -> Any:
 
 
 @contextmanager
-def _tensorboard(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+def _tensorboard(run_dir: Path) -> Iterator[Log]:
     _package("tensorboard", "tensorboard")
-    writer = _package("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder))
+    writer = _package("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(run_dir / "tensorboard"))
 
     def log(metrics: Metrics) -> None:
         for key, value in metrics.items():
@@ -72,15 +76,16 @@ def _tensorboard(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
 
 
 @contextmanager
-def _wandb(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
+def _wandb(run_dir: Path) -> Iterator[Log]:
+    manifest = read_json(run_dir / MANIFEST, Manifest)
+    config: Mapping[str, Any] = manifest["run"]
     cell = "/".join([config["env"], Path(config["model"]).name, config["method"].replace("/", "-")])
-    name = f"{cell}/seed{config['seed']}"
     run = _package("wandb", "wandb").init(
         project=f"r3l-{config['tier']}",
         group=cell,
-        name=name,
-        id=name.replace("/", "-"),  # so that synchronising again updates the run
-        dir=str(folder),
+        name=f"{cell}/seed{config['seed']}",
+        id=manifest["fingerprint"],
+        dir=str(run_dir / "wandb"),
         config=dict(config),
         mode="offline",
     )
@@ -90,7 +95,7 @@ def _wandb(folder: Path, config: Mapping[str, Any]) -> Iterator[Log]:
         run.finish()
 
 
-LOGGERS: Mapping[str, Callable[[Path, Mapping[str, Any]], AbstractContextManager[Log]]] = {
+LOGGERS: Mapping[str, Callable[[Path], AbstractContextManager[Log]]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
 }

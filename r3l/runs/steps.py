@@ -167,7 +167,7 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Ite
     steps = run.train.steps
     label = f"{run.env} {run.method} seed {run.seed}"
     with (
-        open_loggers(loggers, run_dir, run.model_dump(mode="json")) as log,
+        open_loggers(loggers, run_dir) as log,
         progress(label, steps, done, lines=steps) as advance,
     ):
 

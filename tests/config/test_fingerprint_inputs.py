@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 from r3l.envs.alfworld.engine import games
@@ -106,7 +108,7 @@ def test_models_of_one_name_have_places_of_their_own(copies, monkeypatch):
 
 
 def test_a_model_of_the_hub_is_known_by_the_revision_in_the_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert model_identity("org1/Name") == {"name": "org1/Name", "revision": None}
     assert model_identity("smollm2-135m") == {"sha256": find_model("smollm2-135m").packaged.sha256}
     ref = tmp_path / "models--org1--Name" / "refs" / "main"
@@ -115,6 +117,31 @@ def test_a_model_of_the_hub_is_known_by_the_revision_in_the_cache(tmp_path, monk
     assert (
         model_identity("org1/Name")["revision"] == "abc" and model_identity("org2/Name")["revision"] is None
     )
+
+
+@pytest.mark.parametrize(
+    ("variables", "hub"),
+    [
+        ({}, "home/.cache/huggingface/hub"),
+        ({"XDG_CACHE_HOME": "$AT/xdg"}, "xdg/huggingface/hub"),
+        ({"HF_HOME": "$AT/hf", "XDG_CACHE_HOME": "/no"}, "hf/hub"),
+        ({"HF_HOME": "~/hf"}, "home/hf/hub"),
+        ({"HF_HUB_CACHE": "$AT/hub", "HF_HOME": "/no"}, "hub"),
+    ],
+)
+def test_the_revision_is_found_wherever_the_hub_keeps_its_models(tmp_path, variables, hub):
+    ref = tmp_path / hub / "models--org1--Name" / "refs" / "main"
+    ref.parent.mkdir(parents=True)
+    ref.write_text("abc\n")
+    command = (
+        "from r3l.config.fingerprint_inputs import model_identity as m; print(m('org1/Name')['revision'])"
+    )
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "XDG_"))}
+    env = kept | {"AT": str(tmp_path), "HOME": str(tmp_path / "home")} | variables
+    done = subprocess.run(
+        [sys.executable, "-c", command], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "abc\n"
 
 
 def test_texts_and_graders_of_an_environment_are_inputs(monkeypatch):

@@ -10,16 +10,16 @@ import pytest
 
 from r3l.files.json_files import append_jsonl, read_json, read_jsonl
 from r3l.files.paths import STORED
+from r3l.files.writing import write_json_atomic
 from r3l.runs import loggers
 from r3l.runs.run_paths import find_runs
 
 OPEN = """
 import sys
 from pathlib import Path
-from r3l.files.json_files import read_json
 from r3l.runs.loggers import open_loggers
 name, run_dir = sys.argv[1], Path(sys.argv[2])
-with open_loggers([name], run_dir, read_json(run_dir / "manifest.json")["run"]):
+with open_loggers([name], run_dir):
     pass
 """
 RUN = next(path.parent for path in find_runs(STORED) if path.parent.match("r3l/seed0"))
@@ -39,10 +39,9 @@ def test_tensorboard_reads_every_metric_of_every_step(run_dir):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     lines = read_jsonl(run_dir / "metrics.jsonl")
-    config = read_json(run_dir / "manifest.json")["run"]
-    with loggers.open_loggers(["tensorboard"], run_dir, config):
+    with loggers.open_loggers(["tensorboard"], run_dir):
         pass  # below it is written again, not added to
-    with loggers.open_loggers(["tensorboard"], run_dir, config) as log:
+    with loggers.open_loggers(["tensorboard"], run_dir) as log:
         log({"step": len(lines) + 1, "train/success": 0.5})
     events = EventAccumulator(str(run_dir / "tensorboard")).Reload()
     success = [(event.step, event.value) for event in events.Scalars("train/success")]
@@ -61,3 +60,18 @@ def test_wandb_offline_keeps_every_step(run_dir):
     content = path.read_bytes()
     assert b"r3l-nano" in content and f"{cell}/seed{config['seed']}".encode() in content
     assert content.count(b"train/success") >= len(read_jsonl(run_dir / "metrics.jsonl"))
+
+
+def test_wandb_updates_a_run_that_is_resumed_and_no_other(run_dir):
+    """Each id is that of the fingerprint, so `wandb sync` writes no run over another one of its cell and seed."""
+
+    def wandb_id(**changes):
+        content = read_json(run_dir / "manifest.json") | changes
+        write_json_atomic(run_dir / "manifest.json", content)
+        subprocess.run([sys.executable, "-c", OPEN, "wandb", run_dir], check=True, capture_output=True)
+        (path,) = (run_dir / "wandb").rglob("run-*.wandb")
+        return path.stem.removeprefix("run-")
+
+    fingerprint = read_json(run_dir / "manifest.json")["fingerprint"]
+    assert wandb_id() == wandb_id() == fingerprint
+    assert wandb_id(fingerprint="0123456789abcdef") == "0123456789abcdef"

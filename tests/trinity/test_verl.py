@@ -91,7 +91,6 @@ def test_with_lora_both_engines_read_our_adapter_and_the_last_one_is_the_checkpo
     for place in ("huggingface_hub.constants.HF_HUB_CACHE", "transformers.utils.hub.constants.HF_HUB_CACHE"):
         monkeypatch.setattr(place, str(hub.parent))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setenv("HF_HUB_CACHE", str(hub.parent))
     run, run_dir = run_of("lora.rank=4"), machine / "run"
     result = train(run, run_dir)
     start, last = run_dir / "trinity/adapter", run_dir / result["checkpoint"]
