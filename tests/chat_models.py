@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 CHATML = (
@@ -52,6 +52,39 @@ def chat_tokenizer(template, eos, *further, plain=(), **options):
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in plain])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=eos, chat_template=template, **options
+    )
+
+
+def sentencepiece_tokenizer(template, kind, *further, plain=(), rstrip=False):
+    """A tokenizer that puts a blank before the beginning of a text: of the dialog (``kind`` "first", as
+    Mistral's), or of every part between control tokens ("prepend", as Llama 2's and Phi-3's).
+
+    Its control tokens are <s>, </s> and ``further``, which take a following blank if ``rstrip`` (Phi-3's).
+    """
+    letters = sorted({chr(code) for code in range(32, 127)} - {" "} | {"\u2581", "\n"})
+    vocab = {letter: k for k, letter in enumerate(letters)}
+    merges = []
+    for word in ("\u2581The", "The", "\u2581go", "go", "\n\n", ".."):
+        for k in range(2, len(word) + 1):
+            if word[:k] not in vocab:
+                merges.append((word[: k - 1], word[k - 1]))
+                vocab[word[:k]] = len(vocab)
+    core = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    if kind == "first":
+        options = {"replacement": "\u2581", "prepend_scheme": "first", "split": False}
+        core.pre_tokenizer = pre_tokenizers.Metaspace(**options)
+        core.decoder = decoders.Metaspace(**options)
+    else:
+        prepend = normalizers.Prepend("\u2581")
+        core.normalizer = normalizers.Sequence([prepend, normalizers.Replace(" ", "\u2581")])
+        blanks = decoders.Replace("\u2581", " ")
+        core.decoder = decoders.Sequence([blanks, decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in ("<s>", "</s>")])
+    core.add_special_tokens(
+        [AddedToken(text, special=True, normalized=False, rstrip=rstrip) for text in further]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token="<s>", eos_token="</s>", chat_template=template
     )
 
 

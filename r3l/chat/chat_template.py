@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from r3l.chat import bounded_template
 from r3l.chat.bounded_template import CHARACTERS, CPU_SECONDS, DAY, MEMORY
 from r3l.core.errors import ConfigError
+from r3l.core.text import END_OF_THOUGHT, THOUGHT
 
 RESPONSE = "\ud800"  # placeholder of an earlier response: no well-formed text holds a lone surrogate
 SECONDS = 10.0  # processor time of one rendering during a run; our choice
@@ -32,13 +33,19 @@ _TODAY += " }}{%- endmacro %}"
 _QUESTION = "What does r3l ask first?"
 _ANSWER = "It answers so."
 _QUESTION_2 = "What does r3l ask then?"
+_THOUGHT = "Nothing has been asked before."
 
 Chat = Sequence[Mapping[str, str]]
 
 
-class AfterResponse(NamedTuple):
-    """The text that a template writes after a response: a ``last`` one, or one ``followed`` by a message."""
+class AroundResponse(NamedTuple):
+    """The text that a template writes around a response.
 
+    ``before``: between a user's message and the response (the generation prompt). ``last``: after the last
+    response of a dialog; ``followed``: between a response and the next user's message.
+    """
+
+    before: str
     last: str
     followed: str
 
@@ -93,7 +100,7 @@ def _time_limit() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def try_template(tokenizer: Any) -> AfterResponse:
+def try_template(tokenizer: Any) -> AroundResponse:
     """Check a chat template on a dialog of three messages, first under limits.
 
     Raises ConfigError if there is no template, or if it fails, does not end in time, or drops a message.
@@ -116,7 +123,7 @@ def try_template(tokenizer: Any) -> AfterResponse:
             "of every message"
         )
 
-    # The text after a response, found by a placeholder: later messages are appended to it
+    # The text around a response, the latter found by a placeholder: later messages are appended to it
     # (ChatRenderer.following).
     marked = _chat(_QUESTION, RESPONSE, _QUESTION_2)
     ends = [render(tokenizer, marked[:2], prompt=False), render(tokenizer, marked)]
@@ -126,7 +133,13 @@ def try_template(tokenizer: Any) -> AfterResponse:
             "unchanged, so a dialog cannot continue after it; correct its chat_template"
         )
     last, followed = (end.split(RESPONSE)[1] for end in ends)
-    return AfterResponse(last, followed.split(_QUESTION_2)[0])
+    return AroundResponse(text.split(_QUESTION_2)[-1], last, followed.split(_QUESTION_2)[0])
+
+
+def drops_thoughts(tokenizer: Any) -> bool:
+    """True if the template leaves the thought out of an earlier response, as those of thinking models do."""
+    chat = _chat(_QUESTION, f"{THOUGHT}{_THOUGHT}{END_OF_THOUGHT}{_ANSWER}", _QUESTION_2)
+    return _THOUGHT not in render(tokenizer, chat)
 
 
 def _chat(*contents: str) -> list[dict[str, str]]:

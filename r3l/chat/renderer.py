@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from r3l.chat.chat_template import RESPONSE, render, try_template
+from r3l.chat.chat_template import RESPONSE, drops_thoughts, render, try_template
 from r3l.chat.turn_ends import turn_ends
 from r3l.core.environment import Stop
 from r3l.core.text import Message, well_formed
@@ -15,6 +15,9 @@ from r3l.core.text import Message, well_formed
 # Splits the spelling of a control token, so that it is encoded as text, in two parts. No well-formed text
 # holds it.
 _BREAK = "\udfff"
+
+# Texts whose encoding a following text hardly changes: at least one of them merges with no given text.
+_ORDINARY = ("\n", ".")
 
 # The dialog before a later piece: its rendering after RESPONSE is what follows a response.
 _BEFORE = ({"role": "user", "content": "."}, {"role": "assistant", "content": RESPONSE})
@@ -33,13 +36,25 @@ class ChatRenderer:
         self.tokenizer = tokenizer
         # end_id: written by the template after a response, and taught by SFT. Each of end_ids ends a sampled
         # one.
-        self.end_id, self.end_ids = turn_ends(tokenizer, *try_template(tokenizer))
+        template = try_template(tokenizer)
+        self._generation_prompt = template.before
+        self.end_id, self.end_ids = turn_ends(tokenizer, template.last, template.followed)
         self._end_text: str = tokenizer.decode([self.end_id])
         added = tokenizer.added_tokens_decoder.values()
         control = {str(token) for token in added if token.special} | set(tokenizer.all_special_tokens)
-        control |= {tokenizer.decode([end]) for end in self.end_ids}
+        control |= set(self.end_texts)
         # Matches the first character of every control token, also of one inside another (lookahead).
         self._control = re.compile(f"(?={'|'.join(map(re.escape, sorted(control)))})(.)", re.DOTALL)
+
+    @property
+    def end_texts(self) -> list[str]:
+        """How the tokens are spelled that end a turn."""
+        return [self.tokenizer.decode([end]) for end in sorted(self.end_ids)]
+
+    @cached_property
+    def drops_thoughts(self) -> bool:
+        """Whether the chat template leaves out the thought of every earlier response."""
+        return drops_thoughts(self.tokenizer)
 
     def opening(self, messages: list[Message]) -> list[int]:
         """Token ids of the messages before the first response, ending in the generation prompt."""
@@ -57,12 +72,13 @@ class ChatRenderer:
         # The model has sampled the end token itself, so the template's copy of it goes.
         if ended and tail.lstrip().startswith(self._end_text):
             tail = tail.lstrip().removeprefix(self._end_text)
-        return self._encode(tail)
+        return self._encode(tail, after=self._end_text if ended else _ORDINARY[0])
 
     def response(self, text: str, stop: Stop = "end") -> list[int]:
         """Token ids of a given response, with its end token unless another line follows (``stop: line``)."""
         goes_on = stop == "line" and text.endswith("\n")
-        return [*self._encode(self._plain(text)), *([] if goes_on else [self.end_id])]
+        ids = self._encode(self._plain(text), after=self._generation_prompt)
+        return [*ids, *([] if goes_on else [self.end_id])]
 
     def stops(self, stop: Stop) -> frozenset[int]:
         """The tokens at which sampling stops."""
@@ -86,8 +102,36 @@ class ChatRenderer:
         """The text, well formed, with _BREAK after the first character of each spelled control token."""
         return self._control.sub(rf"\1{_BREAK}", well_formed(text)[0])
 
-    def _encode(self, text: str) -> list[int]:
+    def _encode(self, text: str, after: str = "") -> list[int]:
+        """Token ids of a text that follows the text ``after``, or begins the dialog."""
         ids: list[int] = []
         for part in text.split(_BREAK):
-            ids += self.tokenizer.encode(part, add_special_tokens=False)
+            ids += self._continued(after, part)
+            after = _ORDINARY[0]
         return ids
+
+    def _continued(self, before: str, text: str) -> list[int]:
+        """Token ids of ``text`` where it follows ``before``.
+
+        Most tokenizers encode a text alone as they do inside another one. Those made with SentencePiece
+        (Llama 2, Mistral, Phi-3) put a blank before the first word of every text.
+        """
+        alone: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        if not (before and self._marks_beginnings):
+            return alone
+        for anchor in (before, *_ORDINARY):
+            head = self.tokenizer.encode(anchor, add_special_tokens=False)
+            ids: list[int] = self.tokenizer.encode(anchor + text, add_special_tokens=False)
+            if (
+                ids[: len(head)] == head
+            ):  # else the end of the anchor and the beginning of the text are one token
+                return ids[len(head) :]
+        return alone
+
+    @cached_property
+    def _marks_beginnings(self) -> bool:
+        """Whether the tokenizer encodes the beginning of a text otherwise than the same text inside another."""
+        inside, head, alone = (
+            self.tokenizer.encode(text, add_special_tokens=False) for text in ("\na", "\n", "a")
+        )
+        return bool(inside[len(head) :] != alone)

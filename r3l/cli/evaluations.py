@@ -17,7 +17,7 @@ from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.episodes import Evaluation, unusable
-from r3l.evaluation.served_model import ServedModel, begin_served_run, model_named
+from r3l.evaluation.served_model import Dialog, ServedModel, begin_served_run, model_named
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
@@ -144,7 +144,7 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     if served:
         run = run.model_copy(update={"served": served.short_hash})
         if renderer := served.renderer(run):
-            try_dialogs(run, renderer)  # finds a chat template that cannot be used
+            try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template
     run.fingerprint()  # finds an unknown task set
     run_dir = out or default_run_dir(run)
     if not (served or run_dir.is_dir()):

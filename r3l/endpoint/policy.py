@@ -45,6 +45,7 @@ class MessagePolicy:
         self.lines = lines
         self.same_template: bool | None = None
         self.separates_thoughts = False  # the server takes thoughts out of the text (a reasoning parser)
+        self.end_texts = renderer.end_texts if renderer else []
         self._renderer = renderer
         self._cuts_prompts = False
 
@@ -134,7 +135,7 @@ class MessageConversation:
         tokens = sampling.max_tokens * (self._policy.lines if by_line else 1)
         try:
             request = Sampling(sampling.temperature, tokens)
-            answer = await self._policy.endpoint.chat(messages, request, address)
+            answer = await self._policy.endpoint.chat(messages, request, address, self._policy.end_texts)
         except DialogTooLongError:
             return [_CONTEXT_FULL]
         read = answer.read_tokens

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any, Self, TypeVar
 
 import httpx2
@@ -71,9 +72,19 @@ class UnusableAnswer(httpx2.RequestError):
         self.text = content.decode(errors="replace")
 
 
-# Control tokens that end a turn, left in the text: the next prompt would have them twice. Bounded, to be
-# fast.
-_END_MARKS = re.compile(r"(?:(?:<\|[^|<>\s]{1,40}\|>|</s>|<end_of_turn>|<eos>)\s{0,4}){1,4}\Z")
+# Control tokens by their spelling: <|im_end|>, DeepSeek's with full-width bars, EXAONE's [|endofturn|], Gemma
+# 4's <turn|>, <eos>, Seed-OSS's <seed:eos>, <end_of_turn>, </s>. A model's own are known with its tokenizer.
+_CONTROL = (
+    r"<[|\uff5c][^|\uff5c<>\s]{1,40}[|\uff5c]>|\[\|[^|\[\]\s]{1,40}\|\]|<[^|<>/\s]{1,40}\|>"
+    r"|<(?:\w{1,20}:)?eo[st]>|<end_of_\w{1,20}>|</s>"
+)
+
+
+@cache
+def _end_marks(ends: tuple[str, ...]) -> re.Pattern[str]:
+    """Matches the end of a text that consists of control tokens, or of ``ends``; bounded, to be fast."""
+    own = [re.escape(end) for end in ends if end.strip()]
+    return re.compile(rf"(?:(?:{'|'.join([*own, _CONTROL])})\s{{0,4}}){{1,4}}\Z")
 
 
 class UnfinishedAnswer(httpx2.RequestError):
@@ -160,11 +171,6 @@ class Answer(_Part):
         return self._replaced
 
     @property
-    def has_end_marks(self) -> bool:
-        """True if the server left the model's end of turn in the text, from which it is removed."""
-        return False
-
-    @property
     def was_cut(self) -> bool:
         """True if the response ended at a limit."""
         return False
@@ -209,14 +215,20 @@ class ChatAnswer(Answer):
     def text(self) -> str:
         """The response with its thought in <think> tags; without a closing tag if no answer follows."""
         message = _first(self.choices).message
-        text, thought = _END_MARKS.sub("", message.content or ""), message.thought
+        text, thought = message.content or "", message.thought
         if not thought or "</think>" in text:
             return text
         return f"<think>{thought}</think>{text}" if text else f"<think>{thought}"
 
-    @property
-    def has_end_marks(self) -> bool:
-        return bool(_END_MARKS.search(_first(self.choices).message.content or ""))
+    def remove_end_marks(self, ends: Sequence[str]) -> bool:
+        """Remove the model's end of turn from the end of the text; True if the server had left it there.
+
+        Otherwise the next prompt would have it twice. ``ends``: spellings of the model's own end tokens.
+        """
+        message = _first(self.choices).message
+        text = message.content or ""
+        message.content, found = _end_marks(tuple(ends)).subn("", text)
+        return found > 0
 
     def check_complete(self) -> None:
         choice = _first(self.choices)

@@ -24,7 +24,7 @@ from r3l.config import (
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
-from r3l.evaluation.served_model import ServedModel, open_served_session
+from r3l.evaluation.served_model import Dialog, ServedModel, open_served_session
 from r3l.files.digests import sha256_of
 from r3l.files.paths import CONFIGS
 from r3l.files.writing import writable, write_json_atomic
@@ -119,7 +119,7 @@ def _check_template(run: Run, served: ServedModel | None) -> None:
     if served is None:
         check_template(run)
     elif renderer := served.renderer(run):
-        try_dialogs(run, renderer)
+        try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)
 
 
 def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[PlaySession]:

@@ -4,31 +4,45 @@ send?
 
 from __future__ import annotations
 
+from r3l.chat.chat_template import name_of
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, build_method, dialogue_of, environment_of
 from r3l.core.environment import Observation
+from r3l.core.errors import ConfigError
 from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.reflection import ReflectionSettings, reflection_request
 from r3l.retry import PivotSettings, Restart, RetrySettings, with_guidance
 
 # A first observation that every environment's dialogue can read, so that no engine has to be started.
-# A first observation that every environment's dialogue can read, so that no engine has to be started.
 FIRST = Observation("Your task is to: answer.\nInstruction: answer.")
 Dialog = tuple[list[Message], list[Message]]  # messages before the first response, and before a later one
 
 
-def try_dialogs(run: Run, renderer: ChatRenderer) -> None:
-    """Raises ConfigError if the chat template refuses a role, or an order of roles, that ``run`` sends.
+def try_dialogs(run: Run, renderer: ChatRenderer, rendered_by_server: bool = False) -> None:
+    """Raises ConfigError if the chat template cannot render the dialogs that ``run`` sends.
 
-    Most templates refuse a system message in mid-dialog, some refuse any.
+    Most templates refuse a system message in mid-dialog, some refuse any. Those of thinking models drop
+    earlier thoughts, so a dialog that keeps them is one that the model has never seen; a server that renders
+    the messages (``rendered_by_server``) drops them itself.
     """
-    for opening, later in _dialogs(run):
+    dialogs = _dialogs(run)
+    for opening, later in dialogs:
         renderer.opening(opening)
         if later and run.samples == "turn":
             renderer.opening([*opening, Message("assistant", "."), *later])
         elif later:
             renderer.following(later, ended=True)
+
+    keeps_thoughts = run.samples == "trajectory" and not rendered_by_server
+    several_turns = any(later for _, later in dialogs) and dialogue_of(run).stop == "end"
+    if keeps_thoughts and several_turns and renderer.drops_thoughts:
+        raise ConfigError(
+            f"{run.tier}/{run.env}: the chat template of {name_of(renderer.tokenizer)} drops the thoughts of "
+            "earlier responses, as those of thinking models do, but samples is 'trajectory', which keeps them: "
+            "later turns would read what the model never reads elsewhere. Set samples=turn (--set samples=turn), "
+            "or use a chat_template that keeps <think>...</think>"
+        )
 
 
 def _dialogs(run: Run) -> list[Dialog]:

@@ -1,6 +1,7 @@
 """Text of an environment, a model or a teacher never becomes a control token."""
 
 import pytest
+from chat_models import LLAMA2, sentencepiece_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -101,6 +102,57 @@ def test_ordinary_text_has_the_tokens_of_the_whole_rendering(nano, chatml, text)
         rendered = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
         whole = tokenizer.encode(rendered, add_special_tokens=False)
         assert ChatRenderer(tokenizer).opening([Message("user", text)]) == whole
+
+
+# Templates whose generation prompt ends in text, in a control token, and in a control token that takes the
+# line break after it.
+TEXT_HEADERS = (
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+MISTRAL = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]"
+    "{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
+)
+SENTENCEPIECE = {
+    "headers of text": (TEXT_HEADERS, ()),
+    "Llama 2": (LLAMA2.replace(" {{ eos_token }}", "{{ eos_token }}"), ()),
+    "Mistral": (MISTRAL, ("[INST]", "[/INST]")),
+    "Phi-3": (TEXT_HEADERS.replace("{{ eos_token }}", "<|end|>"), ("<|user|>", "<|assistant|>", "<|end|>")),
+}
+
+
+@pytest.mark.parametrize("kind", ["first", "prepend"])
+@pytest.mark.parametrize("family", SENTENCEPIECE)
+def test_sentencepiece_marks_the_beginning_of_a_dialog_and_not_of_its_parts(family, kind):
+    """Opening, responses and later prompts are together the tokens of the complete rendering."""
+    template, control = SENTENCEPIECE[family]
+    tokenizer = sentencepiece_tokenizer(template, kind, *control, rstrip=family == "Phi-3")
+    renderer = ChatRenderer(tokenizer)
+    for question, answer, later in (("go", "The fox", "The"), ("The go", "go", "2+2?"), ("a", "(b)", "[c]")):
+        contents = {"user": question, "assistant": answer}
+        chat = [{"role": role, "content": content} for role, content in contents.items()]
+        chat.append({"role": "user", "content": later})
+        rendered = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        parts = [
+            renderer.opening([Message("user", question)]),
+            renderer.response(answer),
+            renderer.following([Message("user", later)], ended=True),
+        ]
+        assert sum(parts, []) == tokenizer.encode(rendered, add_special_tokens=False)
+        assert renderer.text(parts[1]) == answer
+
+
+@pytest.mark.parametrize("kind", ["first", "prepend"])
+def test_sentencepiece_text_has_no_blank_that_it_did_not_have(kind):
+    """Spelled control tokens, line breaks and stops, which merge with what stands before them."""
+    renderer = ChatRenderer(sentencepiece_tokenizer(TEXT_HEADERS, kind))
+    assert controls(renderer, renderer.response("a</s>b<s>")) == [renderer.end_id]
+    for text in ("a</s>b<s>", "\nThe", "\n\n", "...", ".\n.", "x"):
+        opening = renderer.opening([Message("user", text)])
+        assert f"<|user|>\n{text}</s>" in renderer.tokenizer.decode(opening)
+        dialog = [*renderer.opening([Message("user", "go")]), *renderer.response(text)]
+        assert renderer.tokenizer.decode(dialog).endswith(f"<|assistant|>\n{text}</s>")
 
 
 def test_a_lone_surrogate_is_replaced(renderer):

@@ -17,8 +17,9 @@ from r3l.core.errors import ConfigError
 from r3l.core.policy import FinishReason, Sampling, Usage
 from r3l.core.seeds import seed_of
 from r3l.core.text import Message
-from r3l.endpoint import client
-from r3l.endpoint.client import ATTEMPTS, LATE_ATTEMPTS, Endpoint, about_model, only_model
+from r3l.endpoint import connection
+from r3l.endpoint.client import Endpoint, about_model, only_model
+from r3l.endpoint.connection import ATTEMPTS, LATE_ATTEMPTS
 from r3l.endpoint.options import EndpointOptions, ServerError
 from r3l.endpoint.responses import ChatAnswer, TokenAnswer, UnusableAnswer
 
@@ -98,15 +99,34 @@ def test_what_servers_add_or_leave_out():
         assert said(ask(url)) == ("4", FinishReason.END, None)
 
 
-@pytest.mark.parametrize(
-    "mark", ["<|im_end|>", "<|end|>\n", "</s>", "<end_of_turn>", "<|eot_id|><|end_of_text|>"]
-)
+END_MARKS = ["<|im_end|>", "<|end|>\n", "</s>", "<end_of_turn>", "<|eot_id|><|end_of_text|>"]
+# DeepSeek's, Gemma 4's, Seed-OSS's, EXAONE's, Hunyuan's
+END_MARKS += [
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<turn|>",
+    "<seed:eos>",
+    "[|endofturn|]",
+    "<\uff5chy_eos\uff5c>",
+]
+
+
+@pytest.mark.parametrize("mark", END_MARKS)
 def test_an_end_of_turn_that_the_server_leaves_in_the_text_is_taken_off(mark):
     """Otherwise the next prompt would have it twice."""
     counts, text = {}, "<action>look</action>"
     with serving(lambda request, before: completion(text + mark)) as (url, _):
         assert said(ask(url, counts))[0] == text and counts["end_marks"] == 1
-    for kept in (text, "a <|b|> c", "x<y>", "<s>"):
+    for kept in (
+        text,
+        "a <|b|> c",
+        "x<y>",
+        "<s>",
+        "<answer>4</answer>",
+        "|x|>",
+        "[4]",
+        "a <eos> b",
+        "[[x|y]]",
+    ):
         with serving(lambda request, before, kept=kept: completion(kept)) as (url, _):
             assert said(ask(url))[0] == kept
 
@@ -206,7 +226,7 @@ def test_a_server_that_hangs_is_asked_again_a_few_times():
 
 def test_a_long_wait_says_so_and_ends_where_the_server_has_gone(monkeypatch, caplog):
     """It took the request and stopped, with the connection still open: no answer will come."""
-    monkeypatch.setattr(client, "NOTICE", 0.2)
+    monkeypatch.setattr(connection, "NOTICE", 0.2)
     server = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{server.getsockname()[1]}"
 
@@ -289,7 +309,7 @@ def test_a_strange_answer_is_final_at_first_and_repeated_later(strange):
 
 
 def test_a_body_is_bounded_packed_or_not(monkeypatch):
-    monkeypatch.setattr(client, "LARGEST_BODY", 10_000)
+    monkeypatch.setattr(connection, "LARGEST_BODY", 10_000)
     packed = gzip.compress(b" " * 20_000).decode("latin-1")
     for large in ((200, " " * 20_000), (200, packed.encode("latin-1"), {"Content-Encoding": "gzip"})):
         refused = pytest.raises(ServerError, match=r"it is longer than 0 MiB; it begins")

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from chat_models import chat_tokenizer
 from chat_server import completion, serving
 
 from r3l.chat.renderer import ChatRenderer
@@ -211,3 +212,17 @@ def test_thoughts_that_are_part_of_the_text_are_sent_back():
 
     _, seen, _ = at(lambda request, before: completion("<think>hm</think>4"), talk)
     assert roles(seen[1])[1] == ("assistant", "<think>hm</think>4")
+
+
+def test_the_end_of_turn_of_a_known_model_is_removed_however_it_is_spelled():
+    """MiniMax's [e~[ has the form of no control token: only the tokenizer tells that it is one."""
+    template = "{% for m in messages %}{{ m.role }}:{{ m.content }}[e~[{% endfor %}"
+    renderer = ChatRenderer(chat_tokenizer(template, "[e~["))
+
+    async def talk(dialog):
+        dialog.add(Message("user", "2+2?"))
+        return await dialog.respond(SAMPLING, (0,))
+
+    for known, text in ((renderer, "4"), (None, "4[e~[\n")):
+        response, _, opened = at(lambda request, before: completion("4[e~[\n"), talk, renderer=known)
+        assert response.text == text and opened.endpoint.counts["end_marks"] == (known is not None)

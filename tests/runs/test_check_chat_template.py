@@ -49,6 +49,27 @@ def test_every_environment_has_dialogs_to_try(env):
     try_dialogs(resolve("nano", env, "r3l", 0, overrides=["prompts=full"]), renderer(CHATML))
 
 
+THINKING = CHATML.replace("m.content", "m.content.split('</think>')[-1]")
+OPENED = THINKING.replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}")
+
+
+@pytest.mark.parametrize("template", [THINKING, OPENED])
+def test_a_template_that_drops_thoughts_needs_turns_as_samples(template):
+    """Known by its rendering, whatever the model is called; a dialog of one turn has no earlier thought."""
+    thinking = renderer(template)
+    wanted = "drops the thoughts of earlier responses.*samples=turn"
+    for env, method in (("alfworld", "grpo"), ("math", "r3l"), ("webshop", "zero_shot")):
+        full = ["prompts=full"] if env != "math" else ["env_settings.options.turns=whole"]
+        run = resolve("nano", env, method, 0, overrides=full)
+        with pytest.raises(ConfigError, match=wanted):
+            try_dialogs(run, thinking)
+        try_dialogs(run, thinking, rendered_by_server=True)
+        try_dialogs(resolve("nano", env, method, 0, overrides=[*full, "samples=turn"]), thinking)
+        try_dialogs(run, renderer(CHATML))
+    once = ["prompts=full", "env_settings.max_turns=1"]
+    try_dialogs(resolve("nano", "alfworld", "zero_shot", 0, overrides=once), thinking)
+
+
 COMMANDS = {
     "train": ["train", "--env", "math", "--model", "MODEL", "--run-dir", "new"],
     "trinity": ["train", "--env", "math", "--model", "MODEL", "--engine", "trinity", "--run-dir", "new"],

@@ -1,0 +1,238 @@
+"""One attempt at a request: deadline, checks of the answer, counts of failures, and their errors.
+
+It is the HTTP client that the `openai` package sends through, because only there every attempt is seen:
+attempts are counted by how they failed; a deadline covers the whole answer, not the pause between two
+packets; and a body is bounded and checked, so that a request that got half a page is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+
+from r3l.endpoint.context_limits import message, room_of_refusal
+from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
+from r3l.endpoint.responses import (
+    Answer,
+    ChatAnswer,
+    ModelList,
+    TokenAnswer,
+    UnfinishedAnswer,
+    UnusableAnswer,
+)
+from r3l.files.redact import KEY, masked
+
+log = logging.getLogger(__name__)
+ATTEMPTS = 20  # of one request; pauses of up to 8 s add up to two minutes, in which a server can restart
+# Missed deadlines, and filtered or unknown answers, are final at the third attempt: each takes long, or
+# comes again.
+LATE_ATTEMPTS = 3
+LARGEST_BODY = 2**24  # bytes, unpacked; a response of 100,000 tokens takes one MiB
+QUIET = 5.0  # seconds between warnings: dialogs that wait for one server all have the same to report
+# Seconds without an answer before a warning and a check that the server still listens; our choice.
+NOTICE = 60.0
+_TERMINAL = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours
+_KINDS: dict[str, type[Answer]] = {
+    "/chat/completions": ChatAnswer,
+    "/completions": TokenAnswer,
+    "/models": ModelList,
+}
+ASIDE = "x-r3l-aside"  # marks, inside the client alone, a question whose answer is optional
+# Before a server's first answer these mean, most likely, that there is no such server.
+_FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)
+ReceivedT = TypeVar("ReceivedT")
+
+
+class Connection(httpx2.AsyncClient):
+    """HTTP client of one attempt; openai's client repeats it after httpx2's errors, not after
+    ServerError."""
+
+    def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
+        super().__init__(limits=httpx2.Limits(max_connections=None))
+        self._options = options
+        self._counts = counts
+        self._has_answered = False  # with a completion: it is a server of the protocol
+        self._is_there = False  # it has answered anything at all
+        self._warned = self._answered = float("-inf")  # times of the last warning and the last answer
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """The answer, read to its end and checked."""
+        aside = request.headers.pop(ASIDE, None) is not None
+        self._counts["requests"] += 1
+        path = request.url.path.removeprefix(urlsplit(self._options.base).path)
+        attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
+
+        # Receive the whole answer before the deadline and check it. What may be an accident is raised as it
+        # is, to be repeated; what would come again is final, some of it only after a few attempts.
+        try:
+            async with asyncio.timeout(self._options.deadline):
+                response, content = await self._watched(self._receive(request, options))
+            answer = _KINDS.get(path, Answer).read(content) if response.is_success else None
+            if answer is not None:
+                answer.check_complete()
+        except UnfinishedAnswer as error:
+            self._has_answered = True
+            self._count(error.reason)
+            if error.lasting and attempt >= LATE_ATTEMPTS:
+                raise failure(self._options, path, error) from None
+            raise
+        except TimeoutError as error:
+            self._count("TimeoutError")
+            if attempt >= LATE_ATTEMPTS:
+                raise failure(self._options, path, error) from None
+            raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
+        except (httpx2.TransportError, UnusableAnswer) as error:
+            self._count(type(error).__name__)
+            # Before any answer there is most likely no such server. One attempt shows that nothing listens,
+            # or that it speaks another protocol; a connection that breaks may be an accident a few times.
+            unlikely = isinstance(error, _FINAL_AT_FIRST) or attempt >= LATE_ATTEMPTS
+            is_there = self._is_there and not isinstance(error, UnusableAnswer)
+            if unlikely and not (self._has_answered or is_there):
+                raise failure(self._options, path, error) from None
+            raise
+        self._is_there = True
+        self._answered = time.monotonic()
+
+        # A server that fails before it has ever answered fails at every request; a busy one says so (503).
+        status = response.status_code
+        final = status == 500 and attempt >= LATE_ATTEMPTS and not self._has_answered
+        if answer is not None:
+            self._has_answered = True
+        elif not aside and (status in (408, 409, 429) or status >= 500):  # repeated by openai's client
+            self._count(str(status))
+        if status >= 500:  # a pause would not give it more room
+            final = final or room_of_refusal(status, content.decode(errors="replace")) is not None
+
+        # Hand the answer to openai's client. The body is unpacked and UTF-8 now, whatever the headers say: a
+        # server may name a character set that does not exist.
+        changed = (b"content-encoding", b"content-type")
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in changed]
+        if final:
+            headers.append((b"x-should-retry", b"false"))
+        return httpx2.Response(
+            status,
+            headers=headers,
+            content=content,
+            request=request,
+            extensions={"answer": answer},
+        )
+
+    async def _receive(
+        self,
+        request: httpx2.Request,
+        options: dict[str, Any],
+    ) -> tuple[httpx2.Response, bytes]:
+        """An answer and its body. Raises UnusableAnswer if it is too large, or not compressed as it says."""
+        response = await super().send(request, **options | {"stream": True})
+        content = bytearray()
+        try:
+            async for piece in response.aiter_bytes():
+                content += piece
+                if len(content) > LARGEST_BODY:
+                    reason = f"it is longer than {LARGEST_BODY / 2**20:.0f} MiB"
+                    raise UnusableAnswer(reason, bytes(content[:100]))
+        except httpx2.DecodingError as error:
+            raise UnusableAnswer(f"it is not compressed as it says ({error})") from error
+        finally:
+            await response.aclose()
+        return response, bytes(content)
+
+    async def _watched(self, receiving: Coroutine[Any, Any, ReceivedT]) -> ReceivedT:
+        """Wait for ``receiving``, with warnings, and end it if the server has gone.
+
+        A server that stops may keep its connections open; the attempt has failed if nothing listens at its
+        address.
+        """
+        task = asyncio.ensure_future(receiving)
+        began = time.monotonic()
+        try:
+            while not (await asyncio.wait({task}, timeout=NOTICE))[0]:
+                try:
+                    await asyncio.to_thread(self._options.check_there)
+                except ServerError as error:
+                    raise httpx2.ReadError("nothing listens there any more") from error
+                silent = time.monotonic() - max(began, self._answered)
+                if silent >= NOTICE:
+                    setting = self._options.settable.deadline
+                    longest = f"{self._options.deadline:g} s ({setting})"
+                    self._warn(f"no answer for {silent:.0f} s; waiting up to {longest}")
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _count(self, reason: str) -> None:
+        """Count a failed attempt, and warn of it."""
+        self._counts[f"repeated/{reason}"] += 1
+        self._warn(f"an attempt failed ({reason})")
+
+    def _warn(self, what: str) -> None:
+        """Log a warning, unless there was one a moment ago."""
+        now = time.monotonic()
+        if now - self._warned >= QUIET:
+            self._warned = now
+            log.warning("%s: %s", self._options.shown, what)
+
+
+def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
+    """The error for a request that the server has refused."""
+    where = options.shown + path
+    status = response.status_code
+    text = response.content.decode(errors="replace")
+    reason = one_line(options, message(text))[:300]
+    room = room_of_refusal(status, text)
+    if room is not None:
+        return DialogTooLongError(f"{where} answered {status}: {reason}", room)
+    advice = {
+        400: f"A refused request is not scored. {KEPT}",
+        401: f"Put the server's key into {KEY}",
+        403: f"Is the key in {KEY} the right one?",
+    }
+    wait = response.headers.get("retry-after")
+    further = f" (it asks to wait {one_line(options, wait)[:40]})" if wait else ""
+    return ServerError(f"{where} answered {status}: {reason}{further}. {advice.get(status, KEPT)}")
+
+
+def failure(options: EndpointOptions, path: str, error: BaseException) -> ServerError:
+    """The error for a request that got no usable answer."""
+    where = options.shown + path
+    settable = options.settable
+    if isinstance(error, TimeoutError):
+        return ServerError(
+            f"{where} gave no answer within {options.deadline:g} s, {LATE_ATTEMPTS} times. Raise "
+            f"{settable.deadline}, lower {settable.concurrency}, or check the server. {KEPT}"
+        )
+    if isinstance(error, UnusableAnswer):
+        return ServerError(
+            f"{where} did not answer with a completion ({error}; it begins "
+            f"{one_line(options, error.text)[:80]!r}). Is {settable.url} the address of an OpenAI-compatible "
+            f"server? {KEPT}"
+        )
+    if isinstance(error, UnfinishedAnswer):
+        return UnfinishedError(
+            f"{where} gave no complete answer after {LATE_ATTEMPTS if error.lasting else ATTEMPTS} attempts "
+            f"({one_line(options, str(error))[:300]}). A response that may be incomplete is not scored: check "
+            "the "
+            f"server. {KEPT}",
+            error.reason if error.lasting else None,
+        )
+    reason = f"{type(error).__name__}: {one_line(options, str(error))}"
+    advice = f"Start the server, or correct {settable.url}. {KEPT}"
+    return ServerError(f"{where} cannot be reached ({reason}). {advice}")
+
+
+def one_line(options: EndpointOptions, text: str) -> str:
+    """``text`` on one line, without control codes, and without key and password, which servers may
+    repeat."""
+    user, _, password = urlsplit(options.url).netloc.rpartition("@")[0].partition(":")
+    text = masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
+    plain = "".join(sign if sign.isprintable() else " " for sign in _TERMINAL.sub(" ", text))
+    return " ".join(plain.split())
