@@ -7,14 +7,17 @@ its trajectory gets no retry.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
+
+from pydantic import ValidationInfo, field_validator
 
 from r3l.core.environment import Critique, Dialogue, FeedbackPrompts, Observation, Prompts
 from r3l.core.option import option
 from r3l.core.policy import FinishReason
 from r3l.core.rollout import Episode, RolloutContext
+from r3l.core.seeds import generator
 from r3l.core.text import Message
 from r3l.core.trajectory import Trajectory, TrajectoryKind
 from r3l.feedback.audits import LEAKED, Leak, audit
@@ -38,6 +41,14 @@ DomainRule = Literal["own", "alfworld_everywhere"]
 
 class ReflectionSettings(FeedbackSettings):
     """Options of reflections: who is reflected on, what the writer sees, what a retry reads of it."""
+
+    feedback_corruption: float = option(
+        0.0,
+        "share of the environment critic's reflections that get the pivot and hint of another task",
+        "our experiment (0: the critic as it is)",
+        ge=0,
+        le=1,
+    )
 
     reflect_when: Literal["always", "failed_only"] = option(
         "always",
@@ -67,6 +78,15 @@ class ReflectionSettings(FeedbackSettings):
     coerce_pivot: bool = option(
         True, 'read a pivot written as "3" or 3.0 (B-16)', "our choice (released code loses such retries)"
     )
+
+    @field_validator("feedback_corruption")
+    @classmethod
+    def _only_of_the_critic(cls, value: float, fields: ValidationInfo) -> float:
+        if value and fields.data.get("feedback") is not FeedbackSource.ENVIRONMENT:
+            raise ValueError(
+                "it is about the environment's critic: set feedback=environment too, or leave it at 0"
+            )
+        return value
 
 
 # Line of the ``lines`` schema that asks for a pivot; episodes of one step have no choice, so it is left out
@@ -109,10 +129,12 @@ async def reflect(
     ``attempt`` tells several reflections on one episode apart. Results are counted under ``reflection/``.
     """
     base = episode.trajectory
+    critique = None
+    if settings.feedback is FeedbackSource.ENVIRONMENT and base.turns:
+        critique = await critic_verdict(ctx, episode, settings.feedback_corruption, attempt)
 
     # Write it: the policy, the environment's critic or a judge (see FeedbackDialog).
     def by_environment() -> str | None:
-        critique = ctx.dialogue.critique(episode.transcript()) if base.turns else None
         return None if critique is None else reflection_text(critique, settings.reflection_schema)
 
     dialog = FeedbackDialog.on(ctx, episode, TrajectoryKind.REFLECTION, attempt)
@@ -158,6 +180,35 @@ async def reflect(
         ctx.counters["reflection/coerced"] += int(parsed.coerced)
         ctx.count_replaced(parsed.replaced)
     return Reflection(parsed, dialog.close(ctx, written.completion, parsed))
+
+
+async def critic_verdict(
+    ctx: RolloutContext, episode: Episode, corruption: float, attempt: tuple[int, ...] = ()
+) -> Critique | None:
+    """The environment critic's verdict on a finished episode, of which the share ``corruption`` is misleading.
+
+    A misleading verdict keeps summary and outcome; cause, pivot and hint are those that the critic would give
+    if the same actions had been an attempt at another task of ``ctx.tasks``, drawn by seed. A verdict without a pivot
+    stays as it is. Counted under ``reflection/corrupted``.
+    """
+    transcript = episode.transcript()
+    verdict = ctx.dialogue.critique(transcript)
+    task, member = transcript.task, episode.trajectory.member
+    others = [other for other in ctx.tasks if other.id != task.id]
+    draws = generator(*ctx.address, "corruption", task.address, member, *attempt)
+    if verdict is None or verdict.turn is None or not others or draws.random() >= corruption:
+        return verdict
+
+    # The critic reads the other task in its first observation, so start that task.
+    other = others[int(draws.integers(len(others)))]
+    env = ctx.pool.open()
+    first = ctx.seen(await env.reset(other))
+    await env.close()
+    mistaken = ctx.dialogue.critique(replace(transcript, task=other, first=first.text, success=False))
+    if mistaken is None or mistaken.turn is None:
+        return verdict
+    ctx.counters["reflection/corrupted"] += 1
+    return replace(verdict, cause=mistaken.cause, suggestion=mistaken.suggestion, turn=mistaken.turn)
 
 
 def reflection_request(

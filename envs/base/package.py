@@ -6,6 +6,7 @@ environments imports none of them, and training on one imports nothing of anothe
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pydantic import ConfigDict, ValidationError
 
 from r3l.core.demonstration import Demonstration
 from r3l.core.environment import Dialogue, Environment, Style
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, check_known
 from r3l.core.option import OptionModel
 from r3l.core.task import Task, check_unique
 from r3l.files import requirements
@@ -60,6 +61,12 @@ def installed_version(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return "none"
+
+
+def split_and_group(task_set: str) -> tuple[str, str | None]:
+    """``nano/test/easy`` as ``("nano/test", "easy")``: a group's blanks are underscores; None: all groups."""
+    *split, group = task_set.split("/")
+    return ("/".join(split), group) if len(split) == 2 else (task_set, None)
 
 
 @dataclass(frozen=True)
@@ -126,19 +133,27 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     # The methods below are the same for every environment.
 
     def tasks(self, task_set: str) -> list[Task]:
-        """The tasks of a task set, e.g. ``nano/test``, sorted by id.
+        """The tasks of a task set, e.g. ``nano/test``, or of one group of it (``nano/test/easy``), sorted by
+        id.
 
-        Raises ConfigError for an unknown task set; DataError if the tasks differ from the committed ones or
-        two share an id.
+        Raises ConfigError for an unknown task set or group; DataError if the tasks differ from the committed
+        ones or two share an id.
         """
         self.check_installed()
-        tasks = self.task_sets().tasks(task_set)
-        check_unique(tasks, f"{self.name}/{task_set}")
-        return tasks
+        split, group = split_and_group(task_set)
+        tasks = self.task_sets().tasks(split)
+        check_unique(tasks, f"{self.name}/{split}")
+        if group is None:
+            return tasks
+        groups = {task.group.replace(" ", "_") for task in tasks}
+        check_known(f"group of {self.name} task set {split}", group, groups)
+        return [task for task in tasks if task.group.replace(" ", "_") == group]
 
     def task_set_hash(self, task_set: str) -> str:
-        """The committed sha256 of a task set, without making its tasks."""
-        return self.task_sets().committed_hash(task_set)
+        """The committed sha256 of a task set, without making its tasks; for a group also of its name."""
+        split, group = split_and_group(task_set)
+        committed = self.task_sets().committed_hash(split)
+        return committed if group is None else hashlib.sha256(f"{committed}/{group}".encode()).hexdigest()
 
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
         """Versions and digests, by name, of all that decides an episode besides task ids and options.

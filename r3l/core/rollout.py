@@ -81,6 +81,7 @@ class RolloutContext:
     - ``gather``: plays items concurrently.
     - ``progress``: share of training done, 0 in the first step and 1 in the last, for schedules.
     - ``history``: metrics of earlier steps, for methods with ``needs_history``.
+    - ``tasks``: the task set that is played, from which a corrupted critic takes another task.
     - ``judge``: the model that writes feedback under ``feedback: judge``.
     - ``counters``: metrics of the step: its budget, and everything dropped, by reason.
     - ``trajectories``: everything played or written, in order of completion, for logs. The groups of a method
@@ -96,6 +97,7 @@ class RolloutContext:
     gather: Gather
     progress: float = 0.0
     history: Sequence[Mapping[str, float]] = ()
+    tasks: Sequence[Task] = ()
     judge: Judge | None = None
     counters: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     trajectories: list[Trajectory] = field(default_factory=list)

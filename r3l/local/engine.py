@@ -190,6 +190,7 @@ def collect(
     ctx = session.rollout_context((run.seed, "train", number), run.sampling.temperature)
     ctx.progress = finished_share(run, number)
     ctx.history = history
+    ctx.tasks = tasks
     accepted: list[list[Group]] = []
     refused: list[list[Group]] = []
     count = run.train.tasks_per_step

@@ -74,7 +74,7 @@ def play_probe(
     with progress("playing", len(members), done=done) as advance:
         for k, batch in enumerate(batches):
             if played[k] is None:
-                played[k] = now = _play_batch(session, settings, batch, seconds)
+                played[k] = now = _play_batch(session, settings, tasks, batch, seconds)
                 append_jsonl(path, {"probed": dict(probed), "attempts": [asdict(attempt) for attempt in now]})
                 advance(
                     f"{sum(attempt.success for of in played for attempt in of or ())} solved",
@@ -98,11 +98,13 @@ def _members(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:
 def _play_batch(
     session: PlaySession,
     settings: R3LSettings,
+    tasks: Sequence[Task],
     batch: Sequence[tuple[Task, int]],
     seconds: defaultdict[str, float],
 ) -> list[Attempt]:
     """Play one batch of (task, attempt number); adds its time to ``seconds``, by activity."""
     ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
+    ctx.tasks = tasks
     began = time.perf_counter()
     episodes = session.concurrently(partial(_attempt, ctx), batch)
     ended = time.perf_counter()
@@ -221,7 +223,8 @@ class Retries:
         """The environment's critique, and the retries from the pivot that it names; None if it names none."""
         if critique is None or critique.turn is None:
             return None
-        by_critic = self.settings.model_copy(update={"feedback": FeedbackSource.ENVIRONMENT})
+        honest = {"feedback": FeedbackSource.ENVIRONMENT, "feedback_corruption": 0.0}
+        by_critic = self.settings.model_copy(update=honest)
         parsed = (await reflect(self.ctx, self.base, by_critic, CRITIC)).parsed
         if not isinstance(parsed, ParsedReflection):
             return None

@@ -182,6 +182,8 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
         "temperature": run.sampling.temperature,
         "max_tokens": run.sampling.max_tokens,
         "reflection_schema": run.method_settings["reflection_schema"],
+        "feedback": run.method_settings["feedback"],
+        "feedback_corruption": run.method_settings["feedback_corruption"],
         "prompts": run.prompts,
         "max_turns": run.env_settings.max_turns,
         "task_set": {key: task_set[key] for key in ("name", "sha256", "tasks")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from r3l.config import Run, base_checkpoint_warning, environment_of, trains, validate
 from r3l.config.run import SCHEMA_VERSION
 from r3l.core.errors import DataError
+from r3l.envs.base.package import split_and_group
 from r3l.files.json_files import Number, checked, read_json
 from r3l.runs.provenance import commit, preregistration_sha256
 from r3l.runs.run_dir import MANIFEST, RecordedRun
@@ -139,14 +140,18 @@ def run_of(run_dir: Path) -> Run:
 def describe_task_set(env: str, task_set: str) -> TaskSetSummary:
     """Name, size and committed hash of a task set; loading its tasks checks the hash."""
     environment = environment_of(env)
+    split, group = split_and_group(task_set)
     summary: TaskSetSummary = {
         "name": task_set,
         "sha256": environment.task_set_hash(task_set),
         "tasks": len(environment.tasks(task_set)),
     }
-    if warning := environment.warning(task_set):
+    if warning := environment.warning(split):
         summary["warning"] = warning
-    if baseline := environment.constant_answer(task_set):
+    if baseline := environment.constant_answer(split):
+        if group is not None:  # the best answer to all tasks, and its success on this group
+            (name,) = (name for name in baseline.success if name.replace(" ", "_") == group)
+            baseline = replace(baseline, success=dict.fromkeys((name, "all"), baseline.success[name]))
         summary["constant_answer_baseline"] = cast(ConstantAnswerScore, asdict(baseline))
     return summary
 

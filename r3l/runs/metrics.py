@@ -126,6 +126,12 @@ _DECLARED = (
     Metric("reflection/count", "reflections", TOTAL, "reflections requested"),
     Metric("reflection/valid", "reflections", TOTAL, "reflections that can be used"),
     Metric("reflection/distinct", "share", STEP, "different texts among all reflections"),
+    Metric(
+        "reflection/corrupted",
+        "reflections",
+        TOTAL,
+        "those of the critic with the pivot and hint of another task",
+    ),
     Metric("reflection/coerced", "reflections", TOTAL, "valid reflections whose pivot was no integer"),
     Metric("reflection/invalid/*", "reflections", TOTAL, "reflections that cannot be used, by reason"),
     Metric("reflection/outcome/*", "reflections", TOTAL, "valid reflections by the outcome that they state"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -44,6 +44,7 @@ class Setting:
     run: Run
     method: Method
     tasks: Mapping[str, Task]
+    train_tasks: Sequence[Task]
     dialogue: Dialogue
     pool: EnvironmentPool
     tokenizer: Any
@@ -54,11 +55,12 @@ def _setting(run_json: str) -> Setting:
     """The setting of a run, given as JSON text since a cache key must be hashable."""
     run = validate(Run, json.loads(run_json), "workflow_args.run")
     package = environment_of(run.env)
-    task_sets = (run.env_settings.train_task_set, *run.env_settings.tested().values())
-    tasks = {task.id: task for task_set in task_sets for task in package.tasks(task_set)}
+    train_tasks = package.tasks(run.env_settings.train_task_set)
+    tested = [task for task_set in run.env_settings.tested().values() for task in package.tasks(task_set)]
+    tasks = {task.id: task for task in (*train_tasks, *tested)}
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     tokenizer = load_tokenizer(locate(run.model))
-    return Setting(run, build_method(run), tasks, dialogue_of(run), pool, tokenizer)
+    return Setting(run, build_method(run), tasks, train_tasks, dialogue_of(run), pool, tokenizer)
 
 
 class MethodWorkflow(Workflow):
@@ -92,6 +94,7 @@ class MethodWorkflow(Workflow):
         version = await wait_for_weights(self.model, synced_version(step, setting.run.train.sync_interval))
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
         ctx.progress = finished_share(setting.run, step)
+        ctx.tasks = setting.train_tasks
         lost = setting.pool.lost  # the pool counts over all tasks of this process
         async with judging(setting.run, ctx):
             groups = await explored(setting.method, task, ctx)

@@ -8,6 +8,7 @@ import r3l.envs.base.task_sets
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 from r3l.core.errors import ConfigError, DataError
+from r3l.runs.manifest import describe_task_set
 
 FAST = ("math", "puzzles")  # to build
 
@@ -75,3 +76,23 @@ def test_building_validates_every_task_and_writes_the_committed_bytes(env, nano,
     before = copied.read_bytes()
     copied.unlink()
     assert find_environment(env).task_sets().build(nano) == copied and copied.read_bytes() == before
+
+
+def test_a_group_of_a_task_set_is_a_task_set():
+    """``nano/test/easy``: 100 of the 200 tasks, under a hash of its own."""
+    package = find_environment("math")
+    easy, hard, both = (package.tasks(f"chain/test{group}") for group in ("/easy", "/hard", ""))
+    assert len(easy) == len(hard) == 100 and sorted([*easy, *hard], key=lambda t: t.id) == both
+    assert {task.group for task in easy} == {"easy"}
+    hashes = {package.task_set_hash(f"chain/test{group}") for group in ("/easy", "/hard", "")}
+    assert len(hashes) == 3
+    with pytest.raises(ConfigError, match=r"no group of math task set chain/test 'esy'; known: easy, hard"):
+        package.tasks("chain/test/esy")
+    assert len(find_environment("puzzles").tasks("knights_knaves_nano/test/2_people")) == 60  # "2 people"
+
+
+def test_a_constant_answer_is_scored_on_the_group_alone():
+    """Of the 100 hard problems 8 have the answer 0, the best constant of all 200."""
+    described = describe_task_set("math", "chain/test/hard")
+    assert described["tasks"] == 100
+    assert described["constant_answer_baseline"] == {"answer": "0", "success": {"hard": 0.08, "all": 0.08}}
