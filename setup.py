@@ -50,7 +50,7 @@ setup(
             ),
             *(
                 f"results/stored/{part}"
-                for part in ("models/*/*", "published/*", "released/*", "tuning/*/*/*")
+                for part in ("map.csv", "models/*/*", "published/*", "released/*", "tuning/*/*/*")
             ),
         ],
     },

@@ -134,11 +134,29 @@ def claims(results: SeveralResults = None, out: TableFile = None, as_json: AsJso
     print_shown({"rows": flat}, as_json, to_terminal(printed))
 
 
+def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: AsJson = False) -> None:
+    """Compare R3L's lead over GRPO with what probes measured, and print the rule by which `r3l probe` predicts it.
+
+    Of the runs and probes under --results, by default the stored ones. --out results/stored/map.csv extends the rule.
+
+    Example: `r3l table map`
+    """
+    from r3l.report.probe_map import flat, map_rows, map_table, read_map
+    from r3l.report.render import to_terminal, write
+
+    rows = map_rows(results) if results else read_map()
+    built = map_table(rows)
+    if out:
+        write(flat(rows), built, out)
+    print_shown({"rows": flat(rows)}, as_json, to_terminal(built))
+
+
 SUBCOMMANDS_OF_TABLE: dict[str, Callable[..., None]] = {
     "budget": budget,
     "published": published,
     "probe": probe,
     "claims": claims,
+    "map": probe_map,
 }
 
 
@@ -257,9 +275,23 @@ def figure_of_claims(
     _print_drawn("claims", forest.draw(*_claims(results), out), as_json)
 
 
+def figure_of_map(
+    results: SeveralResults = None, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False
+) -> None:
+    """Draw R3L's lead over GRPO over what probes measured: of the stored map, or of runs under --results.
+
+    Example: `r3l figure map --out results/figures`
+    """
+    from r3l.report.figures import probe_map
+    from r3l.report.probe_map import map_rows, read_map
+
+    _print_drawn("map", probe_map.draw(map_rows(results) if results else read_map(), out), as_json)
+
+
 SUBCOMMANDS_OF_FIGURE: dict[str, Callable[..., None]] = {
     "probe": figure_of_probes,
     "claims": figure_of_claims,
+    "map": figure_of_map,
 }
 
 

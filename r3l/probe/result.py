@@ -34,6 +34,7 @@ from r3l.local.session import open_session
 from r3l.probe.attempts import Played
 from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import play_probe
+from r3l.report.probe_map import expectation, read_map, sentence
 from r3l.report.table import Cell, Column, Section, Table
 from r3l.runs.check_chat_template import try_dialogs
 from r3l.runs.manifest import describe_task_set, hardware, versions
@@ -193,6 +194,7 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
         "halves": played.halves,
         "measures": {key: values | _judged(targets.get(key), values) for key, values in found.items()},
         "gate": {key: _judged(target, found[key]) for key, target in wanted.gate.items()},
+        "expected": expectation(found["guided_minus_fresh"]["value"], read_map()),
         "not_measured": _not_measured(played, model is not None),
         "causes": _counted(a.critic.cause or "none: time ran out" for a in attempts if a.critic),
         "invalid": _counted(own.invalid for own in reflections if own.invalid),
@@ -242,6 +244,8 @@ def table_of(content: Mapping[str, Any]) -> Table:
             notes.append(f"{words}: " + ", ".join(f"{name} ({count})" for name, count in counted) + ".")
     if content.get("test"):
         notes.append("These are test tasks: what is chosen by this probe is no longer tested on them.")
+    if "expected" in content:
+        notes.append(sentence(content["expected"], content["measures"]["guided_minus_fresh"]["value"]))
     columns = [Column(name, right=name == "n") for name in ("measure", "value", "n", "target", "met")]
     found, gate, sections = content["measures"], content.get("gate", {}), []
     if gate:

@@ -84,6 +84,9 @@ class ProbeResult(TypedDict):
     measures: dict[str, ProbeMeasure]
     gate: NotRequired[dict[str, JudgedTarget]]
     reflection_schema: NotRequired[str]
+    feedback: NotRequired[str]
+    feedback_corruption: NotRequired[Number]
+    expected: NotRequired[dict[str, Any]]  # r3l.report.probe_map.Expectation
 
 
 def read(paths: Sequence[Path]) -> list[Content]:
@@ -116,9 +119,16 @@ def _size(probe: Content) -> tuple[float, str]:
 
 
 def name_of(probe: Content) -> str:
-    """The printed name of a probe: its model, and the form of reflections if that is not strict JSON."""
-    schema = probe.get("reflection_schema", "strict")
-    return f"{probe['model']['name']}" + ("" if schema == "strict" else f", {schema}")
+    """The printed name of a probe: its model, and what of its reflections is not as usual: form, author, hints."""
+    schema, feedback = probe.get("reflection_schema", "strict"), probe.get("feedback", "self")
+    wrong = probe.get("feedback_corruption", 0)
+    parts = [
+        probe["model"]["name"],
+        *([] if schema == "strict" else [schema]),
+        *([] if feedback == "self" else [f"feedback {feedback}"]),
+        *([f"{wrong:.2g} wrong"] if wrong else []),
+    ]
+    return ", ".join(parts)
 
 
 def size_of(probe: Content) -> str | None:
@@ -151,20 +161,28 @@ def probe_table(probes: Sequence[Content]) -> Table:
 
 
 def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
-    """The probes as flat records for JSON or CSV output: one for each measure of each probe."""
-    return [
-        {
+    """The probes as flat records for JSON or CSV output: one for each measure of each probe, and one for each
+    difference of R3L to GRPO that is expected after it (``expected_early``, ``expected_final``)."""
+    records = []
+    for probe in probes:
+        place = {
             **{key: probe[key] for key in ("env", "tier", "temperature")},
             "model": probe["model"]["name"],
             "parameters": probe["model"].get("parameters"),
             "reflection_schema": probe.get("reflection_schema", "strict"),
+            "feedback": probe.get("feedback", "self"),
+            "feedback_corruption": probe.get("feedback_corruption", 0.0),
             "task_set": probe["task_set"]["name"],
-            "measure": key,
-            **{part: measure[part] for part in ("value", "low", "high", "n", "tasks")},
         }
-        for probe in probes
-        for key, measure in probe["measures"].items()
-    ]
+        for key, measure in probe["measures"].items():
+            values = {part: measure[part] for part in ("value", "low", "high", "n", "tasks")}
+            records.append(place | {"measure": key} | values)
+        expected = probe.get("expected") or {}
+        for when in ("early", "final"):
+            if difference := expected.get(when):
+                values = {**difference, "n": expected["comparisons"], "tasks": None}
+                records.append(place | {"measure": f"expected_{when}"} | values)
+    return records
 
 
 def draw(probes: Sequence[Content], out: Path) -> list[Path]:

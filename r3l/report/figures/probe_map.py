@@ -1,0 +1,97 @@
+"""The map as a figure: R3L minus GRPO over what a probe of the base checkpoint measured."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r3l.core.errors import DataError
+from r3l.report.figures import style
+from r3l.report.probe_map import DIFFERENCES, UNSEEN, Comparison, lines, name_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+REAL = 100_000_000  # parameters; what has as many is a published language model, not one of tier nano
+COLOURS = "plasma"  # from dark to light, also in grey
+LIMITS = (0.0, 0.5)  # of base success, by colour
+TITLES = {"early": "Early: training success, first third", "final": "Final: test success, last update"}
+
+
+def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
+    """Draw the map into the folder ``out``, or as the one file ``out``; returns what was written.
+
+    Raises DataError without comparisons, RunDirectoryError where ``out`` cannot be written.
+    """
+    import matplotlib.style
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.lines import Line2D
+
+    if not rows:
+        raise DataError(
+            "the map has no comparison: runs of r3l and grpo at one rate, and a probe (r3l table map)"
+        )
+    shade = ScalarMappable(Normalize(*LIMITS), colormaps[COLOURS])
+    with matplotlib.style.context(style.SHEET):
+        figure, axes = style.subplots(1, len(DIFFERENCES), style.PAGE, 3.0, sharex=True)
+        for ax, name in zip(axes[0], DIFFERENCES, strict=True):
+            _panel(ax, rows, name, shade)
+        axes[0, 0].set_ylabel("R3L minus GRPO")
+        figure.colorbar(shade, ax=axes[0, -1], label="success of the base checkpoint", pad=0.02)
+        dot: dict[str, Any] = {"linestyle": "none", "color": style.GREY, "markersize": 4}
+        handles = [
+            Line2D([], [], marker="o", label="tiny model (nano)", **dot),
+            Line2D([], [], marker="D", label="language model", **dot),
+            Line2D([], [], color=style.GREY, label="the rule, and where 95 % of new comparisons should be"),
+        ]
+        if any(row["part"] == UNSEEN for row in rows):
+            handles.insert(2, Line2D([], [], marker="s", label="predicted before it was run", **dot))
+        style.legend(figure, handles)
+        text = (
+            f"{len(rows)} comparisons at equal learning rates. Guided minus fresh: success of a retry under the hint "
+            "minus that of another attempt, after failures of the base checkpoint. Bars: 95 % intervals, over tasks "
+            "and over seeds. Numbers: r3l table map."
+        )
+        text = textwrap.fill(text, round(style.LETTERS * style.PAGE))
+        figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
+        return style.save(figure, out, "map")
+
+
+def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
+    """One difference: the rule with its band below, then each comparison with both intervals and its name."""
+    xs = [row["guided_minus_fresh"] for row in rows]
+    reach = np.linspace(min(xs) - 0.03, max(xs) + 0.03, 50)
+    if (line := lines(rows).get(name)) is not None:
+        band = [line.at(float(x)) for x in reach]
+        ax.fill_between(
+            reach, [b.low for b in band], [b.high for b in band], color=style.GREY, alpha=0.12, linewidth=0
+        )
+        ax.plot(reach, [b.value for b in band], color=style.GREY, linewidth=0.8)
+    ax.axhline(0, color=style.GREY, linewidth=0.5, linestyle=":")
+    for place, row in enumerate(sorted(rows, key=lambda row: row["guided_minus_fresh"])):
+        x, y = row["guided_minus_fresh"], row[name]
+        colour = shade.to_rgba(row["base_success"])
+        for low, high, along in (
+            (row["guided_minus_fresh_low"], row["guided_minus_fresh_high"], True),
+            (row[f"{name}_low"], row[f"{name}_high"], False),
+        ):
+            if low is not None and high is not None:
+                ax.plot(
+                    *(([low, high], [y, y]) if along else ([x, x], [low, high])), color=colour, linewidth=0.8
+                )
+        real = (row["parameters"] or 0) >= REAL
+        marker = "D" if real else "s" if row["part"] == UNSEEN else "o"
+        ax.plot(x, y, marker, color=colour, markersize=4, markeredgecolor=style.GREY, markeredgewidth=0.3)
+        if row["part"] != UNSEEN:  # its cells are many, and named in the table
+            offset = (3, -9 if place % 2 else 5)  # neighbours have their names on different sides
+            said = style.drawable(name_of(row))
+            ax.annotate(said, (x, y), offset, textcoords="offset points", fontsize=5, color=style.GREY)
+    ax.set(title=TITLES[name], xlabel="guided minus fresh, base checkpoint")
+    ax.grid(axis="both")
+    ax.set_axisbelow(True)

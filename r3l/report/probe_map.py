@@ -1,0 +1,359 @@
+"""When R3L helps: its difference to GRPO over what a probe of the base checkpoint measured (`r3l table map`).
+
+A comparison is R3L against GRPO at one learning rate from one base checkpoint, paired by seed, with a probe of that
+checkpoint under the same feedback. Its early difference is one in training success over the first third of the
+updates, its final difference one in test success after the last update. A straight line through the comparisons,
+difference = intercept + slope * (guided minus fresh), predicts both for a model that was only probed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from typing_extensions import TypedDict
+
+from r3l.config import variant
+from r3l.core.errors import DataError
+from r3l.evaluation.curve import CurvePoint
+from r3l.files.json_files import read_jsonl
+from r3l.files.paths import STORED
+from r3l.report import probes
+from r3l.report.frame import ALL, common_seeds, read_runs, updates, whole
+from r3l.report.table import Cell, Column, Table, table
+from r3l.runs.run_dir import CURVE
+from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
+from r3l.stats.intervals import MIN_SEEDS, t_interval
+from r3l.stats.prediction import MIN_POINTS, Line, Prediction, leave_one_out
+
+FILE = STORED / "map.csv"
+# Parts of the stored runs, with their folder: the main runs, and those of registered experiments.
+PARTS = {"main": "", "curves": "curves", "hint_gap": "hint_gap", "map": "map"}
+UNSEEN = "map"  # the part whose runs were predicted by the other parts, in docs/preregistration.md, before they started
+ALLOWED = {
+    "train.lr",
+    "feedback",
+    "feedback_corruption",
+}  # changes to R3L that leave it the method of the map
+FIRST = 1 / 3  # of the updates count as early
+DIFFERENCES = {"early": "in the first third", "final": "at the end"}
+PROBED = {"guided_minus_fresh": "guided_minus_fresh", "base_success": "success", "hint_gap": "hint_gap"}
+COLUMNS = (
+    *(
+        "tier",
+        "env",
+        "label",
+        "model",
+        "parameters",
+        "feedback",
+        "feedback_corruption",
+        "learning_rate",
+        "seeds",
+    ),
+    "part",
+    *("guided_minus_fresh", "guided_minus_fresh_low", "guided_minus_fresh_high"),
+    *("base_success", "hint_gap", "kept_success"),
+    *(f"{name}{part}" for name in ("early", "final", "early_test") for part in ("", "_low", "_high")),
+)
+Comparison = Mapping[str, Any]  # a row of the map: COLUMNS, None where nothing was measured
+
+
+def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The comparisons below ``folders`` (each with the subfolders PARTS): one for each probe that has runs of R3L and
+    GRPO with at least MIN_SEEDS seeds in common, from the probed checkpoint, under the probed feedback, at one rate.
+    """
+    parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
+    found = {_key(probe): probe for probe in probes.read_folders([*parts])}
+    runs = _runs(parts, {key[:2] for key in found})
+    rows = []
+    for key, probe in sorted(found.items()):
+        tier, env, base, *feedback = key
+        bench = runs[(runs.tier == tier) & (runs.env == env) & (runs.base == base)]
+        grpo = bench[bench.method_name == "grpo"]
+        r3l = bench[(bench.method_name == "r3l") & bench.taught.map([*feedback].__eq__)]
+        for rate in sorted({*grpo.rate} & {*r3l.rate}):
+            ours, theirs = common_seeds(r3l[r3l.rate == rate], grpo[grpo.rate == rate])
+            if len(ours) >= MIN_SEEDS:
+                compared = {"learning_rate": rate, "seeds": len(ours), "part": ours.part.iloc[0]}
+                rows.append(_probed(probe) | compared | _differences(ours, theirs))
+    return rows
+
+
+def _key(probe: Mapping[str, Any]) -> tuple[str, str, str, str, float]:
+    """What a probe and its runs agree in: tier, environment, model, feedback and its corruption."""
+    tested = probe.get("feedback", "self"), float(probe.get("feedback_corruption", 0))
+    return (probe["tier"], probe["env"], probe["model"]["name"], *tested)
+
+
+def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFrame:
+    """The runs of GRPO and R3L in ``places`` (tier, environment), one row a run, with the columns ``part``,
+    ``method_name``, ``base`` (checkpoint before RL), ``rate`` and ``taught`` (feedback and its corruption). A run that
+    two folders hold counts once, the first.
+    """
+    first: dict[tuple[str, ...], Path] = {}
+    for path in (path for folder in parts for path in find_runs(folder, may_be_none=True)):
+        cell = cell_of(path)
+        row = variant(cell.method)
+        plain = (
+            row.method in ("grpo", "r3l") and {change.partition("=")[0] for change in row.changes} <= ALLOWED
+        )
+        if plain and (cell.tier, cell.env) in places:
+            first.setdefault((*cell, path.parent.name), path)
+    runs = whole(read_runs(first.values())) if first else whole(read_runs([]))
+    settings = [manifest["run"] for manifest in runs.manifest]
+    methods = [run["method_settings"] for run in settings]
+    stages = [run["env_settings"].get("sft") for run in settings]
+    return runs.assign(
+        part=[parts[path.parents[5]] for path in runs.path],
+        base=[
+            f"{model}-{stage}" if stage else model for model, stage in zip(runs.model, stages, strict=True)
+        ],
+        method_name=[variant(name).method for name in runs.method],
+        rate=[run.get("train", {}).get("lr") for run in settings],
+        taught=[[m.get("feedback", "self"), float(m.get("feedback_corruption", 0))] for m in methods],
+    )
+
+
+def _probed(probe: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that come from a probe."""
+    measured = probe["measures"]
+    row = {column: measured.get(key, {}).get("value") for column, key in PROBED.items()}
+    guided = measured["guided_minus_fresh"]
+    tier, env, model, feedback, corruption = _key(probe)
+    return {
+        "tier": tier,
+        "env": env,
+        "label": probe["label"],
+        "model": model,
+        "parameters": probe["model"].get("parameters"),
+        "feedback": feedback,
+        "feedback_corruption": corruption,
+        **row,
+        "guided_minus_fresh_low": guided["low"],
+        "guided_minus_fresh_high": guided["high"],
+        "kept_success": kept_success(measured),
+    }
+
+
+def kept_success(measures: Mapping[str, Any]) -> float | None:
+    """Share of retried successes that succeed again under the hint; None if none was retried.
+
+    A probe counts retries of all attempts and of failures: the difference is those of successes.
+    """
+    total, failed = measures.get("retry_success_all"), measures.get("retry_success")
+    if not total or not failed or total["value"] is None:
+        return None
+    count = total["n"] - failed["n"]
+    solved = total["value"] * total["n"] - (failed["value"] or 0) * failed["n"]
+    return solved / count if count else None
+
+
+def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
+    """Ours minus theirs, with t-intervals over the seeds that both have: early, final, and early on the test set."""
+    values: dict[str, list[float]] = {"early": [], "final": [], "early_test": []}
+    for (_, one), (_, other) in zip(ours.iterrows(), theirs.iterrows(), strict=True):
+        values["early"].append(early_training(one.path) - early_training(other.path))
+        values["final"].append(one.success - other.success)
+        tested = [early_test(run.path, run.steps) for run in (one, other)]
+        if None not in tested:
+            values["early_test"].append(tested[0] - tested[1])  # type: ignore[operator]
+    columns: dict[str, Any] = {}
+    for name, differences in values.items():
+        if len(differences) == len(ours):
+            interval = t_interval(differences)
+            columns |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return columns
+
+
+def early_training(evaluation: Path) -> float:
+    """Mean success of base rollouts over the first third of a run's updates."""
+    steps = updates(evaluation)
+    return float(np.mean([metrics["train/success"] for metrics in steps[: round(len(steps) * FIRST)]]))
+
+
+def early_test(evaluation: Path, steps: int) -> float | None:
+    """Mean test success at the points of a run's curve within the first third; None if none was played there."""
+    points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
+    early = [point["groups"][ALL]["success"] for point in points if point["step"] <= steps * FIRST]
+    return float(np.mean(early)) if early else None
+
+
+def read_map(path: Path = FILE) -> list[dict[str, Any]]:
+    """The rows that `r3l table map --out` wrote. Raises DataError for a file of another form."""
+    try:
+        frame = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not a map ({error}); write it by r3l table map --out {path}") from error
+    if lacking := [name for name in COLUMNS if name not in frame]:
+        raise DataError(
+            f"{path} lacks the columns {', '.join(lacking)}; write it by r3l table map --out {path}"
+        )
+    return [{k: None if v != v else v for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def flat(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """The rows with all COLUMNS, in order, numbers rounded to 6 digits: the CSV."""
+    return [{name: _rounded(row.get(name)) for name in COLUMNS} for row in rows]
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) and math.isfinite(value) else value
+
+
+class Expected(TypedDict):
+    """One predicted difference of R3L to GRPO, with the interval in which a new comparison is expected."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Expectation(TypedDict):
+    """What the map says of a probed model. ``early``, ``final``: None with fewer than MIN_POINTS comparisons or without
+    the measure. ``outside``: guided minus fresh is outside the measured ``range``. ``nearest``: by guided minus fresh.
+    """
+
+    early: Expected | None
+    final: Expected | None
+    comparisons: int
+    range: tuple[float, float] | None
+    outside: bool
+    nearest: list[str]
+
+
+def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
+    """The rule: a line for each of DIFFERENCES over guided minus fresh; {} with too few comparisons."""
+    x_N = [row["guided_minus_fresh"] for row in rows]
+    if len(x_N) < MIN_POINTS or len(set(x_N)) == 1:
+        return {}
+    return {name: Line.through(x_N, [row[name] for row in rows]) for name in DIFFERENCES}
+
+
+def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) -> Expectation:
+    """What the comparisons in ``rows`` predict for a model with this measure."""
+    x_N, rule = sorted(row["guided_minus_fresh"] for row in rows), lines(rows)
+    if guided_minus_fresh is None or not rule:
+        return Expectation(
+            early=None, final=None, comparisons=len(rows), range=None, outside=False, nearest=[]
+        )
+    near = sorted(rows, key=lambda row: abs(row["guided_minus_fresh"] - guided_minus_fresh))[:2]
+    early, final = (_expected(rule[name].at(guided_minus_fresh)) for name in DIFFERENCES)
+    return Expectation(
+        early=early,
+        final=final,
+        comparisons=len(rows),
+        range=(x_N[0], x_N[-1]),
+        outside=not x_N[0] <= guided_minus_fresh <= x_N[-1],
+        nearest=[f"{name_of(row)} ({row['early']:+.2f}, {row['final']:+.2f})" for row in near],
+    )
+
+
+def _expected(prediction: Prediction) -> Expected:
+    return Expected(value=prediction.value, low=prediction.low, high=prediction.high)
+
+
+def sentence(found: Expectation, guided_minus_fresh: float | None) -> str:
+    """The last line of a probe: expected differences, how many comparisons they rest on, and the nearest ones."""
+    if (
+        guided_minus_fresh is None
+        or found["early"] is None
+        or found["final"] is None
+        or found["range"] is None
+    ):
+        why = "guided minus fresh was not measured" if guided_minus_fresh is None else "too few comparisons"
+        return f"R3L minus GRPO: no expectation ({why})."
+    parts = [
+        f"{one['value']:+.2f} ({one['low']:.2f} to {one['high']:.2f}) {when}"
+        for one, when in zip((found["early"], found["final"]), DIFFERENCES.values(), strict=True)
+    ]
+    text = (
+        f"R3L minus GRPO: expected {', '.join(parts)}, from {found['comparisons']} comparisons; nearest: "
+        f"{', '.join(found['nearest'])}."
+    )
+    if found["outside"]:
+        low, high = found["range"]
+        text += (
+            f" Guided minus fresh, {guided_minus_fresh:+.2f}, is outside what was measured ({low:+.2f} to "
+            f"{high:+.2f}): the line is drawn on, not tested there."
+        )
+    return text
+
+
+def name_of(row: Comparison) -> str:
+    """``WebShop``; with the critic's reflections ``WebShop, critic``, with bad ones ``WebShop, critic 0.33 wrong``."""
+    if row["feedback"] == "self":
+        return str(row["label"])
+    wrong = row["feedback_corruption"]
+    return f"{row['label']}, critic" + (f" {wrong:.2g} wrong" if wrong else "")
+
+
+def checked(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
+    """(right signs, values inside the interval, comparisons) when each one is predicted by the others."""
+    if len(rows) <= MIN_POINTS:
+        return 0, 0, 0
+    predicted = leave_one_out([row["guided_minus_fresh"] for row in rows], [row[name] for row in rows])
+    pairs = list(zip(predicted, (row[name] for row in rows), strict=True))
+    signs = sum((one.value > 0) == (value > 0) for one, value in pairs)
+    return signs, sum(one.low <= value <= one.high for one, value in pairs), len(pairs)
+
+
+def predicted_before(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
+    """(right signs, values inside the interval, comparisons) of those of UNSEEN, each predicted by all other parts."""
+    unseen = [row for row in rows if row["part"] == UNSEEN]
+    rule = lines([row for row in rows if row["part"] != UNSEEN])
+    pairs = [(rule[name].at(row["guided_minus_fresh"]), row[name]) for row in unseen] if rule else []
+    signs = sum((one.value > 0) == (value > 0) for one, value in pairs)
+    return signs, sum(one.low <= value <= one.high for one, value in pairs), len(pairs)
+
+
+def map_table(rows: Sequence[Comparison]) -> Table:
+    """The table of comparisons, with the rule and how it does on a comparison that it has not seen."""
+    notes = []
+    for name, line in lines(rows).items():
+        low, high = line.slope_bounds
+        text = (
+            f"{DIFFERENCES[name].capitalize()}: R3L minus GRPO = {line.intercept:+.3f} {line.slope:+.3f} x "
+            f"(guided minus fresh), slope {low:.2f} to {high:.2f}."
+        )
+        tests = {
+            "Each predicted by the others": checked(rows, name),
+            "Predicted before they were run": predicted_before(rows, name),
+        }
+        for words, (signs, inside, count) in tests.items():
+            if count:
+                text += (
+                    f" {words}: {signs} of {count} signs right, {inside} of {count} inside the 95 % interval."
+                )
+        notes.append(text)
+    columns = [
+        Column("comparison", name_of, no_wrap=True),
+        Column("model"),
+        Column("seeds", form="d"),
+        Column("rate", lambda row: Cell(f"{row['learning_rate']:g}")),
+        Column("guided - fresh", lambda row: _interval(row, "guided_minus_fresh"), right=True, no_wrap=True),
+        Column("base", lambda row: row["base_success"], ".2f"),
+        *(
+            Column(name, lambda row, name=name: _interval(row, name), right=True, no_wrap=True)
+            for name in DIFFERENCES
+        ),
+    ]
+    return table(
+        "The map: R3L minus GRPO at equal learning rates",
+        columns,
+        sorted(rows, key=lambda row: -row["guided_minus_fresh"]),
+        "guided - fresh: a guided retry against another attempt after a failure; base: success. Both are of the base "
+        "checkpoint (r3l probe). early: training success, first third of updates; final: test success. 95 % intervals.",
+        *notes,
+    )
+
+
+def _interval(row: Comparison, name: str) -> Cell | None:
+    value, low, high = (row.get(f"{name}{part}") for part in ("", "_low", "_high"))
+    if value is None:
+        return None
+    bounds = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return Cell(f"{value:+.2f}{bounds}", value)

@@ -1,0 +1,80 @@
+"""A straight line through a few comparisons, and what it predicts for the next one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from r3l.stats.intervals import CONFIDENCE, finite
+
+MIN_POINTS = 4  # of a line with an interval: two degrees of freedom
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted value with the interval in which a new one is expected with probability CONFIDENCE."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """Least-squares line y = intercept + slope * x through ``count`` points.
+
+    ``deviation``: of the residuals, with count - 2 degrees of freedom. ``centre`` and ``squares``: mean of x,
+    and the sum of squared differences from it.
+    """
+
+    intercept: float
+    slope: float
+    deviation: float
+    count: int
+    centre: float
+    squares: float
+
+    @classmethod
+    def through(cls, x_N: ArrayLike, y_N: ArrayLike) -> Line:
+        """Fit the line. Raises ValueError below MIN_POINTS points, or if all x are equal."""
+        x, y = finite(x_N, 1), finite(y_N, 1)
+        squares = float(((x - x.mean()) ** 2).sum())
+        if len(x) != len(y) or len(x) < MIN_POINTS or not squares:
+            raise ValueError(f"a line needs {MIN_POINTS} points or more with different x, found {len(x)}")
+        slope = float(((x - x.mean()) * (y - y.mean())).sum()) / squares
+        intercept = float(y.mean()) - slope * float(x.mean())
+        residuals = y - intercept - slope * x
+        deviation = math.sqrt(float((residuals**2).sum()) / (len(x) - 2))
+        return cls(intercept, slope, deviation, len(x), float(x.mean()), squares)
+
+    def at(self, x: float) -> Prediction:
+        """The value expected at ``x``, with the interval of one new value there (not of the line's height)."""
+        value = self.intercept + self.slope * x
+        error = self.deviation * math.sqrt(1 + 1 / self.count + (x - self.centre) ** 2 / self.squares)
+        half = self._quantile * error
+        return Prediction(value, value - half, value + half)
+
+    @property
+    def slope_bounds(self) -> tuple[float, float]:
+        """Interval of the slope."""
+        half = self._quantile * self.deviation / math.sqrt(self.squares)
+        return self.slope - half, self.slope + half
+
+    @property
+    def _quantile(self) -> float:
+        return float(stats.t.ppf((1 + CONFIDENCE) / 2, self.count - 2))
+
+
+def leave_one_out(x_N: Sequence[float], y_N: Sequence[float]) -> list[Prediction]:
+    """The prediction of each point by the line through the others.
+
+    Raises ValueError below MIN_POINTS + 1 points.
+    """
+    x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
+    others = [np.arange(len(x)) != k for k in range(len(x))]
+    return [Line.through(x[rest], y[rest]).at(float(x[k])) for k, rest in enumerate(others)]

@@ -1,0 +1,190 @@
+"""The map: comparisons of stored runs with probes, the rule through them, and what it says of a probed model."""
+
+import json
+
+import pytest
+from report.runs import write_run
+
+from r3l.core.errors import DataError
+from r3l.report.figures import probe_map as figure
+from r3l.report.probe_map import (
+    checked,
+    expectation,
+    flat,
+    kept_success,
+    lines,
+    map_rows,
+    map_table,
+    name_of,
+    predicted_before,
+    read_map,
+    sentence,
+)
+from r3l.report.render import write
+
+MODEL = "alfworld-1.5m-hints"
+
+
+def of_updates(*successes):
+    return [{"step": k, "train/success": success} for k, success in enumerate(successes, 1)]
+
+
+def write_probe(root, guided_minus_fresh, name="alfworld", env="alfworld", **others):
+    """A probe of 100 failures; 40 of 60 retried successes are kept (retries: 0.7 of all 160, 0.72 of failures)."""
+    measure = {"value": guided_minus_fresh, "low": None, "high": None, "n": 100, "tasks": 50}
+    shares = {"success": 0.25, "retry_success": 0.72, "hint_gap": 0.1}
+    measures = {key: measure | {"value": value} for key, value in shares.items()}
+    measures |= {"guided_minus_fresh": measure, "retry_success_all": measure | {"value": 0.7, "n": 160}}
+    content = {
+        "env": env,
+        "label": "ALFWorld",
+        "tier": "nano",
+        "model": {"name": MODEL, "weights_sha256": None, "parameters": 10},
+        "temperature": 0.7,
+        "task_set": {"name": "nano/validation", "sha256": "", "tasks": 50},
+        "attempts": 160,
+        "tasks": 50,
+        "measures": measures,
+    }
+    (root / "probe").mkdir(parents=True, exist_ok=True)
+    (root / "probe" / f"{name}.json").write_text(json.dumps(content | others))
+
+
+def write_pairs(root, rate=3e-4, r3l="r3l"):
+    """Three seeds of six updates: R3L leads by 0.1, 0.2 and 0.3 in the first two; of two tasks it solves at the end
+    one more, as many, and one less."""
+    for seed, (lead, ours, theirs) in enumerate(
+        [(0.1, [1, 1], [1, 0]), (0.2, [1, 0], [0, 1]), (0.3, [0, 0], [1, 0])]
+    ):
+        later = (0.5,) * 4
+        write_run(root, "grpo", seed, theirs[:1], theirs[1:], steps=of_updates(0.2, 0.4, *later))
+        write_run(
+            root, r3l, seed, ours[:1], ours[1:], steps=of_updates(0.2 + lead, 0.4 + lead, *later), rate=rate
+        )
+
+
+def test_a_comparison_by_hand(tmp_path):
+    """Early: 0.2 with t(2) = 4.303 times 0.1 / sqrt(3); final: 0.5, 0 and -0.5."""
+    write_pairs(tmp_path)
+    write_probe(tmp_path, 0.3)
+    (row,) = map_rows([tmp_path])
+    assert (row["seeds"], row["learning_rate"], row["guided_minus_fresh"]) == (3, 3e-4, 0.3)
+    assert (row["early"], row["final"]) == (pytest.approx(0.2), pytest.approx(0))
+    assert row["early_high"] - row["early"] == pytest.approx(4.302653 * 0.1 / 3**0.5, rel=1e-5)
+    assert row["kept_success"] == pytest.approx((0.7 * 160 - 0.72 * 100) / 60)
+    assert row["part"] == "main" and "early_test" not in row
+
+
+def test_runs_at_another_rate_or_under_other_feedback_do_not_count(tmp_path):
+    write_pairs(tmp_path / "rate", rate=9e-4)
+    write_probe(tmp_path / "rate", 0.3)
+    write_pairs(tmp_path / "feedback")
+    write_probe(tmp_path / "feedback", 0.3, feedback="environment", feedback_corruption=0.5)
+    assert map_rows([tmp_path / "rate"]) == map_rows([tmp_path / "feedback"]) == []
+    write_pairs(tmp_path / "map")
+    write_probe(tmp_path / "map", 0.3)
+    assert [row["part"] for row in map_rows([tmp_path])] == ["map"]
+
+
+def rows(*points, part="main"):
+    """Comparisons at (guided minus fresh, early, final)."""
+    common = {"label": "WebShop", "feedback": "self", "feedback_corruption": 0.0, "part": part, "model": "m"}
+    return [
+        common
+        | {"guided_minus_fresh": x, "early": early, "final": final, "seeds": 3, "learning_rate": 1e-4}
+        | {"base_success": 0.2}
+        for x, early, final in points
+    ]
+
+
+LINE = rows((0, 0, 0.1), (0.1, 0.03, 0), (0.2, 0.06, 0.1), (0.3, 0.09, 0), (0.4, 0.12, 0.1))
+
+
+def test_the_rule_is_a_line_through_the_comparisons():
+    """Early is 0.3 times guided minus fresh exactly; final is 0.06 whatever it is."""
+    early, final = lines(LINE).values()
+    assert (early.slope, early.intercept, final.slope) == (
+        pytest.approx(0.3),
+        pytest.approx(0),
+        pytest.approx(0),
+    )
+    found = expectation(0.2, LINE)
+    assert found["early"]["value"] == pytest.approx(0.06) and found["final"]["value"] == pytest.approx(0.06)
+    assert (found["comparisons"], found["range"], found["outside"]) == (5, (0, 0.4), False)
+    # Residuals of final: 0.04, -0.06, 0.04, -0.06, 0.04; deviation sqrt(0.012 / 3), t(3) 3.1824.
+    half = 3.1824463 * (0.012 / 3 * (1 + 1 / 5)) ** 0.5
+    assert found["final"]["high"] - 0.06 == pytest.approx(half)
+    assert sentence(found, 0.2) == (
+        "R3L minus GRPO: expected +0.06 (0.06 to 0.06) in the first third, +0.06 (-0.16 to 0.28) at the end, from 5 "
+        "comparisons; nearest: WebShop (+0.06, +0.10), WebShop (+0.09, +0.00)."
+    )
+
+
+def test_a_model_outside_the_measured_range_is_told_so():
+    found = expectation(0.5, LINE)
+    assert found["outside"] and sentence(found, 0.5).endswith(
+        "Guided minus fresh, +0.50, is outside what was measured (+0.00 to +0.40): the line is drawn on, not tested "
+        "there."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "count", "why"), [(None, 5, "not measured"), (0.2, 3, "too few comparisons")]
+)
+def test_nothing_is_expected_without_a_measure_or_comparisons(value, count, why):
+    found = expectation(value, LINE[:count])
+    assert found["early"] is None and why in sentence(found, value)
+
+
+def test_each_comparison_is_predicted_by_the_others():
+    """On a line all signs are right; of a point far below it the sign is not."""
+    line = rows(*((x / 10, 0.03 * x + 0.01 * (x % 2), 0) for x in range(1, 9)))
+    assert checked(line, "early") == (8, 8, 8)
+    signs, inside, count = checked(line + rows((0.9, -0.05, 0)), "early")
+    assert (signs, inside, count) == (8, 8, 9)
+    assert checked(line[:4], "early") == (0, 0, 0)  # three others are too few for a line
+
+
+def test_cells_of_the_map_are_predicted_by_what_was_known_before():
+    seen = rows(*((x / 10, 0.03 * x + 0.01 * (x % 2), 0) for x in range(1, 9)))
+    unseen = rows((0.2, 0.065, 0), (0.2, -0.3, 0), part="map")
+    assert predicted_before(seen + unseen, "early") == (1, 1, 2)
+    notes = " ".join(map_table(seen + unseen).notes)
+    assert "Predicted before they were run: 1 of 2 signs right, 1 of 2 inside the 95 % interval." in notes
+
+
+def test_the_csv_is_read_as_it_was_written(tmp_path):
+    write_pairs(tmp_path)
+    write_probe(tmp_path, 0.3)
+    found = map_rows([tmp_path])
+    write(flat(found), map_table(found), tmp_path / "map.csv")
+    (row,) = read_map(tmp_path / "map.csv")
+    assert row["early"] == pytest.approx(0.2) and (row["early_test"], row["part"]) == (None, "main")
+    (tmp_path / "map.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="lacks the columns tier, env.*r3l table map --out"):
+        read_map(tmp_path / "map.csv")
+
+
+def test_names_say_whose_reflections_they_are():
+    (row,) = rows((0, 0, 0))
+    named = [
+        name_of(row | {"feedback": f, "feedback_corruption": q}) for f, q in (("self", 0), ("environment", 0))
+    ]
+    assert named == ["WebShop", "WebShop, critic"]
+    assert (
+        name_of(row | {"feedback": "environment", "feedback_corruption": 0.3333})
+        == "WebShop, critic 0.33 wrong"
+    )
+
+
+def test_kept_success_needs_retried_successes():
+    measure = {"value": 0.5, "n": 10}
+    assert kept_success({"retry_success_all": measure, "retry_success": measure}) is None
+    assert kept_success({}) is None
+
+
+def test_the_stored_map_is_drawn_twice_alike(tmp_path):
+    drawn = [figure.draw(read_map(), tmp_path / name / "map.png")[0].read_bytes() for name in ("a", "b")]
+    assert drawn[0] == drawn[1]
+    with pytest.raises(DataError, match="the map has no comparison"):
+        figure.draw([], tmp_path / "none.png")
