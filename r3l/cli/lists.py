@@ -8,30 +8,62 @@ import typer
 
 from r3l.cli.arguments import AsJson, Envs, Model, Overrides, SomeTier, Tier, configured, listed
 from r3l.cli.printing import print_rows, print_shown
+from r3l.core.errors import ConfigError, check_known
 
 
-def methods(tier: Tier = "nano", as_json: AsJson = False) -> None:
-    """List the methods and their settings, with a column for each profile.
+def methods(
+    name: Annotated[
+        list[str] | None, typer.Argument(help="Methods to show with all settings.", show_default=False)
+    ] = None,
+    tier: Tier = "nano",
+    as_json: AsJson = False,
+) -> None:
+    """List the methods; with names, the settings of these, with a column for each profile.
 
     Example: `r3l list methods`
+
+    Example: `r3l list methods r3l grpo`
     """
     from r3l.report import options
     from r3l.report.render import to_terminal
 
     rows = options.methods(tier)
-    print_shown({"methods": rows}, as_json, to_terminal(options.methods_table(rows)))
+    for one in name or ():
+        check_known("method", one, [row["method"] for row in rows])
+    if name:
+        shown = options.methods_table(rows, name)
+        rows = [row for row in rows if row["method"] in name]
+    else:
+        shown = options.method_families(rows)
+    print_shown({"methods": rows}, as_json, to_terminal(shown))
 
 
-def envs(as_json: AsJson = False) -> None:
-    """List the environments, with their task sets in each tier.
+def envs(
+    name: Annotated[
+        list[str] | None, typer.Argument(help="Environments to show with all settings.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the environments and their tiers; with names, the task sets and limits of these in each tier.
 
     Example: `r3l list envs`
+
+    Example: `r3l list envs alfworld`
     """
     from r3l.config import EnvConfig, load, names
 
+    for one in name or ():
+        check_known("environment", one, names("envs"))
+    configs = [load("envs", one, EnvConfig) for one in name or names("envs")]
+    if not name and not as_json:
+        print_rows(
+            {"envs": [{"env": c.env, "label": c.label, "tiers": ", ".join(c.tiers)} for c in configs]}, False
+        )
+        print("Task sets, turns and options of one: r3l list envs alfworld")
+        return
     rows = [
         {"env": env.env, "label": env.label, "tier": tier, **settings.model_dump()}
-        for env in (load("envs", name, EnvConfig) for name in names("envs"))
+        for env in configs
         for tier, settings in env.tiers.items()
     ]
     print_rows({"envs": rows}, as_json)
@@ -81,6 +113,12 @@ def figures(as_json: AsJson = False) -> None:
 
 
 def options(
+    name: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Settings, sections, methods or environments: alpha train r3l.", show_default=False
+        ),
+    ] = None,
     tier: SomeTier = None,
     env: Annotated[str | None, typer.Option(help="Environment: a file of configs/envs/.")] = None,
     method: Annotated[
@@ -90,23 +128,37 @@ def options(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every hyperparameter: allowed values, default, meaning and source.
+    """List the settings that `--set KEY=VALUE` takes; with names, their values, default, meaning and source.
 
     With an option: every value of that run, and the file that sets it (tier, environment, method, --set).
 
     Example: `r3l list options`
 
+    Example: `r3l list options alpha train`
+
     Example: `r3l list options --tier nano --env alfworld --method r3l`
     """
     from r3l.config import explained
-    from r3l.config.options import environment_options, method_options, run_options
+    from r3l.config.options import environment_options, method_options, run_options, settings_named
+    from r3l.report.options import options_overview
+    from r3l.report.render import to_terminal
 
-    if tier or env or method or model or overrides:
+    run_given = tier or env or method or model or overrides
+    if run_given and name:
+        raise ConfigError(
+            f"{', '.join(name)}: names cannot be combined with the options of a run; leave them out"
+        )
+    if run_given:
         values = explained(tier or "nano", env or "alfworld", method or "r3l", 0, model, overrides)
         print_rows({"options": [value._asdict() for value in values]}, as_json)
+        return
+    declared = (*method_options(), *environment_options(), *run_options())
+    chosen = settings_named(declared, name) if name else declared
+    content = {"options": [vars(option) for option in chosen]}
+    if name or as_json:
+        print_rows(content, as_json)
     else:
-        declared = (*method_options(), *environment_options(), *run_options())
-        print_rows({"options": [vars(option) for option in declared]}, as_json)
+        print_shown(content, False, to_terminal(options_overview(declared)))
 
 
 def differences(tier: Tier = "nano", env: Envs = None, as_json: AsJson = False) -> None:

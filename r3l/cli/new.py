@@ -17,13 +17,22 @@ Folder = Annotated[
 ]
 
 
-def method(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
+def method(
+    name: Name,
+    folder: Folder = None,
+    parent: Annotated[
+        str | None, typer.Option("--from", help="Copy this method. Default: a small example.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Write a working method with its config and its test, for you to change.
 
     Example: `r3l new method longest --folder ~/mine`
+
+    Example: `r3l new method better --from grpo`
     """
     commands = (f"r3l train --env math --method {name} --set train.steps=3", f"r3l compare {name} --env math")
-    _write("methods", name, folder, commands, as_json)
+    _write("methods", name, folder, commands, as_json, parent)
 
 
 def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
@@ -37,15 +46,23 @@ def env(name: Name, folder: Folder = None, as_json: AsJson = False) -> None:
     _write("envs", name, folder, commands, as_json)
 
 
-def _write(kind: str, name: str, folder: Path | None, commands: tuple[str, ...], as_json: bool) -> None:
-    """Write the example of ``kind`` under ``name``, and print the commands that try it."""
+def _write(
+    kind: str,
+    name: str,
+    folder: Path | None,
+    commands: tuple[str, ...],
+    as_json: bool,
+    parent: str | None = None,
+) -> None:
+    """Write the example of ``kind``, or method ``parent``, under ``name``; print commands that try it."""
     from r3l.config.files import OWN, own_folders
     from r3l.config.template import EXAMPLE, write_template
 
-    files = write_template(kind, name, folder)
+    files = write_template(kind, name, folder, parent)
     where = files[0].parent.absolute()
     setting = [] if where in own_folders(kind) else [f"export {OWN[kind]}={shlex.quote(str(where))}"]
     following = [*setting, f"python -m pytest {shlex.quote(str(files[-1]))}", *commands]
-    text = f"Wrote {', '.join(map(str, files))}: the example {EXAMPLE[kind]!r} under your name. Next:\n\n  "
+    copied = f"method {parent!r}" if parent else f"the example {EXAMPLE[kind]!r}"
+    text = f"Wrote {', '.join(map(str, files))}: {copied} under your name. Next:\n\n  "
     content = {"files": [str(path) for path in files], "next": following}
     print_result(content, as_json, text + "\n  ".join(following))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import NoneType
@@ -14,9 +14,10 @@ from pydantic.fields import FieldInfo
 
 from r3l.config.environment import EnvTierConfig
 from r3l.config.files import find_class, names
-from r3l.config.method import load_method
+from r3l.config.method import load_method, method_files
 from r3l.config.model import ClusterConfig
 from r3l.config.tier import TierConfig
+from r3l.core.errors import ConfigError, did_you_mean
 from r3l.core.option import source_of
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
@@ -50,15 +51,16 @@ def method_options() -> list[Option]:
 
 
 def environment_options() -> list[Option]:
-    """The options of the environments' engines."""
-    return _shared({name: find_environment(name).options for name in ENVIRONMENTS})
+    """The options of the environments' engines, by the keys of ``--set``."""
+    engines = {name: find_environment(name).options for name in ENVIRONMENTS}
+    return _shared(engines, "env_settings.options.")
 
 
-def _shared(models: Mapping[str, type[BaseModel]]) -> list[Option]:
+def _shared(models: Mapping[str, type[BaseModel]], prefix: str = "") -> list[Option]:
     """The options of several settings models, by their users' names; a shared declaration is one row."""
     users: dict[Option, list[str]] = {}
     for name, model in models.items():
-        for option in _options("", model):
+        for option in _options(prefix, model):
             users.setdefault(option, []).append(name)
     rows = [replace(option, used_by=", ".join(names)) for option, names in users.items()]
     return sorted(rows, key=lambda row: (row.option, row.used_by))
@@ -71,6 +73,36 @@ def run_options() -> list[Option]:
         *_options("env_settings.", EnvTierConfig),
         *_options("cluster.", ClusterConfig),
     ]
+
+
+def settings_named(declared: Sequence[Option], wanted: Sequence[str]) -> list[Option]:
+    """The options that are ``wanted`` by name, section (``train``), method or environment.
+
+    Raises ConfigError for a word that names none.
+    """
+    chosen: list[Option] = []
+    for word in wanted:
+        # A method without settings of its own has those of the method that it extends.
+        users = {word}
+        if word in names("methods"):
+            users |= {file.method for file in method_files(word)}
+        found = [
+            option
+            for option in declared
+            if word in (option.option, option.option.rpartition(".")[2])
+            or option.option.startswith(f"{word}.")
+            or users & {*option.used_by.split(", ")}
+        ]
+        if not found:
+            known = {option.option for option in declared} | {
+                option.option.rpartition(".")[2] for option in declared
+            }
+            raise ConfigError(
+                f"there is no setting, section, method or environment {word!r}{did_you_mean(word, known)}; "
+                "`r3l list options` has their names"
+            )
+        chosen += [option for option in found if option not in chosen]
+    return chosen
 
 
 def _options(prefix: str, model: type[BaseModel]) -> Iterator[Option]:

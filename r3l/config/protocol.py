@@ -22,7 +22,7 @@ from pydantic import Field, field_validator, model_validator
 from r3l.config.environment import EnvConfig
 from r3l.config.files import Label, Strict, load, validate
 from r3l.config.method import source_in
-from r3l.core.errors import ConfigError, unknown
+from r3l.core.errors import ConfigError, did_you_mean
 from r3l.files import paths
 from r3l.files.yaml_files import read_yaml
 
@@ -126,9 +126,12 @@ def load_protocol(env: str, name: str) -> NamedProtocol:
     Raises ConfigError if there is no such file, or if it is incomplete.
     """
     if name not in (known := protocols(env)):
-        raise ConfigError(
-            unknown("protocol", name, known) if known else f"environment {env!r} has no protocols"
-        )
+        files = sorted((paths.CONFIGS / "protocols").glob("*/*.yaml"))
+        elsewhere = [file.parent.name for file in files if file.stem == name]
+        others = f"; {', '.join(elsewhere)} has it" if elsewhere else ""
+        here = f"environment {env!r} has no protocol {name!r}{others}"
+        known_here = f"known there: {', '.join(known)}{did_you_mean(name, known)}"
+        raise ConfigError(f"{here}; {known_here}" if known else f"environment {env!r} has no protocols")
     path = _folder(env) / f"{name}.yaml"
     config = _read(path)
     values = config.set | {TEST_TASK_SET: config.set[TEST_TASK_SET].replace("{env}", env)}

@@ -3,38 +3,87 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import keyword
 import re
 from pathlib import Path
 
-from r3l.config.files import OWN, own_folders
+from r3l.config.files import OWN, find_class, own_folders
+from r3l.config.method import load_method
 from r3l.core.errors import ConfigError
 from r3l.files import paths
 
 EXAMPLE = {"methods": "shortest", "envs": "guess"}  # of examples/
 
 
-def write_template(kind: str, name: str, folder: Path | None = None) -> list[Path]:
+# Config and test of a method that begins as a copy of another one.
+CONFIG_OF_COPY = """\
+method: {name}
+label: {name}
+extends: {parent}    # its settings, profiles and tuned learning rates hold, unless this file says otherwise
+code: "{name}:{class_name}"
+sources: {{}}
+"""
+TEST_OF_COPY = """\
+\"\"\"{name}.py trains a step.\"\"\"
+
+from pathlib import Path
+
+import r3l
+from r3l.files.json_files import read_jsonl
+
+STEP = {{"train.steps": 1, "train.tasks_per_step": 4, "workers": 0}}
+
+
+def test_a_step_plays_and_trains(tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_METHODS", str(Path(__file__).parent))
+    run_dir = r3l.train("math", "{name}", settings=STEP, run_dir=tmp_path / "run")
+    (step,) = read_jsonl(run_dir / "metrics.jsonl")
+    assert step["rollouts"] >= 4 and step["tokens/trained"] > 0
+"""
+
+
+def write_template(kind: str, name: str, folder: Path | None = None, parent: str | None = None) -> list[Path]:
     """Write code, config and test of a new method or environment; returns the three files.
 
     ``kind`` is methods or envs. The default ``folder`` is the first one of R3L_METHODS or R3L_ENVS, else
-    ``mine``. Raises ConfigError for a name that cannot be used, and for a file that exists.
+    ``mine``. ``parent``: the method that is copied, instead of the example. Raises ConfigError for a name
+    that cannot be used, and for a file that exists.
     """
     _check_name(name)
     folder = folder or next(iter(own_folders(kind)), Path("mine"))
-    example = EXAMPLE[kind]
-    texts = {
-        folder / file.replace(example, name): _renamed(
-            (paths.EXAMPLES / file).read_text("utf-8"), example, name
-        )
-        for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py")
-    }
+    files = (f"{name}.py", f"{name}.yaml", f"test_{name}.py")
+    written = _copied(name, parent) if parent else _example(kind, name)
+    texts = {folder / file: text for file, text in zip(files, written, strict=True)}
     if present := [str(path) for path in texts if path.exists()]:
         raise ConfigError(f"{', '.join(present)} exists and is not overwritten; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     return list(texts)
+
+
+def _example(kind: str, name: str) -> list[str]:
+    """Code, config and test of the example of ``kind``, under ``name``."""
+    example = EXAMPLE[kind]
+    files = (f"{example}.py", f"{example}.yaml", f"test_{example}.py")
+    return [_renamed((paths.EXAMPLES / file).read_text("utf-8"), example, name) for file in files]
+
+
+def _copied(name: str, parent: str) -> list[str]:
+    """The code of method ``parent`` with its class renamed; a config that extends it, and a test."""
+    copied = find_class("methods", load_method(parent).code or "")
+    if not copied.trains:
+        raise ConfigError(f"method {parent!r} trains nothing; copy one that does, such as grpo")
+    code = inspect.getsource(inspect.getmodule(copied) or copied)
+    class_name = _class_name(name)
+    code = re.sub(rf"\b{copied.__name__}\b", class_name, code)
+    words = {"name": name, "parent": parent, "class_name": class_name}
+    return [code, CONFIG_OF_COPY.format(**words), TEST_OF_COPY.format(**words)]
+
+
+def _class_name(name: str) -> str:
+    return name.title().replace("_", "")
 
 
 def _check_name(name: str) -> None:
@@ -55,8 +104,7 @@ def _check_name(name: str) -> None:
 def _renamed(text: str, example: str, name: str) -> str:
     """``text`` with the example's name replaced where it names a file, a class, a config or is quoted."""
     text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
-    class_name = name.title().replace("_", "")
-    text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{class_name}", text)
+    text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{_class_name(name)}", text)
     before, after = r"(\b(?:env|method|model): |\bsft |\")", r"(?=[\",:}\n]|$)"
     text = re.sub(rf"{before}{example}{after}", rf"\g<1>{name}", text, flags=re.MULTILINE)
     return re.sub(rf"\b{example}(?=\.(?:py|yaml)\b)", name, text)

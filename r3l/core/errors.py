@@ -63,6 +63,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The text `` (did you mean ...?)``, or nothing if no known word is close."""
-    close = get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    """The text `` (did you mean ...?)``, or nothing if no known word is close; upper case counts as lower."""
+    names = {name.casefold(): name for name in known}
+    close = get_close_matches(word.casefold(), list(names), n=1)
+    return f" (did you mean {names[close[0]]!r}?)" if close else ""

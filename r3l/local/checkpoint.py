@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import Run, base_checkpoint_of, find_model, locate, names
-from r3l.core.errors import CheckpointError, ConfigError, DataError
+from r3l.core.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from r3l.core.pretrained import UNLOADABLE, load_tokenizer, pretrained
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
 from r3l.files.json_files import Number, read_json
@@ -64,9 +64,9 @@ def find(model: str) -> str:
     if "/" not in location:  # asking the hub for a misspelt name would take a minute of retries
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         raise CheckpointError(
-            f"there is no stored model {model!r} (stored: {', '.join(stored) or 'none'}); give one of "
-            f"these, one of configs/models ({', '.join(names('models'))}), a folder, or a hub id; `r3l sft "
-            f"{model}` builds it where configs/sft or R3L_ENVS has that name"
+            f"there is no stored model {model!r}{did_you_mean(model, [*stored, *names('models')])}; give one of "
+            f"the stored ones ({', '.join(stored) or 'none'}) or of configs/models ({', '.join(names('models'))}), "
+            f"a folder, or a hub id; `r3l sft {model}` builds it where configs/sft or R3L_ENVS has that name"
         )
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from r3l.config import ArchitectureConfig, Run, TierConfig, build_method, find_model
+from r3l.config import ArchitectureConfig, Run, TierConfig, build_method, find_model, names
 from r3l.config import gpu_memory as memory
 from r3l.config.tier import TierSettings
-from r3l.core.errors import ConfigError, EngineError
+from r3l.core.errors import ConfigError, EngineError, did_you_mean
 from r3l.core.method import MethodSettings
 from r3l.files.requirements import Finding, checked
 
@@ -58,7 +58,8 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
         )
     if model is None:
         raise ConfigError(
-            f"--model {run.model}: a memory plan needs sizes; write a file of configs/models for it",
+            f"--model {run.model}{did_you_mean(run.model, names('models'))}: a memory plan needs sizes; write a "
+            "file of configs/models for it",
         )
     dialogs = method.max_rollouts // method.max_rounds
     return {"run": run.cell, **_report(model.architecture, run, dialogs, capacity)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from r3l.config import (
@@ -23,7 +23,7 @@ from r3l.config import (
     variant,
 )
 from r3l.config.method import Scope, settings_in
-from r3l.config.options import CITED, environment_options, method_options
+from r3l.config.options import CITED, Option, environment_options, method_options
 from r3l.config.resolution import method_of
 from r3l.report.table import Column, Table, table
 
@@ -79,8 +79,8 @@ def changed(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in other.items() if base.get(key) != value}
 
 
-def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The table of methods and their settings, one column per profile.
+def methods_table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] | None = None) -> Table:
+    """The table of the ``shown`` methods (default: all) and their settings, one column per profile.
 
     A method that extends another shows only what differs from it.
     """
@@ -105,7 +105,43 @@ def methods_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("only when", there),
     ]
     note = "rollouts: the most that one task can cost under paper / released_code / fair; options: r3l list options"
-    return table("Methods and options", columns, rows, note)
+    chosen = [row for row in rows if shown is None or row["method"] in shown]
+    return table("Methods and options", columns, chosen, note)
+
+
+def options_overview(declared: Sequence[Option]) -> Table:
+    """A row for each section of settings: how ``--set`` names them, and their names."""
+    sections: dict[str, dict[str, None]] = {}
+    for option in declared:
+        prefix, _, name = option.option.rpartition(".")
+        key = f"{prefix}.KEY" if prefix else "KEY, of a method" if option.used_by else "KEY"
+        sections.setdefault(key, {})[name] = None
+    rows = [{"--set": f"{key}", "settings": ", ".join(found)} for key, found in sections.items()]
+    note = "values, defaults and meaning of some: r3l list options alpha train; of a method: r3l list options r3l"
+    return table("", [Column("--set"), Column("settings")], rows, note)
+
+
+def method_families(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each method with code of its own; those that only change its settings are its variants."""
+    parents = {row["method"]: row["extends"] for row in rows}
+
+    def family(name: str) -> str:
+        while parents.get(name):
+            name = parents[name]
+        return name
+
+    def variants(row: Mapping[str, Any]) -> str:
+        return ", ".join(name for name in parents if name != row["method"] and family(name) == row["method"])
+
+    columns = [
+        Column("method"),
+        Column("label"),
+        Column("rollouts", lambda row: str(row["rollouts"]["paper"]), right=True),
+        Column("variants", variants),
+    ]
+    first = [row for row in rows if not row["extends"]]
+    note = "rollouts: the most that one task can cost; settings of some: r3l list methods r3l grpo"
+    return table("Methods", columns, first, note)
 
 
 def lines(settings: Mapping[str, Any]) -> str:
@@ -176,5 +212,7 @@ def _audit_ids() -> dict[str, str]:
     """Ids of the audit that each option's meaning cites."""
     found: dict[str, dict[str, None]] = {}
     for option in (*method_options(), *environment_options()):
-        found.setdefault(option.option, {}).update(dict.fromkeys(re.findall(CITED, option.meaning)))
+        found.setdefault(option.option.rpartition(".")[2], {}).update(
+            dict.fromkeys(re.findall(CITED, option.meaning))
+        )
     return {option: ", ".join(ids) for option, ids in found.items()}

@@ -58,9 +58,19 @@ def find_further(run_dir: Path) -> list[Path]:
 
 
 def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
-    """Every evaluation.json of a run under ``results``. Raises DataError if none, unless ``may_be_none``."""
-    paths = [path for path in results.glob("*/*/*/*/seed*/evaluation.json") if path.parent.name[4:].isdigit()]
-    runs = sorted(path for path in paths if path.relative_to(results).parts[0] != FURTHER)
+    """Every evaluation.json of a run under ``results``. Raises DataError if none, unless ``may_be_none``.
+
+    ``results`` has a folder for each tier; if no run is found so, it may be one of these folders, or that of an
+    environment, a model or a method: its runs are found too, with absolute paths.
+    """
+    runs: list[Path] = []
+    for above in (4, 3, 2, 1, 0):
+        folder = results if above == 4 else results.absolute()
+        paths = folder.glob("/".join(["*"] * above + ["seed*", EVALUATION]))
+        runs = sorted(path for path in paths if path.parent.name[4:].isdigit())
+        runs = [path for path in runs if FURTHER not in path.relative_to(folder).parts]
+        if runs:
+            break
     if not runs and not may_be_none:
         ways = "`r3l run`, or `r3l train` and `r3l evaluate`"
         raise DataError(f"no evaluation.json under {results}; make runs: {ways}")

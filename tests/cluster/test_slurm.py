@@ -74,13 +74,19 @@ def test_a_cancelled_and_a_requeued_cell_end_with_the_bytes_of_a_quiet_run(slurm
     targets = [f"results/{run.directory}/evaluation.json" for run in planned]
     process = snakemake(slurm, tmp_path, profile, *POLL, *targets, "--config", *config)
     grpo, r3l = (tmp_path / "results" / run.directory for run in planned)
-    until(lambda: lines_of(grpo) >= 2 and lines_of(r3l) >= 2 or process.poll() is not None)
-    running = [(job, comment) for job, _, comment in slurm.jobs("RUNNING")]
-    (requeued,) = [job for job, comment in running if comment.endswith("_grpo_0")]
-    (cancelled,) = [job for job, comment in running if comment.endswith("_r3l@alpha=5,retries=2_0")]
-    slurm("scancel", cancelled)
+
+    def running(run_dir, method):
+        """The job that trains there, once two steps are done."""
+        until(lambda: lines_of(run_dir) >= 2 or process.poll() is not None)
+        (job,) = [job for job, _, name in slurm.jobs("RUNNING") if name.endswith(f"_{method}_0")]
+        return job
+
+    requeued = running(grpo, METHODS[0])
     slurm("scontrol", "requeue", requeued)
     until(lambda: (requeued, "PENDING") in [job[:2] for job in slurm.jobs()])
+    cancelled = running(r3l, METHODS[1])
+    slurm("scancel", cancelled)
+    until(lambda: (cancelled, "CANCELLED") in [job[:2] for job in slurm.jobs()])
     # Both were told by SIGTERM and left their last whole step, although 100 lie between checkpoints.
     assert (grpo / "checkpoints" / f"step-{lines_of(grpo):06d}").is_dir() and lines_of(grpo) < 8
     assert list((r3l / "checkpoints").glob("step-00000[2-7]"))

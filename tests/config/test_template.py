@@ -1,9 +1,14 @@
 """`r3l new` writes files that work, and overwrites none."""
 
 import json
+import re
 
 import pytest
 from program import Program, run
+
+import r3l
+from r3l.config.template import write_template
+from r3l.files.json_files import read_jsonl
 
 FILES = {"method": "R3L_METHODS", "env": "R3L_ENVS"}
 
@@ -32,6 +37,43 @@ def test_what_is_written_passes_its_own_test_in_which_it_trains_a_step(monkeypat
         assert json.loads(stdout)["next"][:2] == [f"export {FILES[kind]}='{folder}'", test]
     code, stdout, stderr = Program("pytest", "-q", folder, "-p", "no:cacheprovider").wait()
     assert code == 0 and " passed" in stdout, stdout + stderr
+
+
+@pytest.mark.parametrize("parent", ["grpo", "r3l_no_credit", "rltf_fm"])
+def test_a_method_begins_as_a_copy_of_another_one(monkeypatch, elsewhere, parent):
+    """Until it is changed it plays and trains as that one does, with its settings and tuned rate."""
+    name = f"my_{parent}"  # a module is imported once in a process
+    write_template("methods", name, elsewhere, parent)
+    assert f"class {name.title().replace('_', '')}(" in (elsewhere / f"{name}.py").read_text()
+    monkeypatch.setenv("R3L_METHODS", str(elsewhere))
+    settings = {"train.steps": 1, "train.tasks_per_step": 2, "workers": 0}
+    steps = []
+    for method in (name, parent):
+        run_dir = r3l.train("math", method, settings=settings, run_dir=elsewhere / "runs" / method)
+        (step,) = read_jsonl(run_dir / "metrics.jsonl")
+        steps.append(
+            {key: value for key, value in step.items() if "seconds" not in key and "memory" not in key}
+        )
+    assert steps[0] == steps[1]
+
+
+def test_a_copy_passes_its_own_test(elsewhere):
+    write_template("methods", "my_copy", elsewhere, "grpo")
+    code, stdout, stderr = Program("pytest", "-q", elsewhere, "-p", "no:cacheprovider").wait()
+    assert code == 0 and "1 passed" in stdout, stdout + stderr
+
+
+@pytest.mark.parametrize(
+    ("parent", "message"),
+    [
+        ("zero_shot", "method 'zero_shot' trains nothing"),
+        ("GRPO", "there is no method 'GRPO'; .* did you mean 'grpo'"),
+    ],
+)
+def test_what_cannot_be_copied_is_one_paragraph(monkeypatch, capsys, elsewhere, parent, message):
+    code, _, stderr = run(monkeypatch, capsys, "new", "method", "my_copy", "--from", parent)
+    assert code == 2 and re.search(message.replace(" .* ", ".*"), stderr) and stderr.count("\n") == 1
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_nothing_is_overwritten(monkeypatch, capsys, elsewhere):

@@ -195,7 +195,7 @@ def test_a_run_of_another_version_of_the_protocol_is_not_mixed_with_this_one(mon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*REACT[:3], "reakt"], "there is no protocol 'reakt'"),
+        ([*REACT[:3], "reakt"], "environment 'alfworld' has no protocol 'reakt'"),
         (["evaluate", "countdown", "--protocol", "react"], "environment 'countdown' has no protocols"),
         ([*REACT, "-n", 2, "--set", "evaluation.tasks=3"], "evaluation.tasks is set more than once"),
         (["evaluate", "./run", "--protocol", "react"], "--protocol cannot be combined with a run"),

@@ -77,7 +77,9 @@ def test_no_number_is_cut_and_what_is_left_out_is_named(stored):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("words", [["list", "envs"], ["table", "published"]])
+@pytest.mark.parametrize(
+    "words", [["list", "envs"], ["list", "options"], ["list", "methods"], ["table", "published"]]
+)
 def test_commands_know_how_wide_their_terminal_is(words, width):
     """In a pseudo-terminal, since what goes into a pipe is printed wide."""
     ours, theirs = pty.openpty()
@@ -100,3 +102,5 @@ def test_commands_know_how_wide_their_terminal_is(words, width):
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
     if words == ["list", "envs"]:
         assert "scienceworld" in text  # a name is not broken
+    if words[0] == "list":
+        assert len(text.splitlines()) < 50  # it fits the screen

@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from r3l.runs.run_paths import evaluation_folder, find_further, first_found, run_dir_of, runs_of
+from r3l.core.errors import DataError
+from r3l.runs.run_paths import (
+    cell_of,
+    evaluation_folder,
+    find_further,
+    find_runs,
+    first_found,
+    run_dir_of,
+    runs_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +59,17 @@ def test_a_methods_runs_come_from_the_first_folder_that_has_any(tmp_path):
     ]
     assert len(runs_of(tmp_path / "own", ["grpo"], tier="nano", envs=["math"])) == 1
     assert runs_of(tmp_path / "none", ["grpo"], may_be_none=True) == []
+
+
+def test_runs_are_found_in_a_folder_of_one_tier_environment_model_or_method(tmp_path, monkeypatch):
+    run = tmp_path / "nano" / "math" / "m" / "grpo" / "seed3" / "evaluation.json"
+    further = run.parent / "evaluations" / "gsm8k" / "seed1" / "evaluation.json"  # a task set of that name
+    for path in (run, further):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    for folder in (tmp_path, *list(run.parents)[1:5]):
+        assert find_runs(folder) == [run]
+    monkeypatch.chdir(run.parents[2])
+    assert [cell_of(path).tier for path in find_runs(Path("grpo"))] == ["nano"]
+    with pytest.raises(DataError, match="no evaluation.json under"):
+        find_runs(tmp_path / "smol")

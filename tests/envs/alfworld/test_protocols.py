@@ -296,5 +296,5 @@ def test_a_protocol_is_not_for_training():
         ConfigError, match="a protocol is for r3l evaluate, and method 'grpo@protocol=react' trains"
     ):
         resolve("smol", "alfworld", "grpo@protocol=react", 0)
-    with pytest.raises(ConfigError, match="there is no protocol 'reactt'"):
+    with pytest.raises(ConfigError, match="'alfworld' has no protocol 'reactt'"):
         resolve("smol", "alfworld", "zero_shot@protocol=reactt", 0)
