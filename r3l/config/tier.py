@@ -130,8 +130,10 @@ class EvaluationConfig(Strict):
     tasks: int | None = option(
         None, "number of test tasks; none: all", "released code: all (audit 3.1)", ge=1
     )
-    draw: Literal["first", "drawn"] = option(
-        "first", "which tasks, if not all: the first by id, or drawn by the run's seed", "our choice"
+    draw: Literal["first", "drawn", "by_group"] = option(
+        "by_group",
+        "which tasks, if not all: the first by id, drawn by the run's seed, or so drawn with each group's share",
+        "our choice: by id the first tasks may all be of one kind",
     )
     curve: tuple[int, ...] = option(
         (),

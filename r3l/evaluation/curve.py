@@ -64,8 +64,7 @@ def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
         line["step"] == update for line in read_jsonl(path, CurvePoint)
     ):
         return
-    tasks = session.package.tasks(run.env_settings.test_task_set)
-    tasks = select_tasks(run, tasks, [task.id for task in tasks])
+    tasks = select_tasks(run, session.package.tasks(run.env_settings.test_task_set))
 
     # Episodes played before a stop stay in this folder, so that a resumed run plays only the rest.
     folder = run_dir / "curve"

@@ -89,8 +89,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
         else:
             raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
         with opened as session:
-            tasks = session.package.tasks(name)
-            tasks = select_tasks(run, tasks, [task.id for task in tasks])
+            tasks = select_tasks(run, session.package.tasks(name))
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
 

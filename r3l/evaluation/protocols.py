@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from r3l.config import Run, Variant, resolve
 from r3l.config.files import flat
 from r3l.config.protocol import NamedProtocol, protocol_of
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
+from r3l.core.task import Task
 
-T = TypeVar("T")
 # Sections of a run that decide how its test tasks are played ...
 _PLAYED = ("prompts", "samples", "env_settings", "sampling", "evaluation")
 # ... without the keys (and keys below them) that concern training alone, or speed.
@@ -27,21 +28,33 @@ _NOT_PLAYED = (
 )
 
 
-def select_tasks(run: Run, tasks: Sequence[T], ids: Sequence[str]) -> list[T]:
-    """The tasks that an evaluation of ``run`` plays, in their order; ``ids`` are the ids of ``tasks``.
+def select_tasks(run: Run, tasks: Sequence[Task]) -> list[Task]:
+    """The tasks that an evaluation of ``run`` plays, in their order.
 
-    A random draw depends on the run's seed and the task ids alone, so a larger draw contains every smaller
-    one. Raises ConfigError if there are fewer tasks than ``evaluation.tasks``.
+    A draw depends on the run's seed and the tasks' ids and groups alone, and a larger one contains every
+    smaller one. ``by_group`` takes as many of a group at every seed. Raises ConfigError if there are fewer
+    tasks than ``evaluation.tasks``.
     """
     wanted = run.evaluation.tasks
     if wanted is None:
         return list(tasks)
     if wanted > len(tasks):
         raise ConfigError(f"evaluation.tasks (-n) is {wanted}, but the task set has {len(tasks)} tasks")
-    places = list(range(len(tasks)))
-    if run.evaluation.draw == "drawn":
-        places.sort(key=lambda place: seed_of(run.seed, "evaluation tasks", ids[place]))
-    return [tasks[place] for place in sorted(places[:wanted])]
+    order = list(tasks)
+    if run.evaluation.draw != "first":
+        order.sort(key=lambda task: seed_of(run.seed, "evaluation tasks", task.id))
+    if run.evaluation.draw == "by_group":
+        # Webster's apportionment: task k of a group of n comes at (k + 1/2) / n, so that the first tasks of
+        # any number have each group's share. Ties do not depend on the seed: seeds differ in no group's size.
+        sizes = Counter(task.group for task in order)
+        drawn: Counter[str] = Counter()
+        turns = {}
+        for task in order:
+            turns[task.id] = (drawn[task.group] + 0.5) / sizes[task.group], seed_of("groups", task.group)
+            drawn[task.group] += 1
+        order.sort(key=lambda task: turns[task.id])
+    chosen = {task.id for task in order[:wanted]}
+    return [task for task in tasks if task.id in chosen]
 
 
 def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:

@@ -24,6 +24,11 @@ ENDINGS = {  # names of the stop reasons, here and in figures
     StopReason.TRUNCATED: "response too long",
     StopReason.CONTEXT: "dialog too long",
 }
+DRAWS = {  # of evaluation.draw
+    "first": "the first by id",
+    "drawn": "drawn by the seed",
+    "by_group": "drawn by the seed from each group",
+}
 # Above these shares there is a warning; our choice.
 MAX_SUSPECT = 0.1  # episodes that ended by what the setting can have caused
 MAX_IMPOSSIBLE = 0.5  # turns with an action that the environment did not carry out
@@ -43,6 +48,8 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     interval = "no interval" if low is None else f"95 % interval {low:.3f} to {high:.3f}"
     parts = ", ".join(f"{name} {values['success']:.3f}" for name, values in groups.items() if name != "all")
     turns = f"at most {max_turns} turn{'s' if max_turns > 1 else ''}"
+    settings = run.evaluation
+    part = f"{settings.tasks}, {DRAWS[settings.draw]}, of " if settings.tasks else ""
     # A server may ignore the limits that a request names: then max_tokens is not what cut its responses off.
     requests = evaluation.get("requests", {})
     suspect = fixes(run)
@@ -53,8 +60,8 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     lines = [
         f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
         + (f"; {parts}" if parts else ""),
-        f"{episodes} episodes on task set {tasks['name']} ({tasks['tasks']} tasks), {turns}, temperature "
-        f"{evaluation['temperature']:g}",
+        f"{episodes} episodes on task set {tasks['name']} ({part}{tasks['tasks']} tasks), {turns}, "
+        f"temperature {evaluation['temperature']:g}",
         f"how they ended: {endings(counts)}",
         *played_by(evaluation.get("protocol")),
         *warnings(counts, episodes, evaluation.get("examples", {}), suspect),

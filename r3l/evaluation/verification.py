@@ -13,12 +13,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, environment_of
 from r3l.core.errors import DataError, R3LError
+from r3l.core.task import Task
 from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation, scores
 from r3l.evaluation.protocols import select_tasks
@@ -239,8 +241,8 @@ def _verify_episodes(run: Run, run_dir: Path) -> None:
     name = read_json(run_dir / EVALUATION, Evaluation)["task_set"]["name"]
     if (known := _tasks(run.env, name)) is None:
         return
-    tasks = select_tasks(run, known, [task for task, _ in known])
-    wanted = [(task, k, group) for task, group in tasks for k in range(run.evaluation.episodes_per_task)]
+    each = range(run.evaluation.episodes_per_task)
+    wanted = [(task.id, k, task.group) for task in select_tasks(run, known) for k in each]
     played = [(e["task"], e["member"], e["group"]) for e in read_jsonl(run_dir / EPISODES, EpisodeRow)]
     _check_equal(run_dir / EPISODES, "number of lines", len(played), len(wanted), f"task set {name} has")
     for ours, theirs in zip(played, wanted, strict=True):
@@ -252,7 +254,7 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
     path = run_dir / trajectory_log.FILE
     lines = read_jsonl(path, trajectory_log.TrajectoryLine)
     tasks = _tasks(run.env, run.env_settings.train_task_set) if lines else ()
-    known = None if tasks is None else {task for task, _ in tasks}
+    known = None if tasks is None else {task.id for task in tasks}
     steps = range(1, run.train.steps + 1)
     for line in lines:
         _check_equal(path, "method", line["method"], run.method, f"{MANIFEST} has")
@@ -261,13 +263,13 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
 
 
 @cache
-def _tasks(env: str, task_set: str) -> tuple[tuple[str, str], ...] | None:
-    """(id, group) of a task set's tasks; None if its data is not on this machine.
+def _tasks(env: str, task_set: str) -> tuple[Task, ...] | None:
+    """A task set's tasks without their payloads; None if its data is not on this machine.
 
     Cached: loading takes seconds.
     """
     try:
-        return tuple((task.id, task.group) for task in environment_of(env).tasks(task_set))
+        return tuple(replace(task, payload={}) for task in environment_of(env).tasks(task_set))
     except DataError as error:  # for example published games, which a user downloads
         log.warning("tasks of %s are not checked: %s", task_set, error)
         return None

@@ -226,7 +226,7 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
             (copies if equal else clashes).append((same["path"].parent, run["path"].parent))
             continue
         mate = methods.setdefault((*bench, run["method"]), run)
-        if run["tasks"] != mate["tasks"]:
+        if run["tasks"] != mate["tasks"] and _draw(run) != _draw(mate):
             raise DataError(
                 f"{run['path']} has episodes of {len(run['tasks'])} tasks and {mate['path']} of "
                 f"{len(mate['tasks'])} or of other ones; seeds of one method cannot be averaged then: evaluate both "
@@ -247,6 +247,12 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
             "%d runs are in two places with the same episodes and count once: %s ...", len(copies), copy
         )
     return distinct
+
+
+def _draw(run: Row) -> tuple[Any, ...]:
+    """The draw of a run's tasks (-n): equal for two runs that draw as many by their seeds, else the tasks."""
+    rule = run["manifest"]["run"].get("evaluation", {}).get("draw", "first")
+    return run["tasks"] if rule == "first" else (rule, len(run["tasks"]))
 
 
 def _metrics_digest(run_dir: Path) -> str:

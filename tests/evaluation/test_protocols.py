@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -295,15 +296,64 @@ def test_a_server_that_does_not_stop_at_the_limit_is_warned_of(monkeypatch, caps
     assert "warning: 2 of 2 responses have more tokens than requested" in out
 
 
+def drawn(n, tasks, seed=0, draw="drawn"):
+    row = f"zero_shot@protocol=react,evaluation.tasks={n},evaluation.draw={draw}"
+    return [task.id for task in select_tasks(resolve("smol", "alfworld", row, seed), tasks)]
+
+
 def test_more_tasks_hold_the_fewer_and_seeds_draw_others():
     ids = [f"t{k:03}" for k in range(134)]
-
-    def drawn(n, seed=0, draw="drawn"):
-        row = f"zero_shot@protocol=react,evaluation.tasks={n},evaluation.draw={draw}"
-        return select_tasks(resolve("smol", "alfworld", row, seed), ids, ids)
-
-    assert drawn(3, draw="first") == ["t000", "t001", "t002"] and drawn(134) == ids
-    assert set(drawn(20)) < set(drawn(40)) and drawn(20) == sorted(drawn(20)) and len(drawn(20)) == 20
-    assert drawn(20) != drawn(20, seed=1)
+    tasks = [Task(id_, "alfworld", "test") for id_ in ids]
+    assert drawn(3, tasks, draw="first") == ["t000", "t001", "t002"] and drawn(134, tasks) == ids
+    few = drawn(20, tasks)
+    assert set(few) < set(drawn(40, tasks)) and few == sorted(few) and len(few) == 20
+    assert few != drawn(20, tasks, seed=1)
+    assert drawn(20, tasks, draw="by_group") == few  # of one group
     with pytest.raises(ConfigError, match="is 135, but the task set has 134 tasks"):
-        drawn(135)
+        drawn(135, tasks)
+
+
+def test_a_draw_by_group_takes_each_groups_share_at_every_seed():
+    """Of 60, 30 and 10 tasks: six, three and one of ten; two of the large group among the first three."""
+    sizes = {"look": 60, "heat": 30, "cool": 10}
+    tasks = [Task(f"{g}{k:02}", "alfworld", "test", g) for g, size in sizes.items() for k in range(size)]
+
+    def shares(n, seed=0):
+        return Counter(id_.rstrip("0123456789") for id_ in drawn(n, tasks, seed, "by_group"))
+
+    assert shares(10) == {"look": 6, "heat": 3, "cool": 1} and shares(100) == sizes
+    assert shares(3) == {"look": 2, "heat": 1} and shares(20) == {"look": 12, "heat": 6, "cool": 2}
+    for n in range(1, 100):
+        assert shares(n) == shares(n, seed=7)
+        assert set(drawn(n, tasks, 7, "by_group")) < set(drawn(n + 1, tasks, 7, "by_group"))
+    assert drawn(10, tasks, 0, "by_group") != drawn(10, tasks, 7, "by_group")
+
+
+def test_a_tier_draws_tasks_and_a_run_that_plays_all_is_what_it_was():
+    part = resolve("nano", "alfworld", "zero_shot", 0, overrides=["evaluation.tasks=5"])
+    first = resolve("nano", "alfworld", "zero_shot", 0, overrides=["evaluation.tasks=5", "evaluation.draw=first"])
+    assert part.evaluation.draw == "by_group" and part.fingerprint() != first.fingerprint()
+    every = [
+        resolve("nano", "alfworld", "zero_shot", 0, overrides=[f"evaluation.draw={draw}"])
+        for draw in ("first", "drawn", "by_group")
+    ]
+    assert len({run.fingerprint() for run in every}) == 1
+
+
+def test_seeds_that_draw_tasks_of_their_own_are_averaged(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    played = []
+    for seed in (0, 1):
+        options = ("--tier", "nano", "--model", "math-1.5m", "-n", 6, "--seed", seed)
+        code, _, err = run(monkeypatch, capsys, "evaluate", "math", *options)
+        assert code == 0, err
+        where = tmp_path / f"results/nano/math/math-1.5m/zero_shot@evaluation.tasks=6/seed{seed}"
+        played.append(read_jsonl(where / "episodes.jsonl"))
+    tasks = [{row["task"] for row in rows} for rows in played]
+    assert len(tasks[0]) == len(tasks[1]) == 6 and tasks[0] != tasks[1]
+    method = "zero_shot@evaluation.tasks=6"
+    code, out, err = run(monkeypatch, capsys, "table", "mathematics", "--method", method, "--json")
+    assert code == 0, err
+    (row,) = [row for row in json.loads(out)["rows"] if (row["group"], row["method"]) == ("all", method)]
+    mean = sum(episode["success"] for rows in played for episode in rows) / 12
+    assert (row["seeds_done"], row["mean"]) == (2, round(mean, 4))
