@@ -53,10 +53,11 @@ async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings,
     episode = await play(ctx, task, member)
     critique = None
     second = None
-    if not episode.trajectory.success:
+    if not (episode.trajectory.success or episode.trajectory.failed):
         critique = await criticise(ctx, episode, settings.feedback)
         if critique is not None:
-            second = await retry(ctx, episode, Restart(0, critique.guidance), settings)
+            played = await retry(ctx, episode, Restart(0, critique.guidance), settings)
+            second = None if played.guided.failed else played
     await episode.close()
     return SecondTry(episode.trajectory, critique, second)
 

@@ -44,6 +44,7 @@ class RAFT(ImitationMethod[RAFTSettings]):
         to imitate (SFT loss), if any.
         """
         trajectories = await play_group(ctx, task, self.settings.group_size)
+        trajectories = [t for t in trajectories if not t.failed]
         examples = [t for t in trajectories if t.reward >= self.settings.keep_reward]
         if self.settings.rejected == "released_dilute":
             # The released code keeps rejected rollouts in the batch, without a trainable turn.

@@ -66,7 +66,7 @@ class ReflectGRPO(GRPO):
         s = self.settings
         episode = await play(ctx, task, member)
         attempt = [episode.trajectory]
-        if not episode.trajectory.success:
+        if not (episode.trajectory.success or episode.trajectory.failed):
             parsed = (await reflect(ctx, episode, s)).parsed
             if isinstance(parsed, ParsedReflection) and not parsed.perfect and s.retry == "works":
                 restart = Restart(0, guidance_text(parsed, s, ctx.dialogue.release))

@@ -126,6 +126,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
         Returns of first attempts are r1 + gamma * r2. Each group is centred by itself.
         """
         s = self.settings
+        tries = [t for t in tries if not t.first.failed]
         first = [t.first for t in tries]
         second = [t.second for t in tries if t.second is not None]
         returns = [t.first.reward + (s.gamma * t.second.guided.reward if t.second else 0.0) for t in tries]

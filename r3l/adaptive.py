@@ -64,7 +64,7 @@ class AdaptiveR3L(R3L):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Explore as R3L does, and count under ``adaptive/`` what the share is estimated from."""
         groups = await super().explore(task, ctx)
-        bases = [t for t in groups[0].trajectories if t.kind is TrajectoryKind.BASE]
+        bases = [t for t in groups[0].trajectories if t.kind is TrajectoryKind.BASE and not t.failed]
         reflections = (t for t in ctx.trajectories if t.kind is TrajectoryKind.REFLECTION)
         reflected = {t.member for t in reflections if t.task == task}
         failures = sum(not t.success for t in bases)

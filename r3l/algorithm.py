@@ -218,7 +218,7 @@ class R3L(TrainedMethod[R3LSettings]):
         s = self.settings
         episode = await play(ctx, task, member)
         attempt = BaseWithRetries(episode.trajectory)
-        if s.reflect_when == "always" or not attempt.base.success:
+        if not attempt.base.failed and (s.reflect_when == "always" or not attempt.base.success):
             for number in range(s.retries):
                 # The seed address of the first retry, and so its draws, ignore the number of retries.
                 address = (number,) if number else ()
@@ -242,7 +242,8 @@ class R3L(TrainedMethod[R3LSettings]):
     ) -> ReflectedRetry | None:
         """Retry the base rollout from the pivot that ``reflection`` names, under its guidance.
 
-        ``address``: tells several retries of one rollout apart in seed addresses. None if there is no pivot.
+        ``address``: tells several retries of one rollout apart in seed addresses. None if there is no pivot, or if
+        the environment failed.
         """
         s = self.settings
         parsed = reflection.parsed
@@ -257,6 +258,8 @@ class R3L(TrainedMethod[R3LSettings]):
         guidance = guidance_text(parsed, s, ctx.dialogue.release)
         restart = restart_at(pivot, guidance, base.trajectory, s, address)
         played = await retry(ctx, base, restart, s)
+        if played.guided.failed:
+            return None
         count_retry(ctx, pivot, oracle, played.guided.success)
 
         # Imitate the retry if it improved. The released triggers ask for a solution, which may also be
@@ -269,7 +272,8 @@ class R3L(TrainedMethod[R3LSettings]):
         imitated = played.guided if improved else None
         if imitated is not None and s.imitated_retry == "resampled":
             again = replace(restart, attempt=(*(address or (0,)), 1), counted=False)
-            imitated = (await retry(ctx, base, again, s)).guided
+            fresh = (await retry(ctx, base, again, s)).guided
+            imitated = None if fresh.failed else fresh
 
         # Section 3.3: only turns from the pivot on carry gradient. A retry may restart before the pivot,
         # after an action that was refused (B-18).

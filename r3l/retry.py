@@ -206,7 +206,7 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
     episode.close_dialogs()
     guided.trainable = range(restart.turn, len(guided.turns))
 
-    if restart.counted:
+    if restart.counted and not guided.failed:
         ctx.counters["retry/count"] += 1
         ctx.counters["retry/success"] += int(guided.success)
         ctx.counters["retry/improved"] += int(guided.reward > source.reward)

@@ -71,6 +71,9 @@ class EnvConfig(Strict):
         {},
         description="by tier: further task sets on which a finished run is scored, and their names in print",
     )
+    shared_problems: bool = Field(
+        False, description="training and test tasks may have the same problems, of which there are few"
+    )
     sources: dict[str, str]
 
     def in_tier(self, tier: str) -> EnvTierConfig:

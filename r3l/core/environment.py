@@ -20,7 +20,7 @@ Stop = Literal["end", "line"]  # a turn of the model is a whole response, or one
 
 
 class StopReason(StrEnum):
-    """Why an episode ended: the engine ended it, a response could not be used, or the context was full."""
+    """Why an episode ended: by the engine, by its failure, by an unusable response, or by a full context."""
 
     SUCCESS = "success"
     DONE = "done"  # the engine ended it without success
@@ -30,11 +30,17 @@ class StopReason(StrEnum):
     REPETITION = "repetition"  # the same action too often in a row
     TRUNCATED = "truncated"  # a response longer than allowed
     CONTEXT = "context"  # context full: the dialog no longer fits the model
+    ENV_FAILED = "env_failed"  # an error inside the environment, which says nothing about the policy
 
     @property
     def by_engine(self) -> bool:
         """Whether the episode keeps the engine's reward; otherwise it gets ``invalid_action_reward``."""
-        return self in (StopReason.SUCCESS, StopReason.DONE, StopReason.MAX_TURNS)
+        return self in (
+            StopReason.SUCCESS,
+            StopReason.DONE,
+            StopReason.MAX_TURNS,
+            StopReason.ENV_FAILED,
+        )
 
 
 @dataclass(frozen=True)

@@ -233,9 +233,9 @@ async def continue_episode(
 ) -> None:
     """Play on from observation ``now`` until the episode ends; extends the episode's trajectory in place.
 
-    An episode ends when the engine says so, after ``max_turns``, when a response cannot be parsed or used, or
-    when the context is full. In the last two cases the reward is the observation's ``invalid_action_reward``
-    (default 0).
+    An episode ends when the engine says so or fails, after ``max_turns``, when a response cannot be parsed or
+    used, or when the context is full. In the last two cases the reward is the observation's
+    ``invalid_action_reward`` (default 0).
     """
     trajectory = episode.trajectory
     dialogue = ctx.dialogue
@@ -271,19 +271,19 @@ async def continue_episode(
             now = ctx.seen(await episode.env.step(turn.action))
             trajectory.turns[-1] = replace(turn, refused=now.refused)
             ctx.counters["env_steps"] += 1
-            if now.failed:
-                ctx.counters["env_failed"] += 1
-                warnings.warn(
-                    f"task {trajectory.task.id} ended in its environment's own error: {now.failed}",
-                    stacklevel=2,
-                )
         elif how.rules == "released_lenient" and turn.error in dialogue.retry_tolerates:
             now = replace(now, text=f"Not possible ({turn.error}).")
         else:
             reason = turn.error or StopReason.FORMAT
             break
 
-        if now.done:
+        if now.failed:
+            trajectory.failed = now.failed
+            ctx.counters["env_failed"] += 1
+            message = f"task {trajectory.task.id} ended in its environment's own error: {now.failed}"
+            warnings.warn(message, stacklevel=2)
+            reason = StopReason.ENV_FAILED
+        elif now.done:
             reason = StopReason.SUCCESS if now.success else StopReason.DONE
         elif trajectory.played >= dialogue.max_turns:
             reason = StopReason.MAX_TURNS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,19 @@ def check_unique(tasks: Sequence[Task], task_set: str) -> None:
             f"task set {task_set} has duplicate task ids: {shown}{more}. Give every task its own id (draws "
             "depend on it), or remove the copies"
         )
+
+
+def shared_problems(tasks: Iterable[Task], others: Iterable[Task]) -> list[Task]:
+    """The ``tasks`` whose problem ``others`` have too: an equal payload, or an equal id without a payload.
+
+    Ids do not tell, since they hold the name of the split where an environment draws its problems.
+    """
+
+    def problem(task: Task) -> str:
+        return json.dumps(dict(task.payload), sort_keys=True) if task.payload else task.id
+
+    known = {problem(task) for task in others}
+    return [task for task in tasks if problem(task) in known]
 
 
 def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:

@@ -120,6 +120,8 @@ class Trajectory:
       the engine computes those of the sampling policy under this one.
     - ``attempt``: tells several retries of one member apart.
     - ``parsed``: the content of a reflection or critique, for logs.
+    - ``failed``: the environment's own error, which ended the episode. Such an episode is in no group, and
+      gets no reflection and no retry.
     """
 
     task: Task
@@ -135,6 +137,7 @@ class Trajectory:
     rescore: bool = False
     attempt: tuple[int, ...] = ()
     parsed: Feedback | None = None
+    failed: str = ""
 
     @property
     def off_policy(self) -> bool:

@@ -111,14 +111,28 @@ def checked_payload(env: str, returned: Any) -> dict[str, Any]:
 
 
 async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
-    """Call ``method.explore`` and check its groups. Raises ContractError."""
+    """Call ``method.explore`` and check its groups. Raises ContractError.
+
+    Trajectories that an error inside the environment ended are left out: their reward is no judgement of what
+    the policy did. A group of which one is left compares nothing, and goes too.
+    """
     groups = await method.explore(task, ctx)
     who = _named(method)
     if not isinstance(groups, list) or not all(isinstance(group, Group) for group in groups):
         raise wrong(who, "explore returned", groups, "return a list of Group (r3l.core.trajectory)")
     for group in groups:
         _check_group(who, group)
-    return groups
+
+    graded = []
+    for group in groups:
+        kept = [k for k, trajectory in enumerate(group.trajectories) if not trajectory.failed]
+        if len(kept) == len(group.trajectories):
+            graded.append(group)
+        elif len(kept) > 1 or (kept and group.objective is not Objective.POLICY):
+            returns = None if group.returns is None else [group.returns[k] for k in kept]
+            members = [group.trajectories[k] for k in kept]
+            graded.append(replace(group, trajectories=members, returns=returns))
+    return graded
 
 
 def kept(method: Method, groups: Sequence[Group]) -> bool:

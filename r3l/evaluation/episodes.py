@@ -32,7 +32,7 @@ Line = dict[str, Any]
 Member = tuple[Task, int]  # a task, and which of its episodes
 PROMPT_TOKENS = "prompt/rollout"
 IMPOSSIBLE = "impossible"
-UNUSABLE = {StopReason.FORMAT, StopReason.TRUNCATED}
+SHOWN_ENDINGS = {StopReason.FORMAT, StopReason.TRUNCATED, StopReason.ENV_FAILED}
 
 
 class EpisodeRow(TypedDict):
@@ -224,7 +224,10 @@ def episode_row(trajectory: Trajectory) -> EpisodeRow:
 
 
 def transcript(trajectory: Trajectory) -> Line:
-    """One line of transcripts.jsonl.gz: observation, response and action of each turn."""
+    """One line of transcripts.jsonl.gz: observation, response and action of each turn.
+
+    ``failed``: the error of an environment that broke down.
+    """
     turns = [
         {"observation": turn.observation, "response": turn.response, "action": turn.action}
         for turn in trajectory.turns
@@ -235,6 +238,7 @@ def transcript(trajectory: Trajectory) -> Line:
         "reward": trajectory.reward,
         "success": trajectory.success,
         "stop_reason": trajectory.stop_reason,
+        **({"failed": trajectory.failed} if trajectory.failed else {}),
         "turns": turns,
     }
 
@@ -242,10 +246,13 @@ def transcript(trajectory: Trajectory) -> Line:
 def unusable(transcripts: Path) -> dict[str, list[str]]:
     """The first task that ended by each reason that makes a response invalid, with the response.
 
-    {} if no transcripts were kept.
+    Of an environment that failed: its error. {} if no transcripts were kept.
     """
-    ended = [row for row in read_jsonl(transcripts) if row["stop_reason"] in UNUSABLE and row["turns"]]
-    return {row["stop_reason"]: [row["task"], row["turns"][-1]["response"]] for row in reversed(ended)}
+    ended = [row for row in read_jsonl(transcripts) if row["stop_reason"] in SHOWN_ENDINGS and row["turns"]]
+    return {
+        row["stop_reason"]: [row["task"], row.get("failed") or row["turns"][-1]["response"]]
+        for row in reversed(ended)
+    }
 
 
 def scores(episodes: Sequence[EpisodeRow]) -> dict[str, GroupScore]:

@@ -6,13 +6,16 @@ Batches that were played before a stop are not played again.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from r3l.config import base_checkpoint_of, locate
+from r3l.config import Run, base_checkpoint_of, environment_of, locate, trains
 from r3l.config.fingerprint_inputs import base_weights
-from r3l.core.errors import CheckpointError, ConfigError
+from r3l.core.errors import CheckpointError, ConfigError, DataError
+from r3l.core.task import Task, shared_problems
 from r3l.evaluation.episodes import Evaluation, play_all, scores
 from r3l.evaluation.protocols import protocol_entry, select_tasks
 from r3l.evaluation.served_model import ServedModel, open_served_session
@@ -25,9 +28,11 @@ from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
 from r3l.runs.manifest import describe_task_set, run_of
 from r3l.runs.result import Result
-from r3l.runs.run_dir import EVALUATION, RESULT, locked
+from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT, locked
 from r3l.runs.run_paths import PLAYED, evaluation_folder
 from r3l.runs.session import PlaySession
+
+log = logging.getLogger(__name__)
 
 
 def checkpoint_of(run_dir: Path) -> str | None:
@@ -56,6 +61,37 @@ def checkpoint_of(run_dir: Path) -> str | None:
             "the last intact checkpoint, and says what to do if there is none"
         )
     return str(checkpoint)
+
+
+def training_warning(run: Run, tasks: Sequence[Task]) -> str:
+    """A sentence if ``tasks`` have problems on which ``run``, or the run that made its model, trained; or "".
+
+    Training sets whose data is not on this machine are not compared.
+    """
+    trained = []
+    while True:
+        if trains(run):
+            trained.append((run.env, run.env_settings.train_task_set))
+        checkpoints = Path(
+            locate(run.model)
+        ).parent  # of another run, if the model is RUN_DIR/checkpoints/step-N
+        if checkpoints.name != "checkpoints" or not (checkpoints.parent / MANIFEST).is_file():
+            break
+        run = run_of(checkpoints.parent)
+    sentences = []
+    for env, name in dict.fromkeys(trained):
+        try:
+            seen = shared_problems(tasks, environment_of(env).tasks(name))
+        except (ConfigError, DataError) as error:
+            log.warning(
+                "the tasks played are not compared with those of training, %s of %s: %s", name, env, error
+            )
+            continue
+        if seen:
+            sentences.append(
+                f"{len(seen)} of {len(tasks)} tasks are training tasks of this model ({env} {name})"
+            )
+    return "; ".join(sentences)
 
 
 def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel | None = None) -> Evaluation:
@@ -90,6 +126,8 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
             raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
         with opened as session:
             tasks = select_tasks(run, session.package.tasks(name))
+            if trained := training_warning(run, tasks):
+                described["warning"] = "; ".join(filter(None, [described.get("warning"), trained]))
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
 

@@ -18,6 +18,7 @@ from r3l.config.fingerprint_inputs import MODEL_FILES
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.evaluate import checkpoint_of
+from r3l.evaluation.summary import caveats
 from r3l.evaluation.verification import EPISODES, check_signed
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl
@@ -62,7 +63,8 @@ episodes.
 
 ## Limits
 
-- One training seed. The intervals say how well so many tasks measure this model, not what another seed would give.
+{caveats}- One training seed. The intervals say how well so many tasks measure this model, not what another seed would
+  give.
 - Only the test tasks above were measured. The model was trained for this environment and its prompts; it was not
   tested, nor made safe, for anything else.
 
@@ -195,5 +197,6 @@ def model_card(run_dir: Path) -> str:
         header=yaml.safe_dump(header, sort_keys=False),
         training="\n".join(f"| {key} | {value} |" for key, value in training.items()),
         scores="\n".join(scores),
+        caveats="".join(f"- {line}.\n" for line in caveats(evaluation)),
         **evaluation,
     )

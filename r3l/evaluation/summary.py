@@ -23,6 +23,7 @@ ENDINGS = {  # names of the stop reasons, here and in figures
     StopReason.FORMAT: "invalid response",
     StopReason.TRUNCATED: "response too long",
     StopReason.CONTEXT: "dialog too long",
+    StopReason.ENV_FAILED: "error in the environment",
 }
 DRAWS = {  # of evaluation.draw
     "first": "the first by id",
@@ -53,6 +54,9 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     # A server may ignore the limits that a request names: then max_tokens is not what cut its responses off.
     requests = evaluation.get("requests", {})
     suspect = fixes(run)
+    if failed := counts.get(StopReason.ENV_FAILED, 0):
+        others = f"{rate * episodes / (episodes - failed):.3f}" if failed < episodes else "none is left"
+        suspect[StopReason.ENV_FAILED] = f"they count as not solved (success of the others: {others})"
     if requests.get("cut_short"):
         suspect[StopReason.TRUNCATED] = (
             "the server cuts responses off before sampling.max_tokens: raise its own limit"
@@ -63,6 +67,7 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         f"{episodes} episodes on task set {tasks['name']} ({part}{tasks['tasks']} tasks), {turns}, "
         f"temperature {evaluation['temperature']:g}",
         f"how they ended: {endings(counts)}",
+        *caveats(evaluation),
         *played_by(evaluation.get("protocol")),
         *warnings(counts, episodes, evaluation.get("examples", {}), suspect),
     ]
@@ -88,6 +93,12 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     if run.evaluation.temperature == 0 and run.evaluation.episodes_per_task > 1:
         lines.append("warning: at temperature 0 all attempts at a task are alike, apart from rounding")
     return "\n".join(lines)
+
+
+def caveats(evaluation: Mapping[str, Any]) -> list[str]:
+    """The line that says what is known against a score on this task set; none if nothing is."""
+    task_set = evaluation["task_set"]
+    return [f"warning: task set {task_set['name']}: {task_set['warning']}"] if task_set.get("warning") else []
 
 
 def played_by(protocol: Mapping[str, Any] | None) -> list[str]:
@@ -138,10 +149,14 @@ def warnings(
     examples: Mapping[str, Sequence[str]],
     suspect: Mapping[StopReason, str],
 ) -> list[str]:
-    """A line for each ``suspect`` ending that more than a tenth of the episodes have: fix and example."""
+    """A line for each ``suspect`` ending that more than a tenth of the episodes have: fix and example.
+
+    An environment's own errors are said of a single episode too.
+    """
     lines = []
     for reason, fix in suspect.items():
-        if counts.get(reason, 0) <= MAX_SUSPECT * episodes:
+        tolerated = 0 if reason is StopReason.ENV_FAILED else MAX_SUSPECT * episodes
+        if counts.get(reason, 0) <= tolerated:
             continue
         line = f"warning: {counts[reason]} of {episodes} episodes ended by '{ENDINGS[reason]}': {fix}"
         if reason in examples:

@@ -209,6 +209,7 @@ def collect(
             (accepted if kept(method, groups) else refused).append(groups)
         if len(accepted) >= count:
             break
+    steps.check_environment(run, number, ctx.played())
     counts = session.policy.take_counts()
     metrics = {key: value for key, value in counts.items() if key.startswith("seconds/")}
     metrics["seconds/collect"] = time.perf_counter() - began

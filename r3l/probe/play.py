@@ -182,7 +182,7 @@ async def study(
         copied = list(_copied(ctx.dialogue, episode))
         attempt = replace(attempt, actions=len(copied), shown=sum(copied))
     retries = Retries(ctx, settings, episode)
-    if trajectory.turns:
+    if trajectory.turns and not trajectory.failed:
         critique = None if trajectory.success else ctx.dialogue.critique(episode.transcript())
         own, critic = await retries.of_model(critique), await retries.of_critic(critique)
         attempt = replace(attempt, own=own, critic=critic)

@@ -55,7 +55,10 @@ class RecordedEnvironment:
         return now
 
     def rewind(self, turn: int) -> Observation:
-        """Go back to the state after ``turn`` actions. Raises ReplayMismatch if the observation differs."""
+        """Go back to the state after ``turn`` actions. Raises ReplayMismatch if the observation differs.
+
+        Raises EngineLost if the environment fails on the way: the caller tries again.
+        """
         self._recording = False
         recorded, snapshot = self._seen[turn]
 
@@ -67,6 +70,10 @@ class RecordedEnvironment:
             now = self._reset(self._task)
             for action in self._actions[:turn]:
                 now = self._step(action)
+                if now.failed:
+                    raise EngineLost(
+                        f"task {self._task.id} failed while its actions were repeated: {now.failed}"
+                    )
 
         # A retry from a wrong state would be credited to the wrong prefix, so a difference is an error.
         if (now.text, now.admissible) != (recorded.text, recorded.admissible):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r3l.config.protocol import load_protocol
+from r3l.evaluation.summary import caveats
 from r3l.report.figures import style
 from r3l.report.protocol_scores import Episodes, Evaluation, interval_over_tasks, shown
 from r3l.report.table import Column, Table, table
@@ -34,7 +35,8 @@ def compared(played: Played) -> Table:
     ]
     title = f"{first['model']} on {first['env']}, one model by every protocol"
     note = "Rewards are not on one scale: each protocol has its own rule. Task sets differ too."
-    return table(title, columns, list(played), note)
+    known = dict.fromkeys(line for evaluation, _ in played for line in caveats(evaluation))
+    return table(title, columns, list(played), note, *known)
 
 
 def draw(played: Played, path: Path) -> Path:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,16 @@ def _read_run(path: Path) -> list[Row]:
         "task_set": task_set["name"],
         "task_set_sha256": task_set["sha256"],
         "task_set_tasks": task_set["tasks"],
-        "warning": "; ".join(filter(None, [task_set.get("warning"), manifest.get("start_model_warning")])),
+        "warning": "; ".join(
+            filter(
+                None,
+                [
+                    task_set.get("warning"),
+                    manifest.get("start_model_warning"),
+                    *_failures(evaluation, result),
+                ],
+            )
+        ),
         "steps": result["steps"],
         "preregistration": made_under and made_under[:12],
         "path": path,
@@ -183,6 +192,22 @@ def _read_run(path: Path) -> list[Row]:
         }
         rows.append(run | of_group)
     return rows
+
+
+def _failures(evaluation: Evaluation, result: Result) -> Iterator[str]:
+    """How many episodes of a run ended by an error inside the environment, in its test and in training."""
+    run = f"{evaluation['method_label']}, seed {evaluation['seed']}"
+    if failed := evaluation["stops"].get("env_failed"):
+        yield (
+            f"{failed} of {evaluation['episodes']} test episodes of {run} ended by an error in the environment and "
+            "count as not solved"
+        )
+    if failed := result["budget"].get("env_failed"):
+        rollouts = result["budget"].get("rollouts", 0)
+        yield (
+            f"{failed:.0f} of {rollouts:.0f} rollouts in the training of {run} ended by an error in the environment "
+            "and are in no group"
+        )
 
 
 def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:

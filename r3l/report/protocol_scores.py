@@ -14,7 +14,7 @@ from pydantic import Field
 
 from r3l.config import Strict
 from r3l.config.protocol import PAPER, is_question_set, load_protocol
-from r3l.evaluation.summary import endings, played_by
+from r3l.evaluation.summary import caveats, endings, played_by
 from r3l.files.paths import CONFIGS
 from r3l.report import published
 from r3l.report.render import to_markdown
@@ -171,9 +171,11 @@ def several(played: Sequence[tuple[Evaluation, Episodes]], places: Sequence[Path
         Column("reward", lambda row: fmean(float(episode["reward"]) for episode in row[1]), ".3f"),
         Column("how they ended", lambda row: endings(row[0]["stops"])),
     ]
-    return table(
-        "Evaluations", columns, list(played), *(f"{k}: {place}" for k, place in enumerate(places, 1))
-    )
+    notes = [
+        "; ".join([f"{k}: {place}", *caveats(evaluation)])
+        for k, ((evaluation, _), place) in enumerate(zip(played, places, strict=True), 1)
+    ]
+    return table("Evaluations", columns, list(played), *notes)
 
 
 def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
@@ -191,7 +193,11 @@ def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
         Column("success (95 % interval)", lambda pair: shown(interval_over_tasks(pair[1]))),
         Column("mean reward", lambda pair: fmean(float(row["reward"]) for row in pair[1]), ".3f"),
     ]
-    notes = [f"How episodes ended: {endings(evaluation['stops'])}.", *played_by(evaluation.get("protocol"))]
+    notes = [
+        f"How episodes ended: {endings(evaluation['stops'])}.",
+        *caveats(evaluation),
+        *played_by(evaluation.get("protocol")),
+    ]
     title = f"{evaluation['model']} on {evaluation['env']}, task set {evaluation['task_set']['name']}"
     parts = [table(title, columns, list(groups.items()), *notes)]
     if "protocol" in evaluation:

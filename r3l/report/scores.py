@@ -141,7 +141,9 @@ def _row(
     """
     first, episodes = seeds.iloc[0], int(seeds.episodes.sum())
     row = place_of(first) | {key: first[key] for key in ("group", "method", "label")}
+    warnings = dict.fromkeys(part for warning in seeds.warning for part in warning.split("; ") if part)
     row |= {
+        "warning": "; ".join(warnings),
         "feedback": written_by(first.feedback, seeds),
         "reward_mean": float(np.mean(list(seeds.reward))),
         "seeds_done": len(seeds),

@@ -100,7 +100,9 @@ _DECLARED = (
     Metric("weights/behind", "steps", STEP, "updates that the sampling weights lag behind (trinity)"),
     Metric("rollouts", "rollouts", TOTAL, "episodes: base rollouts and retries"),
     Metric("env_steps", "actions", TOTAL, "actions taken in environments"),
-    Metric("env_failed", "rollouts", TOTAL, "rollouts that an error inside the environment ended"),
+    Metric(
+        "env_failed", "rollouts", TOTAL, "rollouts that an error inside the environment ended; in no group"
+    ),
     Metric("sampling_rounds", "rounds", TOTAL, "rounds of drawing tasks; several a step with DAPO"),
     Metric("tokens/generated", "tokens", TOTAL, "all sampled tokens"),
     Metric("tokens/rollout", "tokens", TOTAL, "tokens sampled in base rollouts"),

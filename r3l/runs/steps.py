@@ -19,7 +19,7 @@ import numpy as np
 from r3l.config import Run
 from r3l.core.advantages import all_equal
 from r3l.core.batching import Row, TrajectoryRow
-from r3l.core.errors import NonFiniteError
+from r3l.core.errors import EngineError, NonFiniteError
 from r3l.core.finite import check_finite
 from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind
 from r3l.files.json_files import append_jsonl, rewrite_jsonl
@@ -34,9 +34,23 @@ from r3l.runs.metrics import (
 )
 from r3l.runs.run_dir import METRICS
 
+MAX_FAILED = 0.5  # share of a step's rollouts that an environment's own errors may end; our choice
 REFUSED = "refused_batch.jsonl.gz"  # in a run's directory: one line per row
 Metrics = dict[str, float]
 RecordStep = Callable[[Mapping[str, float]], None]  # takes the metrics of one step; raises NonFiniteError
+
+
+def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None:
+    """Raise EngineError if the environment's own errors ended more than MAX_FAILED of a step's rollouts."""
+    rollouts = [t for t in played if t.stop_reason is not None]  # not reflections
+    failed = [t for t in rollouts if t.failed]
+    if len(failed) > MAX_FAILED * len(rollouts):
+        raise EngineError(
+            f"environment {run.env!r}, step {step}: {len(failed)} of {len(rollouts)} rollouts ended in the "
+            f"environment's own error, the first in task {failed[0].task.id}: {failed[0].failed}. Such rollouts are "
+            f"in no group, and from more than {MAX_FAILED:.0%} of a step nothing is learned. The steps before are "
+            "kept: correct the environment, then give the command again, which resumes"
+        )
 
 
 def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
@@ -46,7 +60,7 @@ def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped
     not hold every base rollout, since Critique-GRPO replaces one by its refinement. ``dropped``: tasks
     whose groups were refused.
     """
-    base = [t for t in played if t.kind is TrajectoryKind.BASE]
+    base = [t for t in played if t.kind is TrajectoryKind.BASE and not t.failed]
     policy = [group for group in groups if group.objective is Objective.POLICY]
     weighted = [group for group in policy if any(t.kind is TrajectoryKind.BASE for t in group.trajectories)]
 

@@ -50,11 +50,13 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         groups = [group for collected in accepted for group in collected.groups]
         trajectories = [trajectory for collected in tasks for trajectory in collected.trajectories]
 
+        step = int(exps[0].eid.batch)
+        steps.check_environment(self.run, step, trajectories)
+
         # Weights of tokens. Trinity's trainers choose their own micro-batches, so for methods whose
         # weights depend on them a micro-batch is one row (a budget of 0). If a number is not finite, the
         # rows are kept on disk.
         rows = rows_of(self.method, groups, self.run.samples)
-        step = int(exps[0].eid.batch)
         with keeping_batch(self.run, step, self.file.parent, rows):
             trainable = trainable_rows(self.method, rows)
             if len(trainable) > self.experiences:

@@ -24,7 +24,7 @@ from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind, Tu
 from r3l.feedback.feedback import feedback_of
 
 INFO = "r3l"  # key of our part of ``info``
-TRAJECTORY_FIELDS = ("member", "reward", "success", "feedback", "restart_turn", "rescore")
+TRAJECTORY_FIELDS = ("member", "reward", "success", "feedback", "restart_turn", "rescore", "failed")
 TURN_FIELDS = ("observation", "response", "action")
 SCALARS = {"token_weight": torch.float32, "sft": torch.bool, "off_policy": torch.bool}  # one value per row
 FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from r3l.config import EnvConfig, EnvTierConfig, TierConfig, environment_of, load
 from r3l.core.errors import DataError
+from r3l.core.task import shared_problems
 from r3l.runs.manifest import TaskSetSummary, describe_task_set
 
 
@@ -31,19 +32,25 @@ def task_set_hashes(tier: str, env: str) -> dict[str, str]:
 
 
 def check_task_sets(tier: str, env: str) -> CheckedTaskSets:
-    """Describe an environment's task sets in a tier. Raises DataError if a hash differs or two sets
-    overlap.
+    """Describe an environment's task sets in a tier.
+
+    Raises DataError if a hash differs, or if two sets share problems and the environment's file does not say
+    so (``shared_problems``).
     """
     settings = env_settings(tier, env)
     names = {"train": settings.train_task_set, "test": settings.test_task_set}
     if settings.validation_task_set:
         names["validation"] = settings.validation_task_set
-    ids = {split: {task.id for task in environment_of(env).tasks(name)} for split, name in names.items()}
+    tasks = {split: environment_of(env).tasks(name) for split, name in names.items()}
+    may_share = load("envs", env, EnvConfig).shared_problems
     for one, other in itertools.combinations(names, 2):
-        if both := ids[one] & ids[other]:
+        both = shared_problems(tasks[other], tasks[one])
+        if both and not may_share:
             raise DataError(
-                f"task sets {names[one]} and {names[other]} share {len(both)} tasks, e.g. {min(both)}; "
-                "training tasks must not be tested, nor choices made on either: correct the task sets"
+                f"environment {env!r}: {len(both)} of the {len(tasks[other])} tasks of {names[other]}, such as "
+                f"{both[0].id}, have the same problem (payload) as tasks of {names[one]}. Training tasks must not be "
+                "tested, nor choices made on either: correct the task sets. If the environment has too few problems "
+                "for that, write shared_problems: true in its YAML file: its scores are then marked"
             )
     task_sets = {split: describe_task_set(env, name) for split, name in names.items()}
     return {"schema": 1, "tier": tier, "env": env, "task_sets": task_sets}

@@ -331,7 +331,9 @@ def test_a_draw_by_group_takes_each_groups_share_at_every_seed():
 
 def test_a_tier_draws_tasks_and_a_run_that_plays_all_is_what_it_was():
     part = resolve("nano", "alfworld", "zero_shot", 0, overrides=["evaluation.tasks=5"])
-    first = resolve("nano", "alfworld", "zero_shot", 0, overrides=["evaluation.tasks=5", "evaluation.draw=first"])
+    first = resolve(
+        "nano", "alfworld", "zero_shot", 0, overrides=["evaluation.tasks=5", "evaluation.draw=first"]
+    )
     assert part.evaluation.draw == "by_group" and part.fingerprint() != first.fingerprint()
     every = [
         resolve("nano", "alfworld", "zero_shot", 0, overrides=[f"evaluation.draw={draw}"])

@@ -38,7 +38,17 @@ TOKENS: Parts = {
     "tokens/feedback": SECONDS["seconds/feedback"],
     "tokens/retry": SECONDS["seconds/retry"],
 }
-STOP_COLOURS = ("#2F6B4F", "#B9CDA6", "#E3C77B", "#C98B4B", "#8E4A3C", "#5B3A57", "#8D83A6", "#B9B4C7")
+STOP_COLOURS = (
+    "#2F6B4F",
+    "#B9CDA6",
+    "#E3C77B",
+    "#C98B4B",
+    "#8E4A3C",
+    "#5B3A57",
+    "#8D83A6",
+    "#B9B4C7",
+    "#1A1A1A",
+)
 STOPS: Parts = {
     reason.value: (name, colour)
     for (reason, name), colour in zip(names_of_reasons.items(), STOP_COLOURS, strict=True)

@@ -1,5 +1,7 @@
 """Environments with reset and step, of gymnasium and others: played by hand, restarted by replay, trained."""
 
+import itertools
+
 import pytest
 from program import run as program
 
@@ -7,6 +9,7 @@ import r3l
 from r3l.config import environment_of
 from r3l.config.user_code import user_code
 from r3l.core.environment import StopReason
+from r3l.core.errors import EngineError
 from r3l.files.json_files import read_jsonl
 
 LAKE = {"make": {"id": "FrozenLake-v1", "render_mode": "ansi", "is_slippery": False}}
@@ -160,13 +163,28 @@ def test_an_error_of_the_game_ends_the_episode_and_is_counted(write, begin, tmp_
     assert (now.done, now.success, now.reward, now.failed) == (True, False, 0.0, "RuntimeError: out of ink")
     import games
 
-    monkeypatch.setattr(games.Stamps, "step", lambda self, action: 1 / 0)
+    def train(where):
+        settings = STEPS | {"train.steps": 1, "workers": 0}
+        return r3l.train(name, "grpo", settings=settings, run_dir=tmp_path / where)
+
+    # Some of eight episodes fail: they are counted, are in no group, and are no reward of 0.
+    steps = itertools.count()
+    works = games.Stamps.step
+
+    def shaky(self, action):
+        return 1 / 0 if next(steps) % 4 == 0 else works(self, action)
+
+    monkeypatch.setattr(games.Stamps, "step", shaky)
     with pytest.warns(UserWarning, match="ended in its environment's own error: ZeroDivisionError"):
-        (step,) = read_jsonl(
-            r3l.train(name, "grpo", settings=STEPS | {"train.steps": 1}, run_dir=tmp_path / "run")
-            / "metrics.jsonl"
-        )
-    assert step["env_failed"] == step["rollouts"] == step["stop/done"] == 8 and step["train/reward"] == 0
+        (step,) = read_jsonl(train("shaky") / "metrics.jsonl")
+    assert step["rollouts"] == 8 and 1 <= step["env_failed"] == step["stop/env_failed"] <= 4
+    others = 8 - step["env_failed"]
+    assert step["train/reward"] == step["train/success"] == step["stop/success"] / others > 0
+
+    # With more than half of a step there is nothing to learn from.
+    monkeypatch.setattr(games.Stamps, "step", lambda self, action: 1 / 0)
+    with pytest.warns(UserWarning), pytest.raises(EngineError, match="8 of 8 rollouts .* ZeroDivisionError"):
+        train("broken")
 
 
 def test_the_module_of_a_game_is_part_of_the_configuration(write):
