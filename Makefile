@@ -47,6 +47,7 @@ FORCE:
 .PHONY: FORCE setup lock dist trinity vllm verifiers openenv table1 test slow lint docs stored clean
 
 setup: $(STAMP)
+	@$(if $(filter setup,$(MAKECMDGOALS)),printf '\nNext:\n    source $(VENV)/bin/activate\n    r3l demo\n',:)
 
 $(STAMP): pyproject.toml requirements.lock $(call moved,$(VENV))
 	$(call drop_moved,$(VENV))

@@ -31,8 +31,10 @@ def clone(tmp_path):
     return folder
 
 
-def test_an_installed_clone_has_nothing_to_do(clone):
-    assert "Nothing to be done" in planned(clone, "setup")
+def test_an_installed_clone_has_nothing_to_do_but_to_say_what_is_next(clone):
+    run = subprocess.run(["make", "setup"], cwd=clone, capture_output=True, text=True, check=True)
+    assert run.stdout == "\nNext:\n    source .venv/bin/activate\n    r3l demo\n"
+    assert "r3l demo" not in planned(clone, "test")  # which needs setup
 
 
 @pytest.mark.parametrize("how", [shutil.copytree, shutil.move])

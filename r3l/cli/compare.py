@@ -64,8 +64,8 @@ def compare(
 ) -> None:
     """Train a method if it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    Default: seeds 0, 1 and 2. With `--offline`: all seeds that both methods have, and the stored runs of the
-    method if you have none of it.
+    Default: seeds 0, 1 and 2, in ALFWorld, ScienceWorld and WebShop. With `--offline`: all seeds and
+    environments that both methods have, and the stored runs of the method if you have none of it.
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
 
@@ -89,7 +89,11 @@ def compare(
         )
     check_cores(cores)
     seeds = seeds_named(seed)
-    config = configured(tier, methods=[method], envs=listed(env, "--env"), seeds=seeds or DEFAULT_SEEDS)
+    folders = results or [RESULTS]
+    envs = listed(env, "--env") or (
+        _envs_of(method, tier, [*folders, stored or stored_runs()]) if offline else None
+    )
+    config = configured(tier, methods=[method], envs=envs, seeds=seeds or DEFAULT_SEEDS)
     runs = plan.grid(config, config.envs, [method])
     plan.grid(config, config.envs, opponents)
 
@@ -100,7 +104,6 @@ def compare(
         changes = {"tier": config.tier, "methods": config.methods, "envs": config.envs, "seeds": config.seeds}
         make(line(targets, changes, placement(None, cores)), runs)
 
-    folders = results or [RESULTS]
     cells = sorted({run.cell for run in runs.values()})
     own = own_runs(folders, cells, seeds if offline else config.seeds)
     if offline and not own and not results:
@@ -197,6 +200,19 @@ def _print(
         with writable(out):
             write_json_atomic(out, flat)
     print_shown({"rows": flat}, as_json, shown)
+
+
+def _envs_of(method: str, tier: str, folders: Iterable[Path]) -> list[str] | None:
+    """The known environments in which ``folders`` have runs of ``method``, the workflow's first; None if none."""
+    from r3l.config import names
+    from r3l.runs.run_paths import cell_of, runs_of
+    from r3l.workflow import plan
+
+    found = [path for folder in folders for path in runs_of(folder, [method], tier, may_be_none=True)]
+    first = configured(tier).envs
+    seen = {cell_of(path).env for path in found} & {*names("envs")}
+    envs = [env for env in first if env in seen] + sorted(seen - {*first})
+    return [env for env in envs if plan.has_tier(env, tier)] or None
 
 
 def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:

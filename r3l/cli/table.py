@@ -88,20 +88,30 @@ def budget(
     print_shown({"rows": flat}, as_json, to_terminal(printed))
 
 
-def published(out: TableFile = None, as_json: AsJson = False) -> None:
+def published(
+    impossible: Annotated[
+        bool, typer.Option("--impossible", help="List the scores that are not a multiple of 1/n.")
+    ] = False,
+    out: TableFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Check the paper's numbers: sources, conflicting values, and scores that are not a multiple of 1/n.
 
     Example: `r3l table published`
+
+    Example: `r3l table published --impossible`
     """
     from r3l.report.published import load
-    from r3l.report.published_checks import check, summary, summary_table
+    from r3l.report.published_checks import check, impossible_table, summary, summary_table
     from r3l.report.render import to_csv, to_terminal, write_text
 
     rows = check(load())
-    flat = [row.flat() for row in rows]
+    counts = summary(rows)
+    shown = impossible_table(rows) if impossible else summary_table(rows)
+    flat = [row.flat() for row in rows if row.is_count is False or not impossible]
     if out:
         write_text(to_csv(flat), out)
-    print_shown({"rows": flat, "summary": summary(rows)}, as_json, to_terminal(summary_table(rows)))
+    print_shown({"rows": flat, "summary": counts}, as_json, to_terminal(shown))
 
 
 def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> None:

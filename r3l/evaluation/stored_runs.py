@@ -32,7 +32,7 @@ from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
 from r3l.files.unpacking import most
 from r3l.files.writing import replacing, write_text_atomic
 from r3l.runs.manifest import Manifest
-from r3l.runs.provenance import is_dirty, preregistration_sha256
+from r3l.runs.provenance import is_dirty
 from r3l.runs.run_dir import EVALUATION, MANIFEST
 from r3l.runs.run_paths import find_runs
 
@@ -242,7 +242,7 @@ class Origins:
         return {"dirty": [str(path) for path in self.dirty], "preregistration": plans}
 
     def lines(self) -> list[str]:
-        """Lines in words: dirty seeds by cell, then runs by plan."""
+        """Lines in words: dirty seeds by cell, then how many versions of the plan the runs were made under."""
         lines = []
         if self.dirty:
             lines.append(f"{len(self.dirty)} were made from a tree with uncommitted changes:")
@@ -250,12 +250,15 @@ class Origins:
         for path in self.dirty:
             seeds[path.parent].append(path.name.removeprefix("seed"))
         lines += [f"  {cell}: seed {', '.join(numbers)}" for cell, numbers in seeds.items()]
-        for sha256, runs in self.plans.items():
-            if sha256 is None:
-                lines.append(f"{runs} were made before there was a pre-registration")
-            else:
-                version = "as it is" if sha256 == preregistration_sha256() else "as it once was"
-                lines.append(f"{runs} were made under docs/preregistration.md {version} ({sha256[:12]})")
+        if before := self.plans.get(None):
+            lines.append(f"{before} were made before there was a pre-registration")
+        if versions := len({*self.plans} - {None}):
+            under = f"{versions} versions" if versions > 1 else "one version"
+            lines.append(
+                f"{sum(self.plans.values()) - (before or 0)} were made under {under} of docs/preregistration.md, to "
+                "which entries are added as experiments are planned; each run keeps the hash of the text it began "
+                "under (--json counts them; git log -p docs/preregistration.md shows the changes)"
+            )
         return lines
 
 

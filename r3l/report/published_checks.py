@@ -73,6 +73,27 @@ def summary(rows: Sequence[PublishedCheck]) -> dict[str, int]:
     }
 
 
+def impossible_table(rows: Sequence[PublishedCheck]) -> Table:
+    """The numbers that are not a multiple of 1/n, each with the nearest two that are."""
+
+    def nearest(row: PublishedCheck) -> str:
+        value, n = row.number.value, row.number.n or 1
+        below = math.floor(value * n)
+        return f"{below}/{n} = {below / n:.4f}, {below + 1}/{n} = {(below + 1) / n:.4f}"
+
+    columns = [
+        Column("table", lambda row: row.number.table),
+        Column("model", lambda row: row.number.backbone),
+        Column("benchmark", lambda row: row.number.benchmark),
+        Column("row", lambda row: row.number.label),
+        Column("value", lambda row: str(row.number.value), right=True),
+        Column("nearest", nearest),
+    ]
+    impossible = [row for row in rows if row.is_count is False]
+    note = "no k of n solved tasks gives this value, rounded or truncated: averaged, smoothed, or another n"
+    return table("Published numbers that are no multiple of 1/n", columns, impossible, note)
+
+
 def summary_table(rows: Sequence[PublishedCheck]) -> Table:
     """The counts of each published table and of all, with the sources as notes."""
     names = sorted({row.number.table for row in rows})

@@ -42,6 +42,7 @@ QUICK = {  # run as they are
     "r3l run status table1 --seed 0,1,2",
     "r3l tune show --env alfworld,webshop",
     "r3l table published",
+    "r3l table published --impossible",
     "r3l table probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json",
     "r3l figure probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json --out results/figures",
     "r3l data check --env alfworld",

@@ -138,6 +138,17 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
     )
 
 
+def test_offline_compares_every_environment_that_has_runs_of_the_method(r3l, tmp_path):
+    """Also those that the workflow leaves out, such as mathematics."""
+    for env in ("webshop", "math", "alfworld"):
+        for method in ("raft", "grpo"):
+            write_run(tmp_path / "kept", method, 0, [1, 1], [0, 0], env=env)
+    write_run(tmp_path / "kept", "grpo", 0, [1, 1], [0, 0], env="scienceworld")  # not of raft
+    words = ("compare", "raft", "--against", "grpo", "--offline", "--stored", tmp_path / "kept")
+    assert [row["env"] for row in r3l(*words)["rows"]] == ["alfworld", "math", "webshop"]
+    assert [row["env"] for row in r3l(*words, "--env", "webshop")["rows"]] == ["webshop"]
+
+
 def test_users_environments_and_methods_have_tables_figures_and_a_report(tmp_path, monkeypatch, r3l):
     """Those of examples/, at first without R3L_ENVS; and a packaged environment that the table lacks, with
     --env."""

@@ -146,3 +146,11 @@ def test_too_few_seeds_are_incomplete_but_the_difference_is_shown(grpo):
     two, one = Interval(0.75, 0.7, 0.8, 2, "t, 2 seeds"), Interval(0.75, None, None, 1, "n/a (1 seed)")
     for row in (published.against(grpo, two, 2, 3), published.against(grpo, one, 1, 1)):
         assert (row.verdict, round(row.difference, 4)) == ("incomplete", 0.03)
+
+
+def test_impossible_numbers_stand_between_the_two_nearest_shares(rows):
+    """0.881 of 140 games: 123 are 0.8786, 124 are 0.8857."""
+    shown = checks.impossible_table(checks.check(rows))
+    cells = [[cell.text for cell in row] for row in shown.cells()]
+    assert len(cells) == checks.summary(checks.check(rows))["impossible"]
+    assert ["0.881", "123/140 = 0.8786, 124/140 = 0.8857"] in [row[-2:] for row in cells]

@@ -89,6 +89,19 @@ def test_verify_lists_dirty_runs_and_refuses_them_when_strict(runs):
     assert CliRunner().invoke(cli.app, ["verify", str(runs[0]), "--strict"]).exit_code == 0
 
 
+def test_runs_under_several_versions_of_the_plan_are_one_line(runs):
+    """A line for each hash read as if the plan had been changed after the fact."""
+    for folder, sha256 in zip(runs, ("a" * 64, "b" * 64), strict=True):
+        content = json.loads((folder / "manifest.json").read_text()) | {"preregistration_sha256": sha256}
+        (folder / "manifest.json").write_text(json.dumps(content))
+    found = stored_runs.origins(runs)
+    assert found.plans == {"a" * 64: 1, "b" * 64: 1}
+    (line,) = [line for line in found.lines() if "preregistration" in line]
+    assert line.startswith(
+        "2 were made under 2 versions of docs/preregistration.md, to which entries are added"
+    )
+
+
 def test_a_dirty_run_does_not_enter_the_projects_store(runs, tmp_path):
     with pytest.raises(DataError, match="1 of 2 runs were made from a tree with uncommitted changes"):
         stored_runs.store(runs, tmp_path / "results", STORED)
