@@ -46,7 +46,7 @@ class NonFiniteError(R3LError, ArithmeticError):
 
 
 class ReplayMismatch(R3LError, RuntimeError):
-    """After a rewind to the turn where a retry starts, the observation is not the recorded one."""
+    """A task is another game than before: at a reset, or after a rewind to the turn where a retry starts."""
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
+import json
 import multiprocessing
 import warnings
 from collections.abc import Mapping
@@ -28,6 +30,7 @@ from r3l.processes.worker import EnvironmentHost, Verb, WorkerLost, work
 
 DEADLINE = 300.0  # seconds that one engine call may take; our choice, far above any measured call
 START = 120.0  # further seconds for a process's first answer, since it imports its packages; our choice
+SHOWN = 120  # characters of an observation in a message; our choice
 ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
 
 
@@ -45,8 +48,11 @@ class EnvironmentHandle:
         self._last: Observation | None = None
 
     async def reset(self, task: Task) -> Observation:
+        """Start ``task``. Raises ReplayMismatch if it began with another observation before."""
         self._calls = []
-        return await self._call("reset", task)
+        first = await self._call("reset", task)
+        self._pool.check_first(task, first)
+        return first
 
     async def step(self, action: str) -> Observation:
         return await self._call("step", action)
@@ -199,11 +205,34 @@ class EnvironmentPool:
         self._keys = itertools.count()
         self._here = EnvironmentHost(factory, options) if workers == 0 else None
         self._workers = [WorkerProcess(index, factory, options, deadline) for index in range(workers)]
+        self._env = factory.name
+        self._first: dict[
+            str, tuple[bytes, str]
+        ] = {}  # by task: digest and beginning of its first observation
         self.lost = 0
 
     def open(self) -> EnvironmentHandle:
         """A handle on a new environment; workers are assigned round robin."""
         return EnvironmentHandle(self, next(self._keys))
+
+    def check_first(self, task: Task, first: Observation) -> None:
+        """Raise ReplayMismatch if ``task`` began with another observation in an earlier episode of any worker.
+
+        The members of a group and repeated attempts must be of one problem: rewards of different problems
+        say nothing about the policy when they are compared.
+        """
+        shown = json.dumps([first.text, first.admissible])
+        seen = hashlib.blake2b(shown.encode(), digest_size=16).digest()
+        before, beginning = self._first.setdefault(task.id, (seen, first.text[:SHOWN]))
+        if before != seen:
+            raise ReplayMismatch(
+                f"environment {self._env!r}: task {task.id} began with {first.text[:SHOWN]!r} and, in an earlier "
+                f"episode, with {beginning!r} (first {SHOWN} characters, or the actions offered differ). A task must "
+                "be the same game at every reset, or the attempts of a group are not comparable: draw everything in "
+                "reset from the task (its payload, or the seed that reset is given), and keep times and counters out "
+                "of the observation. Look at one: r3l doctor step --env "
+                f"{self._env}"
+            )
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
         """One call on environment ``key``. Raises the engine's own error, or WorkerLost."""
