@@ -12,16 +12,23 @@ from pydantic import Field
 from r3l.api.running import default_run_dir
 from r3l.cli.arguments import each_once
 from r3l.cli.model_source import DEADLINE, ModelSource
-from r3l.config import EnvConfig, Run, Strict, Variant, load, resolve, stored_model, validate
+from r3l.config import EnvConfig, Run, Strict, Variant, environment_of, load, resolve, stored_model, validate
 from r3l.config.protocol import PAPER, load_protocol, protocols
 from r3l.config.tier import TierSettings
 from r3l.core.errors import ConfigError, R3LError
 from r3l.evaluation.episodes import Evaluation, unusable
-from r3l.evaluation.served_model import Dialog, ServedModel, begin_served_run, model_named
+from r3l.evaluation.protocols import select_tasks
+from r3l.evaluation.served_model import (
+    Dialog,
+    ServedModel,
+    begin_served_run,
+    check_served_owner,
+    model_named,
+)
 from r3l.evaluation.verification import check_signed
 from r3l.files.json_files import read_json
 from r3l.files.yaml_files import read_yaml
-from r3l.runs.run_dir import EVALUATION, recorded_fingerprint
+from r3l.runs.run_dir import EVALUATION, check_owner, recorded_fingerprint
 from r3l.runs.run_paths import TRANSCRIPTS
 
 log = logging.getLogger(__name__)
@@ -92,6 +99,11 @@ class Planned(NamedTuple):
     run_dir: Path
     served: ServedModel | None
 
+    @property
+    def content(self) -> tuple[str, Mapping[str, str]]:
+        """What tells this evaluation from another one in the same folder."""
+        return self.run.fingerprint(), self.served.identity if self.served else {}
+
     def play(self) -> Scored:
         """Play the episodes that are missing; a finished evaluation is kept."""
         from r3l.local.engine import train
@@ -104,13 +116,35 @@ class Planned(NamedTuple):
             train(self.run, self.run_dir)
         return scored(self.run_dir, None, self.served)
 
+    def check(self) -> None:
+        """Raise what playing would raise before its first episode, and leave nothing behind."""
+        from r3l.local.checkpoint import check_template
+
+        if self.served:
+            check_served_owner(self.run, self.run_dir, self.served)
+        if self.is_played():
+            return
+        package = environment_of(self.run.env)
+        package.check_installed()
+        tasks = package.tasks(self.run.env_settings.test_task_set)
+        select_tasks(self.run, tasks, [task.id for task in tasks])
+        if not self.served:
+            check_owner(self.run_dir, self.run)
+            check_template(self.run)
+
+    def is_played(self) -> bool:
+        """True if an earlier command finished this evaluation."""
+        return (self.run_dir / EVALUATION).is_file() and (
+            recorded_fingerprint(self.run_dir) == self.run.fingerprint()
+        )
+
     def _done(self) -> Scored | None:
         """The evaluation that an earlier command finished.
 
         Raises DataError if a file of it has changed since.
         """
         file = self.run_dir / EVALUATION
-        if not file.is_file() or recorded_fingerprint(self.run_dir) != self.run.fingerprint():
+        if not self.is_played():
             return None
         check_signed(self.run_dir)
         log.warning("%s was played before; delete it, or name another --out, to play it again", self.run_dir)
@@ -119,7 +153,6 @@ class Planned(NamedTuple):
 
 def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     """Plan an evaluation. Whatever is wrong with it is an error here, before there is a directory."""
-    from r3l.local.checkpoint import check_template
     from r3l.runs.check_chat_template import try_dialogs
 
     env = load("envs", entry.env, EnvConfig)
@@ -146,10 +179,9 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
         if renderer := served.renderer(run):
             try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template
     run.fingerprint()  # finds an unknown task set
-    run_dir = out or default_run_dir(run)
-    if not (served or run_dir.is_dir()):
-        check_template(run)
-    return Planned(run, run_dir, served)
+    plan = Planned(run, out or default_run_dir(run), served)
+    plan.check()
+    return plan
 
 
 def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
@@ -170,9 +202,18 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
             raise ConfigError(f"{place} has value {line!r}; write options, such as {{env: gsm8k, n: 100}}")
         entry = validate(EvaluationRequest, {**options, **line}, place)
         try:
-            plans.append(planned(entry))
+            plan = planned(entry)
         except R3LError as error:
             raise ConfigError(f"{place}: {error}") from error
+
+        # Requests to a server are not part of its folder's name.
+        for before, other in enumerate(plans):
+            if other.run_dir == plan.run_dir and other.content != plan.content:
+                raise ConfigError(
+                    f"{place} would be written into the folder of evaluations.{before}, {plan.run_dir}, with "
+                    "other requests or settings; play it in a command of its own, with --out"
+                )
+        plans.append(plan)
     return plans
 
 

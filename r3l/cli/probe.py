@@ -39,7 +39,7 @@ def probe(
     deadline: Annotated[
         float, typer.Option(min=1, help="Seconds a server may take for one response.")
     ] = DEADLINE,
-    out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL.json.")] = None,
+    out: Annotated[Path | None, output("Default: results/probe/ENV_MODEL_seedN.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure an untrained model: how it fails, and whether reflections, restarts and hints help.
@@ -72,6 +72,6 @@ def probe(
     else:
         served, of_batch = None, [] if batch is None else [f"evaluation.batch={batch}"]
         run = resolve(tier, env, "r3l", seed, model, [*of_batch, *(overrides or ())])
-    path = out or RESULTS / "probe" / f"{env}_{run.model_name()}.json"
+    path = out or RESULTS / "probe" / f"{env}_{run.model_name()}_seed{seed}.json"
     content = measure_probe(run, Sample(task_set, tasks, attempts), path, served)
     print_shown(content, as_json, to_terminal(table_of(content)))

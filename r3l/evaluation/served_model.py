@@ -160,27 +160,31 @@ def model_named(served: str) -> str:
     return next((name for name, config in known if config and served == config.hub), served.rstrip("/"))
 
 
+def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
+    """Raise RunDirectoryError if the directory holds another run, or the same run with other requests."""
+    path = run_dir / MANIFEST
+    if not path.is_file():
+        return
+    before = read_json(path, Manifest)
+    held = before.get("agent", {}) | {"run": before["fingerprint"]}
+    wanted = served.identity | {"run": run.fingerprint()}
+    differing = [key for key in wanted if held.get(key) != wanted[key]]
+    if changed := [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]:
+        raise RunDirectoryError(
+            f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder (--out)"
+        )
+
+
 def begin_served_run(run: Run, run_dir: Path, served: ServedModel) -> None:
     """Write manifest and result of a run that trains nothing and keeps no model.
 
-    A finished run stays as it is. Raises RunDirectoryError if the directory holds another run, or the same
-    run with other requests.
+    A finished run stays as it is. Raises as :func:`check_served_owner`.
     """
     with locked(run_dir):
+        check_served_owner(run, run_dir, served)
+        if (run_dir / EVALUATION).is_file():
+            return  # finished and signed
         content = manifest(run)
         content["agent"] = served.identity
-        path = run_dir / MANIFEST
-        if path.is_file():
-            before = read_json(path, Manifest)
-            held = before.get("agent", {}) | {"run": before["fingerprint"]}
-            wanted = served.identity | {"run": content["fingerprint"]}
-            differing = [key for key in wanted if held.get(key) != wanted[key]]
-            changed = [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]
-            if changed:
-                raise RunDirectoryError(
-                    f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder (--out)"
-                )
-            if (run_dir / EVALUATION).is_file():
-                return  # finished and signed
-        write_json_atomic(path, content)
+        write_json_atomic(run_dir / MANIFEST, content)
         write_json_atomic(run_dir / RESULT, result(run, run_dir, None, {}))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import DataError
+from r3l.files import unpacking
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
 
@@ -53,7 +54,7 @@ def read_columns(path: Path) -> list[dict[str, Any]]:
     content = path.read_bytes()
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)
     try:
-        text = unpacked(content, decompressor, most(len(content)), path)
+        text = unpacked(content, decompressor, most(len(content), unpacking.LINES), path)
         if not decompressor.eof or decompressor.unused_data:
             raise ValueError("it does not end where it should")
         columns = json.loads(text)

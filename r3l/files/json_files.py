@@ -21,6 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from r3l.core.errors import DataError
 from r3l.core.text import shown
+from r3l.files import unpacking
 from r3l.files.columns import SUFFIX, columns_path, read_columns
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
@@ -114,7 +115,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
     # Every line was appended as a gzip member of its own; ``left`` limits what all of them may unpack to.
     count = 0
-    left = most(len(content))
+    left = most(len(content), unpacking.LINES)
     while content:
         member = zlib.decompressobj(wbits=31)  # 31: with gzip's header
         try:

@@ -1,4 +1,9 @@
-"""Unpacking of untrusted data: the packed size limits the memory that it takes."""
+"""Unpacking within a limit of memory.
+
+Data from elsewhere may unpack to a multiple of its packed size. The lines of runs may also unpack to a fixed
+size, however small they are packed: a model that repeats one token writes text that compresses a thousand
+times.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from r3l.core.errors import DataError
 
 RATIO = 200  # unpacked bytes per packed byte; our choice (at most 86 in 786 stored files)
 FLOOR = 1 << 20  # bytes that any file may unpack to
+LINES = 1 << 30  # bytes that the lines of a run may unpack to, whatever their ratio; our choice
 
 
 class Decompressor(Protocol):
@@ -21,9 +27,9 @@ class Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-def most(packed: int) -> int:
-    """The most bytes that a file or text of ``packed`` bytes may unpack to."""
-    return FLOOR + RATIO * packed
+def most(packed: int, floor: int = FLOOR) -> int:
+    """The most bytes that a file or text of ``packed`` bytes may unpack to; ``floor``: what any may."""
+    return floor + RATIO * packed
 
 
 def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object) -> bytes:

@@ -116,6 +116,8 @@ def writable(path: Path, make: bool = True) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
+        if isinstance(error, R3LError):  # which says why already
+            raise
         raise RunDirectoryError(
             f"{path} cannot be written ({error.strerror}); choose another path with --out"
         ) from error

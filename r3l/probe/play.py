@@ -10,6 +10,8 @@ at most.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import time
 from collections import defaultdict
@@ -17,9 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, NotRequired
 
 import numpy as np
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Critique
@@ -39,6 +43,15 @@ from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
 
+
+class BatchLine(TypedDict):
+    """A finished batch. ``probed``: what identifies the probe. ``sha256``: of the attempts; r3l 0.1 wrote none."""
+
+    probed: dict[str, str | None]
+    attempts: list[dict[str, Any]]
+    sha256: NotRequired[str]
+
+
 CRITIC = (1,)  # the attempt in the seed address of the critic's reflection; the model's own is 0
 
 
@@ -54,20 +67,24 @@ def play_probe(
     once.
 
     ``path``: JSON lines of finished batches, which are not played again. ``probed``: what identifies model,
-    settings and tasks. Raises ConfigError if ``path`` has batches of another ``probed``.
+    settings and tasks. Raises ConfigError if ``path`` has batches of another ``probed``, DataError if a line
+    is damaged.
     """
     expert = _expert(session, tasks)
     members = [(task, k) for task in tasks for k in range(attempts)]
     size = session.batch * session.batches_at_once
     batches = [members[first : first + size] for first in range(0, len(members), size)]
-    lines = read_jsonl(path)
+    lines = read_jsonl(path, BatchLine)
     if any(line["probed"] != probed for line in lines):
         raise ConfigError(
             f"{path} holds attempts of another model, other settings or other tasks; choose another file with --out, "
             "or delete it"
         )
+    known: dict[tuple[tuple[str, int], ...], list[Attempt]] = {}
+    for number, line in enumerate(lines, start=1):
+        attempts_of_line = _attempts_in(line, f"{path}, line {number}")
+        known[_members(attempts_of_line)] = attempts_of_line
     rewrite_jsonl(path, lines)  # without a torn last line
-    known = {_members(attempts): attempts for attempts in map(_attempts_in, lines)}
     played = [known.get(tuple((task.id, k) for task, k in batch)) for batch in batches]
     seconds: defaultdict[str, float] = defaultdict(float)
     done = sum(len(batch) for batch in played if batch)
@@ -75,7 +92,7 @@ def play_probe(
         for k, batch in enumerate(batches):
             if played[k] is None:
                 played[k] = now = _play_batch(session, settings, tasks, batch, seconds)
-                append_jsonl(path, {"probed": dict(probed), "attempts": [asdict(attempt) for attempt in now]})
+                append_jsonl(path, _line(probed, now))
                 advance(
                     f"{sum(attempt.success for of in played for attempt in of or ())} solved",
                     count=len(batch),
@@ -87,8 +104,27 @@ def play_probe(
 _ATTEMPTS = TypeAdapter(list[Attempt])
 
 
-def _attempts_in(line: Mapping[str, object]) -> list[Attempt]:
-    return _ATTEMPTS.validate_python(line["attempts"])
+def _line(probed: Mapping[str, str], attempts: Sequence[Attempt]) -> BatchLine:
+    played = [asdict(attempt) for attempt in attempts]
+    return {"probed": dict(probed), "attempts": played, "sha256": _digest(played)}
+
+
+def _attempts_in(line: BatchLine, where: str) -> list[Attempt]:
+    """The attempts of a line. Raises DataError naming the line if they are not those that were written."""
+    try:
+        if line.get("sha256", _digest(line["attempts"])) != _digest(line["attempts"]):
+            raise ValueError("their digest is another")
+        return _ATTEMPTS.validate_python(line["attempts"])
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{where}: these are not the attempts that were written ({reason}); delete this line, and they are "
+            "played again"
+        ) from error
+
+
+def _digest(attempts: list[dict[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(attempts, sort_keys=True).encode()).hexdigest()
 
 
 def _members(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:

@@ -25,7 +25,8 @@ from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.evaluation.served_model import Dialog, ServedModel, open_served_session
-from r3l.files.digests import sha256_of
+from r3l.files.digests import digest_of, sha256_of
+from r3l.files.locks import locked
 from r3l.files.paths import CONFIGS
 from r3l.files.writing import writable, write_json_atomic
 from r3l.files.yaml_files import read_yaml
@@ -95,8 +96,8 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
 
     The model is the one of ``run`` (a run of method R3L) or, if given, the ``served`` one. Writes the
     measures as JSON to ``out`` and returns them. Finished attempts are kept in :func:`attempts_file`, so
-    that a repeated call resumes. Raises ConfigError if the task set has fewer tasks than ``sample`` names,
-    or if it is a test set although there is a validation set.
+    that a repeated call resumes; the result has the digest of that file. Raises ConfigError if the task set
+    has fewer tasks than ``sample`` names, or if it is a test set although there is a validation set.
     """
     method = build_method(run)
     assert isinstance(method, R3L)
@@ -108,9 +109,10 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
     probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (served.identity if served else {})
-    with writable(out), _session(run, served) as session:
+    with writable(out), locked(out), _session(run, served) as session:
         played = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, played, session)
+        content["attempts_sha256"] = digest_of(attempts_file(out))
         write_json_atomic(out, content)
     return content
 

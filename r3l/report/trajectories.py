@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NotRequired
 import numpy as np
 
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.files.unpacking import most, unpacked
+from r3l.files.unpacking import LINES, most, unpacked
 from r3l.runs.manifest import Manifest
 from r3l.runs.run_dir import MANIFEST
 from r3l.runs.trajectory_log import FILE, LoggedTrajectory, TrajectoryLine
@@ -107,7 +107,7 @@ def unpack(text: str) -> Line:
     """The content that :func:`packed` packed."""
     content = base64.b64decode(text)
     line: Line = json.loads(
-        unpacked(content, zlib.decompressobj(wbits=31), most(len(content)), "a packed page")
+        unpacked(content, zlib.decompressobj(wbits=31), most(len(content), LINES), "a packed page")
     )
     return line
 

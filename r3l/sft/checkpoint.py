@@ -1,7 +1,13 @@
-"""The checkpoint that SFT makes: weights in memory, and a folder on disk with the manifest sft.json."""
+"""The checkpoints that SFT makes: weights in memory, and folders on disk with the manifest sft.json.
+
+The finished model's folder is complete or absent. Until then, each finished phase is a checkpoint in the
+hidden folder ``.NAME.phases`` next to it, with the trained weights alone (of an adapter: A and B, not merged),
+so that the next phase goes on from the same numbers whether or not the build was interrupted.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +19,11 @@ from typing_extensions import TypedDict
 
 from r3l.config import locate
 from r3l.core.errors import DataError
+from r3l.files.cleanup import remove_unfinished
 from r3l.files.digests import sha256_of, write_digests
 from r3l.files.json_files import read_json
-from r3l.files.writing import write_json_atomic
-from r3l.local.checkpoint import load_model
+from r3l.files.writing import replacing, write_json_atomic
+from r3l.local.checkpoint import last_good, load_model, name_of
 from r3l.local.model import lora
 from r3l.local.model.precision import MasterWeights, device_of
 from r3l.runs.manifest import hardware, versions
@@ -25,6 +32,7 @@ from r3l.sft.nano_model import build_model, build_tokenizer
 from r3l.sft.recipe import SFTConfig
 
 MANIFEST = "sft.json"
+RECORD = "phase.json"  # the same, of an unfinished build
 WEIGHTS = "model.safetensors"
 
 
@@ -60,13 +68,30 @@ class SFTModel:
     base: str | None = None  # the model it was loaded from
 
     @classmethod
-    def load(cls, model: str, config: SFTConfig) -> SFTModel:
-        """An existing model (stored, of configs/models, a folder or a hub id), with a fresh adapter if
-        lora.rank > 0.
+    def load(cls, config: SFTConfig, phase: Path | None = None) -> SFTModel:
+        """The recipe's model (stored, of configs/models, a folder or a hub id), with a fresh adapter if
+        lora.rank > 0; or the model of a finished ``phase`` (:meth:`save_phase`).
         """
-        network, tokenizer = _load_with_adapter(model, config)
+        if config.lora.rank or phase is None:
+            assert config.model
+            network, tokenizer = _load_with_adapter(config.model, config)
+            if phase:
+                lora.load(phase, network)
+        else:
+            network, tokenizer = load_model(str(phase.absolute()), torch.device("cpu"))
+            # transformers writes how a tokenizer was loaded; as it was before the interruption.
+            saved = read_json(phase / "tokenizer_config.json")
+            for key in ("is_local", "local_files_only"):
+                tokenizer.init_kwargs.pop(key, None)
+                tokenizer.init_kwargs |= {key: saved[key]} if key in saved else {}
+
+        # Loaded tensors are parts of a mapped file, where their addresses depend on the file's header, and the
+        # rounding of a product depends on the address. In memory of their own a resumed build ends in the
+        # same bits.
+        for parameter in network.parameters():
+            parameter.data = parameter.data.clone()
         network.to(device_of(config.device))
-        return cls(network, tokenizer, _master_weights(network, config), model)
+        return cls(network, tokenizer, _master_weights(network, config), config.model)
 
     @classmethod
     def new(cls, texts: Iterable[str], config: SFTConfig) -> SFTModel:
@@ -76,9 +101,18 @@ class SFTModel:
         network.to(device_of(config.device))  # type: ignore[arg-type]
         return cls(network, tokenizer, _master_weights(network, config))
 
+    def save_phase(self, folder: Path, config: SFTConfig) -> None:
+        """Write the weights after a phase, from which the next one goes on: the adapter, or the model."""
+        trained = self.master_weights.state_dict()
+        if config.lora.rank:
+            lora.save(folder, self.network, trained)
+        else:
+            self.network.save_pretrained(folder, state_dict=trained)
+            self.tokenizer.save_pretrained(folder)
+
     def save(self, out: Path, config: SFTConfig) -> None:
-        """Write the model to ``out`` in Hugging Face layout. An adapter is merged, and kept in ``out/lora``
-        too.
+        """Write the finished model to ``out`` in Hugging Face layout. An adapter is merged, and kept in
+        ``out/lora`` too.
         """
         trained, network = self.master_weights.state_dict(), self.network
         if self.base and config.lora.rank:
@@ -114,42 +148,64 @@ def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
     return MasterWeights(network, getattr(torch, config.compute_dtype))
 
 
-def load_or_begin(config: SFTConfig, out: Path) -> SFTManifest:
-    """The manifest of an interrupted build of this config in ``out``, or a new one if ``out`` is empty.
+def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | None]:
+    """The manifest of an interrupted build of this config and its last phase's folder; else a new one, None.
 
-    Raises DataError if ``out`` holds a finished model, or finished phases that this config would not repeat.
+    Raises DataError if ``out`` holds a model, or the finished phases are not those of this config.
     """
+    remove_unfinished(out.parent, _phases(out))
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
-    if not out.exists() or not any(out.iterdir()):
-        return new
-    path = out / MANIFEST
-    old = read_json(path, SFTManifest) if path.is_file() else new
-    phases = len(old["loss"])
-    if not 0 < phases < len(config.phases):
+    if out.exists() and any(out.iterdir()):
+        made = read_json(out / MANIFEST, SFTManifest) if (out / MANIFEST).is_file() else None
+        if made and made["config"] == new["config"]:  # killed after its last phase
+            shutil.rmtree(_phases(out), ignore_errors=True)
         raise DataError(f"{out} already holds a model; move it away or give another folder with --out")
+    last = last_good(_phases(out))
+    if last is None:
+        return new, None
+    old = read_json(last / RECORD, SFTManifest)
+    phases = len(old["loss"])
 
     # A phase depends on the recipe up to it: later phases, the final sharpening and the sources may differ.
     def deciding(recipe: dict[str, Any]) -> dict[str, Any]:
         return {**recipe, "phases": recipe["phases"][:phases], "sharpness": None, "sources": None}
 
-    if deciding(old["config"]) != deciding(new["config"]):
-        raise DataError(f"{path}: its {phases} finished phases are of another configuration; move {out} away")
-    if old.get("weights_sha256") != sha256_of(out / WEIGHTS):
-        raise DataError(f"{out / WEIGHTS} is not the file that {path.name} describes; move {out} away")
-    return {**new, "examples": old["examples"], "loss": old["loss"]}
+    if phases >= len(config.phases) or deciding(old["config"]) != deciding(new["config"]):
+        raise DataError(
+            f"{last}: the {phases} finished phases of {out} are of another configuration; give another folder "
+            f"with --out, or delete {last.parent} to begin again"
+        )
+    return {**new, "examples": old["examples"], "loss": old["loss"]}, last
 
 
-def store(out: Path, model: SFTModel, manifest: SFTManifest) -> None:
-    """Write weights, tokenizer, digests and ``manifest``, to which the weights' hash and their origin are
+def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
+    """Write the checkpoint of a finished phase next to ``out``; of older ones only the newest stays."""
+    steps = sum(phase.steps for phase in config.phases[: len(manifest["loss"])])
+    with replacing(_phases(out) / name_of(steps)) as folder:
+        model.save_phase(folder, config)
+        write_json_atomic(folder / RECORD, manifest)
+        write_digests(folder)
+    for old in sorted(_phases(out).glob("step-*"))[:-2]:
+        shutil.rmtree(old)
+
+
+def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
+    """Write the finished model, its digests and ``manifest``, to which the weights' hash and their origin are
     added.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    model.save(out, SFTConfig.model_validate(manifest["config"]))
-    manifest["command"] = f"r3l sft {manifest['config']['name']}"
-    manifest["parameters"] = sum(p.numel() for p in model.network.parameters())
-    manifest["weights_sha256"] = sha256_of(out / WEIGHTS)
-    manifest["versions"] = versions()
-    manifest["hardware"] = hardware()
-    manifest["commit"] = commit()
-    write_json_atomic(out / MANIFEST, manifest)
-    write_digests(out)
+    with replacing(out) as folder:
+        model.save(folder, config)
+        manifest["command"] = f"r3l sft {config.name}"
+        manifest["parameters"] = sum(p.numel() for p in model.network.parameters())
+        manifest["weights_sha256"] = sha256_of(folder / WEIGHTS)
+        manifest["versions"] = versions()
+        manifest["hardware"] = hardware()
+        manifest["commit"] = commit()
+        write_json_atomic(folder / MANIFEST, manifest)
+        write_digests(folder)
+    shutil.rmtree(_phases(out), ignore_errors=True)
+
+
+def _phases(out: Path) -> Path:
+    """The folder of the checkpoints of an unfinished build of ``out``."""
+    return out.with_name(f".{out.name}.phases")

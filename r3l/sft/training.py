@@ -17,15 +17,16 @@ import numpy as np
 import torch
 
 from r3l.chat.renderer import ChatRenderer
-from r3l.config import environment_of
+from r3l.config import as_path, environment_of
 from r3l.core.batching import Row
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.seeds import generator
+from r3l.files.locks import locked
 from r3l.local.cpu import threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
 from r3l.sft import demonstrations
-from r3l.sft.checkpoint import SFTManifest, SFTModel, load_or_begin, store
+from r3l.sft.checkpoint import SFTManifest, SFTModel, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of
 from r3l.sft.recipe import SFTConfig, SFTPhase, load_config
@@ -37,17 +38,17 @@ FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; ou
 def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SFTManifest:
     """Make the base checkpoint of a recipe in ``out``; its manifest. ``base`` replaces the recipe's model.
 
-    ``out`` is written after every phase; an interrupted build resumes after its last complete phase.
+    A finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
+    when all are finished. Raises RunDirectoryError if another process builds there, or the disk is full.
     """
-    config = load_config(name).model_copy(update={"model": base} if base else {})
+    config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
-    with threads(config.threads):
+    with locked(out), threads(config.threads):
         # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano
         # model.
-        manifest = load_or_begin(config, out)
+        manifest, phase = load_or_begin(config, out)
         finished = len(manifest["loss"])
-        source = str(out) if finished else config.model
-        model = SFTModel.load(source, config) if source else None
+        model = SFTModel.load(config, phase) if phase or config.model else None
 
         # One demonstration, rendered in every taught form, finds what the model's chat template refuses.
         if model:
@@ -71,11 +72,16 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
                 counts["too_long"] = too_long
             manifest["examples"].append(counts)
 
-            # Training; after the last phase a nano model's logits may be scaled. Then the checkpoint.
+            # Training, then the checkpoint of the phase.
             manifest["loss"].append(fit(model, examples, config, number))
-            if number == len(config.phases) - 1 and config.sharpness != 1:
-                model.sharpen(config.sharpness)
-            store(out, model, manifest)
+            if number < len(config.phases) - 1:
+                store_phase(out, model, config, manifest)
+
+        # The finished model; a nano model's logits may be scaled first.
+        assert model is not None
+        if config.sharpness != 1:
+            model.sharpen(config.sharpness)
+        store(out, model, config, manifest)
     return manifest
 
 

@@ -77,6 +77,10 @@ def test_what_has_ended_is_not_played_again(monkeypatch, capsys, caplog, tmp_pat
             "evaluations.0: key 'n' has value 0: input should be greater than",
         ),
         ("evaluations: [{env: math}, {env: maths}]", "evaluations.1: there is no env 'maths'"),
+        (
+            "evaluations: [{env: math, n: 1}, {env: math, n: 100000}]",
+            "evaluations.1: evaluation.tasks (-n) is 100000, but the task set has 200 tasks",
+        ),
         ("evaluations: [{env: math, task_set: none}]", "evaluations.0: math task set 'none' must"),
         (
             "evaluations: [{env: math, deadline: 9}]",
@@ -92,6 +96,28 @@ def test_what_is_wrong_with_any_line_is_said_before_the_first_is_played(
     code, _, err = run(monkeypatch, capsys, "evaluate", "several.yaml", "--model", "math-1.5m")
     assert code == 2 and "several.yaml" in err and message in " ".join(err.split()), err
     assert [path.name for path in tmp_path.iterdir()] == ["several.yaml"]
+
+
+def test_a_folder_of_another_run_or_with_other_requests_is_found_before_the_first_line_is_played(
+    monkeypatch, capsys, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    lines = "{env: math, tier: nano, n: 1}, {env: math, tier: nano, n: 2%s}"
+    with serving(lambda request, before: completion("2")) as (url, seen):
+        words = ("evaluate", "two.yaml", "--server", url)
+        Path("two.yaml").write_text(
+            f"evaluations: [{lines % ''}, {{env: math, tier: nano, n: 2, request: [a=1]}}]"
+        )
+        code, _, err = run(monkeypatch, capsys, *words)
+        assert code == 2 and "evaluations.2 would be written into the folder of evaluations.1" in err
+
+        Path("two.yaml").write_text("evaluations: [{env: math, tier: nano, n: 2}]")
+        assert run(monkeypatch, capsys, *words)[0] == 0
+        played = len(seen)
+        Path("two.yaml").write_text(f"evaluations: [{lines % ', request: [a=1]'}]")
+        code, _, err = run(monkeypatch, capsys, *words)
+        assert code == 2 and "evaluations.1: " in err and "holds an evaluation with request '{}', now" in err
+    assert [request for request in seen[played:] if "messages" in str(request)] == []
 
 
 def test_a_model_that_a_later_line_is_too_long_for_plays_none(monkeypatch, capsys, tmp_path):

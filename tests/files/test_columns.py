@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from r3l.core.errors import DataError
+from r3l.files import unpacking
 from r3l.files.columns import columns_path, read_columns, write_columns
 from r3l.files.json_files import read_jsonl, rewrite_jsonl
 
@@ -60,7 +61,8 @@ def packed(content):
         (lzma.compress(b"{}", preset=9), "is damaged.*limit"),  # a dictionary of 64 MiB, for two letters
     ],
 )
-def test_a_damaged_or_hostile_file_is_an_error_that_names_it(tmp_path, content, words):
+def test_a_damaged_or_hostile_file_is_an_error_that_names_it(tmp_path, monkeypatch, content, words):
+    monkeypatch.setattr(unpacking, "LINES", 1 << 20)  # 50 MB are too many
     path = tmp_path / "rows.json.xz"
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"rows.json.xz {words}"):

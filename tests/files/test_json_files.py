@@ -8,8 +8,10 @@ import pytest
 from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
+from r3l.files import unpacking
+from r3l.files.columns import write_columns
 from r3l.files.json_files import Number, append_jsonl, read_json, read_jsonl, rewrite_jsonl
-from r3l.files.unpacking import most
+from r3l.files.unpacking import RATIO, most
 
 ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
 
@@ -49,11 +51,11 @@ def test_a_damaged_file_is_an_error_that_names_it(path):
 
 
 @pytest.mark.parametrize("line", [b"\n", b'{"a": "' + b"x" * 1000 + b'"}\n', b'{"a": 1}' + b" " * 50_000_000])
-def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, line):
-    """50 MB in 50 or 100 kB, as one line or as many; nothing near it is ever held."""
+def test_a_small_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monkeypatch, line):
+    """50 MB in 50 or 100 kB, as one line or as many, where lines may have 4 MB; nothing near it is ever held."""
+    monkeypatch.setattr(unpacking, "LINES", 4 << 20)
     bomb = tmp_path / "rows.jsonl.gz"
     bomb.write_bytes(gzip.compress(line * (50_000_000 // len(line) or 1)))
-    assert most(bomb.stat().st_size) < 25_000_000
     tracemalloc.start()
     with pytest.raises(
         DataError,
@@ -62,6 +64,20 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, line):
         read_jsonl(bomb)
     assert tracemalloc.get_traced_memory()[1] < 60_000_000
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.json.xz"])
+def test_what_a_model_has_repeated_is_read_however_well_it_compresses(tmp_path, name):
+    """60 answers of 4,000 times one token."""
+    rows = [{"task": str(k), "turns": [{"response": " the" * 4000}] * 10} for k in range(60)]
+    path, lines = tmp_path / name, tmp_path / "rows.jsonl.gz"
+    if path == lines:
+        rewrite_jsonl(lines, rows)
+    else:
+        write_columns(path, rows)
+    ratio = len(json.dumps(rows)) / path.stat().st_size
+    assert ratio > RATIO and len(json.dumps(rows)) > most(path.stat().st_size)  # more than others may
+    assert read_jsonl(lines) == rows
 
 
 class Score(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 
@@ -12,6 +13,7 @@ from start_models import START_FOLDER
 
 from r3l.core.task import Task
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.locks import locked
 from r3l.files.paths import STORED, STORED_MODELS
 from r3l.probe.measures import SECTIONS
 from r3l.probe.result import Target, attempts_file, chosen, table_of
@@ -64,6 +66,42 @@ def test_what_a_killed_probe_has_played_is_not_played_again(content, out, monkey
     assert again["seconds"]["attempts_played"] == 2 and again["measures"] == content["measures"]
     code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--seed", 1, "--out", out)
     assert code == 2 and rows.name in err and rows.read_bytes() == whole
+
+
+def test_attempts_that_were_changed_are_named_by_their_line(content, out, monkeypatch, capsys):
+    rows = attempts_file(out)
+    whole = rows.read_bytes()
+    assert json.loads(out.read_text())["attempts_sha256"] == hashlib.sha256(whole).hexdigest()
+    first, second = (json.loads(line) for line in whole.splitlines())
+    changed = json.loads(json.dumps(second))
+    changed["attempts"][0]["success"] ^= True
+    wrong = {
+        "line 2: these are not the attempts that were written": [first, changed],
+        "line 1: key 'probed' is missing": [{"attempts": first["attempts"]}, second],
+        "line 2: key 'attempts' is missing": [first, {"probed": first["probed"]}],
+        "line 1: these are not the attempts": [{"probed": first["probed"], "attempts": [{"task": "a"}]}],
+    }
+    for words, lines in wrong.items():
+        rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        before = rows.read_bytes()
+        code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--out", out)
+        assert code == 2 and words in err and rows.read_bytes() == before, words
+    rows.write_bytes(whole)
+
+
+def test_two_probes_do_not_write_one_file(content, out, monkeypatch, capsys):
+    with locked(out):
+        code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--out", out)
+    assert code == 2 and "alfworld.json is in use by another process; wait for it or choose another" in err
+
+
+def test_each_seed_has_its_own_place(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = (*SMALL, "--model", "math-1.5m")
+    for seed in (0, 1):
+        assert run(monkeypatch, capsys, "probe", "math", *small, "--seed", seed)[0] == 0
+    places = sorted(path.name for path in (tmp_path / "results" / "probe").iterdir())
+    assert places == [f"math_math-1.5m_seed{k}.{end}" for k in (0, 1) for end in ("attempts.jsonl", "json")]
 
 
 def test_guided_retries_have_log_probs_with_and_without_the_hint(content, out):

@@ -2,7 +2,11 @@
 
 import asyncio
 import copy
-import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,16 +19,17 @@ from scripted import Scripted, rollout_context
 from r3l import config
 from r3l.algorithm import R3L
 from r3l.config import OptimizerConfig, resolve
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.files import paths
-from r3l.files.digests import write_digests
-from r3l.files.paths import STORED_MODELS
+from r3l.files.locks import locked
+from r3l.files.paths import ROOT, STORED_MODELS
 from r3l.local.training.trainer import Trainer
 from r3l.processes.pool import EnvironmentPool
 from r3l.reflection import reflection_text
 from r3l.sft import recipe as recipes
+from r3l.sft import training
 from r3l.sft.examples import ExampleKind, SFTExample, documents_of
-from r3l.sft.training import WeightedCrossEntropy, build, draw, rows_of
+from r3l.sft.training import WeightedCrossEntropy, build, draw, fit, rows_of
 
 
 def phase(first, lr):
@@ -89,32 +94,136 @@ def test_a_step_minimises_the_weighted_mean_cross_entropy(nano):
     )  # lr 0
 
 
-def test_a_build_cut_off_after_a_phase_ends_as_an_uninterrupted_one(recipe, tmp_path):
-    """And is not taken up by another recipe; a model is sharpened once, after its last phase."""
-    both = phase(0, 1e-3), phase(16, 5e-4)
+# Builds a recipe of two phases, then kills a build before each of its writes in turn, and resumes it (once from
+# what several kills leave alike).
+KILLED = """
+import shutil, sys
+from pathlib import Path
+from kills import deaths
+from transformers import AutoModelForCausalLM, AutoTokenizer  # once, not in each child
+from r3l.files.cleanup import remove_unfinished
+from r3l.files.digests import SUMS
+from r3l.sft import recipe as recipes
+from r3l.sft.training import build
+
+recipes.CONFIGS = Path(sys.argv[1])
+top = recipes.CONFIGS / "top"
+out, phases = top / "h", top / ".h.phases"
+build("tiny", out, workers=0)
+expected = (out / SUMS).read_text()
+
+def fresh():
+    shutil.rmtree(top)
+    top.mkdir()
+
+finished, resumed = [], []
+for number in deaths(lambda: build("tiny", out, workers=0), top, fresh):
+    remove_unfinished(top, phases)
+    left = sorted(str(path.relative_to(top)) for path in top.rglob("*"))
+    finished.append(2 if out.is_dir() else len(list(phases.glob("step-*"))))
+    if out.is_dir():  # killed while it tidied up
+        assert (out / SUMS).read_text() == expected, number
+    elif left not in resumed:
+        resumed.append(left)
+        assert len(build("tiny", out, workers=0)["loss"]) == 2
+        assert (out / SUMS).read_text() == expected, number
+        assert [path.name for path in top.iterdir()] == ["h"], number
+assert finished == sorted(finished) and {*finished} == {0, 1, 2} and len(finished) > 20, finished
+"""
+
+
+@pytest.mark.parametrize(
+    "kind", ["adapter", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("new", "bfloat16"))]
+)
+def test_a_build_killed_at_any_write_ends_in_the_same_bytes(recipe, tmp_path, kind):
+    """And no finished phase is lost. A new model; the adapter of a known one; all weights of a known one."""
+    known = {"model": "math-1.5m", "optimizer": "adamw"}
+    settings = {
+        "new": {},
+        "adapter": known | {"lora": {"rank": 2, "alpha": 4}, "compute_dtype": "bfloat16"},
+        "bfloat16": known | {"compute_dtype": "bfloat16"},
+    }
+    recipe(*({**phase(first, 1e-3), "tasks": 2, "steps": 1} for first in (0, 2)), **settings[kind])
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    """Ends a build after a number of phases."""
+
+    def after(number):
+        fit, left = training.fit, number
+
+        def counted(*arguments):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return fit(*arguments)
+
+        monkeypatch.setattr(training, "fit", counted)
+
+    return after
+
+
+def test_finished_phases_are_taken_up_by_their_own_recipe_alone(recipe, cut, tmp_path, monkeypatch):
+    """In a folder named without a slash, too. A model is sharpened once, after its last phase."""
+    monkeypatch.chdir(tmp_path)
+    both, out = (phase(0, 1e-3), phase(16, 5e-4)), Path("h")
     recipe(*both)
-    whole = build("tiny", tmp_path / "whole", workers=0)
-    recipe_of_both = recipes.load_config("tiny")
-    recipe(phase(0, 1e-3))  # the first phase alone is what a cut off build leaves
-    build("tiny", tmp_path / "cut", workers=0)
-    recipe(phase(0, 2e-3), phase(16, 5e-4))
-    with pytest.raises(DataError, match="of another configuration"):
-        build("tiny", tmp_path / "cut", workers=0)
-    path = tmp_path / "cut" / "sft.json"
-    left = json.loads(path.read_text())
-    path.write_text(json.dumps({**left, "config": recipe_of_both.model_dump(mode="json")}))
-    write_digests(path.parent)
-    recipe(*both)
-    resumed = build("tiny", tmp_path / "cut", workers=0)
+    build("tiny", Path("whole"), workers=0)
+    with pytest.raises(Killed):
+        cut(1)
+        build("tiny", out, workers=0)
+    assert not out.exists()
+    monkeypatch.setattr(training, "fit", fit)
+    for others in ((phase(0, 2e-3), both[1]), both[:1]):
+        recipe(*others)
+        with pytest.raises(DataError, match="1 finished phases of h are of another configuration"):
+            build("tiny", out, workers=0)
     recipe(*both, sharpness=2)
-    build("tiny", tmp_path / "sharp", workers=0)
-    a, b, sharp = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut", "sharp"))
-    assert all(torch.equal(a[name], b[name]) for name in a)
-    assert torch.equal(sharp.pop("model.norm.weight"), 2 * a.pop("model.norm.weight"))
-    assert all(torch.equal(sharp[name], a[name]) for name in a)
-    assert whole["weights_sha256"] == resumed["weights_sha256"] and len(resumed["examples"]) == 2
+    build("tiny", out, workers=0)
+    whole, sharp = (load_file(Path(name) / "model.safetensors") for name in ("whole", "h"))
+    assert torch.equal(sharp.pop("model.norm.weight"), 2 * whole.pop("model.norm.weight"))
+    assert all(torch.equal(sharp[name], whole[name]) for name in whole)
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        assert (out / name).read_bytes() == (Path("whole") / name).read_bytes()
     with pytest.raises(DataError, match="already holds a model"):
-        build("tiny", tmp_path / "sharp", workers=0)
+        build("tiny", out, workers=0)
+
+
+def test_two_builds_do_not_share_a_folder(recipe, tmp_path):
+    recipe(phase(0, 1e-3))
+    refused = pytest.raises(RunDirectoryError, match="h is in use by another process")
+    with locked(tmp_path / "h"), refused:
+        build("tiny", tmp_path / "h", workers=0)
+
+
+def test_a_full_disk_is_one_paragraph_and_keeps_the_finished_phases(recipe, cut, tmp_path, monkeypatch):
+    """A limit on the size of a file stands in for the disk: the write fails in the same place."""
+    recipe(phase(0, 1e-3), phase(16, 5e-4))
+    with pytest.raises(Killed):
+        cut(1)
+        build("tiny", tmp_path / "h", workers=0)
+    monkeypatch.setattr(training, "fit", fit)
+    before = sorted(tmp_path.rglob("*"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, limits[1]))
+    try:
+        with pytest.raises(RunDirectoryError, match=r"/h cannot be written \(.*re-run to resume") as refused:
+            build("tiny", tmp_path / "h", workers=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "\n" not in str(refused.value) and sorted(tmp_path.rglob("*")) == before
+    assert len(build("tiny", tmp_path / "h", workers=0)["loss"]) == 2
 
 
 @pytest.fixture(scope="module")
