@@ -127,7 +127,7 @@ class Planned(NamedTuple):
         package = environment_of(self.run.env)
         package.check_installed()
         tasks = package.tasks(self.run.env_settings.test_task_set)
-        select_tasks(self.run, tasks, [task.id for task in tasks])
+        select_tasks(self.run, tasks)
         if not self.served:
             check_owner(self.run_dir, self.run)
             check_template(self.run)
