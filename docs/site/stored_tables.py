@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ import pandas as pd
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, scores
+from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import read_runs, updates, whole
+from r3l.report.frame import Bench, read_runs, updates, whole, with_further
 from r3l.report.labels import env_label, method_label
 from r3l.report.paired import MDE
 from r3l.report.published import Reference
@@ -29,14 +31,13 @@ from r3l.report.registered import (
     registered_rows,
     registered_table,
 )
-from r3l.runs.run_paths import find_runs
+from r3l.runs.run_paths import CURVES, HINT_GAP, find_runs
 from r3l.stats.comparison import Effect, Verdict, claim_verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
 PAGES = (ROOT / "docs" / "results.md",)
 BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "No such run is stored yet."
-HINT_GAP = STORED / "hint_gap"  # what only the table of arms shows
 AT = "@train.lr=0.0003"
 ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
 ARMS += (f"r3l_no_amplification{AT}",)
@@ -46,21 +47,44 @@ OF_STEPS = {
     "distilled/hint_gap": ("R3L: hint gap in training", ".2f"),
     "distilled/unlikely": ("R3L: share of tokens below -5", ".3f"),
 }
+LEARNING = {  # rows of the table of learning: the claims by id
+    "held-out success after 10 updates": "learns_10_{}",
+    "after 20": "learns_20_{}",
+    "after 30": "learns_30_{}",
+    "after 60": "learns_60_{}",
+    "at equal tokens (10 updates of the cheaper one)": "learns_tokens_10_{}",
+    "at equal tokens (20)": "learns_tokens_20_{}",
+    "at equal tokens (30)": "learns_tokens_30_{}",
+    "at equal tokens (60)": "learns_tokens_60_{}",
+    "updates saved until 95 % of the other's end": "saves_updates_held_out_{}",
+    "thousand tokens saved until then": "saves_tokens_held_out_{}",
+    "early (10, 20) minus late (60)": "lead_ends_{}",
+    "training success, updates 1 to 20": "trains_1_20_{}",
+    "training success, updates 51 to 60": "trains_51_60_{}",
+}
 Rows = dict[
     str, dict[str, str]
 ]  # texts by the row's name and by column; of means with how many seeds, in brackets
 
 
-def filled(text: str, runs: pd.DataFrame) -> str:
-    """``text`` with its tables as ``runs`` give them; only those that began from today's base checkpoints."""
+def filled(text: str, runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> str:
+    """``text`` with its tables as ``runs`` give them, and ``curves``: runs that were scored on the way."""
     of_plan = load_registered()
+
+    @cache
+    def verdicts() -> list[ClaimVerdict]:
+        further = read_runs(find_runs(STORED / HINT_GAP, may_be_none=True))
+        return claim_verdicts.claim_verdicts(
+            pd.concat([runs, further]), probes.read_folders([STORED]), claims.load_claims(), curves
+        )
 
     def table(found: re.Match[str]) -> str:
         beginning, name, envs, end = found.groups()
-        chosen = envs.split() or of_plan.envs
-        seen = runs if name == "arms" else of_base_checkpoints(runs, of_plan, chosen)
-        if name == "claims":
-            seen = pd.concat([seen, runs[runs.tier != of_plan.tier]])  # published models
+        if name in OF_VERDICTS:
+            return f"{beginning}\n{OF_VERDICTS[name](verdicts(), of_plan)}\n\n{end}"
+        seen = runs if curves is None else with_further(runs, curves)
+        if name != "arms":
+            seen = of_base_checkpoints(seen, of_plan, envs.split() or of_plan.envs)
         return f"{beginning}\n{TABLES[name](seen, of_plan)}\n\n{end}"
 
     return BLOCK.sub(table, text)
@@ -105,16 +129,18 @@ def _at_equal_rates(runs: pd.DataFrame, of_plan: Registered, tuned: str) -> Equa
     if rates is None:
         return EqualRates("several", "not run", "", "rates differ")
     ours, theirs = map(claims.short_rate, rates)
-    equal = test.at_equal_rates(runs)
-    if equal is None:
+    values = test.at_equal_rates(runs)
+    if values is None:
         return EqualRates(f"{theirs}, {ours}", "the same", tuned)
-    values = equal.values_S(runs)
     if len(values) < MIN_SEEDS:
         return EqualRates(f"{theirs}, {ours}", "not run", "", "rates differ")
     (compared,) = compare([Effect.of_seeds(values)], alpha=RULE.alpha)
     assert compared is not None
     low, high = compared.effect.bounds()
     text = f"{compared.effect.mean:+.3f} ({low:+.3f} to {high:+.3f}; {len(values)} seeds)"
+    planned = next(claim for claim in claims.load_claims().claims if claim.id == "learns_60_grpo").seeds
+    if len(values) < (wanted := planned.get(runs.iloc[0].env, 0)):
+        return EqualRates(f"{theirs}, {ours}", text, "", f"{len(values)} of {wanted} seeds at equal rates")
     verdict = claim_verdict(compared, RULE.difference)
     return EqualRates(f"{theirs}, {ours}", text, verdict, "the rates disagree")
 
@@ -129,10 +155,9 @@ def _listed(sentences: Iterable[str]) -> str:
     return "; ".join(f"{stem} {', '.join(of_stem)}".strip() for stem, of_stem in ends.items())
 
 
-def every_claim(runs: pd.DataFrame, of_plan: Registered) -> str:
-    """A row a claim with a verdict somewhere, of the runs and the stored probes; below, the other claims."""
-    of = claims.load_claims()
-    rows = claim_verdicts.claim_verdicts(runs, probes.read_folders([STORED]), of)
+def every_claim(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
+    """A row a claim of the paper with a verdict somewhere; below, its other claims."""
+    rows = [row for row in rows if row.claim.family is claims.Family.PAPER]
     tested = {row.claim.id for row in rows if row.count}
     decided = {row.claim.id for row in rows if row.verdict in DECIDED}
     own, published = Rows(), Rows()  # of this tier's base checkpoints; of published models
@@ -150,10 +175,65 @@ def every_claim(runs: pd.DataFrame, of_plan: Registered) -> str:
     return "\n\n".join([_pipes(own), *([_pipes(published)] if published else []), *texts])
 
 
+def learning(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
+    """R3L minus GRPO and minus itself without reflection on the way, in the environments of the entry."""
+    by_id = {(row.claim.id, row.bench[1]): row for row in rows}
+    envs = list(dict.fromkeys(row.bench[1] for row in rows if row.claim.id == "learns_10_grpo"))
+    texts: Rows = {}
+    for label, claim in LEARNING.items():
+        for env in envs:
+            for against, name in (("grpo", "minus GRPO"), ("r3l_no_reflection", "minus no reflection")):
+                row = by_id[claim.format(against), env]
+                texts.setdefault(label, {})[f"{row.label}: {name}"] = _with_interval(row)
+    return _pipes(texts)
+
+
+def training(rows: Sequence[ClaimVerdict], of_plan: Registered) -> str:
+    """R3L minus GRPO in training success at one learning rate, early and late, and what the probe measured before;
+    the largest of these first."""
+    probed = claim_verdicts.probes_by_bench(probes.read_folders([STORED]), of_plan.against)
+    guided = {
+        bench: next(iter(of_bench.values()))["measures"]["guided_minus_fresh"]["value"]
+        for bench, of_bench in probed.items()
+    }
+    texts: dict[Bench, dict[str, str]] = {}
+    for family in (
+        "seen",
+        "trains",
+    ):  # runs that were seen, and where there are none at this rate the registered
+        for row in rows:
+            for first, last in ((1, 20), (51, 60)):
+                if row.claim.id != f"{family}_{first}_{last}_grpo" or row.count < MIN_SEEDS:
+                    continue
+                assert row.effect is not None
+                low, high = row.effect.bounds()
+                cells = texts.setdefault(row.bench, {"": f"{row.label}, {claims_table.over(row)}"})
+                cells.setdefault(
+                    f"updates {first} to {last}", f"{row.effect.mean:+.3f} ({low:+.3f} to {high:+.3f})"
+                )
+    for bench, cells in texts.items():
+        cells["guided minus fresh (probe)"] = f"{guided[bench]:+.3f}" if bench in guided else ""
+    largest_first = sorted(texts, key=lambda bench: -guided.get(bench, -1.0))
+    return _pipes({texts[bench].pop(""): texts[bench] for bench in largest_first})
+
+
+def _with_interval(row: ClaimVerdict) -> str:
+    """An effect with its 95 % interval, if it has one; then its verdict, or how many of its seeds are done."""
+    seeds = f"[{row.count}/{row.seeds_planned}]"
+    if row.effect is None:
+        return seeds
+    digits = 3 if row.claim.has_margin else 1
+    text = f"{row.effect.mean:+.{digits}f}"
+    if not row.points:
+        low, high = row.effect.bounds()
+        text += f" ({low:+.{digits}f} to {high:+.{digits}f})"
+    return f"{text} {seeds}" if row.seeds_due else f"{text} {row.verdict}"
+
+
 def arms(runs: pd.DataFrame, of_plan: Registered) -> str:
     """The arms of the registered experiment on ALFWorld minus GRPO, and what R3L's training showed, a column
     a base checkpoint."""
-    runs = pd.concat([runs, read_runs(find_runs(HINT_GAP, may_be_none=True))])
+    runs = pd.concat([runs, read_runs(find_runs(STORED / HINT_GAP, may_be_none=True))])
     runs = runs[(runs.tier == of_plan.tier) & (runs.env == "alfworld")]
     models = dict(iter(runs.groupby("model")))
     rows: Rows = {}
@@ -192,10 +272,11 @@ def _in_training(seeds: pd.DataFrame) -> dict[str, str]:
     }
 
 
-TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {
-    "arms": arms,
+TABLES: dict[str, Callable[[pd.DataFrame, Registered], str]] = {"arms": arms, "core": core}
+OF_VERDICTS: dict[str, Callable[[Sequence[ClaimVerdict], Registered], str]] = {
     "claims": every_claim,
-    "core": core,
+    "learning": learning,
+    "training": training,
 }
 
 
@@ -223,9 +304,9 @@ def _pipes(rows: Rows) -> str:
 
 def write() -> None:
     """Fill in the tables of every page."""
-    runs = read_runs(find_runs(STORED, may_be_none=True))
+    runs, curves = (read_runs(find_runs(folder, may_be_none=True)) for folder in (STORED, STORED / CURVES))
     for page in PAGES:
-        write_text_atomic(page, filled(page.read_text(encoding="utf-8"), runs))
+        write_text_atomic(page, filled(page.read_text(encoding="utf-8"), runs, curves))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import DataError, check_known
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from r3l.report.claim_verdicts import ClaimVerdict
     from r3l.report.claims import Claims
     from r3l.report.tables import Selection
@@ -220,16 +222,26 @@ def _selection(env: str | None, method: str | None, runs: list[Path]) -> Selecti
 
 
 def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
-    """The paper's claims, tested on the runs and probes under ``results``, by default the stored ones."""
+    """The claims, tested on the runs and probes under ``results``, by default the stored ones."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import claims, probes
     from r3l.report.claim_verdicts import claim_verdicts
+
+    tested = claims.load_claims()
+    runs, curves = _stored_evidence(results)
+    return claim_verdicts(runs, probes.read_folders(results or [stored_runs()]), tested, curves), tested
+
+
+def _stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The runs under ``results``, by default the stored ones; and those that were also scored on the way."""
+    from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.frame import read_runs
+    from r3l.runs.run_paths import CURVES, HINT_GAP
 
     folders = results or [stored_runs()]
-    tested = claims.load_claims()
-    runs = read_runs(found([], folders, may_be_none=True))
-    return claim_verdicts(runs, probes.read_folders(folders), tested), tested
+    further = [folder / HINT_GAP for folder in folders]
+    runs = read_runs(found([], [*folders, *further], may_be_none=True))
+    return runs, read_runs(found([], [folder / CURVES for folder in folders], may_be_none=True))
 
 
 def figure(
@@ -298,10 +310,25 @@ def figure_of_map(
     _print_drawn("map", probe_map.draw(map_rows(results) if results else read_map(), out), as_json)
 
 
+def figure_of_held_out(
+    results: SeveralResults = None, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False
+) -> None:
+    """Draw how R3L learns against GRPO and itself without reflection: of the stored runs, or under --results.
+
+    Example: `r3l figure held_out --out results/figures`
+    """
+    from r3l.report.figures import held_out
+    from r3l.report.frame import with_further
+
+    runs, curves = _stored_evidence(results)
+    _print_drawn("held_out", held_out.draw(with_further(curves, runs), out), as_json)
+
+
 SUBCOMMANDS_OF_FIGURE: dict[str, Callable[..., None]] = {
     "probe": figure_of_probes,
     "claims": figure_of_claims,
     "map": figure_of_map,
+    "held_out": figure_of_held_out,
 }
 
 

@@ -213,15 +213,14 @@ class TierSettings(Strict):
 
 
 class TuningConfig(Strict):
-    """The tuning of every method of a tier: `r3l tune`."""
+    """The tuning of every method of a tier: `r3l tune`. A run is as long as those of experiments."""
 
     span: float = Field(
         gt=1, description="the learning rates are the usual one, and it divided and multiplied by this"
     )
     seeds: list[Annotated[int, Field(ge=0)]] = Field(
-        min_length=2, description="seeds; not those of experiments"
+        min_length=4, description="seeds; not those of experiments"
     )
-    steps: int | None = Field(None, ge=1, description="updates of a run; none: as in the tier")
 
 
 class TierConfig(TierSettings):

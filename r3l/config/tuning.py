@@ -14,7 +14,6 @@ from r3l.core.errors import ConfigError
 from r3l.files.names import folder_name
 
 FOLDER = "tuning"  # of results and of results/stored
-STEPS = "train.steps"
 
 
 def tuning_file(tier: str, env: str, row: Variant) -> Path:
@@ -32,10 +31,9 @@ def rates(lr: float, tuning: TuningConfig) -> list[str]:
     return [f"{rate:.3g}" for rate in (lr / tuning.span, lr, lr * tuning.span)]
 
 
-def at_rate(row: Variant, rate: str, tuning: TuningConfig) -> Variant:
-    """The variant that is trained to try a rate; a variant that sets its number of updates keeps it."""
-    steps = (f"{STEPS}={tuning.steps}",) if tuning.steps and not row.value(STEPS, "") else ()
-    return row._replace(changes=(*row.changes, f"{RATE}={rate}", *steps))
+def at_rate(row: Variant, rate: str) -> Variant:
+    """The variant that is trained to try a rate, for as many updates as the runs that it is compared in."""
+    return row._replace(changes=(*row.changes, f"{RATE}={rate}"))
 
 
 def yaml_line(tier: str, env: str, row: Variant, rate: float) -> str:

@@ -21,11 +21,11 @@ from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS, base_success, rea
 from r3l.runs.result import Result
 from r3l.runs.run_dir import MANIFEST, RESULT
 from r3l.runs.run_paths import validation_evaluation
+from r3l.stats.comparison import Effect
 
 RULE = (
-    "highest mean success on the validation task set, last checkpoint; of the rates within half a "
-    "standard error of it, the lowest. Standard error of a mean over seeds, from the variance over seeds "
-    "averaged over the rates"
+    "the lowest rate that no higher one is shown to beat: success on the validation task set, last checkpoint; a "
+    "higher rate beats a lower one if the 95 % t-interval of their difference, paired by seed, lies above 0"
 )
 
 
@@ -70,15 +70,19 @@ class TuningResult(TypedDict):
 def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
     """Choose a learning rate by RULE; return it with the standard error of a rate's mean.
 
-    ``scores``: by rate, one success per seed. Raises ValueError for a single seed. The rule prefers low
-    rates: a higher one is taken only if it is clearly better.
+    ``scores``: by rate, one success per seed, in one order of the seeds. The error is that of a mean over seeds,
+    from the variance over seeds averaged over the rates. Raises ValueError for a single seed.
     """
     if min(map(len, scores.values())) < 2:
-        raise ValueError("a standard error needs two seeds")
-    means = {rate: float(np.mean(values)) for rate, values in scores.items()}
+        raise ValueError("an interval needs two seeds")
     error = float(np.sqrt(np.mean([np.var(values, ddof=1) / len(values) for values in scores.values()])))
-    near = [rate for rate, mean in means.items() if mean >= max(means.values()) - error / 2 - 1e-12]
-    return min(near), error
+
+    def is_beaten(rate: float) -> bool:
+        """True if some higher rate is shown to be better."""
+        higher = [np.subtract(values, scores[rate]) for other, values in scores.items() if other > rate]
+        return any(Effect.of_seeds(difference_S).bounds()[0] > 0 for difference_S in higher)
+
+    return next(rate for rate in sorted(scores) if not is_beaten(rate)), error
 
 
 def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> TuningResult:

@@ -1,8 +1,8 @@
-"""Verdicts of the stored runs and probes on each claim of the paper: an effect with its interval.
+"""Verdicts of the stored runs and probes on each claim: an effect with its interval.
 
-All effects that have an interval are one family for Benjamini and Hochberg's correction: a table of over a
-hundred effects is read for what it finds, and 5 % of that may be wrong. The registered comparisons
-(registered.py) keep Holm's.
+The claims of the paper, the registered ones and the exploratory ones are three families. Within each, Benjamini
+and Hochberg's correction covers all effects that have an interval: a table of over a hundred effects is read for
+what it finds, and 5 % of that may be wrong. The registered comparisons (registered.py) keep Holm's.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pandas as pd
 from r3l.config import resolve
 from r3l.core.errors import check_known
 from r3l.report import published
-from r3l.report.claims import Claim, Claims, PublishedEffect, short_rate
-from r3l.report.frame import Bench, benches, of_bench
+from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
+from r3l.report.frame import Bench, benches, of_bench, with_further
 from r3l.report.labels import bench_label, env_label
 from r3l.report.probes import Content
 from r3l.report.registered import load_registered
@@ -71,10 +71,22 @@ class ClaimVerdict:
 
     @property
     def verdict(self) -> str:
-        """A word of :class:`Verdict`, ``too few (2 seeds)`` or ``not tested``."""
+        """A word of :class:`Verdict`, ``too few (2 seeds)``, ``not tested`` or ``not tested: 5 of 10 seeds``."""
+        if self.seeds_due:
+            return f"{NOT_TESTED}: {self.count} of {self.seeds_planned} seeds"
         if self.comparison:
             return Verdict.INCONCLUSIVE if self.rates_decide else self.comparison.verdict
         return f"too few ({self.count} seed{'' if self.count == 1 else 's'})" if self.count else NOT_TESTED
+
+    @property
+    def seeds_planned(self) -> int:
+        """Training seeds that were registered for this claim here; 0: none were."""
+        return self.claim.seeds.get(self.bench[1], 0)
+
+    @property
+    def seeds_due(self) -> int:
+        """Registered seeds that are not done; there is no verdict before it is 0."""
+        return max(0, self.seeds_planned - self.count)
 
     @property
     def rates_decide(self) -> bool:
@@ -119,13 +131,15 @@ class ClaimVerdict:
     def flat(self, margin: float) -> dict[str, Any]:
         """One value per column of the CSV file."""
         tier, env, model = self.bench
-        compared, tested = self.comparison, self.comparison.effect if self.comparison else None
+        compared, tested = self.comparison, self.effect if self.count >= MIN_SEEDS else None
         low, high = tested.bounds() if tested else (None, None)
         low_90, high_90 = tested.bounds(0.9) if tested else (None, None)
         columns: dict[str, Any] = {
             "id": self.claim.id,
             "claim": self.claim.claim,
+            "family": str(self.claim.family),
             "says": self.claim.says,
+            "predicted": self.claim.predicted.get(env, ""),
             "tier": tier,
             "env": env,
             "model": model,
@@ -139,6 +153,7 @@ class ClaimVerdict:
             "points": " ".join(f"{point:.4f}" for point in self.points),
             "over": self.over,
             "n": self.count,
+            "seeds_planned": self.seeds_planned or None,
             "margin": margin if self.claim.has_margin else None,
             "p_value": tested.p_value if tested else None,
             "p_fdr": compared.p_adjusted if compared else None,
@@ -153,38 +168,59 @@ class ClaimVerdict:
         return {key: rounded(value) for key, value in columns.items()}
 
 
-def claim_verdicts(runs: pd.DataFrame, probes: Sequence[Content], of: Claims) -> list[ClaimVerdict]:
-    """A row for each claim and environment, and for each probe if there are several; all are judged together.
+def claim_verdicts(
+    runs: pd.DataFrame, probes: Sequence[Content], of: Claims, curves: pd.DataFrame | None = None
+) -> list[ClaimVerdict]:
+    """A row for each claim and environment, and for each probe if there are several; each family is judged together.
 
-    Environments of the plan have rows from today's base checkpoints, with or without evidence; other tiers'
-    only where there is evidence.
+    Environments of the plan have rows from today's base checkpoints, with or without evidence; others only where
+    there is evidence. Of the plan's tier, other environments and base checkpoints have exploratory rows alone.
+    ``curves``: runs of the registered entries, scored on the way. Claims of these entries prefer them to ``runs``,
+    claims of the paper take those that ``runs`` lack, exploratory claims leave them out.
     """
+    further = runs.iloc[:0] if curves is None else curves
+    registered, of_paper = with_further(further, runs), with_further(runs, further)
     tier, baseline = load_registered().tier, load_registered().against
     planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
-    probed = _probes_by_bench(probes, baseline)
-    seen = {*benches(runs), *probed}
-    everywhere = [*planned, *sorted(bench for bench in seen if bench[0] != tier)]
+    probed = probes_by_bench(probes, baseline)
+    seen = sorted({*benches(runs), *probed} - {*planned})
+    everywhere = [*planned, *seen]
 
     rows = []
     for claim in of.claims:
-        for bench in everywhere:
-            measured = _measured(claim, bench, of_bench(runs, bench), probed.get(bench, {}), of)
-            label = bench_label(bench, planned if bench in planned else everywhere)
+        if claim.seeds:
+            evidence, shown = registered, [bench for bench in planned if bench[1] in claim.seeds]
+        elif claim.family is Family.EXPLORATORY:
+            evidence, shown = runs, everywhere
+        else:
+            evidence, shown = (
+                of_paper,
+                [bench for bench in everywhere if bench in planned or bench[0] != tier],
+            )
+        for bench in shown:
+            measured = _measured(claim, bench, of_bench(evidence, bench), probed.get(bench, {}), of)
+            label = bench_label(bench, planned if bench in planned else shown)
             rows += [
                 replace(row, label=", ".join(filter(None, [label, row.probe])))
                 for row in measured
                 if row.count or bench in planned
             ]
 
-    family = compare(
-        [row.effect if not row.points else None for row in rows],
-        correction="benjamini-hochberg",
-        margin=[of.margin if row.claim.has_margin else None for row in rows],
-    )
-    return [replace(row, comparison=comparison) for row, comparison in zip(rows, family, strict=True)]
+    judged: dict[int, Comparison | None] = {}
+    for family in Family:
+        of_family = [k for k, row in enumerate(rows) if row.claim.family is family]
+        comparisons = compare(
+            [rows[k].effect if not rows[k].points and not rows[k].seeds_due else None for k in of_family],
+            correction="benjamini-hochberg",
+            margin=[of.margin if rows[k].claim.has_margin else None for k in of_family],
+            # Of a registered family all tests count from the beginning, those that are due with p = 1.
+            tests=len(of_family) if family in REGISTERED else None,
+        )
+        judged |= dict(zip(of_family, comparisons, strict=True))
+    return [replace(row, comparison=judged[k]) for k, row in enumerate(rows)]
 
 
-def _probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dict[str, Content]]:
+def probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dict[str, Content]]:
     """Probes by the bench of the runs that start from the probed model, then by what tells them apart."""
     found: dict[Bench, list[Content]] = {}
     for probe in probes:
@@ -232,13 +268,11 @@ def _measured(
                 effect, tasks = found
                 rows.append(replace(row, probe=name, over="tasks", count=tasks, effect=effect))
         return rows or [replace(row, over="tasks")]
-    test = claim.score or claim.training
-    values = test.values_S(runs) if test else []
+    values = claim.of_seeds.values_S(runs) if claim.of_seeds else []
     if not values:
         return [row]
-    if claim.score and (equal := claim.score.at_equal_rates(runs)):
+    if claim.score and (equal_values := claim.score.at_equal_rates(runs)) is not None:
         # A comparison at unequal rates holds only where one at equal rates says the same.
-        equal_values = equal.values_S(runs)
         row = replace(
             row,
             learning_rates=claim.score.learning_rates(runs),
@@ -280,4 +314,10 @@ def _published(paper: PublishedEffect, env: str, of: Claims) -> dict[str, Any]:
         effect -= float(second[1].value)
     elif paper.minus is not None:
         effect -= paper.minus
+    if paper.beyond:
+        beyond = _published(paper.beyond, env, of)
+        if not beyond:
+            return {}
+        where += f", beyond {beyond['paper_source']}"
+        effect -= beyond["paper"]
     return {"paper": effect, "paper_metric": number.metric, "paper_source": where}

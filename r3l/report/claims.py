@@ -1,6 +1,6 @@
-"""The paper's claims (configs/claims.yaml) and what tests each: test scores, training counts, or a probe.
+"""The claims (configs/claims.yaml) and what tests each: test scores, training counts, curves, or a probe.
 
-Effects on scores and training counts have one value per training seed, on the same tasks, so their intervals
+Effects on scores, training counts and curves have one value per training seed, on the same tasks, so their intervals
 are about other seeds. Effects in a probe are of one fixed model, so their intervals are about other tasks.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from enum import StrEnum
+from itertools import product
 from typing import Any, Literal
 
 import pandas as pd
@@ -16,7 +18,18 @@ from pydantic import Field, model_validator
 from r3l.config import Strict, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.report.frame import budgets, common_seeds, scores_S_T, updates, whole
+from r3l.report.claim_learning import LearningTest
+from r3l.report.frame import (
+    ALL,
+    at_rate,
+    budgets,
+    common_seeds,
+    learning_rate,
+    scores_S_T,
+    updates,
+    whole,
+)
+from r3l.report.labels import method_label
 from r3l.report.probes import Content
 from r3l.runs.metrics import rates, summed
 from r3l.stats.comparison import Effect
@@ -32,54 +45,71 @@ def short_rate(rate: float) -> str:
 class ScoreTest(Strict):
     """Test success of ``method`` minus that of ``against`` on the tasks of ``group``.
 
-    ``beyond``: a group of tasks whose difference is subtracted, as in "more on hard tasks than on easy ones".
+    ``unsolved_by``: only on tasks that no run of this method solved. ``beyond``: another difference, which is
+    subtracted, as in "more on hard tasks than on easy ones".
     """
 
     method: str
     against: str
-    group: str = "all"
-    beyond: str | None = None
+    group: str = ALL
+    unsolved_by: str | None = None
+    beyond: ScoreTest | None = None
 
     def learning_rates(self, runs: pd.DataFrame) -> tuple[float, float] | None:
         """The rates that the runs of ``method`` and of ``against`` were trained with; None if either has no
         one rate, as a method that trains nothing."""
-        rates = []
-        for name in (self.method, self.against):
-            of_method = runs[(runs.method == name) & (runs.steps > 0)]
-            known = {manifest["run"].get("train", {}).get("lr") for manifest in of_method.manifest}
-            rates.append(known - {None})  # a manifest may be older than the key
-        return (min(rates[0]), min(rates[1])) if len(rates[0]) == len(rates[1]) == 1 else None
+        ours, theirs = (learning_rate(runs, name) for name in (self.method, self.against))
+        return None if ours is None or theirs is None else (ours, theirs)
 
-    def at_equal_rates(self, runs: pd.DataFrame) -> ScoreTest | None:
-        """The same test with ``method`` at the rate of ``against``; None if their rates are equal already."""
+    def at_equal_rates(self, runs: pd.DataFrame) -> list[float] | None:
+        """Values of the same test with ``method`` at the rate of ``against``; None if their rates are equal."""
         rates = self.learning_rates(runs)
         if rates is None or rates[0] == rates[1]:
             return None
-        return self.model_copy(update={"method": f"{self.method}@train.lr={rates[1]:g}"})
+        return self.values_S(runs, rates[1])
 
-    def values_S(self, runs: pd.DataFrame) -> list[float]:
-        """One value per seed that both methods have, of the runs of one bench; empty if it lacks a group."""
-        values = []
-        for group in [self.group, *([self.beyond] if self.beyond else [])]:
-            of_group = runs[runs.group == group]
-            ours, theirs = (of_group[of_group.method == name] for name in (self.method, self.against))
-            ours, theirs = common_seeds(ours, theirs)
-            if not len(ours):
-                return []
-            values.append((scores_S_T(ours) - scores_S_T(theirs)).mean(axis=1))
-        return [float(value) for value in values[0] - (values[1] if self.beyond else 0.0)]
+    def values_S(self, runs: pd.DataFrame, rate: float | None = None) -> list[float]:
+        """One value per seed that both methods have, of the runs of one bench; empty if it lacks a group.
+
+        ``rate``: use the runs at this learning rate; None: those of the methods' own names.
+        """
+        by_seed = self._by_seed(runs, rate)
+        if self.beyond is None:
+            return [*by_seed.values()]
+        beyond = self.beyond._by_seed(runs, rate)
+        return [value - beyond[seed] for seed, value in by_seed.items() if seed in beyond]
+
+    def _by_seed(self, runs: pd.DataFrame, rate: float | None) -> dict[int, float]:
+        of_group = runs[runs.group == self.group]
+        ours, theirs = (
+            of_group[of_group.method == name] if rate is None else at_rate(of_group, name, rate)
+            for name in (self.method, self.against)
+        )
+        ours, theirs = common_seeds(ours, theirs)
+        if not len(ours):
+            return {}
+        difference_S_T = scores_S_T(ours) - scores_S_T(theirs)
+        if self.unsolved_by:
+            # The same tasks of every seed, in the order of ``tasks``.
+            before = of_group[of_group.method == self.unsolved_by]
+            before = before[before.tasks.map(lambda tasks: tasks == ours.tasks.iloc[0])]
+            if not len(before) or not (unsolved_T := scores_S_T(before).max(axis=0) == 0).any():
+                return {}
+            difference_S_T = difference_S_T[:, unsolved_T]
+        return dict(zip(ours.seed, map(float, difference_S_T.mean(axis=1)), strict=True))
 
 
 class TrainingTest(Strict):
-    """A rate of a run's training, minus another rate or a number.
+    """A rate of a run's training, minus another rate, a number, or the same rate of another method's run.
 
-    ``change``: k compares the mean of the last k updates with that of the first k; 0: the rate over all
-    updates.
+    ``against``: the other method, paired by seed. ``change``: k compares the mean of the last k updates with that
+    of the first k; 0: the rate over all updates.
     """
 
     method: str
     rate: str
     minus: str | float = 0.0
+    against: str | None = None
     change: int = Field(0, ge=0)
 
     @model_validator(mode="after")
@@ -91,15 +121,21 @@ class TrainingTest(Strict):
 
     def values_S(self, runs: pd.DataFrame) -> list[float]:
         """One value per seed whose training counted all that the rates need."""
+        ours = self._by_seed(runs, self.method)
+        if self.against is None:
+            return [*ours.values()]
+        theirs = self._by_seed(runs, self.against)
+        return [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
 
+    def _by_seed(self, runs: pd.DataFrame, method: str) -> dict[int, float]:
         def effect(counts: Mapping[str, Any]) -> float | None:
             known = rates(counts)
             rate, minus = known[self.rate], known[self.minus] if isinstance(self.minus, str) else self.minus
             return None if rate is None or minus is None else rate - minus
 
-        values = []
-        seeds = whole(runs[runs.method == self.method])
-        for path, budget in zip(seeds.path, budgets(seeds), strict=True):
+        values = {}
+        of_method = whole(runs[runs.method == method])
+        for seed, path, budget in zip(of_method.seed, of_method.path, budgets(of_method), strict=True):
             if self.change:
                 metrics = updates(path)
                 first, last = effect(summed(metrics[: self.change])), effect(summed(metrics[-self.change :]))
@@ -107,7 +143,7 @@ class TrainingTest(Strict):
             else:
                 value = effect(budget)
             if value is not None:
-                values.append(value)
+                values[seed] = value
         return values
 
 
@@ -132,9 +168,9 @@ class ProbeTest(Strict):
 
 
 class PublishedEffect(Strict):
-    """A published number, minus another row's or a number.
+    """A published number, minus another row's or a number. Rows have their names in results/stored/published.
 
-    Rows have their names in results/stored/published.
+    ``beyond``: another such effect, which is subtracted.
     """
 
     file: str
@@ -143,35 +179,66 @@ class PublishedEffect(Strict):
     metric: str | None = Field(None, description="default: the score, success or reward")
     minus: str | float | None = None
     minus_metric: str | None = Field(None, description="default: metric")
+    beyond: PublishedEffect | None = None
+
+
+class Family(StrEnum):
+    """Claims that are corrected together: those of the paper, of an entry of docs/preregistration.md, and those
+    that were asked after the runs were seen."""
+
+    PAPER = "paper"
+    CURVES = "registered curves"
+    ADAPTIVE = "registered adaptive"
+    EXPLORATORY = "exploratory"
+
+
+REGISTERED = (Family.CURVES, Family.ADAPTIVE)
 
 
 class Claim(Strict):
-    """One claim and its test; ``says``: the verdict that confirms it."""
+    """One claim and its test; ``says``: the verdict that confirms it.
+
+    ``seeds``: training seeds that were registered, by environment; no verdict is given before they are done.
+    ``predicted``: what was written down before the runs, by environment.
+    """
 
     id: str
     claim: str
     run: str = Field(description="the command that makes its runs again; ENV stands for the environment")
+    family: Family = Family.PAPER
     score: ScoreTest | None = None
     training: TrainingTest | None = None
+    learning: LearningTest | None = None
     probe: ProbeTest | None = None
     says: Literal["ahead", "equivalent"] = "ahead"
+    seeds: dict[str, int] = {}
+    predicted: dict[str, str] = {}
     paper: PublishedEffect | None = None
     note: str = ""
 
     @model_validator(mode="after")
     def _one_test(self) -> Claim:
-        if sum(test is not None for test in (self.score, self.training, self.probe)) > 1:
-            raise ValueError(f"claim {self.id!r} has several of score, training and probe; keep one")
+        if sum(test is not None for test in (self.score, self.training, self.learning, self.probe)) > 1:
+            raise ValueError(
+                f"claim {self.id!r} has several of score, training, learning and probe; keep one"
+            )
         return self
 
     @property
+    def of_seeds(self) -> ScoreTest | TrainingTest | LearningTest | None:
+        """The test with a value per training seed; None if a probe tests the claim, or nothing does."""
+        return self.score or self.training or self.learning
+
+    @property
     def has_margin(self) -> bool:
-        """True if the margin applies: it is one of shares, which successes per 1,000 tokens are not."""
-        return not (self.probe and self.probe.measure.endswith("_per_1000"))
+        """True if the margin applies: it is one of shares, which successes per 1,000 tokens and saved updates
+        are not."""
+        saves = self.learning is not None and self.learning.until is not None
+        return not saves and not (self.probe and self.probe.measure.endswith("_per_1000"))
 
 
 class Claims(Strict):
-    """configs/claims.yaml."""
+    """configs/claims.yaml and configs/claims_learning.yaml."""
 
     margin: float = Field(gt=0, lt=1)
     envs: list[str]
@@ -180,8 +247,43 @@ class Claims(Strict):
     claims: list[Claim]
     sources: dict[str, str]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _each(cls, content: Any) -> Any:
+        """Write out each claim with ``each``, once for every combination of its values: {key} is replaced by the
+        value, {key.label} by the method's printed name."""
+        claims = []
+        for claim in content["claims"]:
+            if not isinstance(claim, dict) or "each" not in claim:
+                claims.append(claim)
+                continue
+            each = claim["each"]
+            template = {key: value for key, value in claim.items() if key != "each"}
+            for values in product(*each.values()):
+                claims.append(_filled(template, dict(zip(each, values, strict=True))))
+        return content | {"claims": claims}
+
+
+def _filled(template: Any, values: Mapping[str, Any]) -> Any:
+    """``template`` with the names of ``values`` replaced; a text that is one name alone becomes the value itself."""
+    if isinstance(template, dict):
+        return {key: _filled(value, values) for key, value in template.items()}
+    if isinstance(template, list):
+        return [_filled(value, values) for value in template]
+    if not isinstance(template, str):
+        return template
+    for name, value in values.items():
+        if template == f"{{{name}}}":
+            return value
+        template = template.replace(f"{{{name}}}", str(value))
+        if f"{{{name}.label}}" in template:
+            template = template.replace(f"{{{name}.label}}", method_label(value))
+    return template
+
 
 def load_claims() -> Claims:
-    """Read configs/claims.yaml."""
-    path = CONFIGS / "claims.yaml"
-    return validate(Claims, read_yaml(path), str(path))
+    """Read configs/claims.yaml, and after its claims those of configs/claims_learning.yaml."""
+    path, learning = CONFIGS / "claims.yaml", CONFIGS / "claims_learning.yaml"
+    content, further = read_yaml(path), read_yaml(learning)
+    claims = [*content["claims"], *further["claims"]]
+    return validate(Claims, content | {"claims": claims}, f"{path} and {learning.name}")

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from r3l.report.claim_verdicts import NOT_TESTED, ClaimVerdict
-from r3l.report.claims import Claim, Claims
+from r3l.report.claims import Claim, Claims, Family
+from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
 from r3l.stats.comparison import Verdict
 from r3l.stats.intervals import MIN_SEEDS
@@ -16,19 +17,22 @@ from r3l.stats.intervals import MIN_SEEDS
 def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
     """A section for each claim with a line for each environment; those where it is not tested share one."""
 
-    # Lines hold one row each, but all untested rows of a claim.
+    # Lines hold one row each, but all untested rows of a claim that have the same number of seeds planned.
     lines: list[list[ClaimVerdict]] = []
     for _, same_claim in groupby(rows, key=lambda row: row.claim.id):
         of_claim = list(same_claim)
-        untested = [row for row in of_claim if not row.count]
-        lines += [[row] for row in of_claim if row.count] + ([untested] if untested else [])
+        lines += [[row] for row in of_claim if row.count]
+        untested = sorted((row for row in of_claim if not row.count), key=lambda row: row.seeds_planned)
+        lines += [list(alike) for _, alike in groupby(untested, key=lambda row: row.seeds_planned)]
 
     def where(line: Sequence[ClaimVerdict]) -> str:
         return "every environment" if len(line) == len(of.envs) > 1 else ", ".join(row.label for row in line)
 
     def interval(line: Sequence[ClaimVerdict]) -> str | None:
-        compared = line[0].comparison
-        return "{:+.3f} to {:+.3f}".format(*compared.effect.bounds()) if compared else None
+        row = line[0]
+        if row.effect is None or row.points:
+            return None
+        return "{:+.3f} to {:+.3f}".format(*row.effect.bounds())
 
     def mde(line: Sequence[ClaimVerdict]) -> str | None:
         compared = line[0].comparison
@@ -51,19 +55,20 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         Column("verdict", lambda line: Cell(line[0].verdict, bold=line[0].as_claimed), no_wrap=True),
         Column("paper", published, right=True),
     ]
-    tested = sum(row.comparison is not None for row in rows)
+    judged = [row.claim.family for row in rows if row.comparison is not None]
+    families = [f"{family} ({judged.count(family)} effects)" for family in Family if family in judged]
     notes = dict.fromkeys(row.claim.note for row in rows if row.claim.note)
     shown = table(
-        "Claims of the paper",
+        "Claims",
         columns,
         lines,
-        "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg over "
-        f"the {tested} effects with an interval, so that on average at most 5 % of these findings are false); "
+        "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg within each "
+        f"family: {', '.join(families)}; so that on average at most 5 % of a family's findings are false); "
         f"equivalent: shown to lie within {of.margin:g} of 0 on either side (two one-sided tests at 5 % each: "
         "the 90 % interval lies inside), even if it is also shown to differ from 0; inconclusive: neither, or "
         "shown at unequal learning rates alone (the csv's note has both rates, and the effect at equal ones); "
-        f"too few: fewer than {MIN_SEEDS} seeds, shown as their values; not tested: nothing is stored. Bold: "
-        "as claimed. Intervals are not corrected.",
+        f"too few: fewer than {MIN_SEEDS} seeds, shown as their values; not tested: nothing is stored, or not all "
+        "of the seeds that were registered. Bold: as claimed. Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: bootstrap over the "
         "tasks of one fixed model.",
         "MDE: minimum detectable effect (power 80 %); power: probability of showing the paper's effect with "
@@ -78,8 +83,11 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
 
 
 def sentence(claim: Claim) -> str:
-    """The claim; what it claims is added where that is not an effect above 0."""
-    return claim.claim + ("" if claim.says == "ahead" else f" (claimed: {claim.says})")
+    """The claim; what it claims is added where that is not an effect above 0, and its family if not the paper."""
+    said = [] if claim.says == "ahead" else [f"claimed: {claim.says}"]
+    said += [] if claim.family is Family.PAPER else [claim.family]
+    said += [f"predicted for {env_label(env)}: {text}" for env, text in claim.predicted.items()]
+    return claim.claim + (f" ({'; '.join(said)})" if said else "")
 
 
 def in_short(row: ClaimVerdict) -> str:
@@ -88,6 +96,8 @@ def in_short(row: ClaimVerdict) -> str:
         return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")
     digits = 3 if row.claim.has_margin else 1
     effect = f"{row.effect.mean:+.{digits}f}"
+    if row.seeds_due:
+        return f"{effect} ({row.count} of {row.seeds_planned} seeds)"
     if row.rates_decide:
         return f"{effect} (rates differ)"
     if row.verdict != Verdict.INCONCLUSIVE:

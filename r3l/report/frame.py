@@ -37,8 +37,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from r3l.config import feedback_source
+from r3l.config import feedback_source, variant
+from r3l.config.method import RATE
 from r3l.core.errors import DataError
+from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
 from r3l.feedback.feedback import FeedbackSource
@@ -48,7 +50,7 @@ from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest
 from r3l.runs.metrics import read_metrics
 from r3l.runs.result import Result
-from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
+from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import run_dir_of
 from r3l.stats.intervals import Interval, wilson_bounds
 
@@ -303,6 +305,41 @@ def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
 @lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
 def _updates(path: Path, kept: tuple[tuple[str, int], ...]) -> Sequence[Mapping[str, float]]:
     return read_metrics(path.parent)
+
+
+def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
+    """``runs``, and those of ``further`` whose bench, method and seed they lack. A training that was repeated on
+    another processor may end differently, so ``runs`` are preferred."""
+    keys = [*BENCH, "method", "seed"]
+    known = {*runs[keys].itertuples(index=False, name=None)}
+    new = [key not in known for key in further[keys].itertuples(index=False, name=None)]
+    return pd.concat([runs, further[pd.Series(new, index=further.index, dtype=bool)]], ignore_index=True)
+
+
+def held_out(evaluation: Path) -> dict[int, float]:
+    """Test success after each update of ``evaluation.curve``, of the run that an evaluation.json is about; empty
+    if none was named."""
+    points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
+    return {point["step"]: point["groups"][ALL]["success"] for point in points}
+
+
+def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
+    """The rate that all runs of ``method`` were trained with; None without such runs, or if they differ in it."""
+    trained = runs[(runs.method == method) & (runs.steps > 0)]
+    rates = {*map(_rate, trained.manifest)} - {None}
+    return rates.pop() if len(rates) == 1 else None
+
+
+def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
+    """The runs of ``method`` that were trained with ``rate``, by default or because their name says so."""
+    named = variant(method).changed(**{RATE: f"{rate:g}"}).name
+    candidates = runs[runs.method.isin([method, named])]
+    return candidates[candidates.manifest.map(_rate) == rate]
+
+
+def _rate(manifest: Manifest) -> float | None:
+    """The learning rate of a run; None if its manifest is older than the key."""
+    return manifest["run"].get("train", {}).get("lr")
 
 
 def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:

@@ -12,6 +12,8 @@ from r3l.core.errors import DataError
 from r3l.runs.run_dir import EVALUATION, MANIFEST
 
 FURTHER = "evaluations"  # folder in a run's directory: evaluations on further task sets
+CURVES = "curves"  # in results/stored: runs that were also scored on the way (evaluation.curve)
+HINT_GAP = "hint_gap"  # in results/stored: runs from further base checkpoints of ALFWorld
 PLAYED = "episodes.played.jsonl"  # finished batches of an evaluation under way
 TRANSCRIPTS = "transcripts.jsonl.gz"  # an evaluation's episodes as text; not stored
 

@@ -249,7 +249,7 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
         lacks = f"tier {tier} has no tuning settings" if config is None else f"{method} trains nothing"
         raise ConfigError(f"{lacks}: there is no learning rate to choose")
     tried = {
-        rate: [resolve(tier, env, tuning.at_rate(row, rate, config), seed, model) for seed in config.seeds]
+        rate: [resolve(tier, env, tuning.at_rate(row, rate), seed, model) for seed in config.seeds]
         for rate in tuning.rates(usual.train.lr, config)
     }
     return {rate: {run.directory: run for run in runs} for rate, runs in tried.items()}

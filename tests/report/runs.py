@@ -24,11 +24,12 @@ def write_run(
     steps: list[dict[str, float]] | None = None,
     settings: dict[str, float] | None = None,
     rate: float = 3e-4,
+    budget: dict[str, float] | None = None,
 ) -> Path:
     """One finished run: a success bit per task; returns its evaluation.json.
 
     ``steps``: lines of metrics in place of the usual ten; ``settings``: of the method, in the manifest; ``rate``: the
-    learning rate.
+    learning rate; ``budget``: counters of the whole training.
     """
     model = model or start_model(env if env in names("envs") else "alfworld")  # else of the user's own
     folder = root / tier / env / model / method / f"seed{seed}"
@@ -57,7 +58,12 @@ def write_run(
     }
     usual = [] if method == "zero_shot" else [_step(k, method, seed) for k in range(1, 11)]
     metrics = usual if steps is None else steps
-    budget = {"rollouts": 640, "env_steps": 5000, "tokens/generated": 40000 + seed, "tokens/trained": 30000}
+    budget = budget or {
+        "rollouts": 640,
+        "env_steps": 5000,
+        "tokens/generated": 40000 + seed,
+        "tokens/trained": 30000,
+    }
     evaluation = common | {
         "task_set": {"name": "nano/test", "sha256": "ab" * 32, "tasks": len(episodes)},
         "episodes": len(episodes),

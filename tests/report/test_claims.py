@@ -1,5 +1,6 @@
 """Claims about made-up runs, by hand; configs/claims.yaml; the stored table is what the stored runs give."""
 
+import pandas as pd
 import pytest
 from docs.test_commands import check
 from report.runs import write_run
@@ -7,18 +8,19 @@ from report.runs import write_run
 from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_verdicts import claim_verdicts
-from r3l.report.claims import Claims, load_claims
+from r3l.report.claims import Claims, ScoreTest, TrainingTest, load_claims
 from r3l.report.claims_table import claims_table, in_short
 from r3l.report.frame import read_runs
 from r3l.report.render import write
-from r3l.runs.run_paths import find_runs
+from r3l.runs.run_paths import HINT_GAP, find_runs
 from r3l.stats.power import power_of
 
 PAPER = {"file": "main.csv", "tables": ["table1"], "row": "R3L", "minus": "GRPO"}
 AHEAD = {"id": "a", "claim": "R3L is ahead", "run": "r3l compare r3l --env ENV", "paper": PAPER}
 AHEAD |= {"score": {"method": "r3l", "against": "grpo"}}
 HARD = {"id": "h", "claim": "On hard tasks more", "run": "r3l compare r3l --env ENV"}
-HARD |= {"score": {"method": "r3l", "against": "grpo", "group": "hard", "beyond": "easy"}}
+HARD |= {"score": {"method": "r3l", "against": "grpo", "group": "hard"}}
+HARD["score"] |= {"beyond": {"method": "r3l", "against": "grpo", "group": "easy"}}
 GROWTH = {"id": "g", "claim": "Reflections stay valid", "run": "r3l train", "says": "equivalent"}
 GROWTH |= {"training": {"method": "r3l", "rate": "reflection_valid", "change": 1}}
 OF = Claims.model_validate(
@@ -122,15 +124,35 @@ def test_every_probe_of_one_model_is_shown_and_named_by_what_differs():
     assert list(again) == ["1 of 2", "2 of 2"]  # the same conditions twice
 
 
+def test_a_control_is_subtracted_by_seed(tmp_path):
+    """Pivots near the critic's: 3 of 4 and 2 of 4 in two seeds of R3L, 1 of 4 in both of random pivots. Of two hard
+    tasks that the base checkpoint never solved R3L solves one and both, GRPO none and one; a task that it solved once
+    does not count."""
+    near = {"reflection_quality/accurate": 1, "reflection_quality/partial": 2, "reflection_quality/wrong": 1}
+    for seed in range(2):
+        pivots = [{"step": 1, "pivot/oracle_near": 3 - seed, **near}]
+        write_run(tmp_path, "r3l", seed, [0, 0], [1, seed], steps=pivots, budget=pivots[0])
+        random = [{"step": 1, "pivot/oracle_near": 1, **near}]
+        write_run(tmp_path, "r3l_random_pivot", seed, [1, 1], [1, 1], steps=random, budget=random[0])
+        write_run(tmp_path, "grpo", seed, [1, 1], [0, seed])
+        write_run(tmp_path, "zero_shot", seed, [1, 1 - seed], [0, 0])
+    runs = read_runs(find_runs(tmp_path))
+    pivots = TrainingTest(method="r3l", rate="pivot_oracle_near", against="r3l_random_pivot")
+    assert pivots.values_S(runs) == [0.5, 0.25]
+    assert ScoreTest(method="r3l", against="grpo", unsolved_by="zero_shot").values_S(runs) == [0.5, 0.5]
+    assert ScoreTest(method="r3l", against="grpo", unsolved_by="raft").values_S(runs) == []
+
+
 def test_every_claim_names_a_command_that_exists():
     for claim in load_claims().claims:
         for command in claim.run.replace("ENV", "alfworld").split(" && "):
             assert check(command.removeprefix("r3l ")) == [], claim.id
 
 
-def test_the_stored_table_is_what_the_stored_runs_give(stored, tmp_path):
+def test_the_stored_table_is_what_the_stored_runs_give(stored, stored_curves, tmp_path):
     of = load_claims()
-    rows = claim_verdicts(stored, probes.read_folders([STORED]), of)
+    stored = pd.concat([stored, read_runs(find_runs(STORED / HINT_GAP))])
+    rows = claim_verdicts(stored, probes.read_folders([STORED]), of, stored_curves)
     write([row.flat(of.margin) for row in rows], claims_table(rows, of), tmp_path / "claims.csv")
     for suffix in (".csv", ".md", ".tex"):
         assert (tmp_path / f"claims{suffix}").read_text() == (STORED / f"claims_nano{suffix}").read_text(), (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.report.claim_verdicts import ClaimVerdict
-from r3l.report.claims import Claims
+from r3l.report.claims import Claims, Family
 from r3l.report.claims_table import sentence
 from r3l.report.figures import style
 from r3l.stats.comparison import Verdict
@@ -31,12 +31,13 @@ MARKERS = {"seeds": "o", "tasks": "s"}
 def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     """Draw the claims into the folder ``out``, or as the one file ``out``; returns what was written.
 
-    Effects in another unit than shares have no place on the axis: their rows say so. Raises RunDirectoryError where
-    ``out`` cannot be written.
+    Registered and exploratory claims are left out: r3l figure held_out is about these. Effects in another unit than
+    shares have no place on the axis: their rows say so. Raises RunDirectoryError where ``out`` cannot be written.
     """
     import matplotlib.style
     from matplotlib.lines import Line2D
 
+    rows = [row for row in rows if row.claim.family is Family.PAPER]
     claims = list({row.claim.id: row.claim for row in rows}.values())
     place = {claim.id: y for y, claim in enumerate(claims)}
     labels = list(dict.fromkeys(row.label for row in rows))
@@ -64,8 +65,8 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
         style.legend(figure, handles)
         text = (
             "Effects with 95 % intervals (not corrected), over training seeds on the same test tasks, or over tasks. "
-            f"Verdicts: Benjamini-Hochberg over all; green: equivalence margin of {of.margin:g}. Numbers, published "
-            "ones and commands: r3l table claims."
+            f"Verdicts: Benjamini-Hochberg over the claims of the paper; green: equivalence margin of {of.margin:g}. "
+            "Numbers, published ones and commands: r3l table claims."
         )
         figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
         return style.save(figure, out, "claims")

@@ -1,0 +1,176 @@
+"""Claims about learning: success on the way, paired by seed, at one learning rate.
+
+The rate is the one that GRPO has in the environment, so that no lead comes from a rate. Two curves of a run are
+read: success on the test tasks after the updates of ``evaluation.curve`` (held-out), and success of base rollouts
+at every update (training).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from r3l.config import Strict
+from r3l.report.figures.series import WINDOW
+from r3l.report.frame import at_rate, common_seeds, held_out, learning_rate, updates, whole
+from r3l.runs.metrics import GENERATED_TOKENS
+from r3l.runs.metrics import base_success as success_of_step
+
+Unit = Literal["updates", "tokens", "rollouts"]
+RATE_OF = "grpo"  # all methods are compared at its rate
+START = "zero_shot"  # its success is that of every method before the first update
+FINAL = 10  # last updates of training, whose mean success is the level at the end
+THOUSAND = 1000  # saved tokens and rollouts are counted in thousands
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Curves of one run of n updates.
+
+    ``held_out``: test success by update, 0 for the base checkpoint if it was scored. ``training_U``: success of
+    base rollouts. ``spent``: by unit, n + 1 numbers: what was spent after 0, 1, ... n updates.
+    """
+
+    held_out: dict[int, float]
+    training_U: NDArray[np.float64]
+    spent: dict[Unit, NDArray[np.float64]]
+
+    @property
+    def scored_on_the_way(self) -> bool:
+        """True if test success is known before the last update, the base checkpoint's apart."""
+        return len({*self.held_out} - {0}) > 1
+
+    def at(self, unit: Unit, amount: float) -> float:
+        """Held-out success where ``amount`` is spent, interpolated between the updates that were scored."""
+        scored = sorted(self.held_out)
+        return float(np.interp(amount, self.spent[unit][scored], [self.held_out[k] for k in scored]))
+
+    def mean(self, unit: Unit, first: int, amount: float) -> float:
+        """Mean training success from update ``first`` until ``amount`` is spent."""
+        ends = np.minimum(self.spent[unit], amount)
+        weights_U = np.diff(ends)[first - 1 :]
+        return float(np.average(self.training_U[first - 1 :], weights=weights_U))
+
+    def until(self, unit: Unit, level: float, training: bool) -> float:
+        """What is spent until success reaches ``level``; all that the run spent if it never does."""
+        if training:
+            x = self.spent[unit][1:]
+            y = np.array([self.training_U[max(0, k - WINDOW) : k].mean() for k in range(1, len(x) + 1)])
+        else:
+            scored = sorted(self.held_out)
+            x, y = self.spent[unit][scored], np.array([self.held_out[k] for k in scored])
+        reached = np.flatnonzero(y >= level)
+        if not len(reached):
+            return float(x[-1])
+        k = int(reached[0])
+        return float(x[0] if k == 0 else np.interp(level, y[k - 1 : k + 1], x[k - 1 : k + 1]))
+
+
+def learning_curves(runs: pd.DataFrame, start: float | None = None) -> list[LearningCurve]:
+    """The curves of ``runs`` (one row each). ``start``: success of their base checkpoint on the test tasks."""
+    return [_curve(run, start) for run in runs.itertuples()]
+
+
+def _curve(run: Any, start: float | None) -> LearningCurve:
+    steps = updates(run.path)
+    counted: dict[Unit, list[float]] = {
+        "updates": [1.0] * len(steps),
+        "tokens": [step.get(GENERATED_TOKENS, 0.0) for step in steps],
+        "rollouts": [step.get("rollouts", 0.0) for step in steps],
+    }
+    before = {} if start is None else {0: start}
+    return LearningCurve(
+        before | held_out(run.path) | {run.steps: run.success},
+        np.array([success for step in steps if (success := success_of_step(step)) is not None]),
+        {unit: np.cumsum([0.0, *amounts]) for unit, amounts in counted.items()},
+    )
+
+
+def base_success(runs: pd.DataFrame) -> float | None:
+    """Mean test success of the base checkpoint, over the runs that scored it; None if none did."""
+    scored = whole(runs[runs.method == START])
+    return float(np.mean(scored.success)) if len(scored) else None
+
+
+class LearningTest(Strict):
+    """Success of ``method`` minus that of ``against`` on the way; or what ``method`` saves until a level."""
+
+    method: str
+    against: str
+    success: Literal["held_out", "training"]
+    after: list[int] = Field([], description="updates whose mean counts; of training: first and last one")
+    minus_after: list[int] = Field([], description="updates whose difference is subtracted")
+    equal: Unit = Field("updates", description="both are read where the cheaper one is after these updates")
+    until: float | None = Field(
+        None, gt=0, le=1, description="the level: a share of the opponent's at the end"
+    )
+    saves: Unit = Field("updates", description="unit of what is saved until the level; tokens in thousands")
+
+    @model_validator(mode="after")
+    def _one_question(self) -> LearningTest:
+        if bool(self.after) == bool(self.until):
+            raise ValueError("name either after (updates) or until (a share of the opponent's final success)")
+        ranges = [self.after, self.minus_after] if self.success == "training" else []
+        if any(len(ends) not in (0, 2) for ends in ranges):
+            raise ValueError("updates of training are a range: name its first and its last update")
+        return self
+
+    def values_S(self, runs: pd.DataFrame) -> list[float]:
+        """One value per seed that both methods have, of the runs of one bench; empty without such runs."""
+        rate, runs, start = learning_rate(runs, RATE_OF), whole(runs), base_success(runs)
+        if rate is None:
+            return []
+        ours, theirs = common_seeds(*(at_rate(runs, name, rate) for name in (self.method, self.against)))
+        pairs = list(zip(learning_curves(ours, start), learning_curves(theirs, start), strict=True))
+        if self.until:
+            return self._saved_S(pairs)
+        values = []
+        for pair in pairs:
+            difference = self._difference(pair, self.after)
+            later = self._difference(pair, self.minus_after) if self.minus_after else 0.0
+            if difference is not None and later is not None:
+                values.append(difference - later)
+        return values
+
+    def _difference(self, pair: Sequence[LearningCurve], after: Sequence[int]) -> float | None:
+        """Ours minus theirs after these updates; None where one of the two was not scored there, or not before."""
+        if self.success == "training":
+            first, last = after
+            if any(last > len(one.training_U) for one in pair):
+                return None
+            amount = min(float(one.spent[self.equal][last]) for one in pair)
+            ours, theirs = (one.mean(self.equal, first, amount) for one in pair)
+            return ours - theirs
+        if not all({*after} <= {*one.held_out} for one in pair):
+            return None
+        if self.equal != "updates" and not all(one.scored_on_the_way for one in pair):
+            return None
+        amounts = [min(float(one.spent[self.equal][update]) for one in pair) for update in after]
+        if any(min(amounts) < one.spent[self.equal][min(one.held_out)] for one in pair):
+            return None
+        ours, theirs = (float(np.mean([one.at(self.equal, amount) for amount in amounts])) for one in pair)
+        return ours - theirs
+
+    def _saved_S(self, pairs: Sequence[Sequence[LearningCurve]]) -> list[float]:
+        """What the opponent spends until the level minus what the method does, of each pair."""
+        training = self.success == "training"
+        if not training:
+            pairs = [pair for pair in pairs if all(one.scored_on_the_way for one in pair)]
+        if not pairs:
+            return []
+        ends = [
+            theirs.training_U[-FINAL:].mean() if training else theirs.held_out[max(theirs.held_out)]
+            for _, theirs in pairs
+        ]
+        level = (self.until or 0.0) * float(np.mean(ends))
+        unit = 1 if self.saves == "updates" else THOUSAND
+        return [
+            (theirs.until(self.saves, level, training) - ours.until(self.saves, level, training)) / unit
+            for ours, theirs in pairs
+        ]
