@@ -75,7 +75,7 @@ def add(
     out: Annotated[Path | None, output("Default: results/stored of this project.", folder=True)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Archive finished runs and tunings: verified, compressed, without checkpoints.
+    """Archive finished runs, tunings and probes: verified, compressed, without checkpoints.
 
     This project's results/stored accepts no run from a tree with uncommitted changes.
 
@@ -86,10 +86,13 @@ def add(
 
     target = out or KEPT
     tunings = stored_runs.store_tunings(results, target)
-    runs = find_runs(results, may_be_none=bool(tunings))
+    probes = stored_runs.store_probes(results, target)
+    runs = find_runs(results, may_be_none=bool(tunings or probes))
     written = stored_runs.store([path.parent for path in runs], results, target)
     content = {"stored": [str(path) for path in written], "tunings": [str(path) for path in tunings]}
+    content["probes"] = [str(path) for path in probes]
     also = f", {len(tunings)} tunings" if tunings else ""
+    also += f", {len(probes)} probes" if probes else ""
     print_result(content, as_json, f"{len(written)} runs{also} stored in {target}")
 
 

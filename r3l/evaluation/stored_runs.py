@@ -8,6 +8,7 @@ not have. The wheel that was made with it knows its address and digest. It is un
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import zipfile
 import zlib
@@ -30,7 +31,7 @@ from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.locks import locked
 from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
 from r3l.files.unpacking import most
-from r3l.files.writing import replacing, write_text_atomic
+from r3l.files.writing import replacing, write_atomic, write_text_atomic
 from r3l.runs.manifest import Manifest
 from r3l.runs.provenance import is_dirty
 from r3l.runs.run_dir import EVALUATION, MANIFEST
@@ -38,8 +39,16 @@ from r3l.runs.run_paths import find_runs
 
 TOP = f"r3l-stored-{r3l.__version__}"
 ARCHIVE = f"{TOP}.zip"
+PROBES = "probe"  # folder of results and of results/stored
+ATTEMPTS = ".attempts.jsonl"  # suffix of a probe's attempts, next to its result
 MADE = "`make dist` makes it in a clone"
 WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
+
+
+class ProbeOrigin(TypedDict):
+    """What the store reads of a probe's result file."""
+
+    commit: str | None
 
 
 class ReleasedArchive(TypedDict):
@@ -208,6 +217,38 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
             write_text_atomic(target, path.read_text(encoding="utf-8"))
             written.append(target)
+    return written
+
+
+def store_probes(results: Path, out: Path) -> list[Path]:
+    """Copy the probes below ``results`` to the same places below ``out``, each with its attempts, compressed; return
+    the result files written.
+
+    Before anything is written, raises DataError for a probe without its attempts, and, if ``out`` is this project's
+    own store, for one that was made from a tree with uncommitted changes.
+    """
+    found = sorted((results / PROBES).glob("*.json"))
+    for path in found:
+        if not path.with_suffix(ATTEMPTS).is_file():
+            raise DataError(
+                f"{path} has no {path.with_suffix(ATTEMPTS).name} next to it, so its measures cannot be "
+                "computed again: run r3l probe again, or move it elsewhere"
+            )
+        if out.resolve() == STORED and is_dirty(read_json(path, ProbeOrigin)["commit"]):
+            raise DataError(
+                f"{path} was made from a tree with uncommitted changes, so it cannot be repeated. Probe again in a "
+                "clean clone, or keep it elsewhere (--out)"
+            )
+    written = []
+    for path in found:
+        target = out / path.relative_to(results)
+        kept = target.with_suffix(f"{ATTEMPTS}.xz")
+        if kept.is_file() and target.is_file() and target.read_bytes() == path.read_bytes():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(kept, lzma.compress(path.with_suffix(ATTEMPTS).read_bytes()))
+        write_text_atomic(target, path.read_text(encoding="utf-8"))
+        written.append(target)
     return written
 
 

@@ -25,6 +25,7 @@ from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
 from r3l.evaluation.served_model import Dialog, ServedModel, open_served_session
+from r3l.evaluation.stored_runs import ATTEMPTS
 from r3l.files.digests import digest_of, sha256_of
 from r3l.files.locks import locked
 from r3l.files.paths import CONFIGS
@@ -136,7 +137,7 @@ def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[Pla
 
 def attempts_file(out: Path) -> Path:
     """Path of the JSON lines next to a probe's result ``out``; a line has the attempts of one batch."""
-    return out.with_suffix(".attempts.jsonl")
+    return out.with_suffix(ATTEMPTS)
 
 
 def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:

@@ -1,6 +1,7 @@
 """What is stored is what was measured: every number follows from raw lines, and one changed line is found."""
 
 import json
+import lzma
 import shutil
 import subprocess
 from contextlib import nullcontext
@@ -200,6 +201,25 @@ def test_no_tuning_is_stored_that_is_none(tmp_path, content):
     with pytest.raises(DataError, match=r"r3l\.json"):
         stored_runs.store_tunings(tmp_path / "results", tmp_path / "stored")
     assert not (tmp_path / "stored").exists()
+
+
+def test_a_probe_is_stored_with_its_attempts(tmp_path):
+    results, out = tmp_path / "results", tmp_path / "stored"
+    probe = results / "probe" / "webshop_webshop-1.5m.json"
+    probe.parent.mkdir(parents=True)
+    probe.write_text('{"commit": "abc-dirty"}')
+    with pytest.raises(DataError, match=r"has no webshop_webshop-1\.5m\.attempts\.jsonl next to it"):
+        stored_runs.store_probes(results, out)
+    assert not out.exists()
+
+    attempts = probe.with_name("webshop_webshop-1.5m.attempts.jsonl")
+    attempts.write_text('{"batch": 0}\n')
+    assert stored_runs.store_probes(results, out) == [out / "probe" / probe.name]
+    kept = out / "probe" / f"{attempts.name}.xz"
+    assert lzma.decompress(kept.read_bytes()) == attempts.read_bytes()
+    assert stored_runs.store_probes(results, out) == []  # it is there already
+    with pytest.raises(DataError, match="uncommitted changes"):
+        stored_runs.store_probes(results, STORED)
 
 
 def test_storing_packs_keeps_and_refuses_another_outcome(copy, tmp_path):
