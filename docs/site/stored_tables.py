@@ -21,7 +21,7 @@ from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
 from r3l.report.frame import Bench, read_runs, updates, whole, with_further
 from r3l.report.labels import env_label, method_label
-from r3l.report.paired import MDE
+from r3l.report.paper_table import MDE
 from r3l.report.published import Reference
 from r3l.report.registered import (
     RULE,

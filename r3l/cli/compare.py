@@ -75,7 +75,6 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import html as report
     from r3l.report.frame import read_runs
-    from r3l.report.render import to_terminal
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import EVALUATION
     from r3l.runs.run_paths import first_found, runs_of
@@ -115,7 +114,7 @@ def compare(
     shown = comparison.comparison_table(rows)
     if html:
         report.write(loaded, [], len(seeds or DEFAULT_SEEDS), html, comparison=shown)
-    _print(rows, out, as_json, to_terminal(shown))
+    _print(rows, out, as_json, shown)
     if as_json:
         return
     for row in rows:
@@ -153,7 +152,6 @@ def power(
     from r3l.report import compare as comparison
     from r3l.report.frame import read_runs
     from r3l.report.power import power_rows, power_table
-    from r3l.report.render import to_terminal
     from r3l.runs.run_paths import runs_of
     from r3l.stats.power import ALPHA, PowerTarget
 
@@ -166,7 +164,7 @@ def power(
         PowerTarget(ALPHA, power, comparisons),
     )
     rows = power_rows(compared, loaded, difference, target)
-    _print(rows, out, as_json, to_terminal(power_table(rows, difference, target)))
+    _print(rows, out, as_json, power_table(rows, difference, target))
 
 
 def registered(stored: StoredRuns = None, out: RowsFile = None, as_json: AsJson = False) -> None:
@@ -177,13 +175,12 @@ def registered(stored: StoredRuns = None, out: RowsFile = None, as_json: AsJson 
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.frame import read_runs
     from r3l.report.registered import load_registered, of_base_checkpoints, registered_rows, registered_table
-    from r3l.report.render import to_terminal
     from r3l.runs.run_paths import runs_of
 
     plan = load_registered()
     paths = runs_of(stored or stored_runs(), [plan.method, plan.against], plan.tier, plan.envs)
     rows = registered_rows(of_base_checkpoints(read_runs(paths), plan), plan)
-    _print(rows, out, as_json, to_terminal(registered_table(rows, plan)))
+    _print(rows, out, as_json, registered_table(rows, plan))
 
 
 def _print(

@@ -142,7 +142,7 @@ def _play_environment(
     """Evaluate a model in an environment; by several protocols, also compare their scores."""
     from r3l.cli import evaluations
     from r3l.report.by_protocol import compared, draw
-    from r3l.report.render import to_markdown
+    from r3l.report.table import to_markdown
 
     entry = evaluations.EvaluationRequest(env=env, **options)
     names = evaluations.several_protocols(entry)
@@ -166,7 +166,7 @@ def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: boo
     """Play the evaluations of a file in turn, then print a table of them."""
     from r3l.cli.evaluations import read_file
     from r3l.report.protocol_scores import several
-    from r3l.report.render import to_markdown, to_terminal
+    from r3l.report.table import to_markdown
 
     plans = read_file(path, options)
     played = [_with_episodes(plan.play()) for plan in plans]
@@ -175,7 +175,7 @@ def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: boo
     if markdown:
         print_result(content, as_json, to_markdown(table))
     else:
-        print_shown(content, as_json, to_terminal(table))
+        print_shown(content, as_json, table)
 
 
 def _with_episodes(played: Scored) -> tuple[Mapping[str, Any], list[EpisodeRow]]:

@@ -25,7 +25,6 @@ def methods(
     Example: `r3l list methods r3l grpo`
     """
     from r3l.report import options
-    from r3l.report.render import to_terminal
 
     rows = options.methods(tier)
     for one in name or ():
@@ -35,7 +34,7 @@ def methods(
         rows = [row for row in rows if row["method"] in name]
     else:
         shown = options.method_families(rows)
-    print_shown({"methods": rows}, as_json, to_terminal(shown))
+    print_shown({"methods": rows}, as_json, shown)
 
 
 def envs(
@@ -141,7 +140,6 @@ def options(
     from r3l.config import explained
     from r3l.config.options import environment_options, method_options, run_options, settings_named
     from r3l.report.options import options_overview
-    from r3l.report.render import to_terminal
 
     run_given = tier or env or method or model or overrides
     if run_given and name:
@@ -158,7 +156,7 @@ def options(
     if name or as_json:
         print_rows(content, as_json)
     else:
-        print_shown(content, False, to_terminal(options_overview(declared)))
+        print_shown(content, False, options_overview(declared))
 
 
 def differences(tier: Tier = "nano", env: Envs = None, as_json: AsJson = False) -> None:
@@ -167,9 +165,8 @@ def differences(tier: Tier = "nano", env: Envs = None, as_json: AsJson = False) 
     Example: `r3l list differences --tier paper`
     """
     from r3l.report import options as report
-    from r3l.report.render import to_terminal
     from r3l.workflow import plan
 
     config = configured(tier, envs=listed(env, "--env"))
     rows = report.differences(tier, config.envs, config.rows(plan.tables()["table1"]))
-    print_shown({"differences": rows}, as_json, to_terminal(report.differences_table(rows)))
+    print_shown({"differences": rows}, as_json, report.differences_table(rows))

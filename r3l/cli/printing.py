@@ -69,12 +69,11 @@ def print_report(content: dict[str, Any], as_json: bool) -> None:
 
 def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
     """Print ``content``, which has one list of rows, as JSON or as a table."""
-    from r3l.report.render import to_terminal
     from r3l.report.table import Cell, Column, table
 
     (rows,) = content.values()
     cells = [{column: Cell(_text(value)) for column, value in row.items()} for row in rows]
-    print_shown(content, as_json, to_terminal(table("", list(map(Column, rows[0])), cells)))
+    print_shown(content, as_json, table("", list(map(Column, rows[0])), cells))
 
 
 def console() -> Console:

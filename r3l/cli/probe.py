@@ -60,7 +60,6 @@ def probe(
     from r3l.config import resolve
     from r3l.config.protocol import is_question_set
     from r3l.probe.result import Sample, measure_probe, table_of
-    from r3l.report.render import to_terminal
 
     tier = tier or ("smol" if is_question_set(env) else "nano")
     if server:
@@ -74,4 +73,4 @@ def probe(
         run = resolve(tier, env, "r3l", seed, model, [*of_batch, *(overrides or ())])
     path = out or RESULTS / "probe" / f"{env}_{run.model_name()}_seed{seed}.json"
     content = measure_probe(run, Sample(task_set, tasks, attempts), path, served)
-    print_shown(content, as_json, to_terminal(table_of(content)))
+    print_shown(content, as_json, table_of(content))

@@ -138,7 +138,6 @@ def status(
     Example: `r3l run status table1 --seed 0,1,2`
     """
     from r3l.evaluation import stored_runs
-    from r3l.report.render import to_terminal
     from r3l.report.status import status_table
     from r3l.runs.run_paths import find_runs
     from r3l.workflow import status as surveys
@@ -148,9 +147,7 @@ def status(
     finished = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]
     times = surveys.learned_times([*finished, *(RESULTS / path for path in runs)])
     statuses = surveys.survey(runs, RESULTS, times)
-    print_shown(
-        {"runs": [status.as_json() for status in statuses]}, as_json, to_terminal(status_table(statuses))
-    )
+    print_shown({"runs": [status.as_json() for status in statuses]}, as_json, status_table(statuses))
     if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):
         print(f"Left: {left['summary']}")
 
@@ -263,13 +260,12 @@ def _print_jobs(
 ) -> None:
     """Print the command, the directories that are renamed, the jobs with their GPU hours, what to prepare."""
     from r3l.report import gpu_hours
-    from r3l.report.render import to_terminal
 
     renamed = others(runs)
     jobs, hours = jobs_of(command, renamed), _gpu_hours(list(runs.values()), config)
     if hours and not as_json:
         seeds = len(config.seeds)
-        print_shown({}, False, to_terminal(gpu_hours.cost_table(hours["costs"], seeds, "GPU hours")))
+        print_shown({}, False, gpu_hours.cost_table(hours["costs"], seeds, "GPU hours"))
     words = (
         ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing: everything is finished"
     )

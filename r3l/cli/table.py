@@ -79,7 +79,7 @@ def budget(
     """
     from r3l.report.budget import budget_rows, budget_table
     from r3l.report.frame import read_runs
-    from r3l.report.render import to_terminal, write
+    from r3l.report.table import write
 
     selection = _selection(env, method, named_runs(runs))
     paths = found([*selection.runs], results)
@@ -87,7 +87,7 @@ def budget(
     flat, printed = rows.to_dict("records"), budget_table(rows)
     if out:
         write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, to_terminal(printed))
+    print_shown({"rows": flat}, as_json, printed)
 
 
 def published(
@@ -105,7 +105,7 @@ def published(
     """
     from r3l.report.published import load
     from r3l.report.published_checks import check, impossible_table, summary, summary_table
-    from r3l.report.render import to_csv, to_terminal, write_text
+    from r3l.report.table import to_csv, write_text
 
     rows = check(load())
     counts = summary(rows)
@@ -113,7 +113,7 @@ def published(
     flat = [row.flat() for row in rows if row.is_count is False or not impossible]
     if out:
         write_text(to_csv(flat), out)
-    print_shown({"rows": flat, "summary": counts}, as_json, to_terminal(shown))
+    print_shown({"rows": flat, "summary": counts}, as_json, shown)
 
 
 def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> None:
@@ -122,13 +122,13 @@ def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> 
     Example: `r3l table probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json`
     """
     from r3l.report import probes
-    from r3l.report.render import to_terminal, write
+    from r3l.report.table import write
 
     read = probes.read(files)
     flat, printed = probes.flat(read), probes.probe_table(read)
     if out:
         write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, to_terminal(printed))
+    print_shown({"rows": flat}, as_json, printed)
 
 
 def claims(results: SeveralResults = None, out: TableFile = None, as_json: AsJson = False) -> None:
@@ -137,13 +137,13 @@ def claims(results: SeveralResults = None, out: TableFile = None, as_json: AsJso
     Example: `r3l table claims`
     """
     from r3l.report.claims_table import claims_table
-    from r3l.report.render import to_terminal, write
+    from r3l.report.table import write
 
     rows, tested = _claims(results)
     flat, printed = [row.flat(tested.margin) for row in rows], claims_table(rows, tested)
     if out:
         write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, to_terminal(printed))
+    print_shown({"rows": flat}, as_json, printed)
 
 
 def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: AsJson = False) -> None:
@@ -211,7 +211,7 @@ def print_table(
     built = replace(built, empty=empty or tier is not None)
     if out:
         built.write(out)
-    print_shown({"rows": built.flat()}, as_json, built.to_terminal())
+    print_shown({"rows": built.flat()}, as_json, built)
 
 
 def _selection(env: str | None, method: str | None, runs: list[Path]) -> Selection:

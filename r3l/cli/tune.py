@@ -38,7 +38,6 @@ def tune(
     from r3l.config.tuning import tuning_file, yaml_line
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
-    from r3l.report.render import to_terminal
     from r3l.report.tuning import tuning_table
     from r3l.workflow import plan
 
@@ -53,7 +52,7 @@ def tune(
     path = results / tuning_file(tier, env, row)
     with writable(path):
         write_json_atomic(path, chosen)
-    print_shown({"tunings": [chosen]}, as_json, to_terminal(tuning_table([chosen])))
+    print_shown({"tunings": [chosen]}, as_json, tuning_table([chosen]))
     if not as_json:
         print(yaml_line(tier, env, row, chosen["chosen"]))
 
@@ -69,11 +68,10 @@ def show(
 
     Example: `r3l tune show --env alfworld,webshop`
     """
-    from r3l.report.render import to_terminal
     from r3l.report.tuning import tuning_table, tunings
 
     found = tunings(results, tier, environments_named(env), method)
-    print_shown({"tunings": found}, as_json, to_terminal(tuning_table(found)))
+    print_shown({"tunings": found}, as_json, tuning_table(found))
 
 
 def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:

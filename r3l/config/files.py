@@ -33,7 +33,7 @@ FORMS = {
     LABEL: "a label must be one line of 1 to 100 visible characters",
     TASK_SET: "a task set must be names with slashes between them, such as nano/test",
 }
-# The name of a thing in print. Each medium escapes what it would read as markup: r3l.report.render,
+# The name of a thing in print. Each medium escapes what it would read as markup: r3l.report.table,
 # .figures.style
 Label = Annotated[str, StringConstraints(pattern=LABEL, max_length=100)]
 TaskSetName = Annotated[str, StringConstraints(pattern=TASK_SET, max_length=200)]  # NAME/SPLIT

@@ -7,11 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.feedback import COLUMN as FEEDBACK
-from r3l.report.feedback import NOTE as FEEDBACK_NOTE
-from r3l.report.feedback import written_by
 from r3l.report.frame import BENCH, benches, budgets, by_method, of_bench, updates, whole
-from r3l.report.labels import bench_label
+from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import faults, rates
 

@@ -21,7 +21,7 @@ from r3l.report.frame import Bench, benches, of_bench, with_further
 from r3l.report.labels import bench_label, env_label
 from r3l.report.probes import Content
 from r3l.report.registered import load_registered
-from r3l.report.render import rounded
+from r3l.report.table import rounded
 from r3l.stats.comparison import Comparison, Effect, Verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 

@@ -11,11 +11,10 @@ import pandas as pd
 from r3l.config import hashed, variant
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import DataError
-from r3l.report.feedback import is_taught
 from r3l.report.frame import benches, common_seeds, groups, of_bench, scores_S_T, total
-from r3l.report.labels import method_label
-from r3l.report.paired import MDE, MDE_NOTE, mde_text, p_cell, paired_columns
-from r3l.report.scores import interval_columns
+from r3l.report.labels import is_taught, method_label
+from r3l.report.paper_table import MDE, MDE_NOTE, mde_text, p_cell
+from r3l.report.scores import interval_columns, paired_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Comparison, Effect, Verdict
@@ -83,7 +82,6 @@ class MethodComparison:
         """The comparison as one flat record for JSON output."""
         values = vars(self) | interval_columns(self.ours, "ours_") | interval_columns(self.theirs, "theirs_")
         if self.difference:
-            values |= interval_columns(self.difference.effect.interval, "difference_")
             values |= paired_columns(self.difference)
         values |= {f"budget_{key}": value for key, value in (self.budget or {}).items()}
         columns = {key: values.get(key) for key in (*PLACE, *NUMBERS)}
@@ -207,7 +205,7 @@ def comparison_table(rows: Sequence[MethodComparison]) -> Table:
         Column("p", lambda row: p_cell(row.difference and row.difference.p_adjusted), right=True, drop=1),
         Column("rollouts x", times("rollouts"), right=True, drop=5),
         Column("tokens x", times("generated"), right=True, drop=4),
-        Column(MDE, lambda row: mde_text(row.difference), right=True, drop=2),
+        Column(MDE, lambda row: mde_text(row.difference) if row.difference else "", right=True, drop=2),
         Column("verdict", verdict),
     ]
     return table(

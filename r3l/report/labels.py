@@ -1,11 +1,24 @@
-"""Printed names of environments, methods and seeds."""
+"""Printed names of environments, methods, teachers and seeds.
+
+The teacher of a method, who wrote the feedback of its training, is a condition of its scores, shown with
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import pandas as pd
+
 from r3l import config
 from r3l.config import EnvConfig, load, names
+from r3l.feedback.feedback import FeedbackSource
+
+FEEDBACK = "feedback"  # the column in print
+FEEDBACK_NOTE = (
+    "feedback: who wrote the reflections or critiques of training: the model itself (self), a critic scripted for the "
+    "environment, or a judge. Rows with different teachers were trained under different conditions."
+)
 
 
 def env_label(env: str) -> str:
@@ -30,6 +43,36 @@ def question_set(tier: str, env: str, task_set: str) -> str:
 def method_label(method: str) -> str:
     """Printed name of a method or variant, as its runs record it."""
     return config.method_label(config.variant(method))
+
+
+def planned_teacher(method: str, tier: str) -> str | None:
+    """Who will write the feedback of planned runs of ``method``: self, environment or judge.
+
+    ``tier``: scale of the runs, such as nano, whose settings may decide it. None if the method uses no
+    feedback.
+    """
+    source = config.feedback_of(config.variant(method), tier)
+    return source and source.value
+
+
+def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
+    """Who wrote the feedback of finished ``runs``, as a table prints it. ``source``: their setting.
+
+    Under ``environment`` the model writes the feedback for which the critic has nothing to say. Its share
+    is added: ``environment, 12% self``.
+    """
+    if source != FeedbackSource.ENVIRONMENT:
+        return source
+    by_model, by_environment = (
+        runs.filter(items=[f"reflection/by_{writer}", f"critique/by_{writer}"]).sum().sum()
+        for writer in ("model", "environment")
+    )
+    return f"environment, {by_model / (by_model + by_environment):.0%} self" if by_model else source
+
+
+def is_taught(source: str | None) -> bool:
+    """True if the feedback was written by something other than the model itself."""
+    return source not in (None, FeedbackSource.SELF)
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from r3l.core.errors import check_known
-from r3l.report import published
-from r3l.report.feedback import planned, written_by
 from r3l.report.frame import Bench, benches, budgets, by_method, of_bench, updates, whole
-from r3l.report.labels import env_label
-from r3l.report.published import PublishedComparison, Reference
-from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, nowhere
+from r3l.report.labels import env_label, planned_teacher, written_by
+from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
+from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 from r3l.stats.intervals import t_interval
 
@@ -30,7 +28,7 @@ COLUMNS = (
     *INTERVAL,
     "seeds_done",
     "seeds_planned",
-    *PublishedComparison.COLUMNS,
+    *PAPER_COLUMNS,
     "outdated",
 )
 
@@ -109,7 +107,7 @@ def measure_rows(
     rows: list[dict[str, Any]] = []
     for bench in sorted({*planned_benches, *benches(runs)}):
         here = whole(of_bench(runs, bench))
-        place = nowhere(bench) | ({"tier_label": here.iloc[0].tier_label} if len(here) else {})
+        place = place_of(bench) | ({"tier_label": here.iloc[0].tier_label} if len(here) else {})
         for method, seeds in by_method(here, methods).items():
             for name in names:
                 row = missing(
@@ -120,7 +118,7 @@ def measure_rows(
                     row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
                     row |= _over_seeds(name, row, seeds, reference)
                 else:
-                    row["feedback"] = planned(method, bench[0])
+                    row["feedback"] = planned_teacher(method, bench[0])
                 rows.append(row)
     return as_rows(rows, table=title)
 
@@ -131,16 +129,11 @@ def _over_seeds(name: str, row: dict[str, Any], seeds: pd.DataFrame, reference: 
     counted = [measured(name, *run) for run in zip(seeds.itertuples(), budgets(seeds), strict=True)]
     values = [value for value in counted if value is not None]
     if not values:
-        return {"seeds_done": len(seeds), **published.not_comparable("none").columns()}
-    interval, caveat = t_interval(values), MEASURES[name].caveat
+        return {"seeds_done": len(seeds), **paper_columns("not comparable", "none")}
+    interval, caveat, tier = t_interval(values), MEASURES[name].caveat, row["tier"]
     label = reference.label(row["method"], row["label"])
     number = reference.get(row["model"], env_label(row["env"]), label, name)
-    if reason := published.other_tier(row["tier"]):
-        against = published.not_comparable(reason)
-    elif number is None:
-        against = published.not_comparable("the paper has no such number")
-    elif caveat:
-        against = replace(published.incomplete(number, caveat), verdict="not comparable")
-    else:
-        against = published.against(number, interval, len(values), row["seeds_planned"])
-    return interval_columns(interval) | {"seeds_done": len(values)} | against.columns()
+    paper = against(number, tier, interval, len(values), row["seeds_planned"])
+    if tier == "paper" and number and caveat:
+        paper = paper_columns("not comparable", caveat, number)
+    return interval_columns(interval) | {"seeds_done": len(values)} | paper

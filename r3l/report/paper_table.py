@@ -1,6 +1,7 @@
-"""Rows of scores as papers print them: a section a model, a row a method, a column a benchmark or a measure.
+"""Rows of scores in print: as papers print them (``paper_table``), and every row in full (``full_table``).
 
-Published numbers stand below ours. Every row in full: r3l.report.full_table.
+A paper's table has a section a model, a row a method, a column a benchmark or a measure; published numbers
+stand below ours.
 """
 
 from __future__ import annotations
@@ -8,25 +9,30 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 
 from r3l.config import EnvConfig, backbone, load, model_label, names
-from r3l.report.feedback import COLUMN as FEEDBACK
-from r3l.report.feedback import NOTE as FEEDBACK_NOTE
 from r3l.report.frame import ALL, CONSTANT_ANSWER
-from r3l.report.labels import env_label
+from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, env_label
 from r3l.report.measures import MEASURES
-from r3l.report.paired import MDE, TEST, mde_range
 from r3l.report.published import SCORES, Published
-from r3l.report.render import rounded
 from r3l.report.scores import CONSTANT_ANSWER_LABEL
-from r3l.report.table import Cell, Column, Row, Section, Table, mark_best
+from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, rounded, table
 from r3l.stats.comparison import Comparison
+from r3l.stats.power import ALPHA, POWER
 
 DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}
 METHOD = "method"  # the first column
+TEST = f"two-sided {100 * ALPHA:.0f} %, power {100 * POWER:.0f} %"
+MDE = "MDE"  # the column in print
+MDE_NOTE = (
+    f"{MDE}: minimum detectable effect of so many seeds (paired t-test, {TEST}, from the standard "
+    "deviation of the differences over seeds), in brackets with Holm's correction over this table; no "
+    "spread: all seeds differ alike"
+)
 Sections = dict[str, dict[str, Row]]  # by title, then by the name of the row
 
 
@@ -47,67 +53,40 @@ def paper_table(
     if not empty:
         ours, published, left_out = _with_runs(ours, published)
     several = len(measures) > 1
-
-    # Our rows. A model has its own section where the paper has its numbers or an environment has several;
-    # else the section is the tier's, with all its models.
-    backbones = {number.backbone for number in published}
-    models: dict[tuple[str, str], set[str]] = {}
-    for row in ours:
-        models.setdefault((row.tier, row.env), set()).add(row.model)
-    our_sections: Sections = {}
-    teachers: dict[tuple[str, str], dict[bool, list[str]]] = {}
-    for row in ours:
-        by_model = backbone(row.model) in backbones or len(models[row.tier, row.env]) > 1
-        section = f"{model_label(row.model)}, ours" if by_model else f"{row.tier} tier, ours"
-        section += f", {env_label(row.env)}" if several else ""
-        column = MEASURES[row.measure].label if several else env_label(row.env)
-        our_sections.setdefault(section, {}).setdefault(row.label, {})[column] = _cell(row)
-        if row.feedback:
-            by_state = teachers.setdefault((section, row.label), {True: [], False: []})
-            by_state[row.seeds_done > 0].append(row.feedback)
-    for (
-        section,
-        label,
-    ), by_state in teachers.items():  # those of cells without runs only where nothing has run
-        our_sections[section][label][FEEDBACK] = Cell(
-            "; ".join(dict.fromkeys(by_state[True] or by_state[False]))
-        )
-
-    # Published rows. Each note has a letter, unless all numbers share one.
+    our_sections = _our_sections(ours, {number.backbone for number in published}, several)
+    # Each note of published numbers has a letter, unless all numbers share one.
     notes = list(dict.fromkeys(number.note for number in published))
     letters = {n: chr(ord("a") + k) for k, n in enumerate(filter(None, notes))} if len(notes) > 1 else {}
-    their_sections: Sections = {}
-    for number in published:
-        section = f"{number.backbone}, {number.source_kind}" + (f", {number.benchmark}" if several else "")
-        column = MEASURES[number.metric].label if several else number.benchmark
-        text = f"{number.value} [{letters[number.note]}]" if number.note in letters else str(number.value)
-        cells = their_sections.setdefault(section, {}).setdefault(number.label, {})
-        cells[column] = Cell(text, float(number.value))
+    their_sections = _their_sections(published, letters, several)
+
+    lines = [line for sections in (their_sections, our_sections) for line in sections.values()]
+    known = dict.fromkeys(name for line in lines for cells in line.values() for name in cells)
+    taught = FEEDBACK in known
+    first = [METHOD, FEEDBACK] if taught else [METHOD]
+    columns = [MEASURES[name].label for name in measures] if several else [n for n in known if n != FEEDBACK]
 
     # Every cell says something: which number there is, or why there is none.
-    taught = bool(teachers)
-    first = [METHOD, FEEDBACK] if taught else [METHOD]
-    lines = [line for sections in (their_sections, our_sections) for line in sections.values()]
-    columns = list(
-        dict.fromkeys(c for line in lines for cells in line.values() for c in cells if c not in first)
-    )
-    if several:
-        columns = [MEASURES[name].label for name in measures]
     seeds = max((row.seeds_planned for row in ours), default=0)
     printed: list[Section] = []
     for sections, absent in ((our_sections, f"0/{seeds} seeds"), (their_sections, "not published")):
         for section, of_section in sections.items():
-            full = []
+            full: list[Row] = []
             for label, cells in of_section.items():
                 text = "none" if label == CONSTANT_ANSWER_LABEL else absent
                 stated = re.search(r"\bfeedback=(\w+)", label)
                 theirs = stated.group(1) if stated else "not recorded"
                 teacher = {FEEDBACK: Cell("none" if sections is our_sections else theirs)} if taught else {}
                 full.append({METHOD: Cell(label)} | teacher | dict.fromkeys(columns, Cell(text)) | cells)
-            mark_best(full, _best_sides(columns, measures))
             printed.append(Section(section, full))
+
+    # The best is the highest or the lowest, as the measure says; of scores it is the highest.
+    better = {MEASURES[name].label: MEASURES[name].better for name in measures}
+    only = MEASURES[measures[0]].better if len(measures) == 1 else "high"
+    sides = {name: {"high": 1, "low": -1, "": 0}[better.get(name, only)] for name in columns}
+    for one in printed:
+        mark_best(one.rows, {name: side for name, side in sides.items() if side})
     intervals = {
-        name for section in printed for row in section.rows for name, cell in row.items() if "±" in cell.text
+        name for one in printed for row in one.rows for name, cell in row.items() if "±" in cell.text
     }
     return Table(
         title,
@@ -123,6 +102,46 @@ def paper_table(
             *_their_notes(published, letters),
         ],
     )
+
+
+def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Sections:
+    """The cells of our rows.
+
+    A model has its own section where the paper has its numbers (``backbones``) or an environment has several;
+    else the section is the tier's, with all its models. ``several``: a column is a measure, not a benchmark.
+    """
+    models: dict[tuple[str, str], set[str]] = {}
+    for row in ours:
+        models.setdefault((row.tier, row.env), set()).add(row.model)
+    sections: Sections = {}
+    teachers: dict[tuple[str, str], dict[bool, list[str]]] = {}
+    for row in ours:
+        by_model = backbone(row.model) in backbones or len(models[row.tier, row.env]) > 1
+        section = f"{model_label(row.model)}, ours" if by_model else f"{row.tier} tier, ours"
+        section += f", {env_label(row.env)}" if several else ""
+        column = MEASURES[row.measure].label if several else env_label(row.env)
+        sections.setdefault(section, {}).setdefault(row.label, {})[column] = _cell(row)
+        if row.feedback:
+            by_state = teachers.setdefault((section, row.label), {True: [], False: []})
+            by_state[row.seeds_done > 0].append(row.feedback)
+
+    # A row has several teachers if benchmarks differ; those planned are shown only where nothing has run.
+    for (section, label), by_state in teachers.items():
+        names_of_row = dict.fromkeys(by_state[True] or by_state[False])
+        sections[section][label][FEEDBACK] = Cell("; ".join(names_of_row))
+    return sections
+
+
+def _their_sections(published: Sequence[Published], letters: Mapping[str, str], several: bool) -> Sections:
+    """The cells of published numbers, with the letters of their notes."""
+    sections: Sections = {}
+    for number in published:
+        section = f"{number.backbone}, {number.source_kind}" + (f", {number.benchmark}" if several else "")
+        column = MEASURES[number.metric].label if several else number.benchmark
+        text = f"{number.value} [{letters[number.note]}]" if number.note in letters else str(number.value)
+        cells = sections.setdefault(section, {}).setdefault(number.label, {})
+        cells[column] = Cell(text, float(number.value))
+    return sections
 
 
 def _with_runs(
@@ -188,14 +207,6 @@ def plus_minus(
     return f"{mean:{sign}{form}} [{low:{form}}, {high:{form}}]"
 
 
-def _best_sides(columns: Sequence[str], measures: Sequence[str]) -> dict[str, int]:
-    """The side of the best value of each column that has one: the highest (1) or the lowest (-1)."""
-    known = {MEASURES[name].label: MEASURES[name].better for name in measures}
-    only = MEASURES[measures[0]].better if len(measures) == 1 else "high"
-    sides = {column: known.get(column, only) for column in columns}
-    return {column: 1 if side == "high" else -1 for column, side in sides.items() if side}
-
-
 def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     """Notes on our rows; ``columns``: the printed benchmarks, of which those without a run are named."""
     if not rows:
@@ -207,9 +218,9 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     # The smallest differences that these seeds could have shown, since no differences are printed.
     compared: dict[str, list[Comparison]] = {}
     for row in rows:
-        if row.comparison is not None:
+        if row.comparison is not None and row.comparison.mde is not None:
             compared.setdefault(env_label(row.env), []).append(row.comparison)
-    ranges = [f"{env} {sizes}" for env, of_env in compared.items() if (sizes := mde_range(of_env))]
+    ranges = [f"{env} {mde_text(*of_env)}" for env, of_env in compared.items()]
     if ranges:
         notes.append(
             f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by seed, "
@@ -239,7 +250,6 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     notes += sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant})
     if task_sets := task_set_names(rows):
         notes.append(f"Task sets: {', '.join(task_sets)}.")
-    notes += sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning})
     return notes + notes_of_runs(rows)
 
 
@@ -258,6 +268,139 @@ def _their_notes(published: Sequence[Published], letters: Mapping[str, str]) -> 
     return [*notes, *sorted({f"Source: {number.source}." for number in published})]
 
 
+def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Table:
+    """Every row: task groups, paired difference, invalid responses, budget. Rows without a run are named
+    below, and empty columns are left out. ``to_second``: the same rows with another baseline, whose
+    differences are shown too."""
+    every = list(rows.itertuples())
+    shown = [row for row in every if row.mean is not None] or every
+    second = {} if to_second is None else {_place(row): row for row in to_second.itertuples()}
+    label = baseline_label(list(second.values())) if second else ""
+    to_label = [Column(f"minus {label}", right=True, no_wrap=True), Column(f"p ({label})", right=True)]
+    columns = [
+        Column("tasks", filter="all"),
+        Column(METHOD),
+        Column(FEEDBACK, drop=6),
+        Column("success", right=True, no_wrap=True),
+        Column("seeds", right=True),
+        Column("episodes", form=",", drop=5),
+        Column("difference", right=True, no_wrap=True),
+        Column("p", right=True),
+        *(to_label if second else []),
+        Column(MDE, right=True, no_wrap=True, drop=3),
+        Column("invalid", form=".1%", drop=7),
+        Column("truncated", form=".1%", drop=8),
+        Column("tokens", right=True, drop=4),
+        Column("paper", form=".3f"),
+        Column("verdict"),
+    ]
+    lines = [_full_line(row, second.get(_place(row)), label) for row in shown]
+    columns = [column for column in columns if any(column.cell(line).text for line in lines)]
+
+    # Where the paper has none of the numbers, one note says why in place of two empty columns.
+    incomparable = ""
+    if all(row.paper is None for row in shown):
+        methods = [row for row in shown if row.verdict == "not comparable" and row.method != CONSTANT_ANSWER]
+        reasons = sorted({row.verdict_reason for row in methods})
+        incomparable = f"Not comparable with the paper ({'; '.join(reasons)})." if reasons else ""
+        columns = [column for column in columns if column.name not in ("paper", "verdict")]
+
+    compared_with = f", of the differences to each of {baseline_label(every)} and {label}" if second else ""
+    absent = dict.fromkeys(f"{row.label} on {env_label(row.env)}" for row in every if row.mean is None)
+    constant = [row for row in every if row.method == CONSTANT_ANSWER]
+    return table(
+        f"{every[0].table}, tier {'; '.join(sorted({row.tier_label for row in every if row.tier_label}))}",
+        columns,
+        lines,
+        f"Success of the last checkpoint on {', '.join(task_set_names(every))}; ± is the 95 % interval over training "
+        f"seeds; difference: to {baseline_label(every)}, paired by task and seed; p: Holm-corrected{compared_with}; "
+        f"{MDE_NOTE}; invalid: episodes ended by a response without a usable action; tokens: generated in training, "
+        "means of the runs.",
+        incomparable,
+        f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(every) else "",
+        *sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant}),
+        *notes_of_runs(every),
+        by=itemgetter("env"),
+    )
+
+
+def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
+    """The values of a row by column; ``second``: the same row compared with the baseline ``label``, or None."""
+    done, planned = row.seeds_done, row.seeds_planned
+    # 1/3: one of three planned seeds is done; 15: more are done than were planned.
+    seeds = Cell(f"{done}/{planned}" if done <= planned else str(done), done)
+    is_constant = row.method == CONSTANT_ANSWER
+    line = {
+        "env": env_label(row.env),  # of the section
+        "tasks": row.group,
+        METHOD: Cell(row.label, title=row.method, runs="/".join(_place(row)[:-1])),
+        FEEDBACK: row.feedback,
+        "success": _interval(row) or "no run",
+        "seeds": None if is_constant else seeds,
+        "episodes": None if is_constant else row.episodes,
+        "difference": _interval(row, "difference_"),
+        "p": p_cell(row.p_holm),
+        MDE: mde_text(row.comparison) if row.comparison else "",
+        "invalid": row.parse_failure_rate,
+        "truncated": row.truncation_rate,
+        "tokens": _short(row.generated_tokens),
+        "paper": row.paper,
+        "verdict": Cell(row.verdict, title=row.verdict_reason),
+    }
+    if second:
+        line[f"minus {label}"] = _interval(second, "difference_")
+        line[f"p ({label})"] = p_cell(second.p_holm)
+    return line
+
+
+def _place(row: Any) -> tuple[str, ...]:
+    return row.tier, row.env, row.model, row.method, row.group
+
+
+def _interval(row: Any, prefix: str = "") -> Cell | None:
+    """A mean with its interval, or the difference's (``prefix``), whose bounds are shown when hovering."""
+    names = ("mean", "low", "high", "points", "interval")
+    mean, low, high, points, kind = (getattr(row, prefix + name) for name in names)
+    if mean is None:
+        return None
+    bounds = "no interval" if low is None else f"[{low:.3f}, {high:.3f}]"
+    text = plus_minus(mean, low, high, points, row.unit, "+" if prefix else "")
+    return Cell(text, mean, f"{bounds}, {kind}" if kind else "")
+
+
+def _short(count: int | None) -> Cell | None:
+    """``1.5M``, ``3.0k``; the exact count when hovering."""
+    if count is None:
+        return None
+    for size, letter in ((10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return Cell(f"{count / size:.1f}{letter}", count, f"{count:,}")
+    return Cell(str(count), count)
+
+
+def p_cell(p: float | None) -> Cell | None:
+    """A p-value in print. It is never shown as 0, which no p-value is."""
+    return None if p is None else Cell("< 0.001" if p < 0.001 else f"{p:.3f}", p)
+
+
+def mde_text(*comparisons: Comparison) -> str:
+    """``0.058 (0.112)``: alone, and with the correction over the table; empty without a test.
+
+    The smallest and the largest of several comparisons: ``0.014 to 0.135 (0.047 to 0.454)``.
+    """
+    if all(one.p_adjusted is None for one in comparisons):
+        return ""
+    ranges = []
+    for sizes in ([one.mde for one in comparisons], [one.mde_adjusted for one in comparisons]):
+        known = [size for size in sizes if size is not None]
+        if not known:
+            return "no spread"
+        # Success rates differ by 1 at most.
+        ends = [f"{size:.3f}" if size <= 1 else "> 1" for size in (min(known), max(known))]
+        ranges.append(" to ".join(dict.fromkeys(ends)))
+    return f"{ranges[0]} ({ranges[1]})"
+
+
 def baseline_label(rows: Sequence[Any]) -> str:
     return next((row.label for row in rows if row.method == row.baseline), rows[0].baseline or "")
 
@@ -268,18 +411,20 @@ def task_set_names(rows: Sequence[Any]) -> list[str]:
 
 
 def notes_of_runs(rows: Sequence[Any]) -> list[str]:
-    """A note on which version of docs/preregistration.md existed when the runs behind ``rows`` were made.
+    """Warnings of the task sets, and which version of docs/preregistration.md existed when the runs behind
+    ``rows`` were made.
 
-    It says nothing about whether the preregistration plans these runs: each manifest records the version,
-    also for a user's own runs. [] if no manifest has one.
+    The version says nothing about whether the preregistration plans these runs: each manifest records it,
+    also for a user's own runs.
     """
+    warnings = sorted({f"{row.task_set}: {row.warning}." for row in rows if row.warning})
     ran = [row.preregistration for row in rows if row.seeds_done]
     dated = list(filter(None, ran))
     if not dated:
-        return []
+        return warnings
     texts = {text for plan in dated for text in plan.split(", ")}
     part = "" if len(dated) == len(ran) else f" ({len(dated)} of {len(ran)} rows)"
     which = (
         f"at sha256 {min(texts)}" if len(texts) == 1 else f"at {len(texts)} versions, which r3l verify names"
     )
-    return [f"At the time of the runs, docs/preregistration.md was {which}{part}."]
+    return [*warnings, f"At the time of the runs, docs/preregistration.md was {which}{part}."]

@@ -17,8 +17,7 @@ from r3l.config.protocol import PAPER, is_question_set, load_protocol
 from r3l.evaluation.summary import caveats, endings, played_by
 from r3l.files.paths import CONFIGS
 from r3l.report import published
-from r3l.report.render import to_markdown
-from r3l.report.table import Column, Table, table
+from r3l.report.table import Column, Table, table, to_markdown
 from r3l.stats.intervals import Interval, t_interval, wilson_interval
 
 Evaluation = Mapping[str, Any]

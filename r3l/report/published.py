@@ -11,15 +11,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError
 
-from r3l.config import Strict, backbone, variant
+from r3l.config import Strict, backbone
 from r3l.core.errors import DataError, check_known
 from r3l.files.paths import PUBLISHED
 from r3l.stats.comparison import Verdict, interval_verdict
@@ -46,17 +45,6 @@ class Published(Strict):
     source: str = Field(min_length=1)
     source_kind: Literal["paper", "author response", "rebuttal", "third party"]
     note: str
-
-    @field_validator("n", mode="before")
-    @classmethod
-    def _empty_is_none(cls, text: Any) -> Any:
-        return None if text == "" else text
-
-    @model_validator(mode="after")
-    def _share_is_at_most_one(self) -> Published:
-        if self.unit == "share" and self.value > 1:
-            raise ValueError(f"value {self.value} is above 1; write shares as fractions")
-        return self
 
     @property
     def quantity(self) -> Quantity:
@@ -114,7 +102,7 @@ def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
         if None in fields or None in fields.values():
             raise DataError(f"{where}: not {len(COLUMNS)} columns; put text that has a comma in quotes")
         try:
-            rows.append((where, Published.model_validate(fields)))
+            row = Published.model_validate(fields | {"n": fields["n"] or None})
         except ValidationError as error:
             problems = []
             for one in error.errors():
@@ -122,6 +110,9 @@ def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
                 place = f"column {column!r} has value {one['input']!r}: " if column else ""
                 problems.append(place + one["msg"])
             raise DataError(f"{where}: {'; '.join(problems)}; correct it") from error
+        if row.unit == "share" and row.value > 1:
+            raise DataError(f"{where}: value {row.value} is above 1; write shares as fractions")
+        rows.append((where, row))
     return rows
 
 
@@ -134,7 +125,7 @@ def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Publish
 
 
 class Reference:
-    """Published numbers to set beside a table of ours, looked up by model, benchmark and label.
+    """Published numbers to compare a table of ours with, looked up by model, benchmark and label.
 
     ``names`` maps a method of ours to its published name, if that is not our label. A variant keeps its
     setting: ``grpo_amplified@train.sync_interval=5`` is looked up as ``GRPO+Positive
@@ -148,68 +139,55 @@ class Reference:
 
     def label(self, method: str, label: str) -> str:
         """The published name of our ``method``, whose label is ``label``."""
-        name, changes = variant(method)
+        name, _, changes = method.partition("@")
         if method in self.names:
             return self.names[method]
-        if name not in self.names:
-            return label
-        return f"{self.names[name]} ({', '.join(changes)})" if changes else self.names[name]
+        return f"{self.names[name]} ({changes.replace(',', ', ')})" if name in self.names else label
 
-    def score(self, model: str, benchmark: str, label: str) -> Published | None:
-        """The published score, in whichever metric it has: success, or reward with partial credit."""
-        numbers = (self.get(model, benchmark, label, metric) for metric in SCORES)
-        return next((number for number in numbers if number), None)
+    def get(self, model: str, benchmark: str, label: str, *metrics: str) -> Published | None:
+        """The published number of a metric, or None.
 
-    def get(self, model: str, benchmark: str, label: str, metric: str) -> Published | None:
-        """The published number of ``metric``, or None."""
-        return self._by_label.get((backbone(model), benchmark, label, metric))
+        Default: the score, in whichever metric it has: success, or reward with partial credit.
+        """
+        keys = ((backbone(model), benchmark, label, metric) for metric in metrics or SCORES)
+        return next((self._by_label[key] for key in keys if key in self._by_label), None)
 
 
-@dataclass(frozen=True)
-class PublishedComparison:
-    """Ours against a published number: its ``value`` and ``metric``; ``difference``: ours minus it.
+PaperVerdict = Literal["within interval", "outside", "not comparable", "incomplete"]
+PAPER_COLUMNS = ("paper", "paper_metric", "paper_difference", "verdict", "verdict_reason")
 
-    ``verdict``: "within interval" and "outside" are what tables print for a number that our interval
-    contains (:attr:`Verdict.INCONCLUSIVE`) or does not (ahead or behind). ``reason``: the kind of interval,
-    or why there is no verdict.
+
+def paper_columns(
+    verdict: PaperVerdict, reason: str, number: Published | None = None, difference: float | None = None
+) -> dict[str, Any]:
+    """The columns PAPER_COLUMNS of a row: the published ``number``, our ``difference`` to it, and the verdict.
+
+    ``reason``: the kind of interval, or why there is no verdict.
     """
-
-    COLUMNS: ClassVar = ("paper", "paper_metric", "paper_difference", "verdict", "verdict_reason")
-
-    value: float | None
-    metric: str | None
-    difference: float | None
-    verdict: Literal["within interval", "outside", "not comparable", "incomplete"]
-    reason: str
-
-    def columns(self) -> dict[str, Any]:
-        """The values by the names of COLUMNS."""
-        return dict(zip(self.COLUMNS, vars(self).values(), strict=True))
+    value, metric = (float(number.value), number.metric) if number else (None, None)
+    return dict(zip(PAPER_COLUMNS, (value, metric, difference, verdict, reason), strict=True))
 
 
-def not_comparable(reason: str) -> PublishedComparison:
-    """No published number that ours could be compared with."""
-    return PublishedComparison(None, None, None, "not comparable", reason)
+def against(
+    number: Published | None, tier: str, measured: Interval, done: int, planned: int
+) -> dict[str, Any]:
+    """Compare our interval, in the published metric, with the published number, over ``done`` seeds.
 
-
-def incomplete(number: Published | None, reason: str) -> PublishedComparison:
-    """The published number, with too few runs of ours to judge."""
+    "within interval" and "outside" are what tables print for a number that our interval contains
+    (:attr:`Verdict.INCONCLUSIVE`) or does not (ahead or behind).
+    """
+    if tier != "paper":
+        return paper_columns("not comparable", f"{tier} tier: neither the paper's models nor its games")
     if number is None:
-        return PublishedComparison(None, None, None, "incomplete", reason)
-    return PublishedComparison(float(number.value), number.metric, None, "incomplete", reason)
-
-
-def against(number: Published, measured: Interval, done: int, planned: int) -> PublishedComparison:
-    """Judge whether our interval ``measured``, in the published metric, contains the published number."""
+        return paper_columns("not comparable", "the paper has no such number")
     difference = measured.mean - float(number.value)
-    verdict = Verdict.INCOMPLETE if done < planned else interval_verdict(measured, float(number.value))
-    if verdict is Verdict.INCOMPLETE:
-        reason = f"{done} of {planned} seeds" if done < planned else "under three seeds there is no interval"
-        return replace(incomplete(number, reason), difference=difference)
-    shown: Any = "within interval" if verdict is Verdict.INCONCLUSIVE else "outside"
-    return replace(incomplete(number, measured.kind), difference=difference, verdict=shown)
-
-
-def other_tier(tier: str) -> str | None:
-    """Why runs of ``tier`` cannot be compared with the paper; None if they can."""
-    return None if tier == "paper" else f"{tier} tier: neither the paper's models nor its games"
+    if done < planned:
+        return paper_columns("incomplete", f"{done} of {planned} seeds", number, difference)
+    match interval_verdict(measured, float(number.value)):
+        case Verdict.INCOMPLETE:
+            reason = "under three seeds there is no interval"
+            return paper_columns("incomplete", reason, number, difference)
+        case Verdict.INCONCLUSIVE:
+            return paper_columns("within interval", measured.kind, number, difference)
+        case _:
+            return paper_columns("outside", measured.kind, number, difference)

@@ -11,25 +11,20 @@ import pandas as pd
 
 from r3l.config import TierConfig, backbone, load
 from r3l.report import published
-from r3l.report.feedback import planned, written_by
 from r3l.report.frame import (
     ALL,
     BENCH,
     CONSTANT_ANSWER,
     Bench,
-    benches,
     common_seeds,
     groups,
-    of_bench,
     scores_S_T,
-    total,
     whole,
 )
-from r3l.report.labels import env_label, method_label
-from r3l.report.paired import paired_columns
-from r3l.report.published import Published, PublishedComparison, Reference
+from r3l.report.labels import env_label, method_label, planned_teacher, written_by
+from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
-from r3l.stats.comparison import Effect, compare
+from r3l.stats.comparison import Comparison, Effect, compare
 from r3l.stats.intervals import Interval, seed_interval
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
@@ -42,13 +37,14 @@ SPENT = {  # column: counter of training
     "trained_tokens": TRAINED_TOKENS,
 }
 PLACE = ("tier", "tier_label", "env", "model")
+TASK_SET = ("task_set", "task_set_sha256", "warning")
 METHOD = ("method", "label", "feedback", "provenance", "measure")
 # The columns of a csv file. ``outdated`` is empty: earlier versions named corrections of code there.
 SCORES = (
-    *("table", "baseline", *PLACE, "group", "task_set", "task_set_sha256", "warning", *METHOD, *INTERVAL),
+    *("table", "baseline", *PLACE, "group", *TASK_SET, *METHOD, *INTERVAL),
     *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
-    *("mde", "mde_holm", *PublishedComparison.COLUMNS, "parse_failure_rate", "truncation_rate", *SPENT),
+    *("mde", "mde_holm", *PAPER_COLUMNS, "parse_failure_rate", "truncation_rate", *SPENT),
     *("outdated", "preregistration"),
 )
 EMPTY: dict[str, Any] = dict.fromkeys((*SCORES, "unit", "points", "difference_points", "comparison")) | {
@@ -95,40 +91,37 @@ def score_rows(
     ``planned_benches`` have rows even where nothing has run.
     """
     reference = main_results() if reference is None else reference
-    cells = dict(iter(runs.groupby([*BENCH, "group", "method"], sort=False)))
+    by_bench = dict(iter(runs.groupby(BENCH)))
     rows: list[dict[str, Any]] = []
-    for bench in sorted({*planned_benches, *benches(runs)}):
-        here = of_bench(runs, bench)
-        place = place_of(here.iloc[0]) if len(here) else nowhere(bench)
+    for bench in sorted({*planned_benches, *by_bench}):
+        here = by_bench.get(bench, runs.iloc[:0])
+        place = dict(here.iloc[0][[*PLACE, *TASK_SET]]) if len(here) else place_of(bench)
+        cells = dict(iter(here.groupby(["group", "method"], sort=False)))
         for group in groups(here):
             for method in methods:
-                seeds, others = cells.get((*bench, group, method)), cells.get((*bench, group, baseline))
+                seeds, others = cells.get((group, method)), cells.get((group, baseline))
                 if seeds is not None:
                     rows.append(_row(seeds, None if method == baseline else others, seeds_planned, reference))
                     continue
                 label = reference.label(method, method_label(method))
-                number = reference.score(bench[2], env_label(bench[1]), label)
-                teacher = planned(method, bench[0])
+                number = reference.get(bench[2], env_label(bench[1]), label)
+                teacher = planned_teacher(method, bench[0])
                 rows.append(
                     missing(method, seeds_planned, "no run", number, group=group, feedback=teacher, **place)
                 )
             answered = here[(here.group == group) & here.constant_success.notna()]
             if len(answered):  # the best answer that ignores the problem is a baseline of its own
                 first = answered.iloc[0]
-                score = Interval(first.constant_success, None, None, 0, "")
-                paper = published.not_comparable(f"the answer is always {first.constant_answer}")
-                known = {
-                    "method": CONSTANT_ANSWER,
-                    "label": CONSTANT_ANSWER_LABEL,
-                    "provenance": CONSTANT_ANSWER,
-                }
-                rows.append(place | known | {"group": group} | interval_columns(score) | paper.columns())
+                known = {"method": CONSTANT_ANSWER, "label": CONSTANT_ANSWER_LABEL, "group": group}
+                known |= {"provenance": CONSTANT_ANSWER, "mean": first.constant_success, "interval": ""}
+                paper = paper_columns("not comparable", f"the answer is always {first.constant_answer}")
+                rows.append(place | known | paper)
+
     # Holm's correction covers every comparison of the table.
     comparisons = compare([row.pop("effect", None) for row in rows])
     for row, comparison in zip(rows, comparisons, strict=True):
         if comparison is not None:
-            row |= interval_columns(comparison.effect.interval, "difference_") | paired_columns(comparison)
-            row["comparison"] = comparison
+            row |= paired_columns(comparison) | {"comparison": comparison}
     return as_rows(rows, table=title, baseline=baseline)
 
 
@@ -139,36 +132,33 @@ def _row(
 
     Its ``effect`` is the difference to ``baseline``; the caller tests the effects of all rows together.
     """
-    first, episodes = seeds.iloc[0], int(seeds.episodes.sum())
-    row = place_of(first) | {key: first[key] for key in ("group", "method", "label")}
+    first, done, scores = seeds.iloc[0], len(seeds), scores_S_T(seeds)
+    sums = seeds[["episodes", "parse_failures", "truncations"]].sum()
+    spent = seeds.filter(items=[*SPENT.values()]).sum()  # in training
     warnings = dict.fromkeys(part for warning in seeds.warning for part in warning.split("; ") if part)
-    row |= {
+    row = {
+        **first[[*PLACE, *TASK_SET, "group", "method", "label"]],
         "warning": "; ".join(warnings),
         "feedback": written_by(first.feedback, seeds),
+        **interval_columns(seed_interval(scores)),
         "reward_mean": float(np.mean(list(seeds.reward))),
-        "seeds_done": len(seeds),
+        "seeds_done": done,
         "seeds_planned": planned_seeds,
-        "episodes": episodes,
-        "parse_failure_rate": int(seeds.parse_failures.sum()) / episodes,
-        "truncation_rate": int(seeds.truncations.sum()) / episodes,
+        "episodes": int(sums.episodes),
+        "parse_failure_rate": int(sums.parse_failures) / int(sums.episodes),
+        "truncation_rate": int(sums.truncations) / int(sums.episodes),
+        **{name: round(spent.get(counter, 0.0) / done) for name, counter in SPENT.items()},
         "preregistration": ", ".join(sorted({text for text in seeds.preregistration if text})) or None,
     }
-    row |= interval_columns(seed_interval(scores_S_T(seeds)))
-    for name, counter in SPENT.items():  # training only
-        row[name] = round(total(seeds, counter) / len(seeds))
     if baseline is not None:
         ours, theirs = common_seeds(seeds, baseline)
         row["effect"] = Effect.paired(scores_S_T(ours), scores_S_T(theirs)) if len(ours) else None
+
     # Compared in the published metric, which on WebShop and ScienceWorld is a mean reward, not success.
-    number = reference.score(first.model, env_label(first.env), reference.label(first.method, first.label))
-    if reason := published.other_tier(first.tier):
-        paper = published.not_comparable(reason)
-    elif number is None or first.group != ALL:
-        paper = published.not_comparable("the paper has no such number")
-    else:
-        measured = seed_interval(scores_S_T(seeds, number.metric))
-        paper = published.against(number, measured, len(seeds), planned_seeds)
-    return row | paper.columns()
+    label = reference.label(first.method, first.label)
+    number = reference.get(first.model, env_label(first.env), label) if first.group == ALL else None
+    measured = seed_interval(scores_S_T(seeds, number.metric if number else "success"))
+    return row | against(number, first.tier, measured, done, planned_seeds)
 
 
 def published_rows(
@@ -198,15 +188,11 @@ def missing(
 ) -> dict[str, Any]:
     """The row of a method that has not run; ``number``: the published one."""
     label = known.pop("label", None) or method_label(method)
-    paper = published.incomplete(number, reason).columns()
+    paper = paper_columns("incomplete", reason, number)
     return {"method": method, "label": label, **known, "seeds_planned": seeds, **paper}
 
 
-def place_of(run: pd.Series) -> dict[str, Any]:
-    return {key: run[key] for key in (*PLACE, "task_set", "task_set_sha256", "warning")}
-
-
-def nowhere(bench: Bench) -> dict[str, Any]:
+def place_of(bench: Bench) -> dict[str, Any]:
     """The columns PLACE of a bench without runs."""
     tier, env, model = bench
     return {"tier": tier, "tier_label": load("tiers", tier, TierConfig).label, "env": env, "model": model}
@@ -218,3 +204,18 @@ def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, A
         return {}
     values = {"mean": interval.mean, "low": interval.low, "high": interval.high, "interval": interval.kind}
     return {f"{prefix}{key}": value for key, value in (values | {"points": interval.points}).items()}
+
+
+def paired_columns(comparison: Comparison) -> dict[str, Any]:
+    """The columns of a paired comparison: its difference, p-values and minimum detectable effects."""
+    effect = comparison.effect
+    return {
+        **interval_columns(effect.interval, "difference_"),
+        "probability_of_improvement": effect.probability_of_improvement,
+        "pairs": effect.seeds,
+        "p_value": effect.p_value,
+        "p_holm": comparison.p_adjusted,
+        "spread": effect.deviation,
+        "mde": comparison.mde,
+        "mde_holm": comparison.mde_adjusted,
+    }

@@ -1,11 +1,56 @@
-"""A table: columns that know how to format a row, rows in groups, notes. r3l.report.render lays it out."""
+"""A table: columns that know how to format a row, rows in groups, notes; and its forms: in a terminal (rich prints
+it), Markdown, LaTeX (pandas, booktabs), CSV. HTML: r3l.report.html."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal
+
+import pandas as pd
+from rich import table as rich
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from r3l.core.text import printable
+from r3l.files.writing import writable, write_text_atomic
+
+DIGITS = 4  # of a number in a csv file
+# Where numbers may continue on the next line: before an interval, then between its bounds.
+BREAKS = (re.compile(r" (?=±|[\[(][^\])]*\d)"), re.compile(r"(?<=,) | (?=to )"))
+GAP = 2  # characters between two columns
+MARKDOWN = re.compile(
+    r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])"
+)  # an underscore in a word is none
+LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {
+        "`": r"\textasciigrave{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "±": r"$\pm$",
+    }
+)
+# adjustbox shrinks what is wider or taller than the page, and leaves the rest as it is
+FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
+\begin{{table}}[t]
+\centering
+\caption{{{title}.}}
+\begin{{adjustbox}}{{max width=\linewidth, max totalheight=0.8\textheight}}
+{tabular}\end{{adjustbox}}
+\par\smallskip
+\begin{{minipage}}{{\linewidth}}
+\scriptsize\raggedright
+{notes}
+\end{{minipage}}
+\end{{table}}
+"""
 
 
 @dataclass(frozen=True)
@@ -99,6 +144,52 @@ class Table:
         rows = next(section.rows for section in self.sections if section.title == title)
         return {row[self.names[0]].text: row for row in rows}
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Fit the table to the terminal: sections' titles above indented rows, notes below. Called by rich.
+
+        One rule for every table that is too wide: text continues on further lines, between words; then
+        intervals continue below their numbers; then columns are left out and named, by ``drop`` first, then
+        from the right. So no number is ever cut, and no word that fits the terminal.
+        """
+        table, room = self, options.max_width
+        # First continue text and then intervals on further lines, then leave out columns.
+        for space in BREAKS:
+            if _width(_widths(table, wrapped=True)) > room:
+                table = _with_breaks(table, space)
+        while _width(least := _widths(table, wrapped=True)) > room and len(table.columns) > 1:
+            last = max(range(1, len(table.columns)), key=lambda k: (table.columns[k].drop, k))
+            table = replace(table, columns=[column for k, column in enumerate(table.columns) if k != last])
+        kept = table.names
+        left_out = [name for name in self.names if name not in kept]
+
+        # The widest columns give way first, down to their longest word.
+        widths = _widths(table, wrapped=False)
+        while _width(widths) > room and (wide := [k for k, width in enumerate(widths) if width > least[k]]):
+            widths[max(wide, key=lambda k: widths[k])] -= 1
+
+        def lines(rows: Iterable[Sequence[Cell]]) -> rich.Table:
+            shown = rich.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+            for column, width in zip(table.columns, widths, strict=True):
+                shown.add_column(justify=column.side, width=width, overflow="fold")
+            for row in rows:
+                shown.add_row(*(_plain(cell.text, "bold" if cell.bold else "") for cell in row))
+            return shown
+
+        indent = "  " if table.titled else ""
+        if table.title:
+            yield _plain(table.title, "bold")
+        yield lines([[Cell(name, bold=True) for name in table.names]])
+        yield _plain("\u2500" * min(_width(widths), room), "dim")
+        for section in table.sections:
+            if section.title:
+                yield _plain(section.title, "italic")
+            rows = [[row.get(name, EMPTY) for name in table.names] for row in section.rows]
+            yield lines([[replace(row[0], text=indent + row[0].text), *row[1:]] for row in rows])
+        if any(column.footer for column in table.columns):
+            yield lines([[Cell(column.footer) for column in table.columns]])
+        notes = [f"Left out at {room} columns: {', '.join(left_out)} (all: --json)."] if left_out else []
+        yield from map(_plain, [*table.notes, *notes])
+
 
 def table(
     title: str,
@@ -124,3 +215,135 @@ def mark_best(rows: Sequence[Row], columns: Mapping[str, int]) -> None:
             for row in rows:
                 value = row[name].value
                 row[name] = replace(row[name], bold=value is not None and sign * value == max(ranked))
+
+
+def _plain(text: str, style: str = "") -> Text:
+    """Text that rich shows as it is: neither its markup nor escape codes are read."""
+    return Text(printable(text), style=style)
+
+
+def _with_breaks(table: Table, space: re.Pattern[str]) -> Table:
+    """``table`` with its numbers' cells broken at each ``space``."""
+    numbers = {column.name for column in table.columns if column.side == "right"}
+    sections = [
+        replace(
+            section,
+            rows=[
+                {n: replace(c, text=space.sub("\n", c.text)) if n in numbers else c for n, c in row.items()}
+                for row in section.rows
+            ],
+        )
+        for section in table.sections
+    ]
+    return replace(table, sections=sections)
+
+
+def _widths(table: Table, wrapped: bool) -> list[int]:
+    """The characters that each column takes for its longest line; ``wrapped``: for its longest word where it
+    holds text. A heading always wraps."""
+    indent = 2 if table.titled else 0
+    widths = []
+    for place, column in enumerate(table.columns):
+        texts = [row.get(column.name, EMPTY).text for section in table.sections for row in section.rows]
+        is_text = column.side == "left" and not column.no_wrap
+        parts = [
+            part
+            for text in [*texts, column.footer]
+            for part in (text.split() if wrapped and is_text else text.split("\n"))
+        ]
+        headings = column.name.split() if wrapped else [column.name]
+        width = max((cell_len(part) for part in parts), default=0) + (indent if place == 0 else 0)
+        widths.append(max([width, *map(cell_len, headings)]))
+    return widths
+
+
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def rounded(value: Any) -> Any:
+    """A number as csv files hold it."""
+    return round(float(value), DIGITS) if isinstance(value, float) else value
+
+
+def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of a csv file, or of --json: ``columns`` of ``rows``, rounded; None: there is no such
+    value."""
+    return [
+        {name: rounded(value) for name, value in row.items()} for row in rows[[*columns]].to_dict("records")
+    ]
+
+
+def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """The rows as CSV, with the columns of the first row; None is an empty field."""
+    return str(pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n"))
+
+
+def write(rows: Sequence[Mapping[str, object]], table: Table, out: Path) -> None:
+    """Write ``out`` as CSV (the long form), and next to it .tex and .md (the printed table)."""
+    write_text(to_csv(rows), out)
+    write_text(to_latex(table), out.with_suffix(".tex"))
+    write_text(to_markdown(table), out.with_suffix(".md"))
+
+
+def write_text(text: str, out: Path) -> None:
+    """Write a file at once. Raises RunDirectoryError naming the file where it cannot be written."""
+    with writable(out):
+        write_text_atomic(out, text)
+
+
+def to_markdown(table: Table) -> str:
+    """A pipe table with its title and notes; the title of a section stands in its first row."""
+
+    def text(cell: Cell) -> str:
+        return f"**{markdown(cell.text)}**" if cell.bold else markdown(cell.text)
+
+    shown = _frame(table, text)
+    shown.columns = [markdown(name) for name in shown.columns]
+    sides = [column.side for column in table.columns]
+    if table.titled:
+        titles = [
+            title for section in table.sections for title in [section.title] + [""] * (len(section.rows) - 1)
+        ]
+        shown.insert(0, table.by.capitalize(), [markdown(title) for title in titles])
+        sides.insert(0, "left")
+    pipes = shown.to_markdown(index=False, disable_numparse=True, colalign=sides)
+    notes = "\n".join(f"- {markdown(note)}" for note in table.notes)
+    return f"# {markdown(table.title)}\n\n{pipes}\n\n{notes}\n"
+
+
+def markdown(text: str) -> str:
+    """``text`` with everything escaped that Markdown would read within a line."""
+    return MARKDOWN.sub(r"\\\g<0>", text).replace("<", "&lt;").replace("\n", " ")
+
+
+def to_latex(table: Table) -> str:
+    """A floating table that fits the page of any style; the title of a section stands above its rows."""
+
+    def text(cell: Cell) -> str:
+        guard = "{}" if cell.text[:1] in ("[", "*") else ""  # else options of the end of the row before
+        return f"\\textbf{{{tex(cell.text)}}}" if cell.bold else guard + tex(cell.text)
+
+    shown, start = _frame(table, text), 0
+    shown.columns = [tex(name) for name in shown.columns]
+    for section in table.sections:
+        # What stands before a row is written into its first cell: a rule, and the title across all columns.
+        rule = "\\midrule\n" if start else ""
+        title = f"\\multicolumn{{{len(table.names)}}}{{l}}{{\\textit{{{tex(section.title)}}}}} \\\\\n"
+        shown.iloc[start, 0] = rule + (title if section.title else "") + str(shown.iloc[start, 0])
+        start += len(section.rows)
+    sides = "".join(column.side[0] for column in table.columns)
+    tabular = shown.style.hide(axis="index").to_latex(hrules=True, column_format=sides)
+    return FLOAT.format(title=tex(table.title), tabular=tabular, notes="\n".join(map(tex, table.notes)))
+
+
+def tex(text: str) -> str:
+    """``text`` with everything escaped that LaTeX would read."""
+    return text.translate(LATEX).replace("--", "-{}-")  # no dash
+
+
+def _frame(table: Table, text: Callable[[Cell], str]) -> pd.DataFrame:
+    """The texts of all cells as a DataFrame, one row per table row."""
+    head, *others = table.names
+    lines = [[text(cell) for cell in cells] for cells in table.cells()]
+    return pd.DataFrame(lines, columns=[head.capitalize(), *others])

@@ -15,14 +15,12 @@ from r3l.config import is_own, variant
 from r3l.core.errors import ConfigError
 from r3l.report import published
 from r3l.report.frame import Bench
-from r3l.report.full_table import full_table
 from r3l.report.measures import COLUMNS as MEASURE_COLUMNS
 from r3l.report.measures import measure_rows
-from r3l.report.paper_table import paper_table
+from r3l.report.paper_table import full_table, paper_table
 from r3l.report.published import Published, Reference
-from r3l.report.render import as_stored, to_terminal, write
 from r3l.report.scores import SCORES, published_rows, score_rows
-from r3l.report.table import Table
+from r3l.report.table import Table, as_stored, write
 from r3l.runs.run_paths import run_dir_of
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 
@@ -110,11 +108,10 @@ class ReportTable:
     def printed(self) -> Table:
         return paper_table(self.config.title, self.rows, self.published, self.config.measures, self.empty)
 
-    def to_terminal(self) -> RenderableType:
-        """The printed table; if it has scores of runs, all of its rows in full below."""
-        shown = to_terminal(self.printed)
+    def __rich__(self) -> RenderableType:
+        """The printed table; if it has scores of runs, all of its rows in full below. Called by rich."""
         in_full = self.config.kind == "scores" and bool(self.rows.seeds_done.any())
-        return Group(shown, "", to_terminal(full_table(self.rows))) if in_full else shown
+        return Group(self.printed, "", full_table(self.rows)) if in_full else self.printed
 
     def flat(self) -> list[dict[str, Any]]:
         """The rows of the csv file, numbers rounded as there."""

@@ -10,7 +10,6 @@ from rich.console import Console
 from r3l.core.errors import DataError
 from r3l.report.compare import compare, comparison_table
 from r3l.report.frame import read_runs
-from r3l.report.render import to_terminal
 from r3l.runs.run_paths import find_runs
 
 
@@ -67,7 +66,7 @@ def test_no_word_is_broken_however_wide_the_terminal_is(tmp_path):
     table = comparison_table(typed(tmp_path, "mine", ["grpo"]))
     for width in range(80, 131):
         console = Console(width=width, record=True, file=io.StringIO())
-        console.print(to_terminal(table))
+        console.print(table)
         assert "inconclusive" in console.export_text(), width
 
 

@@ -14,8 +14,7 @@ from r3l.config.files import Label
 from r3l.core.text import printable
 from r3l.report.figures import style
 from r3l.report.html.page import to_html
-from r3l.report.render import to_latex, to_markdown, to_terminal
-from r3l.report.table import Cell, Column, Section, Table
+from r3l.report.table import Cell, Column, Section, Table, to_latex, to_markdown
 
 LABELS = [
     "R3L [ours]",
@@ -41,7 +40,7 @@ def test_a_label_is_shown_as_it_is_written(label):
     assert TypeAdapter(Label).validate_python(label) == label
     console = Console(width=150)
     with console.capture() as captured:
-        console.print(to_terminal(table_of(label)))
+        console.print(table_of(label))
     assert captured.get().count(label) == 6
     page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(to_markdown(table_of(label)))
     assert html.unescape(re.sub("<[^>]+>", "", page)).count(label) == 6

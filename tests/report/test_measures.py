@@ -10,7 +10,7 @@ from report.runs import rewrite, write_run
 from r3l.report import measures, published
 from r3l.report.budget import budget_rows, budget_table
 from r3l.report.frame import read_runs
-from r3l.report.render import as_stored
+from r3l.report.table import as_stored
 from r3l.runs.run_paths import find_runs
 
 NONE = published.Reference()

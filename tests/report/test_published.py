@@ -81,10 +81,10 @@ def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
         == "R3L (train.sync_interval=5)"
     )
     name = reference.label("grpo_amplified@train.sync_interval=5", "anything")
-    score = reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", name)
+    score = reference.get("Qwen2.5-1.5B-Instruct", "ALFWorld", name)
     assert score and str(score.value) == "0.864"
     assert reference.label("opmd@x=1", "OPMD (x=1)") == "OPMD, odd"
-    assert reference.score("Qwen2.5-1.5B-Instruct", "ALFWorld", "nobody") is None
+    assert reference.get("Qwen2.5-1.5B-Instruct", "ALFWorld", "nobody") is None
 
 
 @pytest.mark.parametrize("table", plan.tables().values(), ids=lambda table: table.table)
@@ -108,7 +108,7 @@ def test_what_a_table_calls_published_is_published(table, rows):
 def test_a_score_is_success_or_reward_whichever_was_published(rows):
     reference = published.Reference(published.of_table("table1", rows))
     metrics = {
-        b: reference.score("Qwen3-4B", b, "R3L").metric
+        b: reference.get("Qwen3-4B", b, "R3L").metric
         for b in ("ALFWorld", "WebShop", "ScienceWorld", "GSM8K")
     }
     assert metrics == {
@@ -137,15 +137,16 @@ def grpo():
     ],
 )
 def test_the_published_number_lies_in_our_interval_or_outside(grpo, low, high, expected):
-    row = published.against(grpo, Interval(0.70, low, high, 3, "t, 3 seeds"), 3, 3)
-    assert (row.verdict, row.reason) == (expected, "t, 3 seeds")
-    assert (row.value, row.metric, round(row.difference, 4)) == (0.72, "success", -0.02)
+    row = published.against(grpo, "paper", Interval(0.70, low, high, 3, "t, 3 seeds"), 3, 3)
+    assert (row["verdict"], row["verdict_reason"]) == (expected, "t, 3 seeds")
+    assert (row["paper"], row["paper_metric"]) == (0.72, "success")
+    assert row["paper_difference"] == pytest.approx(-0.02)
 
 
 def test_too_few_seeds_are_incomplete_but_the_difference_is_shown(grpo):
     two, one = Interval(0.75, 0.7, 0.8, 2, "t, 2 seeds"), Interval(0.75, None, None, 1, "n/a (1 seed)")
-    for row in (published.against(grpo, two, 2, 3), published.against(grpo, one, 1, 1)):
-        assert (row.verdict, round(row.difference, 4)) == ("incomplete", 0.03)
+    for row in (published.against(grpo, "paper", two, 2, 3), published.against(grpo, "paper", one, 1, 1)):
+        assert row["verdict"] == "incomplete" and row["paper_difference"] == pytest.approx(0.03)
 
 
 def test_impossible_numbers_stand_between_the_two_nearest_shares(rows):

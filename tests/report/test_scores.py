@@ -10,8 +10,8 @@ from start_models import cell
 from r3l.core.errors import DataError
 from r3l.report.frame import CONSTANT_ANSWER, read_runs, whole
 from r3l.report.paper_table import paper_table
-from r3l.report.render import as_stored
 from r3l.report.scores import SCORES, score_rows
+from r3l.report.table import as_stored
 from r3l.runs.run_paths import find_runs
 
 

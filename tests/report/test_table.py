@@ -7,8 +7,18 @@ import subprocess
 
 import pytest
 
-from r3l.report.render import to_csv, to_latex, to_markdown
-from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, table
+from r3l.report.table import (
+    Cell,
+    Column,
+    Row,
+    Section,
+    Table,
+    mark_best,
+    table,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
 
 
 def row(name: str, score: float | None, cost: float) -> Row:

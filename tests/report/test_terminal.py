@@ -19,11 +19,10 @@ from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims import load_claims
 from r3l.report.claims_table import claims_table
 from r3l.report.compare import compare, comparison_table
-from r3l.report.full_table import full_table
+from r3l.report.paper_table import full_table
 from r3l.report.published import load
 from r3l.report.published_checks import check, summary_table
 from r3l.report.registered import load_registered, registered_rows, registered_table
-from r3l.report.render import to_terminal
 from r3l.report.tuning import tuning_table, tunings
 from r3l.workflow import plan
 
@@ -60,7 +59,7 @@ def test_no_number_is_cut_and_what_is_left_out_is_named(stored):
         for width in WIDTHS:
             console = Console(width=width)
             with console.capture() as captured:
-                console.print(to_terminal(table))
+                console.print(table)
             text = captured.get()
             assert max(map(len, text.splitlines())) <= width, (name, width)
             _, _, said = text.rpartition(f"Left out at {width} columns: ")

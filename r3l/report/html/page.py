@@ -26,12 +26,11 @@ from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims_table import claims_table
 from r3l.report.figures import draw
 from r3l.report.frame import BENCH, CONSTANT_ANSWER, whole
-from r3l.report.full_table import full_table
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
+from r3l.report.paper_table import full_table
 from r3l.report.probes import Content
-from r3l.report.render import write_text
-from r3l.report.table import Cell, Table
+from r3l.report.table import Cell, Table, write_text
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
 
