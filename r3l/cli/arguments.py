@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -130,25 +130,17 @@ def listed(text: str | None, option: str) -> list[str] | None:
     return parts
 
 
-def methods_named(text: str | None) -> list[str] | None:
-    """The methods or variants of ``--method``. Raises ConfigError for an unknown one."""
-    from r3l.config import variant
-    from r3l.config.method import load_method
+def named(option: Literal["--env", "--method"], text: str | None) -> list[str] | None:
+    """The environments or methods (variants too) of an option. Raises ConfigError for an unknown one."""
+    from r3l.config import EnvConfig, MethodConfig, load, variant
 
-    methods = listed(text, "--method")
-    for method in methods or []:
-        load_method(variant(method).method)
-    return methods
-
-
-def environments_named(text: str | None) -> list[str] | None:
-    """The environments of ``--env``. Raises ConfigError for an unknown one."""
-    from r3l.config import EnvConfig, load
-
-    envs = listed(text, "--env")
-    for env in envs or []:
-        load("envs", env, EnvConfig)
-    return envs
+    names = listed(text, option)
+    for name in names or []:
+        if option == "--env":
+            load("envs", name, EnvConfig)
+        else:
+            load("methods", variant(name).method, MethodConfig)
+    return names
 
 
 def seeds_named(text: str | None) -> list[int] | None:

@@ -19,8 +19,8 @@ from r3l.cli.arguments import (
     Tier,
     check_cores,
     configured,
-    environments_named,
     listed,
+    named,
     output,
     seeds_named,
 )
@@ -158,7 +158,7 @@ def power(
     opponents = opponents_of(method, against, tier)
     _check_share("--power", power, 0.1, 0.999)
     _check_share("--difference", difference, 0.001, 1)
-    loaded = read_runs(runs_of(stored or stored_runs(), [method, *opponents], tier, environments_named(env)))
+    loaded = read_runs(runs_of(stored or stored_runs(), [method, *opponents], tier, named("--env", env)))
     compared, target = (
         comparison.compare(loaded, method, opponents, group),
         PowerTarget(ALPHA, power, comparisons),

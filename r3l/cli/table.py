@@ -17,9 +17,8 @@ from r3l.cli.arguments import (
     Runs,
     SeveralResults,
     SomeTier,
-    environments_named,
     found,
-    methods_named,
+    named,
     named_runs,
     output,
 )
@@ -57,12 +56,12 @@ def table(
 
     Example: `r3l table table1 --out results/table1.csv`
     """
+    from r3l.config import names
     from r3l.workflow import plan
 
-    specs = plan.tables()
-    check_known("table", name, {*specs, *SUBCOMMANDS_OF_TABLE})
-    selection = _selection(env, method, named_runs(runs))
-    print_table(specs[name], selection, results, out, tier, seeds_planned, empty, as_json)
+    check_known("table", name, {*names("tables"), *SUBCOMMANDS_OF_TABLE})
+    selection = _selection(env, method, runs)
+    print_table(plan.table_config(name), selection, results, out, tier, seeds_planned, empty, as_json)
 
 
 def budget(
@@ -81,7 +80,7 @@ def budget(
     from r3l.report.frame import read_runs
     from r3l.report.table import write
 
-    selection = _selection(env, method, named_runs(runs))
+    selection = _selection(env, method, runs)
     paths = found([*selection.runs], results)
     rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
     flat, printed = rows.to_dict("records"), budget_table(rows)
@@ -214,11 +213,11 @@ def print_table(
     print_shown({"rows": built.flat()}, as_json, built)
 
 
-def _selection(env: str | None, method: str | None, runs: list[Path]) -> Selection:
+def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> Selection:
     """The runs that the options select. Raises ConfigError for an unknown environment or method."""
     from r3l.report.tables import Selection
 
-    return Selection(environments_named(env), methods_named(method), runs)
+    return Selection(named("--env", env), named("--method", method), named_runs(runs))
 
 
 def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
@@ -265,13 +264,11 @@ def figure(
     from r3l.report.tables import selected
     from r3l.workflow import plan
 
-    specs = plan.tables()
     check_known("figure", name, {*figures.FIGURES, *SUBCOMMANDS_OF_FIGURE})
-    check_known("table", table or figures.FIGURES[name].table, specs)
-    spec, named = specs[table or figures.FIGURES[name].table], named_runs(runs)
-    shown = selected(
-        read_runs(found(named, results), named), spec, plan.load(), _selection(env, method, named)
-    )
+    spec = plan.table_config(table or figures.FIGURES[name].table)
+    selection = _selection(env, method, runs)
+    every = read_runs(found([*selection.runs], results), selection.runs)
+    shown = selected(every, spec, plan.load(), selection)
     _print_drawn(name, figures.draw(name, shown, out, spec), as_json)
 
 
@@ -361,8 +358,8 @@ def report(
             f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out"
         )
     images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
-    named = named_runs(runs)
-    shown = read_runs(found(named, results), named)
+    by_name = named_runs(runs)
+    shown = read_runs(found(by_name, results), by_name)
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
     written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
     size, count = written.stat().st_size, len(whole(shown))

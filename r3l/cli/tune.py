@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Cores, Envs, Results, Tier, check_cores, environments_named
+from r3l.cli.arguments import RESULTS, AsJson, Cores, Envs, Results, Tier, check_cores, named
 from r3l.cli.printing import print_shown
 from r3l.cli.workflow import line, make, placement
 from r3l.core.errors import ConfigError
@@ -41,7 +41,7 @@ def tune(
     from r3l.report.tuning import tuning_table
     from r3l.workflow import plan
 
-    environments_named(env)
+    named("--env", env)
     check_cores(cores)
     row = variant(method)
     planned = plan.tuning_runs(tier, env, row.name)
@@ -70,7 +70,7 @@ def show(
     """
     from r3l.report.tuning import tuning_table, tunings
 
-    found = tunings(results, tier, environments_named(env), method)
+    found = tunings(results, tier, named("--env", env), method)
     print_shown({"tunings": found}, as_json, tuning_table(found))
 
 

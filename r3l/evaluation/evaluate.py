@@ -16,7 +16,7 @@ from r3l.config import Run, base_checkpoint_of, environment_of, locate, trains
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError, DataError
 from r3l.core.task import Task, shared_problems
-from r3l.evaluation.episodes import Evaluation, play_all, scores
+from r3l.evaluation.episodes import Evaluation, PlayedEpisodes, play_all, scores
 from r3l.evaluation.protocols import protocol_entry, select_tasks
 from r3l.evaluation.served_model import ServedModel, open_served_session
 from r3l.evaluation.verification import EPISODES, verify, verify_further
@@ -26,7 +26,7 @@ from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import find
 from r3l.local.session import open_session
 from r3l.runs.changed_code import check_environment
-from r3l.runs.manifest import describe_task_set, run_of
+from r3l.runs.manifest import TaskSetSummary, describe_task_set, run_of
 from r3l.runs.result import Result
 from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT, locked
 from r3l.runs.run_paths import PLAYED, evaluation_folder
@@ -131,25 +131,7 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
 
-        evaluation: Evaluation = {
-            "schema": result["schema"],
-            "cell": result["cell"],
-            "tier": result["tier"],
-            "label": result["label"],
-            "env": result["env"],
-            "method": result["method"],
-            "method_label": result["method_label"],
-            "model": result["model"],
-            "seed": result["seed"],
-            "fingerprint": result["fingerprint"],
-            "task_set": described,
-            "temperature": run.evaluation.temperature,
-            "episodes": len(played.episodes),
-            "checkpoint": {"step": result["steps"], "sha256": result["checkpoint_sha256"]},
-            "groups": scores(played.episodes),
-            "stops": dict(sorted(Counter(e["stop_reason"] for e in played.episodes).items())),
-            "tokens": {"generated": played.generated},
-        }
+        evaluation = _evaluation(run, result, described, played)
         if conditions:  # a server's
             evaluation["agent"] = conditions
             evaluation["tokens"]["prompt"] = played.counts.pop("prompt", 0)
@@ -167,3 +149,26 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
         verify(run_dir) if out == run_dir else verify_further(out, run_dir)
         (out / PLAYED).unlink()
         return evaluation
+
+
+def _evaluation(run: Run, result: Result, task_set: TaskSetSummary, played: PlayedEpisodes) -> Evaluation:
+    """The content of evaluation.json, without what only a server or a protocol adds."""
+    return {
+        "schema": result["schema"],
+        "cell": result["cell"],
+        "tier": result["tier"],
+        "label": result["label"],
+        "env": result["env"],
+        "method": result["method"],
+        "method_label": result["method_label"],
+        "model": result["model"],
+        "seed": result["seed"],
+        "fingerprint": result["fingerprint"],
+        "task_set": task_set,
+        "temperature": run.evaluation.temperature,
+        "episodes": len(played.episodes),
+        "checkpoint": {"step": result["steps"], "sha256": result["checkpoint_sha256"]},
+        "groups": scores(played.episodes),
+        "stops": dict(sorted(Counter(e["stop_reason"] for e in played.episodes).items())),
+        "tokens": {"generated": played.generated},
+    }

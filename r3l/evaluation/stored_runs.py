@@ -25,9 +25,8 @@ from r3l.config.tuning import FOLDER
 from r3l.core.errors import ConfigError, DataError
 from r3l.evaluation.episodes import Evaluation
 from r3l.files.cleanup import remove_unfinished
-from r3l.files.columns import columns_path, write_columns
 from r3l.files.digests import digest_of
-from r3l.files.json_files import read_json, read_jsonl
+from r3l.files.json_files import columns_path, read_json, read_jsonl, write_columns
 from r3l.files.locks import locked
 from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
 from r3l.files.unpacking import most

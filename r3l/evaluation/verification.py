@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation, scores
 from r3l.evaluation.protocols import select_tasks
 from r3l.files.digests import SUMS, altered, sha256_of, write_digests
-from r3l.files.json_files import read_json, read_jsonl, stored_variants
+from r3l.files.json_files import read_json, read_jsonl, variants
 from r3l.runs import trajectory_log
 from r3l.runs.manifest import Manifest, TaskSetSummary, run_of
 from r3l.runs.metrics import COLLECT_SECONDS, read_metrics, totals
@@ -37,6 +38,10 @@ log = logging.getLogger(__name__)
 EPISODES = "episodes.jsonl"
 JSON_FILES = (MANIFEST, RESULT, EVALUATION)
 JSONL_FILES = (METRICS, EPISODES, CURVE)  # columns where runs are stored
+SIGNED = {
+    *JSON_FILES,
+    *(path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in variants(Path(name))),
+}
 
 
 def sign(run_dir: Path) -> None:
@@ -60,11 +65,7 @@ def check_signed(run_dir: Path) -> None:
 
 def _files(run_dir: Path) -> list[str]:
     """Names of the files that are signed, as they are kept: plain lines, or compressed columns in a store."""
-    documents = [name for name in JSON_FILES if (run_dir / name).is_file()]
-    lines = [
-        path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in stored_variants(run_dir / name)
-    ]
-    return [*documents, *lines]
+    return [name for name in os.listdir(run_dir) if name in SIGNED]
 
 
 def verify_all(run_dirs: Sequence[Path]) -> None:

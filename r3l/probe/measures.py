@@ -17,7 +17,7 @@ import pandas as pd
 
 from r3l.core.environment import StopReason
 from r3l.core.trajectory import UNLIKELY
-from r3l.probe.attempts import INVALID, Attempt, Outcome, Played
+from r3l.probe.attempts import INVALID, Attempt, Outcome, OwnReflection, Played
 from r3l.probe.bootstrap import (
     Measure,
     bounded_share,
@@ -81,52 +81,62 @@ def attempt_columns(played: Played) -> pd.DataFrame:
             row["critic_guided_minus_unguided"] = float(critic.guided.success) - float(
                 critic.unguided.success
             )
-        if own is None:
-            continue
-        row["valid_all"] = own.invalid is None
-        row["right_all"] = row["right_solved" if attempt.success else "right_failed"] = own.right
-
-        # Retries after any attempt, and those after a failure.
-        retries: dict[str, Outcome] = {
-            name: retry for name in RETRIES if (retry := getattr(own, name)) is not None
-        }
-        for name, retry in retries.items():
-            row[f"{name}_all"] = retry.success
-        for other in RETRIES[1:]:
-            if "guided" in retries and other in retries:
-                lead = float(retries["guided"].success) - float(retries[other].success)
-                row[f"guided_minus_{other}_all"] = lead
-                row[f"guided_minus_{other}"] = None if attempt.success else lead
-        guided = retries.get("guided")
-        if guided is not None and guided.logprobs is not None:
-            scored = guided.logprobs
-            row["gap_all"], row["scored_all"] = sum(scored.under) - sum(scored.without), len(scored.under)
-            if guided.success:
-                row["gap"], row["scored"] = row["gap_all"], row["scored_all"]
-                row["unlikely"] = sum(value < UNLIKELY for value in scored.without)
-        if attempt.success:
-            continue
-
-        row["valid"] = own.invalid is None
-        row["critic_names"] = critic is not None and critic.cause is not None if critic_spoke else None
-        for name, retry in retries.items():
-            row[name], row[f"{name}_tokens"] = retry.success, retry.tokens
-        row["equal"], row["short"] = own.equal, None if own.equal is None else own.short
-        if guided is not None:
-            row["improved"], row["invalid"], row["followed"] = (
-                guided.improved,
-                guided.invalid,
-                guided.followed,
-            )
-            row["guided_minus_equal"] = None if own.equal is None else guided.success - own.equal
-        if own.agrees is not None:
-            row["exact"], row["near"] = own.agrees.exact, own.agrees.near
-            row |= {grade: own.agrees.grade == grade for grade in ("accurate", "partial", "wrong")}
-            row["guided_right" if own.agrees.near else "guided_wrong"] = (
-                None if guided is None else guided.success
-            )
+        if own is not None:
+            row |= _reflection_columns(attempt, own, critic_spoke)
     table = pd.DataFrame(rows, columns=["task", "group", *COLUMNS])
     return table.astype(dict.fromkeys(COLUMNS, float))
+
+
+def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool) -> dict[str, Any]:
+    """The columns of an attempt's own reflection and the retries after it.
+
+    ``critic_spoke``: the environment has a critic, which names a cause of some attempt.
+    """
+    row: dict[str, Any] = {"valid_all": own.invalid is None, "right_all": own.right}
+    row["right_solved" if attempt.success else "right_failed"] = own.right
+
+    # Retries after any attempt, and those after a failure.
+    retries: dict[str, Outcome] = {
+        name: retry for name in RETRIES if (retry := getattr(own, name)) is not None
+    }
+    for name, retry in retries.items():
+        row[f"{name}_all"] = retry.success
+    for other in RETRIES[1:]:
+        if "guided" in retries and other in retries:
+            lead = float(retries["guided"].success) - float(retries[other].success)
+            row[f"guided_minus_{other}_all"] = lead
+            row[f"guided_minus_{other}"] = None if attempt.success else lead
+    guided = retries.get("guided")
+    if guided is not None and guided.logprobs is not None:
+        scored = guided.logprobs
+        row["gap_all"], row["scored_all"] = sum(scored.under) - sum(scored.without), len(scored.under)
+        if guided.success:
+            row["gap"], row["scored"] = row["gap_all"], row["scored_all"]
+            row["unlikely"] = sum(value < UNLIKELY for value in scored.without)
+    if attempt.success:
+        return row
+
+    row["valid"] = own.invalid is None
+    row["critic_names"] = (
+        attempt.critic is not None and attempt.critic.cause is not None if critic_spoke else None
+    )
+    for name, retry in retries.items():
+        row[name], row[f"{name}_tokens"] = retry.success, retry.tokens
+    row["equal"], row["short"] = own.equal, None if own.equal is None else own.short
+    if guided is not None:
+        row["improved"], row["invalid"], row["followed"] = (
+            guided.improved,
+            guided.invalid,
+            guided.followed,
+        )
+        row["guided_minus_equal"] = None if own.equal is None else guided.success - own.equal
+    if own.agrees is not None:
+        row["exact"], row["near"] = own.agrees.exact, own.agrees.near
+        row |= {grade: own.agrees.grade == grade for grade in ("accurate", "partial", "wrong")}
+        row["guided_right" if own.agrees.near else "guided_wrong"] = (
+            None if guided is None else guided.success
+        )
+    return row
 
 
 def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:

@@ -113,37 +113,70 @@ def _read_run(path: Path) -> list[Row]:
     evaluation, folder, run_dir = read_json(path, Evaluation), path.parent, run_dir_of(path)
     check_signed(folder)
     check_place(run_dir, evaluation)
-    manifest, result = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / RESULT, Result)
-    by_group = {ALL: read_jsonl(folder / EPISODES, EpisodeRow)}
-    for episode in by_group[ALL]:
-        if episode["group"]:
-            by_group.setdefault(episode["group"], []).append(episode)
-    if {group: len(of_group) for group, of_group in by_group.items()} != {
-        group: scores["episodes"] for group, scores in evaluation["groups"].items()
-    }:
+    episodes = read_jsonl(folder / EPISODES, EpisodeRow)
+    counts = Counter(episode["group"] for episode in episodes if episode["group"]) | {ALL: len(episodes)}
+    if counts != {group: scores["episodes"] for group, scores in evaluation["groups"].items()}:
         raise DataError(
             f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
         )
 
-    task_set, env = evaluation["task_set"], evaluation["env"]
-    source = feedback_source(manifest["run"].get("method_settings", {}))  # a run may be older than a section
+    # A task's score is its mean over its episodes, and its group that of its first one.
+    group_E = np.array([episode["group"] for episode in episodes], dtype=object)
+    stop_E = np.array([episode["stop_reason"] for episode in episodes], dtype=object)
+    tasks_T, first_T, task_E = np.unique(
+        [episode["task"] for episode in episodes], return_index=True, return_inverse=True
+    )
+    episodes_T = np.bincount(task_E)
+    success_T, reward_T = (
+        np.bincount(task_E, weights=[float(episode[key]) for episode in episodes]) / episodes_T
+        for key in ("success", "reward")
+    )
+
+    run = _run_columns(path, evaluation)
+    constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
+    rows = []
+    for group, scores in evaluation["groups"].items():
+        in_group_T = (group_E[first_T] == group) | (group == ALL)
+        stops = Counter(stop_E[(group_E == group) | (group == ALL)])
+        of_group = {
+            "group": group,
+            "episodes": scores["episodes"],
+            "success": scores["success"],
+            "reward": scores["reward"],
+            "stops": stops,
+            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
+            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
+            "tasks": tuple(tasks_T[in_group_T].tolist()),
+            "task_success": success_T[in_group_T],
+            "task_reward": reward_T[in_group_T],
+            "constant_answer": constant and constant["answer"],
+            "constant_success": constant and constant["success"].get(group),
+        }
+        rows.append(run | of_group)
+    return rows
+
+
+def _run_columns(path: Path, evaluation: Evaluation) -> Row:
+    """The columns of a run that are the same for all groups of its test tasks; ``path``: of the evaluation."""
+    run_dir, task_set = run_dir_of(path), evaluation["task_set"]
+    manifest, result = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / RESULT, Result)
+    settings: Mapping[str, Any] = manifest["run"]
+    source = feedback_source(settings.get("method_settings", {}))  # a run may be older than a section
     teacher = source and source.value
     if source is FeedbackSource.JUDGE:
-        settings: Mapping[str, Any] = manifest["run"]
         teacher = f"judge {settings['judge']['model']}"
-    made_under = manifest.get("preregistration_sha256")
-    run = {
-        "tier": evaluation["tier"],
+    tier, env, made_under = evaluation["tier"], evaluation["env"], manifest.get("preregistration_sha256")
+    return {
+        "tier": tier,
         "model": evaluation["model"],
         "method": evaluation["method"],
         "seed": evaluation["seed"],
         "cell": evaluation["cell"],
         "fingerprint": evaluation["fingerprint"],
-        "env": env if folder == run_dir else question_set(evaluation["tier"], env, task_set["name"]),
+        "env": env if path.parent == run_dir else question_set(tier, env, task_set["name"]),
         "tier_label": evaluation["label"],
-        "label": evaluation["method_label"].replace(
-            "start model", "base checkpoint"
-        ),  # runs of earlier versions
+        # Runs of earlier versions have another word.
+        "label": evaluation["method_label"].replace("start model", "base checkpoint"),
         "feedback": teacher,
         "task_set": task_set["name"],
         "task_set_sha256": task_set["sha256"],
@@ -165,35 +198,6 @@ def _read_run(path: Path) -> list[Row]:
         "manifest": manifest,
         **result["budget"],
     }
-    constant: Any = task_set.get(CONSTANT_ANSWER)
-    # A task's score is its mean over its episodes; a group's tasks are in the order of their ids.
-    totals: dict[str, tuple[str, list[float]]] = {}
-    for episode in by_group[ALL]:
-        _, total_of_task = totals.setdefault(episode["task"], (episode["group"], [0.0, 0.0, 0.0]))
-        total_of_task[0] += episode["success"]
-        total_of_task[1] += episode["reward"]
-        total_of_task[2] += 1
-    rows = []
-    for group, scores in evaluation["groups"].items():
-        tasks = sorted(task for task, (of_task, _) in totals.items() if group in (ALL, of_task))
-        totals_T = np.array([totals[task][1] for task in tasks])
-        stops = Counter(episode["stop_reason"] for episode in by_group[group])
-        of_group = {
-            "group": group,
-            "episodes": scores["episodes"],
-            "success": scores["success"],
-            "reward": scores["reward"],
-            "stops": stops,
-            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
-            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-            "tasks": tuple(tasks),
-            "task_success": totals_T[:, 0] / totals_T[:, 2],
-            "task_reward": totals_T[:, 1] / totals_T[:, 2],
-            "constant_answer": constant and constant["answer"],
-            "constant_success": constant and constant["success"].get(group),
-        }
-        rows.append(run | of_group)
-    return rows
 
 
 def _failures(evaluation: Evaluation, result: Result) -> Iterator[str]:

@@ -157,7 +157,7 @@ class Table:
             if _width(_widths(table, wrapped=True)) > room:
                 table = _with_breaks(table, space)
         while _width(least := _widths(table, wrapped=True)) > room and len(table.columns) > 1:
-            last = max(range(1, len(table.columns)), key=lambda k: (table.columns[k].drop, k))
+            _, last = max((column.drop, k) for k, column in enumerate(table.columns) if k)
             table = replace(table, columns=[column for k, column in enumerate(table.columns) if k != last])
         kept = table.names
         left_out = [name for name in self.names if name not in kept]
@@ -165,7 +165,7 @@ class Table:
         # The widest columns give way first, down to their longest word.
         widths = _widths(table, wrapped=False)
         while _width(widths) > room and (wide := [k for k, width in enumerate(widths) if width > least[k]]):
-            widths[max(wide, key=lambda k: widths[k])] -= 1
+            widths[max(wide, key=widths.__getitem__)] -= 1
 
         def lines(rows: Iterable[Sequence[Cell]]) -> rich.Table:
             shown = rich.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))

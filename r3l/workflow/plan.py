@@ -11,10 +11,10 @@ from pydantic import Field
 
 from r3l.config import (
     EnvConfig,
+    MethodConfig,
     Run,
     Strict,
     TierConfig,
-    load_method,
     names,
     resolve,
     trains,
@@ -101,7 +101,7 @@ class WorkflowConfig(Strict):
         # environment.
         if row.value("feedback", "") == FeedbackSource.JUDGE:
             return bool(load_config("tiers", self.tier, TierConfig).judge.model)
-        staged = load_method(row.method).needs_stage
+        staged = load_config("methods", row.method, MethodConfig).needs_stage
         return not staged or load_config("envs", env, EnvConfig).in_tier(self.tier).sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
@@ -180,15 +180,19 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
     return config
 
 
+def table_config(name: str) -> TableConfig:
+    """configs/tables/<name>.yaml. Raises ConfigError if it lacks a key that its kind needs."""
+    table = load_config("tables", name, TableConfig)
+    for key in NEEDED[table.kind]:
+        if not getattr(table, key):
+            needs = f"a table of kind {table.kind!r} needs it"
+            raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: {needs}")
+    return table
+
+
 def tables() -> dict[str, TableConfig]:
     """Every table by its name. Raises ConfigError if one lacks a key that its kind needs."""
-    configs = {name: load_config("tables", name, TableConfig) for name in names("tables")}
-    for name, table in configs.items():
-        for key in NEEDED[table.kind]:
-            if not getattr(table, key):
-                needs = f"a table of kind {table.kind!r} needs it"
-                raise ConfigError(f"configs/tables/{name}.yaml: key {key!r} is missing: {needs}")
-    return configs
+    return {name: table_config(name) for name in names("tables")}
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:

@@ -13,9 +13,8 @@ from r3l.core.errors import DataError, RunDirectoryError
 from r3l.evaluation import stored_runs
 from r3l.evaluation.episodes import scores
 from r3l.evaluation.verification import check_signed, sign, verify, verify_all
-from r3l.files.columns import columns_path
 from r3l.files.digests import SUMS
-from r3l.files.json_files import read_jsonl, rewrite_jsonl
+from r3l.files.json_files import columns_path, read_jsonl, rewrite_jsonl
 from r3l.files.locks import locked
 from r3l.files.paths import STORED
 from r3l.report.frame import read_runs

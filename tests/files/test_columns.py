@@ -9,8 +9,7 @@ import pytest
 
 from r3l.core.errors import DataError
 from r3l.files import unpacking
-from r3l.files.columns import columns_path, read_columns, write_columns
-from r3l.files.json_files import read_jsonl, rewrite_jsonl
+from r3l.files.json_files import columns_path, read_columns, read_jsonl, rewrite_jsonl, write_columns
 
 ROWS = [{"step": 1, "loss": 0.1, "text": "é\u2028<"}, {"step": 2, "turns": [{"a": None}], "text": ""}]
 

@@ -8,8 +8,7 @@ from conftest import make_trajectory
 from r3l.config import build_method, resolve
 from r3l.core.batching import rows_of
 from r3l.core.trajectory import Group
-from r3l.files.columns import read_columns
-from r3l.files.json_files import read_jsonl
+from r3l.files.json_files import read_columns, read_jsonl
 from r3l.files.paths import STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total, totals
