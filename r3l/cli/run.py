@@ -144,8 +144,11 @@ def status(
 
     _, config = _configured(tier, env, method, model, seed, grid, overrides)
     _, runs = _planned(targets, config)
-    finished = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]
-    times = surveys.learned_times([*finished, *(RESULTS / path for path in runs)])
+
+    def times() -> Mapping[surveys.Key, float]:
+        finished = [path.parent for path in find_runs(stored_runs.folder(), may_be_none=True)]
+        return surveys.learned_times([*finished, *(RESULTS / path for path in runs)])
+
     statuses = surveys.survey(runs, RESULTS, times)
     print_shown({"runs": [status.as_json() for status in statuses]}, as_json, status_table(statuses))
     if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):

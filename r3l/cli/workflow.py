@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
         cores = len(os.sched_getaffinity(0)) if wanted == "all" else int(wanted)
     benches = {(run.tier, run.env) for run in runs.values()}
     known = [path for path in stored_runs.folder().glob("*/*/*/*/seed*") if path.parts[-5:-3] in benches]
-    times = status.learned_times(known)
+    times = cache(lambda: status.learned_times(known))
     try:
         with execution.started(command, log) as process:
             inspect = partial(status.survey, runs, RESULTS, times, split)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.frame import BENCH, benches, budgets, by_method, of_bench, updates, whole
+from r3l.report.frame import BENCH, benches, budgets, by_method, measured, of_bench, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
-from r3l.runs.metrics import faults, rates
+from r3l.runs.metrics import rates
 
 SUMS = {  # column: keys of result.json's budget
     "rollouts": ("rollouts",),
@@ -59,21 +59,17 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
     for bench in benches(runs):
         of_this: list[dict[str, Any]] = []
         for method, seeds in by_method(whole(of_bench(runs, bench))).items():
-            # Faults are in no result, so that a result repeats byte for byte; seconds neither.
-            counts = [b | faults(updates(path)) for b, path in zip(budgets(seeds), seeds.path, strict=True)]
+            # Faults and seconds are in no result, so that a result repeats byte for byte.
+            counts = [b | measured(path) for b, path in zip(budgets(seeds), seeds.path, strict=True)]
             mean = {
                 key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))
-            }
-            spent = {
-                key: [sum(update.get(key, 0.0) for update in updates(path)) for path in seeds.path]
-                for key in PHASES
             }
             first = seeds.iloc[0]
             row = dict(zip(BENCH, bench, strict=True)) | {"method": method, "label": first.label}
             row |= {"feedback": written_by(first.feedback, seeds), "seeds": len(seeds)}
             row |= {name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()}
             row |= {name: None if value is None else round(value, 4) for name, value in rates(mean).items()}
-            row |= {key.replace("/", "_"): round(sum(spent[key]) / len(counts), 1) for key in PHASES}
+            row |= {key.replace("/", "_"): round(mean.get(key, 0.0), 1) for key in PHASES}
             of_this.append(row | {"outdated": None})  # the column of earlier versions
         least = min((row["generated_tokens"] for row in of_this if row["generated_tokens"]), default=0)
         for row in of_this:

@@ -48,6 +48,7 @@ from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl, stored_variants
 from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest
+from r3l.runs.metrics import measured as sums_of_measured
 from r3l.runs.metrics import read_metrics
 from r3l.runs.result import Result
 from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT
@@ -303,12 +304,28 @@ def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
     """The metrics of each update of the run that an evaluation.json is about; empty if nothing was
     trained."""
     path = run_dir_of(evaluation) / METRICS
-    return _updates(path, tuple((place.name, place.stat().st_mtime_ns) for place in stored_variants(path)))
+    return _updates(path, _state(path))
+
+
+def measured(evaluation: Path) -> Mapping[str, float]:
+    """Seconds and repaired faults of a run's training (r3l.runs.metrics), which are in no result."""
+    path = run_dir_of(evaluation) / METRICS
+    return _measured(path, _state(path))
+
+
+def _state(path: Path) -> tuple[tuple[str, int], ...]:
+    """The file that holds the metrics of ``path`` with its time: the key of a cache."""
+    return tuple((variant.name, variant.stat().st_mtime_ns) for variant in stored_variants(path))
 
 
 @lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
-def _updates(path: Path, kept: tuple[tuple[str, int], ...]) -> Sequence[Mapping[str, float]]:
+def _updates(path: Path, state: tuple[tuple[str, int], ...]) -> Sequence[Mapping[str, float]]:
     return read_metrics(path.parent)
+
+
+@lru_cache(maxsize=65536)  # two tables of a report need these sums, of more runs than _updates keeps
+def _measured(path: Path, state: tuple[tuple[str, int], ...]) -> Mapping[str, float]:
+    return sums_of_measured(_updates(path, state))
 
 
 def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:

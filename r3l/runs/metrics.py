@@ -315,7 +315,7 @@ RATES = (
 )
 _OF_RATES = [Metric(f"rate/{rate.name}", rate.unit, STEP, rate.meaning) for rate in RATES]
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *_OF_RATES)}
-FAULTS = [metric.name for metric in _DECLARED if metric.kind is FAULT]
+MEASURED = [metric.name for metric in _DECLARED if metric.kind in (TIME, FAULT)]
 
 
 def _with_step(row: Any) -> Any:
@@ -366,10 +366,10 @@ def totals(rows: Iterable[Counts]) -> Counter[str]:
     return summed({name: value for name, value in row.items() if is_total(name)} for row in rows)
 
 
-def faults(rows: Sequence[Counts]) -> Counter[str]:
-    """Repaired faults of a run: sums over its steps of all metrics of kind FAULT."""
-    counted = {name: sum(row.get(name, 0) for row in rows) for name in FAULTS}
-    return Counter({name: number for name, number in counted.items() if number})
+def measured(rows: Sequence[Counts]) -> dict[str, float]:
+    """Sums over a training's steps of all metrics that are in no result: seconds, and repaired faults."""
+    sums = {name: sum(row.get(name, 0) for row in rows) for name in MEASURED}
+    return {name: total for name, total in sums.items() if total}
 
 
 def rates(counts: Counts) -> dict[str, float | None]:

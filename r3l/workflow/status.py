@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
@@ -50,6 +51,7 @@ MEANINGS = {
     State.MISSING: "not started",
 }
 Key = tuple[str, str, str]  # tier, environment, method
+Times = Callable[[], Mapping[Key, float]]  # expected training seconds
 
 
 @dataclass(frozen=True)
@@ -99,20 +101,19 @@ class Status:
 
 
 def survey(
-    runs: Mapping[str, Run], results: Path, times: Mapping[Key, float] | None = None, split: Split = "test"
+    runs: Mapping[str, Run], results: Path, times: Times | None = None, split: Split = "test"
 ) -> list[Status]:
     """The status of ``runs``, given by directory under ``results``. A damaged file affects only its own run.
 
-    ``times``: see :func:`learned_times`, by default learned from the runs themselves. ``split``: tasks of the
-    evaluation.
+    ``times`` gives those of :func:`learned_times`, by default learned from the runs themselves; it is called only
+    if a run has not begun. ``split``: tasks of the evaluation.
     """
     folders = {results / path: run for path, run in runs.items()}
-    if times is None:
-        times = learned_times(folders)
+    known = cache(times or (lambda: learned_times(folders)))
     statuses: list[Status] = []
     for folder, run in folders.items():
         try:
-            statuses.append(_status(run, folder, times, split, results))
+            statuses.append(_status(run, folder, known, split, results))
         except (DataError, OSError) as error:
             steps = run.train.steps
             statuses.append(Status(run, folder, State.DAMAGED, 0, steps, None, str(error), split=split))
@@ -153,8 +154,11 @@ def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
     return mean(others) if others else None
 
 
-def _status(run: Run, folder: Path, times: Mapping[Key, float], split: Split, results: Path) -> Status:
-    """The status of one run. Raises DataError or OSError if a file cannot be read."""
+def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -> Status:
+    """The status of one run. Raises DataError or OSError if a file cannot be read.
+
+    ``times`` is called only for a run that has not begun: it reads the metrics of all others.
+    """
     evaluation = EVALUATIONS[split](folder, run)
     state, error = _state(run, folder, evaluation)
     planned = run.train.steps if run.method != "zero_shot" else 0
@@ -177,7 +181,7 @@ def _status(run: Run, folder: Path, times: Mapping[Key, float], split: Split, re
     # Training: finished steps, and the time left at their mean, or at that of other runs before the first
     # one.
     rows = [] if state in (State.MISSING, State.OTHER) else read_metrics(folder)
-    total = mean(map(step_seconds, rows)) * planned if rows else expected_seconds(run, times)
+    total = mean(map(step_seconds, rows)) * planned if rows else expected_seconds(run, times())
     left: float | None = 0.0
     if planned:
         left = None if total is None else total * (1 - len(rows) / planned)

@@ -15,20 +15,24 @@ def flat(level, count=2, **more):
     return metrics(*({"y": level, **more} for _ in range(count)))
 
 
+def curve_of(rows, value, advance=series.updates, window=series.WINDOW):
+    return series.curve(rows, series.values_of(rows, value, window), advance)
+
+
 def test_a_value_is_the_mean_of_the_last_updates():
-    curve = series.curve(metrics({"y": 0}, {"y": 1}, {"y": 2}), series.mean_of("y"), window=2)
+    curve = curve_of(metrics({"y": 0}, {"y": 1}, {"y": 2}), series.mean_of("y"), window=2)
     assert curve.y.tolist() == [0, 0.5, 1.5] and curve.x.tolist() == [1, 2, 3]
 
 
 def test_updates_without_a_value_are_left_out_and_none_at_all_is_no_curve():
     rows = ({"y": 1}, {}, {"y": 3})
-    curve = series.curve(metrics(*rows), series.mean_of("y"), window=1)
+    curve = curve_of(metrics(*rows), series.mean_of("y"), window=1)
     assert curve.updates.tolist() == [1, 3] and curve.y.tolist() == [1, 3]
-    assert series.curve(metrics(*rows), series.mean_of("z")) is None
-    assert series.curve(metrics({"rollouts": 8}), series.rate_of("retry_gain")) is None
+    assert curve_of(metrics(*rows), series.mean_of("z")) is None
+    assert curve_of(metrics({"rollouts": 8}), series.rate_of("retry_gain")) is None
 
 
 def test_seeds_meet_after_equal_updates_whatever_they_spent():
     spent = [flat(level, 3, **{"tokens/generated": tokens}) for level, tokens in ((0.2, 1000), (0.4, 3000))]
-    band = series.band([series.curve(r, series.mean_of("y"), series.tokens) for r in spent])
+    band = series.band([curve_of(r, series.mean_of("y"), series.tokens) for r in spent])
     assert band.x.tolist() == [2, 4, 6] and band.mean == pytest.approx([0.3] * 3)  # thousands

@@ -101,12 +101,16 @@ def minutes(row: Metrics) -> float:
     return step_seconds(row) / 60
 
 
+def values_of(metrics: Sequence[Metrics], value: Value, window: int = WINDOW) -> list[float | None]:
+    """The running ``value`` at each update, of it and the ones before it in the window."""
+    return [value(metrics[max(0, k - window) : k]) for k in range(1, len(metrics) + 1)]
+
+
 def curve(
-    metrics: Sequence[Metrics], value: Value, advance: Advance = updates, window: int = WINDOW
+    metrics: Sequence[Metrics], values: Sequence[float | None], advance: Advance = updates
 ) -> Curve | None:
-    """A seed's ``value`` against the running sum of ``advance``; None where no update has one."""
+    """A seed's ``values`` against the running sum of ``advance``; None where no update has one."""
     xs = np.cumsum([advance(row) for row in metrics])
-    values = [value(metrics[max(0, k - window) : k]) for k in range(1, len(xs) + 1)]
     defined = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
     if not len(defined):
         return None

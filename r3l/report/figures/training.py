@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,8 +112,9 @@ def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lackin
         raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: {why}; add runs of r3l")
     figure, cells = _cells(drawn.benches, columns)
     missing: dict[str, dict[str, None]] = {}
+    curves = {bench.env: _curves(bench, columns) for bench in drawn.benches}
     for ax, bench, column in cells:
-        for method in _subplot(ax, bench, column):
+        for method in _subplot(ax, bench, column, curves[bench.env][column]):
             missing.setdefault(column.label, {})[labels[method]] = None
     style.method_legend(figure, labels)
     left_out = [label for method, label in trained.labels().items() if method not in labels]
@@ -171,12 +172,29 @@ def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure,
     return figure, drawn
 
 
-def _subplot(ax: Axes, bench: Bench, column: Column) -> list[str]:
+def _curves(bench: Bench, columns: Sequence[Column]) -> dict[Column, dict[str, list[series.Curve]]]:
+    """The curves of every quantity and method. Metrics of a run are read once, for all of its quantities."""
+    curves = {column: {method: list[series.Curve]() for method in bench.runs} for column in columns}
+    for method, seeds in bench.runs.items():
+        for path in seeds.path:
+            metrics = updates(path)
+            values: dict[series.Value, list[float | None]] = {}
+            for column in columns:
+                if column.value not in values:
+                    values[column.value] = series.values_of(metrics, column.value)
+                curve = series.curve(metrics, values[column.value], column.advance)
+                if curve is not None:
+                    curves[column][method].append(curve)
+    return curves
+
+
+def _subplot(
+    ax: Axes, bench: Bench, column: Column, curves: Mapping[str, Sequence[series.Curve]]
+) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
-    for place, (method, seeds) in enumerate(bench.runs.items()):
-        curves = [series.curve(updates(path), column.value, column.advance) for path in seeds.path]
-        if defined := [curve for curve in curves if curve is not None]:
+    for place, (method, defined) in enumerate(curves.items()):
+        if defined:
             _method(ax, method, defined, place, _crowded(bench))
         else:
             missing.append(method)

@@ -11,17 +11,17 @@ import pandas as pd
 
 from r3l.config import load_method, names, resolve, variant
 from r3l.config.options import method_options
-from r3l.report.frame import benches, budgets, by_method, of_bench, updates
+from r3l.report.frame import benches, budgets, by_method, measured, of_bench
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
-from r3l.runs.metrics import faults, members
+from r3l.runs.metrics import members
 
 
 def endings(runs: pd.DataFrame) -> list[Table]:
     """Counts by reason: how episodes ended, reflections that could not be used, what was dropped. ``runs``: a
     row a run."""
     counts = budgets(runs)
-    with_faults = [count | faults(updates(path)) for count, path in zip(counts, runs.path, strict=True)]
+    with_faults = [count | measured(path) for count, path in zip(counts, runs.path, strict=True)]
     return [
         _counts(
             "Test episodes by ending",
@@ -69,15 +69,20 @@ def settings(runs: pd.DataFrame) -> Table:
     """
     meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], list[str]] = {}
+    usual: dict[tuple[str, str, str], Mapping[str, Any]] = {}  # by tier, environment, method
     for row in runs.itertuples():
         run, name = row.manifest["run"], variant(row.method).method
         known = name in names("methods")
         like = (load_method(name).extends or name) if known else ""
-        paper = resolve(row.tier, row.env, f"{like}@profile=paper", 0).method_settings if known else {}
+        if (row.tier, row.env, like) not in usual:
+            paper = f"{like}@profile=paper"
+            usual[row.tier, row.env, like] = (
+                resolve(row.tier, row.env, paper, 0).method_settings if known else {}
+            )
         texts = (
             row.label,
             load_method(like).label if like and like != name else "",
-            _lines(run["method_settings"], paper),
+            _lines(run["method_settings"], usual[row.tier, row.env, like]),
             run["profile"],
             f"{run['train']['lr']:g}" if "lr" in run.get("train", {}) else "",
             _lines(run["env_settings"].get("options") or {}, {}),
