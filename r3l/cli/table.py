@@ -153,13 +153,13 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
     Example: `r3l table map`
     """
     from r3l.report.probe_map import flat, map_rows, map_table, read_map
-    from r3l.report.render import to_terminal, write
+    from r3l.report.table import write
 
     rows = map_rows(results) if results else read_map()
     built = map_table(rows)
     if out:
         write(flat(rows), built, out)
-    print_shown({"rows": flat(rows)}, as_json, to_terminal(built))
+    print_shown({"rows": flat(rows)}, as_json, built)
 
 
 SUBCOMMANDS_OF_TABLE: dict[str, Callable[..., None]] = {

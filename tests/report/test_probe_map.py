@@ -20,7 +20,7 @@ from r3l.report.probe_map import (
     read_map,
     sentence,
 )
-from r3l.report.render import write
+from r3l.report.table import write
 
 MODEL = "alfworld-1.5m-hints"
 
