@@ -60,7 +60,7 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
         of_this: list[dict[str, Any]] = []
         for method, seeds in by_method(whole(of_bench(runs, bench))).items():
             # Faults and seconds are in no result, so that a result repeats byte for byte.
-            counts = [b | measured(path) for b, path in zip(budgets(seeds), seeds.path, strict=True)]
+            counts = [{**b, **measured(path)} for b, path in zip(budgets(seeds), seeds.path, strict=True)]
             mean = {
                 key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))
             }

@@ -115,8 +115,8 @@ def _read_run(path: Path) -> list[Row]:
     check_signed(folder)
     check_place(run_dir, evaluation)
     episodes = read_jsonl(folder / EPISODES, EpisodeRow)
-    counts = Counter(episode["group"] for episode in episodes if episode["group"]) | {ALL: len(episodes)}
-    if counts != {group: scores["episodes"] for group, scores in evaluation["groups"].items()}:
+    in_group = Counter(episode["group"] for episode in episodes if episode["group"])
+    if {**in_group, ALL: len(episodes)} != {group: scores["episodes"] for group, scores in evaluation["groups"].items()}:
         raise DataError(
             f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
         )
@@ -167,6 +167,7 @@ def _run_columns(path: Path, evaluation: Evaluation) -> Row:
     if source is FeedbackSource.JUDGE:
         teacher = f"judge {settings['judge']['model']}"
     tier, env, made_under = evaluation["tier"], evaluation["env"], manifest.get("preregistration_sha256")
+    warnings = [task_set.get("warning"), manifest.get("start_model_warning"), *_failures(evaluation, result)]
     return {
         "tier": tier,
         "model": evaluation["model"],
@@ -182,16 +183,7 @@ def _run_columns(path: Path, evaluation: Evaluation) -> Row:
         "task_set": task_set["name"],
         "task_set_sha256": task_set["sha256"],
         "task_set_tasks": task_set["tasks"],
-        "warning": "; ".join(
-            filter(
-                None,
-                [
-                    task_set.get("warning"),
-                    manifest.get("start_model_warning"),
-                    *_failures(evaluation, result),
-                ],
-            )
-        ),
+        "warning": "; ".join(warning for warning in warnings if warning),
         "steps": result["steps"],
         "preregistration": made_under and made_under[:12],
         "path": path,

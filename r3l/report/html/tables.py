@@ -21,7 +21,7 @@ def endings(runs: pd.DataFrame) -> list[Table]:
     """Counts by reason: how episodes ended, reflections that could not be used, what was dropped. ``runs``: a
     row a run."""
     counts = budgets(runs)
-    with_faults = [count | measured(path) for count, path in zip(counts, runs.path, strict=True)]
+    with_faults = [{**count, **measured(path)} for count, path in zip(counts, runs.path, strict=True)]
     return [
         _counts(
             "Test episodes by ending",
