@@ -116,7 +116,9 @@ def _read_run(path: Path) -> list[Row]:
     check_place(run_dir, evaluation)
     episodes = read_jsonl(folder / EPISODES, EpisodeRow)
     in_group = Counter(episode["group"] for episode in episodes if episode["group"])
-    if {**in_group, ALL: len(episodes)} != {group: scores["episodes"] for group, scores in evaluation["groups"].items()}:
+    if {**in_group, ALL: len(episodes)} != {
+        group: scores["episodes"] for group, scores in evaluation["groups"].items()
+    }:
         raise DataError(
             f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
         )
