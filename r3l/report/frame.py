@@ -203,10 +203,10 @@ def _failures(evaluation: Evaluation, result: Result) -> Iterator[str]:
             f"{failed} of {evaluation['episodes']} test episodes of {run} ended by an error in the environment and "
             "count as not solved"
         )
-    if failed := result["budget"].get("env_failed"):
+    if dropped := result["budget"].get("env_failed"):
         rollouts = result["budget"].get("rollouts", 0)
         yield (
-            f"{failed:.0f} of {rollouts:.0f} rollouts in the training of {run} ended by an error in the environment "
+            f"{dropped:.0f} of {rollouts:.0f} rollouts in the training of {run} ended by an error in the environment "
             "and are in no group"
         )
 
