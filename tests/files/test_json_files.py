@@ -9,8 +9,7 @@ from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
 from r3l.files import unpacking
-from r3l.files.json_files import write_columns
-from r3l.files.json_files import Number, append_jsonl, read_json, read_jsonl, rewrite_jsonl
+from r3l.files.json_files import Number, append_jsonl, read_json, read_jsonl, rewrite_jsonl, write_columns
 from r3l.files.unpacking import RATIO, most
 
 ROWS = [{"step": 1, "text": "a" * 500}, {"step": 2, "text": "é\u2028<"}, {"step": 3, "text": ""}]
