@@ -195,7 +195,7 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
         raise ConfigError(
             f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]"
         )
-    plans = []
+    plans: list[Planned] = []
     for k, line in enumerate(lines["evaluations"]):
         place = f"{path}, evaluations.{k}"
         if not isinstance(line, dict):

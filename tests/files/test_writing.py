@@ -76,6 +76,18 @@ def test_a_folder_is_replaced_or_made(tmp_path, there):
     assert content(out) == CONTENT["new"] and [path.name for path in out.parent.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])
+def test_a_new_folder_has_the_mode_that_the_user_has_set(tmp_path, mask):
+    """Others of a group read a catalogue or a model that one of them has built."""
+    before = os.umask(mask)
+    try:
+        with replacing(tmp_path / "out") as folder:
+            fill(folder, "new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
 def test_what_goes_wrong_leaves_the_old_folder_and_says_why(tmp_path):
     out = tmp_path / "out"
     fill(out, "old")

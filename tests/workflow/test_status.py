@@ -1,6 +1,8 @@
 """The state of a grid: from run directories in every state, and a lock that is really held."""
 
+import errno
 import json
+import os
 
 import pytest
 from filelock import FileLock
@@ -58,6 +60,26 @@ def test_every_state_is_told_apart(runs, tmp_path):
     )
     assert "ZeroDivisionError" in statuses[3].error
     assert status_table(statuses).title == "1 of 6 runs done"
+
+
+def test_finished_runs_that_may_only_be_read_are_done(runs, tmp_path, monkeypatch):
+    """As on a disk that is mounted read-only: asking whether a process is at work writes nothing."""
+    (path, run), *_ = runs.items()
+    folder = write(tmp_path, path, run, run.train.steps, "manifest.json", "result.json", "evaluation.json")
+    (folder / ".lock").touch()
+    held = FileLock(folder / ".lock")
+    opened = os.open
+
+    def read_only(name, flags, *rest, **more):
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(name))
+        return opened(name, flags, *rest, **more)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "open", read_only)
+        assert status.survey({path: run}, tmp_path)[0].state == "done"
+    with held:
+        assert status.survey({path: run}, tmp_path)[0].state == "running"
 
 
 def test_a_failure_is_forgotten_when_the_command_runs_again(tmp_path):
