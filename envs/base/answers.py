@@ -251,6 +251,10 @@ class AnswerDialogue:
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         return Parsed(response)
 
+    def tolerated(self, error: StopReason, response: str) -> str:
+        """Not needed: a retry ends as its base does."""
+        raise NotImplementedError
+
     def closing(
         self,
         reward: float,

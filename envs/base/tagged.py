@@ -145,6 +145,10 @@ class TaggedDialogue:
         repeated = repeats(actions, action, self.options.repetitions) and not self.may_repeat(action)
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
+    def tolerated(self, error: StopReason, response: str) -> str:
+        """The observation after an error that a retry of the released code survives: our words."""
+        return f"Not possible ({error})."
+
     def may_repeat(self, action: str) -> bool:
         """Whether ``action`` is exempt from the rule against repetitions."""
         return False

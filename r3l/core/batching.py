@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from r3l.core.advantages import Advantage, mean_advantage
-from r3l.core.method import Batch, Criterion, LossAggregation, Method
+from r3l.core.method import Batch, Criterion, Method
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Objective, Trajectory
 from r3l.core.validation import advantages_of
@@ -99,7 +99,7 @@ def rows_of(
     - ``traj_mean``: 1 / |tau| / trajectories, where |tau| counts all sampled tokens, masked ones too (paper).
     - ``token_mean``: 1 / (all trainable tokens).
     - ``token_sum``: 1.
-    - ``microbatch_released``: set when rows are packed (:func:`microbatches`).
+    - ``microbatch_released``: set when a step is complete (:func:`weighted_as_released`).
 
     Policy and SFT rows are normalised separately, so ``sft_coef`` means the same whatever the number of
     improvements. With ``samples: turn`` every turn is a row; its tokens have the same weights.
@@ -171,21 +171,52 @@ def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> Traje
     )
 
 
-def microbatches(rows: Sequence[R], budget: int, rule: LossAggregation = "traj_mean") -> list[list[R]]:
-    """Rows sorted by length and cut into parts of at most ``budget`` padded tokens; a longer row is alone.
+def microbatches(rows: Sequence[R], budget: int) -> list[list[R]]:
+    """Rows sorted by length and cut into parts of at most ``budget`` padded tokens; a longer row is alone."""
+    return [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
 
-    Under ``microbatch_released`` each micro-batch is a token mean that counts by its share of the rows, so
-    the loss depends on packing (released trainer, audit A-8).
+
+def weighted_as_released(rows: Sequence[R], budget: int) -> list[R]:
+    """The rows with the weights of ``microbatch_released``, in their order.
+
+    The released trainer (verl) cuts a step into as few micro-batches as ``budget`` tokens allow and balances
+    them. Each is a token mean that counts by its share of the rows, so the loss depends on this cut (audit
+    A-8). The weights say it all: rows may be packed in another way to be computed.
     """
-    batches = [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
-    if rule != "microbatch_released":
-        return batches
-    reweighted = []
-    for batch in batches:
-        tokens = max(float(sum(row.mask.sum() for row in batch)), 1.0)
-        weight = np.float32(len(batch) / len(rows) / tokens)
-        reweighted.append([replace(row, weight=row.mask * weight) for row in batch])
-    return reweighted
+    lengths = [len(row.ids) for row in rows]
+    weighted: dict[int, R] = {}
+    for part in balanced(lengths, min(len(rows), -(-sum(lengths) // budget))):
+        tokens = max(float(sum(rows[k].mask.sum() for k in part)), 1.0)
+        weight = np.float32(len(part) / len(rows) / tokens)
+        weighted |= {k: replace(rows[k], weight=rows[k].mask * weight) for k in part}
+    return [weighted[k] for k in range(len(rows))]
+
+
+_Part = tuple[int, int, tuple[tuple[int, int], ...]]  # sum, number of items, items: (index, length)
+
+
+def balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
+    """Indices of ``lengths`` in ``count`` parts of nearly equal sums, by Karmarkar and Karp's differencing.
+
+    As verl does it, ties included: among candidates of equal spread the one with the largest part comes
+    first, parts being compared by sum, number of items, and items.
+    """
+    # A candidate has ``count`` parts, the largest first.
+    candidates: list[list[_Part]] = [
+        [(length, 1, ((k, length),)), *[(0, 0, ())] * (count - 1)] for k, length in enumerate(lengths)
+    ]
+
+    def order(candidate: list[_Part]) -> tuple[int, _Part]:
+        return candidate[0][0] - candidate[-1][0], candidate[0]
+
+    # Join the two candidates that spread most, the largest part of one with the smallest of the other.
+    while len(candidates) > 1:
+        first, second = (candidates.pop(candidates.index(max(candidates, key=order))) for _ in range(2))
+        joined = [
+            (a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a, b in zip(first, reversed(second), strict=True)
+        ]
+        candidates.append(sorted(joined, reverse=True))
+    return [sorted(k for k, _ in items) for candidate in candidates for _, _, items in candidate]
 
 
 def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:

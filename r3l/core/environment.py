@@ -52,6 +52,7 @@ class Observation:
     - ``invalid_action_reward``: the episode's reward if an invalid response to this observation ends it.
     - ``refused``: the environment did not carry out the action, because it does not allow it here.
     - ``no_answer``: the action holds nothing that can be graded.
+    - ``unrecorded``: turns before it that prompts do not list as actions (retries of the released code, B-7).
     - ``failed``: error message of an environment that broke down, which ends the episode; else empty.
     """
 
@@ -64,6 +65,7 @@ class Observation:
     refused: bool = False
     failed: str = ""
     no_answer: bool = False
+    unrecorded: int = 0
 
     def well_formed(self) -> tuple[Observation, int]:
         """The observation with U+FFFD for lone surrogates, and the number of replaced characters."""
@@ -222,6 +224,10 @@ class Dialogue(Protocol):
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         """Parse a response into an action, or an error that ends the episode."""
+        ...
+
+    def tolerated(self, error: StopReason, response: str) -> str:
+        """The observation after an error of ``retry_tolerates`` in ``response``."""
         ...
 
     def closing(

@@ -197,8 +197,8 @@ class Continuation:
     ``phase`` is also the purpose in the seed address of its draws. ``attempt`` tells several retries of one
     rollout apart. ``guide`` inserts guidance into the first prompt. Under ``rules: released_lenient`` a
     retry ends as in the released code (audit B-7): an error that the dialogue tolerates costs a turn and is
-    answered by its name alone. From the first such error on, actions are no longer recorded: prompts show
-    those before it, and none counts as repeated.
+    answered by a text (``Dialogue.tolerated``). From the first such error on, actions are no longer
+    recorded: prompts show those before it, and none counts as repeated.
     """
 
     phase: Phase = Phase.ROLLOUT
@@ -272,7 +272,7 @@ async def continue_episode(
             trajectory.turns[-1] = replace(turn, refused=now.refused)
             ctx.counters["env_steps"] += 1
         elif how.rules == "released_lenient" and turn.error in dialogue.retry_tolerates:
-            now = replace(now, text=f"Not possible ({turn.error}).")
+            now = replace(now, text=dialogue.tolerated(turn.error, turn.response))
         else:
             reason = turn.error or StopReason.FORMAT
             break
@@ -308,7 +308,9 @@ def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> l
             shown = Observation(turn.observation, turn.admissible)
             answers.append((shown, turn.response, turn.action or ""))
         return dialogue.fresh(trajectory.task, episode.first, answers, now)
-    message = dialogue.following(episode.first, _recorded(trajectory), now)
+    recorded = _recorded(trajectory)
+    now = replace(now, unrecorded=trajectory.played - len(recorded))
+    message = dialogue.following(episode.first, recorded, now)
     return [] if message is None else [message]
 
 

@@ -12,7 +12,7 @@ from trinity.buffer.operators import ExperienceOperator
 from trinity.common.experience import Experience
 
 from r3l.config import Run, build_method, locate, validate
-from r3l.core.batching import microbatches, rows_of, trainable_rows
+from r3l.core.batching import rows_of, trainable_rows, weighted_as_released
 from r3l.core.errors import ConfigError
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.validation import kept
@@ -54,7 +54,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         steps.check_environment(self.run, step, trajectories)
 
         # Weights of tokens. Trinity's trainers choose their own micro-batches, so for methods whose
-        # weights depend on them a micro-batch is one row (a budget of 0). If a number is not finite, the
+        # weights depend on them a micro-batch is one row (a budget of 1). If a number is not finite, the
         # rows are kept on disk.
         rows = rows_of(self.method, groups, self.run.samples)
         with keeping_batch(self.run, step, self.file.parent, rows):
@@ -64,7 +64,8 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
                     f"step has {len(trainable)} rows that train, but buffer.train_batch_size is "
                     f"{self.experiences}: {self.run.method_code} promises too few in max_samples"
                 )
-            trainable = [row for part in microbatches(trainable, 0, self.method.loss_agg) for row in part]
+            if self.method.loss_agg == "microbatch_released":
+                trainable = weighted_as_released(trainable, 1)
 
         # Log and metrics: counters come from the runners, one set per task.
         if step in trajectory_log.logged_steps(self.run.train.steps):

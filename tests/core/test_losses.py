@@ -10,7 +10,15 @@ from r3l.baselines.grpo import GRPO
 
 from r3l.algorithm import R3L
 from r3l.core import losses
-from r3l.core.batching import collate, microbatches, packed, rows_of
+from r3l.core.batching import (
+    TrajectoryRow,
+    balanced,
+    collate,
+    microbatches,
+    packed,
+    rows_of,
+    weighted_as_released,
+)
 from r3l.core.trajectory import Group, Objective
 
 CPU = torch.device("cpu")
@@ -55,13 +63,45 @@ def test_token_sum_and_released_microbatches_by_hand():
 
     def total(budget):
         loss = 0.0
-        for part in microbatches(rows, budget, "microbatch_released"):
+        for part in microbatches(weighted_as_released(rows, budget), budget):
             batch = collate(part, CPU)
             loss += R3L({}).loss(batch, torch.full(batch.ids_B_T.shape, -1.0))[0].item()
         return loss
 
     assert total(10_000) == pytest.approx((-0.5 * 2 + 3.0 * 4) / 6)  # one micro-batch: a token mean
     assert total(1) == pytest.approx(0.5 * -0.5 + 0.5 * 3.0)  # two: each row a mean of its own
+
+
+def test_released_micro_batches_are_balanced():
+    """Audit A-8: four rows of 100 tokens and four of 900 under 2,000 are two parts of two and two, so every token
+    weighs 4 / 8 / 2000; packed by length the long ones would weigh an eighth of the short ones."""
+    rows = [row_of(length) for length in (100, 900) * 4]
+    weighted = weighted_as_released(rows, 2_000)
+    assert [len(row.ids) for row in weighted] == [100, 900] * 4  # in their order
+    assert all(row.weight == pytest.approx(np.full(len(row.ids), 2.5e-4)) for row in weighted)
+
+
+def row_of(length):
+    """A policy row of ``length`` tokens that all train."""
+    trajectory = make_trajectory(1)
+    ones = np.ones(length, dtype=np.float32)
+    ids = np.arange(length)
+    return TrajectoryRow(ids, ones, ones, ones, 1.0, False, trajectory)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count", "parts"),
+    [
+        ([8, 7, 6, 5, 4], 2, [[0, 2], [1, 3, 4]]),  # differencing misses 15 and 15
+        ([100, 900] * 4, 2, [[0, 1, 4, 7], [2, 3, 5, 6]]),
+        ([5, 5, 5], 3, [[0], [1], [2]]),
+        ([7], 1, [[0]]),
+        ([1, 2, 3, 4, 5, 6], 3, [[0, 5], [1, 4], [2, 3]]),
+    ],
+)
+def test_parts_are_those_of_verl(lengths, count, parts):
+    """Computed once by verl's get_seqlen_balanced_partitions."""
+    assert sorted(balanced(lengths, count)) == sorted(parts)
 
 
 @pytest.mark.parametrize("method", [R3L({}), GRPO({}), R3L({"loss_agg": "token_mean"})])

@@ -5,6 +5,7 @@ from conftest import make_trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r3l.config import resolve
 from r3l.core.policy import FinishReason
 from r3l.core.trajectory import Turn
 from r3l.credit import CreditSettings, assign_pivotal_credit
@@ -65,3 +66,30 @@ def test_credit_options():
     inverted = masks(2, credit_rule="released_inverted")  # audit B-12: of the base the prefix
     assert inverted == {"base": [0, 1], "distilled": suffix, "guided_retry": suffix}
     assert masks(0, credit_rule="released_inverted")["base"] == every  # it masks only where there is a prefix
+
+
+@pytest.mark.parametrize(
+    ("env", "method", "trained"),
+    [
+        ("dapo", "r3l", {"base": [1], "distilled": [1], "guided_retry": [0, 1]}),
+        ("math500", "r3l", {"base": [1], "distilled": [1], "guided_retry": [0, 1]}),
+        ("alfworld", "r3l", {"base": [1], "distilled": [1], "guided_retry": [1]}),
+        ("dapo", "r3l_no_credit", {"base": [0, 1], "distilled": [0, 1], "guided_retry": [0, 1]}),
+    ],
+)
+def test_the_released_mathematics_masks_no_imitated_retry(env, method, trained):
+    """Two responses, reported pivot 1 (audit B-5): the release masks the first one of base and distilled retry, and of
+    the imitated retry in the games alone."""
+    settings = CreditSettings.model_validate(
+        {
+            key: value
+            for key, value in resolve(
+                "paper", env, f"{method}@profile=released_code", 0
+            ).method_settings.items()
+            if key in CreditSettings.model_fields
+        }
+    )
+    for kind, turns in trained.items():
+        trajectory = make_trajectory(2, kind=kind)
+        assign_pivotal_credit(trajectory, 1, settings)
+        assert trained_turns(trajectory) == turns

@@ -10,7 +10,9 @@ from scripted import TASK, WALKTHROUGH, Scripted, report, rollout_context, say
 from r3l.config import build_method, resolve
 from r3l.core.environment import Observation, StopReason
 from r3l.core.errors import ConfigError
+from r3l.core.rollout import play
 from r3l.processes.pool import EnvironmentPool
+from r3l.retry import Restart, RetrySettings, retry
 
 LOOK, NOW = (
     Observation("A room.\n\nYour task is to: cool it.", ("look", "go")),
@@ -99,6 +101,30 @@ def test_r3l_reflects_and_retries_in_the_words_of_the_release(clone):
     guided = next(messages for kind, messages in asked if kind == "retry")
     words = f"# Before\nA review:\n\n{json.dumps(written, indent=2, ensure_ascii=False)}"
     assert [role for role, _ in guided] == ["user", "system", "user"] and guided[1] == ("system", words)
+
+
+def test_a_lenient_retry_goes_on_in_the_words_of_the_release(clone):
+    """Audit B-7: after an impossible action and a bad format steps are counted on, the message says what was wrong,
+    and the history stays that of before."""
+    script = {
+        "rollout": [say(WALKTHROUGH[0]), "fly"],
+        "retry": [say("dance"), "fly", *map(say, WALKTHROUGH[1:])],
+    }
+    policy, pool = Scripted(script), EnvironmentPool(find_environment("alfworld"), 0)
+    ctx = rollout_context(policy, pool, style="released")
+
+    async def retried():
+        base = await play(ctx, TASK, 0)
+        return await retry(ctx, base, Restart(1, None), RetrySettings(retry_rules="released_lenient"))
+
+    done = asyncio.run(retried())
+    pool.close()
+    shown = [messages[-1].content for address, messages in policy.asked if "retry" in address]
+    history = f"1 done, last 1:\n{{}}) {WALKTHROUGH[0]}\nNow {{}}: "
+    assert history.format(0, 1) in shown[0]
+    assert history.format(1, 2) + "not offered: dance\n" in shown[1]
+    assert history.format(2, 3) + "no tags\n" in shown[2]
+    assert history.format(3, 4) in shown[3] and done.guided.success
 
 
 def test_critique_grpo_criticises_and_refines_in_the_words_of_the_release(clone):

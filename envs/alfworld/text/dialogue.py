@@ -183,9 +183,11 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
             (text,) = self.words.texts("format_observation", *values)
             return Message("user", text.fill(values))
 
-        # The keys are the expressions in the f-strings of the released code.
+        # The keys are the expressions in the f-strings of the released code. After an error that a retry
+        # survived, steps are counted on but no action is added (audit B-7).
         recent = actions[-_RECENT:]
-        before = len(actions) - len(recent)
+        current_step = len(actions) + now.unrecorded
+        before = current_step - len(recent)
         step = "current_step - len(recent_actions) + i"
         (line,) = self.words.texts("format_observation", step, "action")
         history = [line.fill({step: before + k, "action": action}) for k, action in enumerate(recent)]
@@ -195,10 +197,14 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
             "len(action_history)": len(actions),
             "len(recent_actions)": len(recent),
             "action_history_str": "\n".join(history),
-            "current_step": len(actions),
+            "current_step": current_step,
         }
         (text,) = self.words.texts("format_observation", *values)
         return Message("user", text.fill(values))
+
+    def tolerated(self, error: StopReason, response: str) -> str:
+        """What a base rollout ends with: the release has the same texts in both."""
+        return self.ended_by(error, response)
 
     def ended_by(self, error: StopReason, response: str) -> str:
         """The feedback on a response that ended the episode; each defect of the tags has its own text."""

@@ -81,10 +81,10 @@ class WebshopEngine:
         """Apply ``search[keywords]`` or ``click[target]``; any other action or target changes nothing."""
         session = self._current()
         targets = self._page.targets
-        name, argument = self._read(action)
+        released = self.options.refused == "released"
+        name, argument = read_action(action) if released else self._read(action)
 
         # The released code validates actions, without blanks around them, before it sends them (audit B-21).
-        released = self.options.refused == "released"
         if released:
             stripped = argument.strip()
             searches = name.strip() == "search" and self._page.bar

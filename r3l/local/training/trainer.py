@@ -12,7 +12,14 @@ import torch
 
 from r3l.config import OptimizerConfig
 from r3l.core import losses
-from r3l.core.batching import Row, collate, microbatches, packed_by_prefix, trainable_rows
+from r3l.core.batching import (
+    Row,
+    collate,
+    microbatches,
+    packed_by_prefix,
+    trainable_rows,
+    weighted_as_released,
+)
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion
 from r3l.core.validation import loss_of
@@ -233,11 +240,10 @@ class Trainer:
     def _microbatches(self, rows: Sequence[R]) -> list[list[R]]:
         """Micro-batches of at most ``tokens_per_microbatch`` tokens, as the forward pass counts them."""
         budget = self.config.tokens_per_microbatch
-        rule = self.criterion.loss_agg
-        # The released rule averages over a micro-batch, so its loss depends on which rows are together: they
-        # are cut as the released code cuts them, by length.
-        if self.forward == "transformers" or rule == "microbatch_released":
-            return microbatches(rows, budget, rule)
+        if self.criterion.loss_agg == "microbatch_released":
+            rows = weighted_as_released(rows, budget)
+        if self.forward == "transformers":
+            return microbatches(rows, budget)
         return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:

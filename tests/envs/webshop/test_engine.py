@@ -211,8 +211,8 @@ def test_the_released_penalty_ranks_an_impossible_last_action_below_dithering(ta
     assert (after.reward, after.invalid_action_reward) == (0.0, 0.0)
 
 
-def test_every_listed_option_can_be_chosen(tmp_path, monkeypatch):
-    values = ["pack [6]", "[x] y", "two\nlines", "[a]", "a] click[b", "]", "1 [2] [3]", "plain"]
+def pot_offered_in(values, tmp_path, monkeypatch):
+    """A task of a catalogue with one product, a pot whose option ``pack`` has ``values``."""
     record = {
         "asin": "B1",
         "name": "Tea pot",
@@ -229,9 +229,35 @@ def test_every_listed_option_can_be_chosen(tmp_path, monkeypatch):
     build([Source(product, tuple(human_goals(product, [wish], "human.json")))], tmp_path / "shop", "original")
     shop = Catalogue.at(tmp_path / "shop")
     monkeypatch.setenv("R3L_WEBSHOP", str(shop.folder))
+    return Task("t", "webshop", "t", "", {"catalogue": shop.meta.id, "goal": 0})
+
+
+def test_every_listed_option_can_be_chosen(tmp_path, monkeypatch):
+    values = ["pack [6]", "[x] y", "two\nlines", "[a]", "a] click[b", "]", "1 [2] [3]", "plain"]
     engine = WebshopEngine()
-    engine.reset(Task("t", "webshop", "t", "", {"catalogue": shop.meta.id, "goal": 0}))
+    engine.reset(pot_offered_in(values, tmp_path, monkeypatch))
     shown = play(engine, "search[tea pot]", "click[b1]")
     for value in values:
         assert f"click[{value}]" in shown.admissible
         assert not engine.step(f"click[{value}]").refused and session(engine).options == (("pack", value),)
+
+
+@pytest.mark.parametrize(
+    ("action", "chosen"),
+    [
+        ("click[size: [x]]", None),
+        ("click[pack [6]]", None),
+        ("click[a] b]", "a] b"),
+        ("click[ plain ]", None),
+    ],
+)
+def test_the_release_cannot_click_a_target_with_an_opening_bracket(tmp_path, monkeypatch, action, chosen):
+    """Its pattern ``(.+)\\[(.+)\\]`` takes the last opening bracket: click[size: [x]] is an action named "click[size: "
+    (audit B-21). Blanks pass its check, and then do nothing in the shop."""
+    engine = WebshopEngine(WebshopOptions(penalty=0.1, refused="released"))
+    engine.reset(pot_offered_in(["size: [x]", "pack [6]", "a] b", "plain"], tmp_path, monkeypatch))
+    play(engine, "search[tea pot]", "click[b1]")
+    now = engine.step(action)
+    passes = chosen is not None or action == "click[ plain ]"
+    assert (now.reward, now.refused) == (0.0 if passes else -0.1, not passes)
+    assert session(engine).options == ((("pack", chosen),) if chosen else ())

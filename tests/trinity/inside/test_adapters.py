@@ -20,7 +20,7 @@ from trinity.common.experience import Experience, group_by
 from trinity.trainer.tinker.utils import to_tinker_input
 
 from r3l.config import build_method, names, resolve
-from r3l.core.batching import collate, microbatches, rows_of, trainable_rows
+from r3l.core.batching import collate, microbatches, rows_of, trainable_rows, weighted_as_released
 from r3l.core.errors import NonFiniteError
 from r3l.core.trajectory import Objective
 from r3l.files.json_files import read_jsonl
@@ -125,8 +125,9 @@ def local_loss(run, model, tasks):
     kept = [f for f in tasks if method.keep(f.groups)]
     rows = trainable_rows(method, rows_of(method, [g for f in kept for g in f.groups]))
     total, gradients = 0.0, Counter()
-    budget = 0 if method.loss_agg == "microbatch_released" else 4096
-    for part in microbatches(rows, budget, method.loss_agg):
+    if method.loss_agg == "microbatch_released":
+        rows = weighted_as_released(rows, 1)  # every row is a micro-batch of Trinity's
+    for part in microbatches(rows, 4096):
         batch = collate(part, CPU)
         with torch.no_grad():
             logprobs = token_logprobs(model, batch.ids_B_T, batch.mask_B_T, 0.7) * 1.01  # as if updated
