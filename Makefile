@@ -172,6 +172,8 @@ stored: setup
 	$(BIN)/r3l table claims --out $(STORED)/claims_nano.csv > /dev/null
 	$(BIN)/r3l figure claims --out $(STORED)/claims_nano.png
 	$(BIN)/r3l figure held_out --out $(STORED)/held_out_nano.png
+	$(BIN)/r3l table map --results $(STORED) --out $(STORED)/map.csv > /dev/null
+	$(BIN)/r3l figure map --out $(STORED)/map.png
 	$(BIN)/r3l table budget --results $(STORED) --out $(STORED)/budget_nano.csv > /dev/null
 	for f in exploration pivot cost profile stops table1 mathematics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done

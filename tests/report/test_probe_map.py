@@ -6,6 +6,7 @@ import pytest
 from report.runs import write_run
 
 from r3l.core.errors import DataError
+from r3l.files.paths import STORED
 from r3l.report.figures import probe_map as figure
 from r3l.report.probe_map import (
     checked,
@@ -188,3 +189,8 @@ def test_the_stored_map_is_drawn_twice_alike(tmp_path):
     assert drawn[0] == drawn[1]
     with pytest.raises(DataError, match="the map has no comparison"):
         figure.draw([], tmp_path / "none.png")
+
+
+@pytest.mark.slow
+def test_the_stored_map_is_that_of_the_stored_runs_and_probes():
+    assert flat(map_rows([STORED])) == [pytest.approx(row) for row in flat(read_map())]

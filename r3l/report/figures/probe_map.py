@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,11 +38,12 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
         raise DataError(
             "the map has no comparison: runs of r3l and grpo at one rate, and a probe (r3l table map)"
         )
+    ordered = sorted(rows, key=lambda row: row["guided_minus_fresh"])
     shade = ScalarMappable(Normalize(*LIMITS), colormaps[COLOURS])
     with matplotlib.style.context(style.SHEET):
         figure, axes = style.subplots(1, len(DIFFERENCES), style.PAGE, 3.0, sharex=True)
         for ax, name in zip(axes[0], DIFFERENCES, strict=True):
-            _panel(ax, rows, name, shade)
+            _panel(ax, ordered, name, shade)
         axes[0, 0].set_ylabel("R3L minus GRPO")
         figure.colorbar(shade, ax=axes[0, -1], label="success of the base checkpoint", pad=0.02)
         dot: dict[str, Any] = {"linestyle": "none", "color": style.GREY, "markersize": 4}
@@ -53,10 +55,16 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
         if any(row["part"] == UNSEEN for row in rows):
             handles.insert(2, Line2D([], [], marker="s", label="predicted before it was run", **dot))
         style.legend(figure, handles)
-        text = (
+        named = [row for row in ordered if row["part"] != UNSEEN]
+        names = Counter(name_of(row) for row in named)
+        key = [
+            f"{k} {name_of(row)}" + (f" ({row['model']})" if names[name_of(row)] > 1 else "")
+            for k, row in enumerate(named, 1)
+        ]
+        text = style.drawable(
             f"{len(rows)} comparisons at equal learning rates. Guided minus fresh: success of a retry under the hint "
             "minus that of another attempt, after failures of the base checkpoint. Bars: 95 % intervals, over tasks "
-            "and over seeds. Numbers: r3l table map."
+            f"and over seeds. {', '.join(key)}. Numbers: r3l table map."
         )
         text = textwrap.fill(text, round(style.LETTERS * style.PAGE))
         figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
@@ -64,7 +72,7 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
 
 
 def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
-    """One difference: the rule with its band below, then each comparison with both intervals and its name."""
+    """One difference: the rule with its band below, then each comparison with both intervals and its number."""
     xs = [row["guided_minus_fresh"] for row in rows]
     reach = np.linspace(min(xs) - 0.03, max(xs) + 0.03, 50)
     if (line := lines(rows).get(name)) is not None:
@@ -74,7 +82,8 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
         )
         ax.plot(reach, [b.value for b in band], color=style.GREY, linewidth=0.8)
     ax.axhline(0, color=style.GREY, linewidth=0.5, linestyle=":")
-    for place, row in enumerate(sorted(rows, key=lambda row: row["guided_minus_fresh"])):
+    number = 0
+    for row in rows:
         x, y = row["guided_minus_fresh"], row[name]
         colour = shade.to_rgba(row["base_success"])
         for low, high, along in (
@@ -89,9 +98,8 @@ def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
         marker = "D" if real else "s" if row["part"] == UNSEEN else "o"
         ax.plot(x, y, marker, color=colour, markersize=4, markeredgecolor=style.GREY, markeredgewidth=0.3)
         if row["part"] != UNSEEN:  # its cells are many, and named in the table
-            offset = (3, -9 if place % 2 else 5)  # neighbours have their names on different sides
-            said = style.drawable(name_of(row))
-            ax.annotate(said, (x, y), offset, textcoords="offset points", fontsize=5, color=style.GREY)
+            number += 1
+            ax.annotate(str(number), (x, y), (3, 3), textcoords="offset points", fontsize=6, color=style.GREY)
     ax.set(title=TITLES[name], xlabel="guided minus fresh, base checkpoint")
     ax.grid(axis="both")
     ax.set_axisbelow(True)
