@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -336,10 +337,7 @@ def map_table(rows: Sequence[Comparison]) -> Table:
         Column("rate", lambda row: Cell(f"{row['learning_rate']:g}")),
         Column("guided - fresh", lambda row: _interval(row, "guided_minus_fresh"), right=True, no_wrap=True),
         Column("base", lambda row: row["base_success"], ".2f"),
-        *(
-            Column(name, lambda row, name=name: _interval(row, name), right=True, no_wrap=True)
-            for name in DIFFERENCES
-        ),
+        *(Column(name, partial(_interval, name=name), right=True, no_wrap=True) for name in DIFFERENCES),
     ]
     return table(
         "The map: R3L minus GRPO at equal learning rates",
