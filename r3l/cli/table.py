@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from r3l.report.claim_verdicts import ClaimVerdict
-    from r3l.report.claims import Claims
+    from r3l.report.claims import Claim, Claims
     from r3l.report.tables import Selection
     from r3l.workflow.plan import TableConfig
 
@@ -130,15 +130,33 @@ def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> 
     print_shown({"rows": flat}, as_json, printed)
 
 
-def claims(results: SeveralResults = None, out: TableFile = None, as_json: AsJson = False) -> None:
+def claims(
+    results: SeveralResults = None,
+    out: TableFile = None,
+    env: Envs = None,
+    claim: Annotated[
+        list[str] | None, typer.Option(help="Only claims with this id, or these words; repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Test the paper's claims on finished runs and probes: the stored ones, or those under --results.
 
+    `--env` and `--claim` choose rows to show; corrections are over all.
+
     Example: `r3l table claims`
+
+    Example: `r3l table claims --env math --claim GRPO`
     """
     from r3l.report.claims_table import claims_table
     from r3l.report.table import write
 
+    envs = environments_named(env)
     rows, tested = _claims(results)
+    rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]])]
+    if claim:
+        rows = [row for row in rows if any(_about(row.claim, words) for words in claim)]
+    if not rows:
+        raise DataError(f"no claim has --claim {' and '.join(claim or ['any'])} in --env {env or 'any'}")
     flat, printed = [row.flat(tested.margin) for row in rows], claims_table(rows, tested)
     if out:
         write(flat, printed, out)
@@ -218,6 +236,11 @@ def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> 
     from r3l.report.tables import Selection
 
     return Selection(named("--env", env), named("--method", method), named_runs(runs))
+
+
+def _about(claim: Claim, words: str) -> bool:
+    """Whether ``words`` are the id of ``claim``, or are in its text."""
+    return words == claim.id or words.lower() in claim.claim.lower()
 
 
 def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:

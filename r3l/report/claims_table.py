@@ -8,6 +8,7 @@ from itertools import groupby
 
 from r3l.report.claim_verdicts import NOT_TESTED, ClaimVerdict
 from r3l.report.claims import Claim, Claims, Family
+from r3l.report.frame import ALL
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
 from r3l.stats.comparison import Verdict
@@ -75,9 +76,9 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         "the spread measured here; both at the level at which the correction ends.",
         f"paper: published effect for {of.backbone}, of rewards on WebShop and ScienceWorld, where ours is of "
         "success; Mathematics is compared with GSM8K. The csv has the lines of results/stored/published, and "
-        "the commands.",
+        "the commands that make the runs.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes),
-        by=lambda line: f"{sentence(line[0].claim)} [{line[0].claim.run}]",
+        by=lambda line: f"{sentence(line[0].claim)} [{command(line[0].claim)}]",
     )
     return replace(shown, by="claim")
 
@@ -88,6 +89,15 @@ def sentence(claim: Claim) -> str:
     said += [] if claim.family is Family.PAPER else [claim.family]
     said += [f"predicted for {env_label(env)}: {text}" for env, text in claim.predicted.items()]
     return claim.claim + (f" ({'; '.join(said)})" if said else "")
+
+
+def command(claim: Claim) -> str:
+    """The command that prints a row of the claim from the same runs; else the one that makes its runs."""
+    test = claim.score
+    if test is None or claim.family is not Family.PAPER or test.beyond or test.unsolved_by:
+        return f"runs: {claim.run}"
+    group = "" if test.group == ALL else f" --group {test.group}"
+    return f"r3l compare {test.method} --against {test.against}{group} --env ENV --offline"
 
 
 def in_short(row: ClaimVerdict) -> str:
@@ -103,7 +113,11 @@ def in_short(row: ClaimVerdict) -> str:
     if row.verdict != Verdict.INCONCLUSIVE:
         return f"{row.verdict} {effect}"
     mde = row.comparison and row.comparison.mde_adjusted
-    return effect if mde is None else f"{effect} ({mde:.{digits - 1}f})"
+    if mde is None:
+        return effect
+    while mde and round(mde, digits - 1) == 0:  # an MDE of 0.248 is no 0
+        digits += 1
+    return f"{row.effect.mean:+.{digits}f} ({mde:.{digits - 1}f})"
 
 
 def over(row: ClaimVerdict) -> str | None:

@@ -70,6 +70,7 @@ LONGER: dict[str, tuple[str, ...]] = {  # run with further words that make them 
     "r3l table table1 --out results/table1.csv": ("--results", "results/stored"),
     "r3l table budget --results results/stored --env alfworld": (),
     "r3l table claims": (),
+    "r3l table claims --env math --claim GRPO": (),
     "r3l figure learning_curves --method grpo,r3l --out results/figures": ("--results", "results/stored"),
     "r3l figure claims --out results/figures": (),
     "r3l bench step --env webshop --method r3l --out step.json": ("--repeats", "1", *TINY[:4]),

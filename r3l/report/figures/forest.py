@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ COLOURS = {
 }
 FEW = "#000000"  # the values of one or two seeds
 TITLE = 18  # characters in a line of a column's title
-REACH = 0.65  # of the axis, on either side
+LONGEST = 150  # characters of a row's name
 MARKERS = {"seeds": "o", "tasks": "s"}
 
 
@@ -35,27 +36,38 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     shares have no place on the axis: their rows say so. Raises RunDirectoryError where ``out`` cannot be written.
     """
     import matplotlib.style
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     rows = [row for row in rows if row.claim.family is Family.PAPER]
     claims = list({row.claim.id: row.claim for row in rows}.values())
     place = {claim.id: y for y, claim in enumerate(claims)}
-    labels = list(dict.fromkeys(row.label for row in rows))
+    # An environment with effects for many claims has a column; the few effects of others share a panel below.
+    effects = Counter(row.label for row in rows if _on_axis(row))
+    labels = [label for label in dict.fromkeys(row.label for row in rows) if effects[label] > len(claims) / 4]
+    labels = labels or list(effects)[:1]
+    further = [row for row in rows if _on_axis(row) and row.label not in labels]
+    reach = max([of.margin, *(abs(value) for row in rows if _on_axis(row) for value in _extent(row))]) * 1.05
+    lines = max(len(claims), 1), len(further) + 2
+
     with matplotlib.style.context(style.SHEET):
-        figure, axes = style.subplots(
-            1, len(labels), 4 + 1.5 * len(labels), 0.9 + 0.17 * len(claims), sharey=True
-        )
-        for ax, label in zip(axes[0], labels, strict=True):
-            ax.axvspan(-of.margin, of.margin, color="#009E73", alpha=0.15, linewidth=0)
-            ax.axvline(0, color=style.GREY, linewidth=0.6)
+        size = (4 + 2 * len(labels), 0.9 + 0.17 * (lines[0] + (lines[1] if further else 0)))
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.add_gridspec(2 if further else 1, len(labels), height_ratios=lines if further else None)
+        columns = [figure.add_subplot(grid[0, k]) for k in range(len(labels))]
+        for ax, label in zip(columns, labels, strict=True):
+            _panel(ax, textwrap.fill(label, TITLE), len(claims), reach, of)
             for row in rows:
                 if row.label == label:
                     _effect(ax, place[row.claim.id], row)
-            ax.set_title(textwrap.fill(label, TITLE), loc="left", fontweight="bold")
-            ax.set(xlim=(-REACH, REACH), xlabel="effect", ylim=(len(claims) - 0.4, -0.6))
-            ax.grid(axis="y")
-            ax.set_axisbelow(True)
-        axes[0, 0].set_yticks(range(len(claims)), [style.drawable(sentence(claim)) for claim in claims])
+        columns[0].set_yticks(range(len(claims)), [style.drawable(sentence(claim)) for claim in claims])
+        if further:
+            below = figure.add_subplot(grid[1, :])
+            _panel(below, "Other environments and models", len(further), reach, of)
+            for y, row in enumerate(further):
+                _effect(below, y, row)
+            named = [style.drawable(f"{sentence(row.claim)}: {row.label}") for row in further]
+            below.set_yticks(range(len(further)), [textwrap.shorten(name, LONGEST) for name in named])
         dot: dict[str, Any] = {"linestyle": "none", "markersize": 4}
         handles = [
             Line2D([], [], color=colour, marker="o", label=word, **dot) for word, colour in COLOURS.items()
@@ -70,6 +82,27 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
         )
         figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
         return style.save(figure, out, "claims")
+
+
+def _panel(ax: Axes, title: str, count: int, reach: float, of: Claims) -> None:
+    """Prepare an axis for ``count`` rows, of effects up to ``reach`` on either side."""
+    ax.axvspan(-of.margin, of.margin, color="#009E73", alpha=0.15, linewidth=0)
+    ax.axvline(0, color=style.GREY, linewidth=0.6)
+    ax.set_title(title, loc="left", fontweight="bold")
+    ax.set(xlim=(-reach, reach), xlabel="effect", ylim=(count - 0.4, -0.6))
+    ax.set_yticks(range(count), [""] * count)
+    ax.grid(axis="y")
+    ax.set_axisbelow(True)
+
+
+def _on_axis(row: ClaimVerdict) -> bool:
+    """Whether ``row`` has an effect in shares, the unit of the axis."""
+    return bool(row.count) and row.claim.has_margin and bool(row.points or row.comparison)
+
+
+def _extent(row: ClaimVerdict) -> Sequence[float]:
+    """The values that the axis has to hold for ``row``."""
+    return row.points or (row.comparison.effect.bounds() if row.comparison else ())
 
 
 def _effect(ax: Axes, y: int, row: ClaimVerdict) -> None:
