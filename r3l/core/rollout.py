@@ -280,8 +280,8 @@ async def continue_episode(
         if now.failed:
             trajectory.failed = now.failed
             ctx.counters["env_failed"] += 1
-            message = f"task {trajectory.task.id} ended in its environment's own error: {now.failed}"
-            warnings.warn(message, stacklevel=2)
+            text = f"task {trajectory.task.id} ended in its environment's own error: {now.failed}"
+            warnings.warn(text, stacklevel=2)
             reason = StopReason.ENV_FAILED
         elif now.done:
             reason = StopReason.SUCCESS if now.success else StopReason.DONE

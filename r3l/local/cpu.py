@@ -17,6 +17,7 @@ padded to a number of rows that other matrices have too, and matrices with few r
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -27,6 +28,7 @@ import torch
 _mkldnn: Any = torch.backends.mkldnn  # torch's type stubs lack its attribute matmul
 
 FEW = 16  # rows; below, oneDNN's set-up costs more than its products save
+SHAPES = "128"  # whose generated code is kept: our choice; training took the same processor time with none
 TOLERANCE = 1e-5  # error of a product relative to its largest number: float32 has 1e-7, bfloat16 1e-3
 
 # Parameters of glibc's mallopt (malloc.h).
@@ -72,7 +74,12 @@ def return_freed_memory() -> None:
 
 
 def use_onednn(wanted: bool) -> None:
-    """Multiply this process's float32 matrices by oneDNN if ``wanted``, and if it is exact; else by MKL."""
+    """Multiply this process's float32 matrices by oneDNN if ``wanted``, and if it is exact; else by MKL.
+
+    oneDNN keeps the code of 1,024 shapes by default: after 80 updates a nano run had 905 MB, with 128 shapes
+    727 MB, in the same processor time. It reads the variable at its first product.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", SHAPES)
     _allow_rounding(wanted and is_exact())
 
 

@@ -1,5 +1,6 @@
 """CPU settings: kept memory, and the library that multiplies matrices, by their number of rows."""
 
+import os
 import subprocess
 import sys
 
@@ -83,3 +84,29 @@ print(round(full - kept), round(full - resident()))
     if not keeps:
         pytest.skip("no glibc")
     assert by_itself < 16 and returned > 112
+
+
+GROWTH = """
+import psutil, torch
+from r3l.local.cpu import is_exact, use_onednn
+use_onednn(True)
+factor = torch.randn(192, 192)
+for rows in range(17, 940):
+    if rows == 40:
+        before = psutil.Process().memory_info().rss
+    torch.randn(rows, 192) @ factor
+print((psutil.Process().memory_info().rss - before) / 1e6 if is_exact() else -1)
+"""
+
+
+def test_products_of_many_shapes_do_not_keep_the_code_of_all():
+    """900 shapes: a process that trains sees as many within a hundred updates."""
+
+    def grown(**environment):
+        command = [sys.executable, "-c", GROWTH]
+        return float(subprocess.check_output(command, env={**os.environ, **environment}, text=True))
+
+    kept_all = grown(ONEDNN_PRIMITIVE_CACHE_CAPACITY="1024")
+    if kept_all < 0:
+        pytest.skip("float32 products are not oneDNN's on this processor")
+    assert grown() < 0.8 * kept_all  # measured: 0.52
