@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,6 +40,7 @@ from r3l.cli.arguments import check_arguments
 from r3l.cli.printing import flushed
 from r3l.core.errors import R3LError
 from r3l.core.text import printable
+from r3l.files.redact import masked_message
 from r3l.processes.cores import watching_for_cores
 from r3l.processes.parent import end_with_workflow
 from r3l.runs.preemption import Preempted
@@ -180,11 +182,18 @@ def program(
     """Train, evaluate and compare methods of reinforcement learning for language-model agents (R3L)."""
 
 
-class _Printable(logging.Formatter):
-    """Log messages without terminal control codes: a warning may quote the text of a model or a server."""
+def _shown(text: str) -> str:
+    """A message without secrets and terminal control codes: it may quote the text of a model or a server."""
+    return printable(masked_message(text))
 
+
+class _Shown(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return _shown(super().format(record))
+
+
+def _print_traceback(*error: Any) -> None:
+    print(_shown("".join(traceback.format_exception(*error))), end="", file=sys.stderr)
 
 
 def main() -> None:
@@ -194,7 +203,8 @@ def main() -> None:
     """
     gc.set_threshold(GARBAGE)
     if logging.lastResort:
-        logging.lastResort.setFormatter(_Printable())
+        logging.lastResort.setFormatter(_Shown())
+    sys.excepthook = _print_traceback
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal of ASCII gets \u2026
     try:
@@ -203,7 +213,7 @@ def main() -> None:
         with watching_for_cores(), flushed():
             app()
     except R3LError as error:
-        print(f"error: {printable(str(error))}", file=sys.stderr)
+        print(f"error: {_shown(str(error))}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         if error.filename is None:

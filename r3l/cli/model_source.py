@@ -59,6 +59,11 @@ class ModelSource:
         from r3l.evaluation.served_model import Dialog, ServedModel
 
         check_known("dialog", self.dialog, set(Dialog))
+        if self.model is not None and not self.model.strip(" /"):
+            raise ConfigError(
+                f"--model is {self.model!r}: give the model's name as the server has it, or leave the option out "
+                "if the server has only one"
+            )
         fields: dict[str, Any] = {}
         for text in self.request:
             check_change(text)

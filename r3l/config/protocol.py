@@ -136,15 +136,22 @@ def load_protocol(env: str, name: str) -> NamedProtocol:
     config = _read(path)
     values = config.set | {TEST_TASK_SET: config.set[TEST_TASK_SET].replace("{env}", env)}
     if config.examples:
-        values |= {EXAMPLES: _examples((path.parent / config.examples).read_text(encoding="utf-8"))}
+        values |= {EXAMPLES: _examples(path, path.parent / config.examples)}
     decides = {"protocol": name, "measure": config.measure, "set": values}
     return NamedProtocol(
         config, path, values, hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     )
 
 
-def _examples(text: str) -> dict[str, list[str]]:
-    """The few-shot examples of each task type."""
+def _examples(protocol: Path, path: Path) -> dict[str, list[str]]:
+    """The few-shot examples of each task type. Raises ConfigError unless ``path`` is a text file."""
+    wrong = f"{protocol}: key 'examples' names {path}, which"
+    if not path.is_file():  # a pipe or device may never end
+        raise ConfigError(f"{wrong} is {'no regular file' if path.exists() else 'missing'}; correct it")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{wrong} is not UTF-8 ({error.reason}, byte {error.start}); convert it") from error
     found: dict[str, list[str]] = {}
     for part in text.split("=== ")[1:]:
         heading, _, example = part.partition("\n")

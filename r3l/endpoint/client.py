@@ -9,7 +9,7 @@ through r3l.endpoint.connection. The key is read from the environment and appear
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 import os
 import re
 from collections import Counter
@@ -26,9 +26,12 @@ from r3l.core.seeds import Address, seed_of
 from r3l.core.text import Message
 from r3l.endpoint.connection import ASIDE, ATTEMPTS, Connection, failure, one_line, refusal
 from r3l.endpoint.context_limits import entry_of_model, limit_of_model, limit_of_properties
-from r3l.endpoint.options import CONNECT, DialogTooLongError, EndpointOptions, ServerError
-from r3l.endpoint.responses import Answer, ChatAnswer, ModelList, TokenAnswer
-from r3l.files.redact import KEY
+from r3l.endpoint.options import ANSWERED_BY, CONNECT, DialogTooLongError, EndpointOptions, ServerError
+from r3l.endpoint.responses import Answer, ChatAnswer, ModelList, TokenAnswer, read_json_of_server
+from r3l.files.redact import KEY, masked_json
+
+log = logging.getLogger(__name__)
+LONGEST_NAME = 100  # characters of a model's name in an answer
 
 _IN_HEADER = re.compile(r"[!-~]*")  # characters of a key that a header can carry
 _RESPONSE_TOKENS = ("max_tokens", "max_completion_tokens")  # fields of a request
@@ -43,14 +46,17 @@ class Endpoint:
     ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated or given up;
     ``shortened``, responses for which the server had less room than requested; ``overlong``, responses of
     more tokens than requested; ``cut_short``, responses that the server cut off before that;
-    ``cut_prompts``, prompts that it cut; ``uncounted``, answers without token counts; ``replaced``,
-    characters that were not Unicode; ``end_marks``, texts that ended with a control token. ``wait``: seconds
-    between two attempts if the server asks for no pause (a wait of tenacity); None: up to 8.
+    ``cut_prompts``, prompts that it cut; ``answered_by/NAME``, answers by the model that they name;
+    ``uncounted``, answers without token counts; ``replaced``, characters that were not Unicode;
+    ``end_marks``, texts that ended with a control token. ``wait``: seconds between two attempts if the
+    server asks for no pause (a wait of tenacity); None: up to 8.
     """
 
     def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
         self.options = options
         self.counts = Counter[str]()
+        self._first_model = ""
+        self._warned_of_models = False
         self._limit_lock = asyncio.Lock()
         self._limit_is_known = False
         self._limit: int | None = None
@@ -68,6 +74,8 @@ class Endpoint:
                 timeout=httpx2.Timeout(None, connect=CONNECT),  # the deadline covers the whole request
             )
             self._client.wait = wait
+            if not options.is_openai:  # the package sends OPENAI_ORG_ID and OPENAI_PROJECT_ID to any server
+                self._client.organization = self._client.project = None
         except httpx2.InvalidURL as error:
             raise ConfigError(f"the server {options.shown!r} is not a valid address: {error}") from error
 
@@ -206,7 +214,7 @@ class Endpoint:
                 response = await self._client.get(path, cast_to=httpx2.Response, options=_OPTIONAL)
         except (openai.APIError, ServerError, TimeoutError):
             return None
-        return json.loads(response.content)
+        return masked_json(read_json_of_server(response.content))
 
     async def _ask(self, kind: type[AnswerT], path: str, body: Mapping[str, Any] | None) -> AnswerT:
         """Send a request (GET if ``body`` is None), repeated as needed, and count what the answer lacks."""
@@ -223,6 +231,8 @@ class Endpoint:
         assert isinstance(answer, kind)
         if answer.replaced:
             self.counts["replaced"] += answer.replaced
+        if answer.answered_by:
+            self._note_model(one_line(answer.answered_by)[:LONGEST_NAME])
         if body is not None and answer.counted is None:
             self.counts["uncounted"] += 1
         limit = _requested_tokens(body) if body is not None else 0
@@ -231,6 +241,18 @@ class Endpoint:
         if limit and answer.counted and answer.was_cut and answer.counted.response < limit:
             self.counts["cut_short"] += 1
         return answer
+
+    def _note_model(self, name: str) -> None:
+        """Count an answer of the model ``name``, and warn of the first one by another model than before."""
+        self.counts[f"{ANSWERED_BY}{name}"] += 1
+        self._first_model = self._first_model or name
+        if name != self._first_model and not self._warned_of_models:
+            self._warned_of_models = True
+            log.warning(
+                "%s answers as %s, and as %s before: the score will be of several models or versions. Name "
+                "the one that is meant (%s), or serve no other during the run",
+                *(self.options.shown, name, self._first_model, self.options.settable.model),
+            )
 
 
 def _response_limits(body: Mapping[str, Any]) -> list[str]:
@@ -279,7 +301,8 @@ async def only_model(options: EndpointOptions) -> str:
             names = await endpoint.models()
         except ServerError as error:
             raise ServerError(f"{error}; or name the model: {options.settable.model} NAME") from error
+    names = [name for name in names if name.strip(" /")]  # an empty one is no name to file a score under
     if len(names) != 1:
-        served = one_line(options, ", ".join(names))[:300] or "no model that it names"
+        served = one_line(", ".join(names))[:300] or "no model that it names"
         raise ServerError(f"{options.shown} serves {served}; choose with {options.settable.model} NAME")
     return names[0]

@@ -14,11 +14,11 @@ import time
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
-from r3l.endpoint.context_limits import message, room_of_refusal
+from r3l.endpoint.context_limits import LONGEST, message, room_of_refusal
 from r3l.endpoint.options import KEPT, DialogTooLongError, EndpointOptions, ServerError, UnfinishedError
 from r3l.endpoint.responses import (
     Answer,
@@ -28,7 +28,7 @@ from r3l.endpoint.responses import (
     UnfinishedAnswer,
     UnusableAnswer,
 )
-from r3l.files.redact import KEY, masked
+from r3l.files.redact import KEY, masked_message
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 20  # of one request; pauses of up to 8 s add up to two minutes, in which a server can restart
@@ -187,7 +187,7 @@ def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> S
     where = options.shown + path
     status = response.status_code
     text = response.content.decode(errors="replace")
-    reason = one_line(options, message(text))[:300]
+    reason = one_line(message(text))[:300]
     room = room_of_refusal(status, text)
     if room is not None:
         return DialogTooLongError(f"{where} answered {status}: {reason}", room)
@@ -197,7 +197,7 @@ def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> S
         403: f"Is the key in {KEY} the right one?",
     }
     wait = response.headers.get("retry-after")
-    further = f" (it asks to wait {one_line(options, wait)[:40]})" if wait else ""
+    further = f" (it asks to wait {one_line(wait)[:40]})" if wait else ""
     return ServerError(f"{where} answered {status}: {reason}{further}. {advice.get(status, KEPT)}")
 
 
@@ -213,26 +213,24 @@ def failure(options: EndpointOptions, path: str, error: BaseException) -> Server
     if isinstance(error, UnusableAnswer):
         return ServerError(
             f"{where} did not answer with a completion ({error}; it begins "
-            f"{one_line(options, error.text)[:80]!r}). Is {settable.url} the address of an OpenAI-compatible "
+            f"{one_line(error.text)[:80]!r}). Is {settable.url} the address of an OpenAI-compatible "
             f"server? {KEPT}"
         )
     if isinstance(error, UnfinishedAnswer):
         return UnfinishedError(
             f"{where} gave no complete answer after {LATE_ATTEMPTS if error.lasting else ATTEMPTS} attempts "
-            f"({one_line(options, str(error))[:300]}). A response that may be incomplete is not scored: check "
+            f"({one_line(str(error))[:300]}). A response that may be incomplete is not scored: check "
             "the "
             f"server. {KEPT}",
             error.reason if error.lasting else None,
         )
-    reason = f"{type(error).__name__}: {one_line(options, str(error))}"
+    reason = f"{type(error).__name__}: {one_line(str(error))}"
     advice = f"Start the server, or correct {settable.url}. {KEPT}"
     return ServerError(f"{where} cannot be reached ({reason}). {advice}")
 
 
-def one_line(options: EndpointOptions, text: str) -> str:
-    """``text`` on one line, without control codes, and without key and password, which servers may
-    repeat."""
-    user, _, password = urlsplit(options.url).netloc.rpartition("@")[0].partition(":")
-    text = masked(text, *(unquote(part) for part in (password, f"{user}:{password}" if user else "")))
-    plain = "".join(sign if sign.isprintable() else " " for sign in _TERMINAL.sub(" ", text))
+def one_line(text: str) -> str:
+    """``text`` of a server on one line, without control codes and without secrets, which it may repeat."""
+    shown = _TERMINAL.sub(" ", masked_message(text)[:LONGEST])
+    plain = "".join(sign if sign.isprintable() else " " for sign in shown)
     return " ".join(plain.split())

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+LONGEST = 4_000  # characters of an error that are searched; all of 16 MiB would take a minute
 _CODES = {
     *(
         "context_length_exceeded",
@@ -104,6 +105,8 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     fields = ("code", "type", "error_type", "status")
     codes = {str(found.get(key)).lower() for found in objects for key in fields}
     said = message(text)
+    if len(said) > LONGEST:  # a server may repeat the prompt before or after its reason
+        said = f"{said[: LONGEST // 2]} {said[-LONGEST // 2 :]}"
     if not codes & _CODES and (_TEMPLATE.search(said) or not _WORDS.search(said)):
         return None
     limit = _field(objects, "n_ctx") or _number(_LIMIT, said)

@@ -15,7 +15,7 @@ from r3l.core.policy import Completion, FinishReason, JudgePrompts, Sampling, Us
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.text import Message, after_thought
-from r3l.endpoint.options import EndpointOptions, Settable, UnfinishedError
+from r3l.endpoint.options import ANSWERED_BY, EndpointOptions, Settable, UnfinishedError, models_in
 from r3l.endpoint.policy import MessagePolicy
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.redact import KEY
@@ -58,7 +58,12 @@ class EndpointJudge:
 
     def counts(self) -> dict[str, float]:
         """Counts of the endpoint, named ``judge/NAME`` (r3l.runs.metrics)."""
-        return {f"judge/{name}": number for name, number in self._policy.endpoint.counts.items()}
+        counts = self._policy.endpoint.counts
+        found = {name: number for name, number in counts.items() if not name.startswith(ANSWERED_BY)}
+        models = models_in(counts).values()
+        if len(models) > 1:
+            found["other_models"] = sum(models) - max(models)
+        return {f"judge/{name}": number for name, number in found.items()}
 
 
 def judge_options(run: Run) -> EndpointOptions | None:

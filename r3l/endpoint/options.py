@@ -13,10 +13,12 @@ from urllib.request import getproxies, proxy_bypass
 
 from r3l.core.errors import ConfigError, R3LError
 from r3l.endpoint.context_limits import Room
+from r3l.files.redact import MASK, hide_address, hide_fields
 
 KEPT = "Finished episodes are kept: re-run to resume"
 CONNECT = 10.0  # seconds for a connection; our choice
 PORTS = {"http": 80, "https": 443}
+ANSWERED_BY = "answered_by/"  # begins the counts of answers by model
 _ADDRESS = re.compile(r"https?://[^\s/]\S*")
 
 
@@ -50,6 +52,15 @@ class Settable(NamedTuple):
     concurrency: str = "--batch"
 
 
+def models_in(counts: Mapping[str, float]) -> dict[str, int]:
+    """Numbers of answers by the model that the server named in them (``ANSWERED_BY`` of an endpoint's counts)."""
+    return {
+        key.removeprefix(ANSWERED_BY): int(number)
+        for key, number in sorted(counts.items())
+        if key.startswith(ANSWERED_BY)
+    }
+
+
 @dataclass(frozen=True)
 class EndpointOptions:
     """A served model.
@@ -72,7 +83,12 @@ class EndpointOptions:
         except ValueError:
             valid = False
         if not valid:
-            raise ConfigError(f"the server {self.url!r} must be an address such as http://localhost:8000")
+            # Whatever is before the last @ may be a password, and so may a query.
+            before, _, rest = self.url.partition("?")[0].rpartition("@")
+            address = f"{MASK}@{rest}" if before else rest
+            raise ConfigError(f"the server {address!r} must be an address such as http://localhost:8000")
+        hide_address(self.url)
+        hide_fields(self.fields)
 
     @property
     def base(self) -> str:
@@ -94,6 +110,12 @@ class EndpointOptions:
                 raise ServerError(
                     f"{self.shown} cannot be reached ({error}). Start the server, or correct {self.settable.url}"
                 ) from error
+
+    @property
+    def is_openai(self) -> bool:
+        """Whether the server is OpenAI's own."""
+        host = str(urlsplit(self.base).hostname)
+        return host == "openai.com" or host.endswith(".openai.com")
 
     @property
     def shown(self) -> str:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from r3l.core.policy import FinishReason, Usage
 from r3l.core.text import well_formed_json
+from r3l.files.redact import masked_json
 
 # Finish reasons of many servers, in lower case: the model ended the response, or it reached its limit. With
 # any other word, or none, the response may be incomplete, so it is never graded.
@@ -57,6 +58,10 @@ _CHOICES = {
     "function_call",
     *_ENDS,
 }
+# Commas of an answer. Reading that many values takes a second, in which no other dialog goes on; a response of
+# 100,000 tokens has as many token ids.
+MOST_VALUES = 500_000
+MOST_CHOICES = 128  # as many as OpenAI gives; one is requested
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -144,6 +149,13 @@ def _first(choices: Sequence[ChoiceT]) -> ChoiceT:
     return next((choice for choice in choices if choice.index == 0), choices[0])
 
 
+def read_json_of_server(content: bytes) -> Any:
+    """The JSON value of an answer. Raises ValueError if it is none, or has too many values to read quickly."""
+    if content.count(b",") > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
+    return json.loads(content.decode(errors="surrogateescape"))
+
+
 class Answer(_Part):
     """Fields of all answers."""
 
@@ -152,10 +164,13 @@ class Answer(_Part):
 
     @classmethod
     def read(cls, content: bytes) -> Self:
-        """Parse an answer from JSON. Raises UnusableAnswer, naming the first wrong field."""
+        """Parse an answer from JSON, secrets masked. Raises UnusableAnswer, naming the first wrong field."""
         try:
-            value, replaced = well_formed_json(json.loads(content.decode(errors="surrogateescape")))
-            answer = cls.model_validate(value)
+            value = read_json_of_server(content)
+            if isinstance(value, dict):  # the other fields of an answer may be large
+                value = {key: value[key] for key in cls.model_fields if key in value}
+            value, replaced = well_formed_json(value)
+            answer = cls.model_validate(masked_json(value))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the answer"
@@ -169,6 +184,11 @@ class Answer(_Part):
     def replaced(self) -> int:
         """Number of bytes and characters that were not Unicode, each replaced by U+FFFD."""
         return self._replaced
+
+    @property
+    def answered_by(self) -> str:
+        """Name of the model that answered, if the answer holds a response; else ""."""
+        return ""
 
     @property
     def was_cut(self) -> bool:
@@ -192,7 +212,21 @@ class Answer(_Part):
         return self.usage.prompt_tokens if self.usage else None
 
 
-class ChatAnswer(Answer):
+class _Completion(Answer):
+    """Fields of answers that hold a response."""
+
+    model: Any = None
+    system_fingerprint: Any = None
+    error: Any = None
+
+    @property
+    def answered_by(self) -> str:
+        """Model that the server names in its answer, with the version of its system; "" if it names none."""
+        named = [value for value in (self.model, self.system_fingerprint) if isinstance(value, str) and value]
+        return ", ".join(named)
+
+
+class ChatAnswer(_Completion):
     """Answer of /chat/completions."""
 
     class _ChatChoice(_Ended):
@@ -208,8 +242,7 @@ class ChatAnswer(Answer):
 
         message: _Message
 
-    choices: list[_ChatChoice] = Field(min_length=1)
-    error: Any = None
+    choices: list[_ChatChoice] = Field(min_length=1, max_length=MOST_CHOICES)
 
     @property
     def text(self) -> str:
@@ -256,14 +289,13 @@ class ChatAnswer(Answer):
         return _first(self.choices).end or FinishReason.LENGTH
 
 
-class TokenAnswer(Answer):
+class TokenAnswer(_Completion):
     """Answer of /completions with ``return_token_ids`` (vLLM from 0.10.2 on)."""
 
     class _TokenChoice(_Ended):
         token_ids: list[_Token] | None = None
 
-    choices: list[_TokenChoice] = Field(min_length=1)
-    error: Any = None
+    choices: list[_TokenChoice] = Field(min_length=1, max_length=MOST_CHOICES)
 
     def check_complete(self) -> None:
         choice = _first(self.choices)

@@ -16,6 +16,7 @@ from r3l.config import Run, base_checkpoint_of, environment_of, locate, trains
 from r3l.config.fingerprint_inputs import base_weights
 from r3l.core.errors import CheckpointError, ConfigError, DataError
 from r3l.core.task import Task, shared_problems
+from r3l.endpoint.options import ANSWERED_BY, models_in
 from r3l.evaluation.episodes import Evaluation, PlayedEpisodes, play_all, scores
 from r3l.evaluation.protocols import protocol_entry, select_tasks
 from r3l.evaluation.served_model import ServedModel, open_served_session
@@ -133,9 +134,10 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
 
         evaluation = _evaluation(run, result, described, played)
         if conditions:  # a server's
-            evaluation["agent"] = conditions
+            evaluation["agent"] = conditions | {"answered_by": models_in(played.counts)}
             evaluation["tokens"]["prompt"] = played.counts.pop("prompt", 0)
-            evaluation["requests"] = dict(sorted(played.counts.items()))
+            requests = {k: v for k, v in played.counts.items() if not k.startswith(ANSWERED_BY)}
+            evaluation["requests"] = dict(sorted(requests.items()))
         if protocol:
             turns = sum(episode["turns"] for episode in played.episodes)
             evaluation["protocol"] = protocol["protocol"]

@@ -19,6 +19,7 @@ from r3l.core.pretrained import UNLOADABLE, load_tokenizer
 from r3l.endpoint.options import EndpointOptions
 from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 from r3l.files.json_files import read_json
+from r3l.files.redact import masked, masked_json
 from r3l.files.writing import write_json_atomic
 from r3l.processes.gather import together
 from r3l.runs.manifest import Manifest, manifest
@@ -60,7 +61,7 @@ class ServedModel:
         return {
             "model": self.endpoint.model,
             "dialog": self.dialog.value,
-            "request": json.dumps(dict(self.endpoint.fields), sort_keys=True),
+            "request": masked(json.dumps(dict(self.endpoint.fields), sort_keys=True)),
             "about": json.dumps(dict(self.about), sort_keys=True),
         }
 
@@ -133,7 +134,7 @@ class ServedSession(PlaySession):
             "same_template": getattr(self.policy, "same_template", True),
             "temperature": run.evaluation.temperature,
             "max_tokens": run.sampling.max_tokens,
-            "request": dict(options.fields),
+            "request": masked_json(dict(options.fields)),
             "concurrency": options.concurrency,
             "deadline": options.deadline,
         }

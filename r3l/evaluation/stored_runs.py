@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
+import time
 import zipfile
 import zlib
 from collections import Counter, defaultdict
@@ -41,6 +42,9 @@ ARCHIVE = f"{TOP}.zip"
 PROBES = "probe"  # folder of results and of results/stored
 ATTEMPTS = ".attempts.jsonl"  # suffix of a probe's attempts, next to its result
 MADE = "`make dist` makes it in a clone"
+# Bounds of a download; our choice. results/stored has less than 100 MiB.
+LARGEST = 1 << 30  # bytes
+SECONDS = 3600.0
 WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
@@ -111,18 +115,28 @@ def fetch(source: str | None = None) -> Path:
 
 
 def _downloaded(source: str, scratch: Path) -> Path:
-    """The file ``source``, or the file that is downloaded from this URL."""
+    """The file ``source``, or the file that is downloaded from this URL.
+
+    Raises DataError for what is no regular file, and for a download beyond LARGEST or SECONDS.
+    """
     if not source.startswith(("http://", "https://")):
+        if Path(source).exists() and not Path(source).is_file():  # a pipe or device may never end
+            raise DataError(f"{source} is no regular file; give the path of {ARCHIVE}, or its URL")
         return Path(source)
     import httpx2
 
-    path = scratch / ARCHIVE
+    path, size = scratch / ARCHIVE, 0
+    until = time.monotonic() + SECONDS
     try:
         with httpx2.stream("GET", source, follow_redirects=True) as answer, path.open("wb") as file:
             answer.raise_for_status()
             for block in answer.iter_bytes():
-                file.write(block)
-    except httpx2.HTTPError as error:
+                size += file.write(block)
+                if size > LARGEST:
+                    raise httpx2.RequestError(f"it is larger than {LARGEST / 2**20:,.0f} MiB")
+                if time.monotonic() > until:
+                    raise httpx2.RequestError(f"it takes longer than {SECONDS / 60:,.0f} minutes")
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise DataError(
             f"{source} cannot be fetched ({error}); download it another way and give its path"
         ) from error

@@ -90,6 +90,8 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     for key, meaning in meanings.items():
         if requests.get(key):
             lines.append(f"warning: {requests[key]} of {requests['requests']} responses {meaning}")
+    if mixed := several_models(evaluation.get("agent")):
+        lines.append(f"warning: {mixed}")
     if run.evaluation.temperature == 0 and run.evaluation.episodes_per_task > 1:
         lines.append("warning: at temperature 0 all attempts at a task are alike, apart from rounding")
     return "\n".join(lines)
@@ -99,6 +101,18 @@ def caveats(evaluation: Mapping[str, Any]) -> list[str]:
     """The line that says what is known against a score on this task set; none if nothing is."""
     task_set = evaluation["task_set"]
     return [f"warning: task set {task_set['name']}: {task_set['warning']}"] if task_set.get("warning") else []
+
+
+def several_models(agent: Mapping[str, Any] | None) -> str | None:
+    """What to say of a score if the server's answers name several models or versions; None if they do not."""
+    models = (agent or {}).get("answered_by", {})
+    if len(models) < 2:
+        return None
+    ordered = sorted(models.items(), key=lambda pair: -pair[1])
+    named = "; ".join(f"{name} ({number:,})" for name, number in ordered)
+    return (
+        f"the server's responses are of several models or versions, so the score is of no single one: {named}"
+    )
 
 
 def played_by(protocol: Mapping[str, Any] | None) -> list[str]:

@@ -23,6 +23,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from r3l.core.errors import DataError
 from r3l.core.text import shown
 from r3l.files import unpacking
+from r3l.files.redact import masked
 from r3l.files.unpacking import most, unpacked
 from r3l.files.writing import write_atomic
 
@@ -142,10 +143,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _line(path: Path, row: Mapping[str, Any]) -> bytes:
-    """One line of JSON; in a ``.gz`` file a gzip member without a date, so that equal content is equal
-    bytes.
+    """One line of JSON, secrets masked; in a ``.gz`` file a gzip member without a date, so that equal
+    content is equal bytes.
     """
-    line = json.dumps(row, sort_keys=True).encode() + b"\n"
+    line = masked(json.dumps(row, sort_keys=True)).encode() + b"\n"
     return gzip.compress(line, mtime=0) if path.suffix == ".gz" else line
 
 

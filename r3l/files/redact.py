@@ -1,4 +1,8 @@
-"""Masking of keys and passwords in all that is shown or written: a server may repeat what was sent to it."""
+"""Masking of keys and passwords: a server may repeat what was sent to it, in answers, lists and errors.
+
+Data is masked when it comes from a server (r3l.endpoint.responses) and again when a file is written
+(r3l.files.writing, json_files); messages are masked when they are printed (r3l.cli).
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,85 @@ import base64
 import json
 import os
 import re
-from urllib.parse import quote
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 KEY = "OPENAI_API_KEY"  # environment variable
+HEADERS = "OPENAI_CUSTOM_HEADERS"  # environment variable of the openai package: lines of NAME: VALUE
+VARIABLES = (KEY, "OPENAI_ADMIN_KEY", "HF_TOKEN", "WANDB_API_KEY")
 MASK = "***"
+# Characters of a secret from which on it is masked. Shorter keys are placeholders (EMPTY, none, ollama), which
+# may be words of a response; in a message a short password is masked too.
+IN_DATA = 8
+IN_MESSAGE = 4
+_SECRET_NAME = re.compile(
+    r"(?:api|access|auth|admin|secret)[_-]?(?:key|token)|authorization|password|secret", re.IGNORECASE
+)
 _HEADER = re.compile(r"\b(Bearer|Basic)(\\?[\"']?:?\s+)[^\s\"'\\,;]+", re.IGNORECASE)
+_USER = re.compile(r"(?<=//)[^/\s@\"']+@")  # user and password of an address
+
+_hidden: set[str] = set()  # secrets of this process that are in no environment variable
 
 
-def masked(text: str, *secrets: str) -> str:
-    """``text`` with MASK for ``secrets``, the key in the environment, and Authorization headers.
+def hide(*secrets: str) -> None:
+    """Mask these texts from now on."""
+    _hidden.update(filter(None, secrets))
 
-    Secrets are also found as they are written in JSON, in an address, and in base64.
-    """
-    forms: set[str] = set()
-    for secret in (os.environ.get(KEY, ""), *secrets):
-        if secret:
-            forms |= {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
-            forms.add(base64.b64encode(secret.encode(errors="replace")).decode())
-    for form in sorted(forms, key=len, reverse=True):  # a short form may be part of a longer one
-        text = text.replace(form, MASK)
-    return _HEADER.sub(rf"\1\2{MASK}", text)
+
+def hide_address(url: str) -> None:
+    """Mask user and password of an address from now on."""
+    user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    hide(*(unquote(part) for part in ((password, f"{user}:{password}") if colon else (user,))))
+
+
+def hide_fields(fields: Any) -> None:
+    """Mask values of a request's fields whose names say that they are secret: api_key, Authorization."""
+    for name, value in fields.items() if isinstance(fields, Mapping) else ():
+        if isinstance(value, str) and _SECRET_NAME.search(name):
+            hide(value, value.split()[-1] if value.split() else "")  # Bearer KEY, and KEY
+        hide_fields(value)
+
+
+def masked(text: str, shortest: int = IN_DATA) -> str:
+    """``text`` with MASK for each secret, also as it is written in JSON, in an address, and in base64."""
+    pattern = _pattern(frozenset(secret for secret in _secrets() if len(secret) >= shortest))
+    return pattern.sub(MASK, text) if pattern else text
+
+
+def masked_json(value: Any) -> Any:
+    """A JSON value with :func:`masked` strings and keys."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, list):
+        return [masked_json(item) for item in value]
+    if isinstance(value, dict):
+        return {masked(key): masked_json(item) for key, item in value.items()}
+    return value
+
+
+def masked_message(text: str) -> str:
+    """``text`` for people, with MASK also for short passwords, Authorization headers and users in addresses."""
+    text = _HEADER.sub(rf"\1\2{MASK}", masked(text, IN_MESSAGE))
+    return _USER.sub(f"{MASK}@", text)
+
+
+def _secrets() -> Iterator[str]:
+    yield from _hidden
+    yield from filter(None, (os.environ.get(name) for name in VARIABLES))
+    for line in os.environ.get(HEADERS, "").splitlines():
+        value = line.partition(":")[2].strip()
+        yield value
+        yield value.rpartition(" ")[2]  # the key after "Bearer"
+
+
+@cache
+def _pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
+    """Matches every secret in every form, long ones first, since a short form may be part of a longer one."""
+    forms = set(secrets)
+    for secret in secrets:
+        forms |= {json.dumps(secret)[1:-1], quote(secret, safe="")}
+        forms.add(base64.b64encode(secret.encode(errors="replace")).decode().rstrip("="))
+    longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    return re.compile("|".join(map(re.escape, longest_first))) if forms else None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.core.errors import R3LError, RunDirectoryError
+from r3l.files.redact import masked
 
 BEFORE = ".before"  # ending of a folder that is being replaced where names cannot be exchanged
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of a write that names no file
@@ -33,8 +34,8 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """:func:`write_atomic` in UTF-8."""
-    write_atomic(path, text.encode())
+    """:func:`write_atomic` in UTF-8, secrets masked."""
+    write_atomic(path, masked(text).encode())
 
 
 def write_json_atomic(path: Path, content: Any) -> None:

@@ -24,6 +24,7 @@ from r3l.config import (
 from r3l.core.errors import ConfigError
 from r3l.core.seeds import seed_of
 from r3l.core.task import Task
+from r3l.endpoint.options import models_in
 from r3l.evaluation.served_model import Dialog, ServedModel, open_served_session
 from r3l.evaluation.stored_runs import ATTEMPTS
 from r3l.files.digests import digest_of, sha256_of
@@ -171,6 +172,8 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
     wanted = validate(Targets, read_yaml(CONFIGS / "probe_targets.yaml"), "configs/probe_targets.yaml")
     targets = wanted.targets if run.tier == "nano" else wanted.gate
     found = {key: asdict(measure) for key, measure in measures(played).items()}
+    conditions = session.conditions()  # a server's
+    answered_by = models_in(session.take_counts())
     return {
         "schema": SCHEMA,
         "env": run.env,
@@ -181,7 +184,7 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
             "weights_sha256": sha256_of(weights) if weights.is_file() and model is not None else None,
             "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
         },
-        **({"agent": conditions} if (conditions := session.conditions()) else {}),
+        **({"agent": conditions | {"answered_by": answered_by}} if conditions else {}),
         "seed": run.seed,
         "temperature": run.sampling.temperature,
         "max_tokens": run.sampling.max_tokens,

@@ -42,6 +42,7 @@ from r3l.config.method import RATE
 from r3l.core.errors import DataError
 from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
+from r3l.evaluation.summary import several_models
 from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.digests import SUMS
@@ -169,7 +170,12 @@ def _run_columns(path: Path, evaluation: Evaluation) -> Row:
     if source is FeedbackSource.JUDGE:
         teacher = f"judge {settings['judge']['model']}"
     tier, env, made_under = evaluation["tier"], evaluation["env"], manifest.get("preregistration_sha256")
-    warnings = [task_set.get("warning"), manifest.get("start_model_warning"), *_failures(evaluation, result)]
+    warnings = [
+        task_set.get("warning"),
+        manifest.get("start_model_warning"),
+        several_models(evaluation.get("agent")),
+        *_failures(evaluation, result),
+    ]
     return {
         "tier": tier,
         "model": evaluation["model"],

@@ -156,6 +156,7 @@ _DECLARED = (
     Metric("judge/cut_short", "requests", TOTAL, "requests whose response the server cut before the limit"),
     Metric("judge/cut_prompts", "requests", TOTAL, "requests whose prompt the server cut"),
     Metric("judge/end_marks", "requests", TOTAL, "requests whose text ended with a control token"),
+    Metric("judge/other_models", "requests", TOTAL, "requests answered by a model other than the usual one"),
     Metric("judge/uncounted", "requests", TOTAL, "requests answered without the number of tokens"),
     Metric("judge/replaced", "characters", TOTAL, "invalid Unicode in a judge's responses"),
     Metric("retry/count", "retries", TOTAL, "retries played"),

@@ -14,7 +14,7 @@ from r3l.core.errors import CheckpointError, DataError, RunDirectoryError
 from r3l.files import locks
 from r3l.files.cleanup import remove_unfinished
 from r3l.files.json_files import read_json, read_jsonl, rewrite_jsonl
-from r3l.files.redact import masked
+from r3l.files.redact import masked_message
 from r3l.files.writing import is_write_error, write_json_atomic
 
 MANIFEST = "manifest.json"
@@ -62,7 +62,7 @@ def locked(run_dir: Path) -> Iterator[None]:
             # For `r3l run status`. A deleted directory is not made again; a full disk may refuse this too.
             with suppress(OSError):
                 if run_dir.is_dir():
-                    failure: Failure = {"error": masked(f"{type(error).__name__}: {error}")}
+                    failure: Failure = {"error": masked_message(f"{type(error).__name__}: {error}")}
                     write_json_atomic(run_dir / FAILED, failure)
             if not is_write_error(error, run_dir):
                 raise

@@ -12,6 +12,7 @@ from http.server import SimpleHTTPRequestHandler
 
 import pytest
 from chat_server import Server, completion, serving
+from openai._models import FinalRequestOptions
 
 from r3l.core.errors import ConfigError
 from r3l.core.policy import FinishReason, Sampling, Usage
@@ -315,6 +316,45 @@ def test_a_body_is_bounded_packed_or_not(monkeypatch):
         refused = pytest.raises(ServerError, match=r"it is longer than 0 MiB; it begins")
         with serving(lambda request, before, large=large: large) as (url, _), refused:
             ask(url)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"choices": [' + "{}," * 300_000 + "{}]}",
+        '{"choices": [' + "0," * 1_000_000 + "0]}",
+        '{"choices": [], "logprobs": [' + "0," * 2_000_000 + "0]}",
+    ],
+)
+def test_a_million_choices_are_refused_unread(content):
+    """Reading them took 26 s, in which no other dialog went on."""
+    with pytest.raises(
+        UnusableAnswer, match="more than 500,000 values|choices: List should have at most 128"
+    ):
+        ChatAnswer.read(content.encode())
+
+
+@pytest.mark.parametrize(
+    ("url", "is_openai"),
+    [
+        ("https://api.openai.com/v1", True),
+        ("https://eu.api.openai.com", True),
+        ("https://api.openai.com.evil.org", False),
+        ("http://notopenai.com", False),
+        ("http://localhost:8000", False),
+    ],
+)
+def test_the_organisation_is_named_to_openai_alone(monkeypatch, url, is_openai):
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+
+    async def headers():
+        async with Endpoint(EndpointOptions(url, "tiny")) as endpoint:
+            request = FinalRequestOptions.construct(method="post", url="/chat/completions")
+            return endpoint._client._build_request(request).headers
+
+    sent = asyncio.run(headers())
+    assert ("OpenAI-Organization" in sent) == ("OpenAI-Project" in sent) == is_openai
 
 
 @pytest.mark.parametrize("pause", ["\xb2", "-1", "Wed, 21 Oct 2015 07:28:00 GMT", "nan"])

@@ -161,3 +161,13 @@ def test_limits_where_servers_state_them():
         assert limit_of_model(lie, "a") is None
     assert limit_of_properties({"default_generation_settings": {"n_ctx": 256}, "n_ctx": True}) == 256
     assert limit_of_properties({"n_ctx": 10**400}) is None and limit_of_properties("no") is None
+
+
+@pytest.mark.parametrize("word", ["too long ", "exceed", "input ", "maximum context length is 5 "])
+def test_the_reason_is_found_in_an_error_of_16_mib(word):
+    """It may stand before or after a repeated prompt; searching all of it would take a minute."""
+    room_of_refusal(400, word * (2**24 // len(word)))
+    reason = "This model's maximum context length is 100 tokens"
+    for text in (reason + word * 10**6, "x" * 10**6 + reason):
+        room = room_of_refusal(400, json.dumps({"error": {"message": text}}))
+        assert room is not None and room.limit == 100

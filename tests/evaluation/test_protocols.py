@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -56,6 +57,26 @@ def test_words_do_not_decide_the_digest_and_rules_and_examples_do(monkeypatch, t
     changed = [digest(rules.replace("max_turns: 49", "max_turns: 50")), digest(shown=examples + "> look\n")]
     assert len({digest(), *changed}) == 3
     load_protocol.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (None, "react.txt, which is missing"),
+        (lambda path: os.mkfifo(path), "react.txt, which is no regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "react.txt, which is no regular file"),
+        (lambda path: path.write_bytes(b"=== a\ncaf\xe9"), r"react.txt, which is not UTF-8 \(.*, byte 9\)"),
+    ],
+)
+def test_examples_are_read_from_a_text_file_alone(monkeypatch, tmp_path, examples, message):
+    monkeypatch.setattr(paths, "CONFIGS", shutil.copytree(paths.CONFIGS, tmp_path / "configs"))
+    path = tmp_path / "configs/protocols/alfworld/react.txt"
+    path.unlink()
+    if examples:
+        examples(path)
+    load_protocol.cache_clear()
+    with pytest.raises(ConfigError, match=f"react.yaml: key 'examples' names .*{message}"):
+        load_protocol("alfworld", "react")
 
 
 def test_the_protocol_and_every_deviation_stand_in_the_result(monkeypatch, capsys, tmp_path):

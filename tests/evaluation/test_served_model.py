@@ -184,6 +184,12 @@ def test_a_response_that_could_not_be_used_is_shown(program):
     assert "examples" not in read_json(Path("out/evaluation.json"))
 
 
+def written_below(folder):
+    """Content of all files below a folder, unpacked."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file()]
+    return b"".join((gzip.open if path.suffix == ".gz" else open)(path, "rb").read() for path in files)
+
+
 def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     arguments = [*ONE, "--model", "any", "--out", "folder"]
@@ -198,12 +204,83 @@ def test_conditions_are_those_of_one_folder_and_the_key_is_nowhere(program, monk
         assert seen[0]["authorization"].startswith("Basic ") and seen[0]["top_p"] == 0.9
         refused = program(*arguments, "--server", url)
     assert "folder holds an evaluation with request" in refused and "choose another folder (--out)" in refused
-    files = [path for path in Path("folder").rglob("*") if path.is_file()]
-    written = b"".join((gzip.open if path.suffix == ".gz" else open)(path, "rb").read() for path in files)
+    written = written_below("folder")
     assert b"secret" not in written and b"word@" not in written
     agent = {"model": "any", "dialog": "messages", "request": '{"seed": 7, "top_p": 0.9}', "about": "{}"}
     assert read_json(Path("folder/manifest.json"))["agent"] == agent
     assert "folder has no checkpoint: a server played it; give --server" in program("./folder")
+
+
+def test_what_a_server_repeats_of_its_secrets_is_in_no_file_and_no_message(program, monkeypatch):
+    """In /models, answers, names of models and errors; resuming finds the same server."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret/1")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-secret")
+    secrets = ["sk-secret/1", "req-secret", "word-secret"]
+
+    def repeats(request, before):
+        if before == 3:
+            return 404, f"gone {' '.join(secrets)}"
+        status, body = completion(f"1 + 1 = 2\n\\boxed{{2}} {' '.join(secrets)}\n")
+        return status, body | {"model": f"any {secrets[1]}", "system_fingerprint": secrets[0]}
+
+    entry = {"id": "any", "owned_by": "sk-secret/1", "meta": {"by": "word-secret"}}
+    arguments = ["math", "--tier", "nano", "--model", "any", "--batch", 1, "-n", 5, "--out", "folder"]
+    arguments += ["--request", "api_key=req-secret"]
+    with serving(repeats, models=(entry,)) as (url, seen):
+        server = ["--server", url.replace("//", "//me:word-secret@")]
+        refused = program(*arguments, *server)
+        assert "answered 404: gone *** *** ***" in refused, refused
+        assert "secret" not in refused and seen[0]["api_key"] == "req-secret"
+        result = program(*arguments, *server)
+        assert "agent" in result, result
+        wrong = program(*arguments, "--server", "me:word-secret@host/v1?key=query-secret")
+    assert "'***@host/v1' must be an address" in wrong and "secret" not in wrong
+    assert b"secret" not in written_below("folder") and b"*** *** ***" in written_below("folder")
+    assert result["agent"]["answered_by"] == {"any ***, ***": 5}
+
+
+def test_scores_of_several_models_say_so(program, caplog):
+    """A server that loads another model in between, and one whose version changes, before a stop or after it."""
+
+    def switches(request, before):
+        if stopping and before == 4:
+            return 404, "gone"
+        status, body = scripted(request, before)
+        return status, body | {"model": "a" if before < 3 else "b", "system_fingerprint": None}
+
+    arguments = ["math", "--tier", "nano", "--model", "any", "--batch", 1, "-n", 6, "--out", "folder"]
+    stopping = True
+    with serving(switches) as (url, _):
+        assert "answered 404: gone" in program(*arguments, "--server", url)
+    assert caplog.text.count("answers as b, and as a before: the score will be of several models") == 1
+    stopping = False
+    with serving(lambda request, before: switches(request, 9)) as (url, _):
+        result = program(*arguments, "--server", url)
+    assert result["agent"]["answered_by"] == {"a": 3, "b": 3} and "answered_by/a" not in result["requests"]
+    (warning,) = set(read_runs([Path("folder/evaluation.json")]).warning)
+    assert "of several models or versions, so the score is of no single one: a (3); b (3)" in warning
+
+
+def test_one_model_is_recorded_without_a_warning(program):
+    def named(request, before):
+        status, body = scripted(request, before)
+        return status, body | {"model": "any-2026-11", "system_fingerprint": "fp_1"}
+
+    arguments = ["math", "--tier", "nano", "--model", "any", "-n", 3, "--out", "folder"]
+    with serving(named) as (url, _):
+        result = program(*arguments, "--server", url)
+    assert result["agent"]["answered_by"] == {"any-2026-11, fp_1": 3}
+    assert set(read_runs([Path("folder/evaluation.json")]).warning) == {""}
+
+
+@pytest.mark.parametrize("name", ["", " ", "/"])
+def test_a_model_without_a_name_is_not_filed_under_another_ones(program, name):
+    with serving(scripted, models=(name,)) as (url, _):
+        unnamed = program("math", "--tier", "nano", "--server", url, "-n", 2)
+        assert "serves no model that it names; choose with --model NAME" in unnamed
+        Path("several.yaml").write_text(f"evaluations: [{{env: math, server: '{url}', model: '{name}'}}]")
+        assert f"--model is {name!r}: give the model's name as the server has it" in program("several.yaml")
+        assert "agent" in program("math", "--tier", "nano", "--server", url, "--model", "m", "-n", 2)
 
 
 @pytest.mark.parametrize(

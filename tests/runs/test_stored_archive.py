@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import threading
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -63,6 +64,25 @@ def test_it_comes_from_a_url(installed, tmp_path, address):
     assert (stored_runs.fetch(f"{address}/runs.zip") / RUN).read_text() == "1"
     with pytest.raises(DataError, match="404"):
         stored_runs.fetch(f"{address}/none.zip")
+
+
+def test_a_download_is_bounded_in_size_and_time(installed, monkeypatch, tmp_path, address):
+    archive(tmp_path / "runs.zip", {f"{stored_runs.TOP}/{RUN}": "1"})
+    for bound, value, message in (("LARGEST", 99, "larger than 0 MiB"), ("SECONDS", -1.0, "longer than")):
+        with monkeypatch.context() as bounded:
+            bounded.setattr(stored_runs, bound, value)
+            with pytest.raises(DataError, match=message):
+                stored_runs.fetch(f"{address}/runs.zip")
+    with pytest.raises(DataError, match="cannot be fetched"):
+        stored_runs.fetch("http://[::1/runs.zip")
+    assert not stored_runs.folder().exists()
+
+
+def test_what_may_never_end_is_no_archive(installed, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", tmp_path / "pipe", tmp_path):
+        with pytest.raises(DataError, match=f"{path} is no regular file"):
+            stored_runs.fetch(str(path))
 
 
 def test_by_default_it_is_the_one_of_the_release_by_its_digest(installed, monkeypatch, tmp_path, address):

@@ -1,0 +1,65 @@
+"""Secrets are masked in data and messages, in every form, and no ordinary word is."""
+
+import base64
+
+import pytest
+
+from r3l.files import redact
+from r3l.files.json_files import append_jsonl, rewrite_jsonl
+from r3l.files.redact import hide_address, hide_fields, masked, masked_json, masked_message
+from r3l.files.writing import write_json_atomic, write_text_atomic
+
+SECRET = 'sk-"secret"/1'  # JSON and addresses spell it in their own ways
+
+
+@pytest.fixture(autouse=True)
+def nothing_hidden(monkeypatch):
+    monkeypatch.setattr(redact, "_hidden", set())
+    for name in (*redact.VARIABLES, redact.HEADERS):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("variable", redact.VARIABLES)
+def test_a_secret_of_the_environment_is_masked_in_every_form(monkeypatch, variable):
+    monkeypatch.setenv(variable, SECRET)
+    coded = base64.b64encode(SECRET.encode()).decode()
+    for form in (SECRET, r"sk-\"secret\"/1", "sk-%22secret%22%2F1", coded, coded.rstrip("=")):
+        assert masked(f"a{form} b").startswith("a*** b") or masked(f"a{form} b").startswith("a***=")
+    assert masked_json({SECRET: [1, {"a": f"{SECRET}."}]}) == {"***": [1, {"a": "***."}]}
+
+
+@pytest.mark.parametrize("key", ["EMPTY", "none", "ollama", "x", ""])
+def test_a_placeholder_for_a_key_is_an_ordinary_word(monkeypatch, key):
+    monkeypatch.setenv(redact.KEY, key)
+    assert masked("The box is EMPTY, none has an x.") == "The box is EMPTY, none has an x."
+
+
+def test_data_keeps_words_that_a_message_takes_for_a_header_or_an_address():
+    for text in ("Basic arithmetic", "bearer of bad news", "see http://a@b/c"):
+        assert masked(text) == text
+    assert masked_message("Authorization: Bearer abc, Basic dXNl") == "Authorization: Bearer ***, Basic ***"
+    assert masked_message("no http://user:pw@host:1/v1 there") == "no http://***@host:1/v1 there"
+
+
+def test_passwords_of_addresses_and_secret_fields_of_requests_are_hidden():
+    hide_address("https://me:pass%2Fword@host/v1")
+    hide_address("https://token-123@host/v1")
+    hide_fields({"api_key": "field-secret", "extra": {"Authorization": "Bearer deep-secret"}, "top_p": 1})
+    hide_fields({"stop": "a long stop text", "max_tokens": "seventeen"})
+    assert masked("pass/word token-123 field-secret deep-secret") == "*** *** *** ***"
+    assert masked("a long stop text, seventeen") == "a long stop text, seventeen"
+
+
+def test_headers_of_the_openai_package_are_hidden(monkeypatch):
+    monkeypatch.setenv(redact.HEADERS, "X-Gateway: gate-secret\nAuthorization: Bearer other-secret")
+    assert masked("gate-secret, other-secret, Bearer other-secret") == "***, ***, ***"
+
+
+def test_no_file_is_written_with_a_secret(monkeypatch, tmp_path):
+    monkeypatch.setenv(redact.KEY, SECRET)
+    write_text_atomic(tmp_path / "text", f"text {SECRET}")
+    write_json_atomic(tmp_path / "json", {"a": SECRET})
+    append_jsonl(tmp_path / "lines", {"a": SECRET})
+    rewrite_jsonl(tmp_path / "more", [{"a": SECRET}])
+    for path in tmp_path.iterdir():
+        assert "secret" not in path.read_text() and "***" in path.read_text()
