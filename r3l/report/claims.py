@@ -94,11 +94,10 @@ class ScoreTest(Strict):
             played = ours.tasks.iloc[0]
             before = of_group[of_group.method == self.unsolved_by]
             before = before[before.tasks.map(lambda tasks: tasks == played)]
-            if (
-                len({*ours.tasks}) > 1
-                or not len(before)
-                or not (unsolved_T := scores_S_T(before).max(axis=0) == 0).any()
-            ):
+            if len({*ours.tasks}) > 1 or not len(before):
+                return {}
+            unsolved_T = scores_S_T(before).max(axis=0) == 0
+            if not unsolved_T.any():
                 return {}
             difference_S_T = difference_S_T[:, unsolved_T]
         return dict(zip(ours.seed, map(float, difference_S_T.mean(axis=1)), strict=True))
