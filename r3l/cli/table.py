@@ -150,7 +150,7 @@ def claims(
     from r3l.report.claims_table import claims_table
     from r3l.report.table import write
 
-    envs = environments_named(env)
+    envs = named("--env", env)
     rows, tested = _claims(results)
     rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]])]
     if claim:

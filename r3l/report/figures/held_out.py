@@ -60,14 +60,14 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
     """The figure, its runs and its caption."""
     shown: list[Bench] = []
     starts: list[float | None] = []
-    for bench in benches(runs):
-        here = whole(of_bench(runs, bench))
+    for place in benches(runs):
+        here = whole(of_bench(runs, place))
         rate = learning_rate(here, RATE_OF)
-        of_method = {} if rate is None else {name: at_rate(here, name, rate) for name in (*AGAINST, METHOD)}
-        if any(one.scored_on_the_way for one in learning_curves(of_method.get(METHOD, here.iloc[:0]))):
+        at_equal = {} if rate is None else {name: at_rate(here, name, rate) for name in (*AGAINST, METHOD)}
+        if any(one.scored_on_the_way for one in learning_curves(at_equal.get(METHOD, here.iloc[:0]))):
             # At this rate a variant that names it is the method itself.
-            rows = [of.assign(method=name, label=method_label(name)) for name, of in of_method.items()]
-            shown.append(Bench(bench[1], env_label(bench[1]), pd.concat(rows), [*of_method]))
+            rows = [of.assign(method=name, label=method_label(name)) for name, of in at_equal.items()]
+            shown.append(Bench(place[1], env_label(place[1]), pd.concat(rows), [*at_equal]))
             starts.append(base_success(here))
     if not shown:
         raise DataError(
@@ -124,7 +124,7 @@ def _held_out(ax: Axes, method: str, curves: Sequence[LearningCurve], unit: Unit
         for x, y_S, update in zip(x_U, y_S_U.T, scored, strict=True):
             low, high = t_interval(y_S).low, t_interval(y_S).high
             if update:  # the base checkpoint is one for all seeds
-                ax.plot([x, x], [low, high], color=look(method).colour, linewidth=0.9)
+                ax.plot([x, x], np.array([low, high], dtype=float), color=look(method).colour, linewidth=0.9)
 
 
 def _difference(ax: Axes, method: str, ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
