@@ -68,8 +68,8 @@ def lacking(runs: Iterable[Run]) -> list[str]:
     found = []
     for model, run in {run.model: run for run in runs}.items():
         described = find_model(model)
-        on_trinity = described is not None and run.engine == "trinity"
-        check = weights(described) if on_trinity else _base_checkpoint(model, run.env)
+        on_trinity = described if run.engine == "trinity" else None
+        check = weights(on_trinity) if on_trinity else _base_checkpoint(model, run.env)
         if not check.ok:
             found.append(f"{check.name}: {check.detail}; {check.fix}")
     for env, run in {run.env: run for run in runs}.items():
