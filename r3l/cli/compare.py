@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -64,8 +65,9 @@ def compare(
 ) -> None:
     """Train a method if it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    Default: seeds 0, 1 and 2, in ALFWorld, ScienceWorld and WebShop. With `--offline`: all seeds and
-    environments that both methods have, and the stored runs of the method if you have none of it.
+    Baselines of which no run is stored, as in an environment of yours, are trained too. Default: seeds 0, 1
+    and 2, in ALFWorld, ScienceWorld and WebShop. With `--offline`: all seeds and environments that both
+    methods have, and the stored runs of the method if you have none of it.
 
     Example: `r3l compare raft --env alfworld --seed 0,1,2`
 
@@ -77,7 +79,7 @@ def compare(
     from r3l.report.frame import read_runs
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import EVALUATION
-    from r3l.runs.run_paths import first_found, runs_of
+    from r3l.runs.run_paths import cell_of, first_found, runs_of
     from r3l.workflow import plan
 
     # Everything that is wrong with the command is an error before anything trains.
@@ -93,21 +95,29 @@ def compare(
         _envs_of(method, tier, [*folders, stored or stored_runs()]) if offline else None
     )
     config = configured(tier, methods=[method], envs=envs, seeds=seeds or DEFAULT_SEEDS)
-    runs = plan.grid(config, config.envs, [method])
-    plan.grid(config, config.envs, opponents)
+    ours = plan.grid(config, config.envs, [method])
+    theirs = plan.grid(config, config.envs, opponents)
+    kept = runs_of(stored or stored_runs(), opponents, tier, config.envs)
 
     if not offline:
+        # Opponents that are not stored are trained too, or there would be nothing to compare with.
+        known = {(cell.env, cell.method) for cell in map(cell_of, kept)}
+        missing = {path: run for path, run in theirs.items() if (run.env, run.method) not in known}
+        for env_of, other in sorted({(run.env, run.method) for run in missing.values()}):
+            print(f"there is no stored run of {other} on {env_of}: it is trained too", file=sys.stderr)
+        runs = ours | missing
         for path, run in runs.items():  # before snakemake deletes what it will make again
             set_aside_changed(RESULTS / path, run)
         targets = [str(RESULTS / path / EVALUATION) for path in runs]
-        changes = {"tier": config.tier, "methods": config.methods, "envs": config.envs, "seeds": config.seeds}
+        methods = sorted({run.method for run in runs.values()})
+        changes = {"tier": config.tier, "methods": methods, "envs": config.envs, "seeds": config.seeds}
         make(line(targets, changes, placement(None, cores)), runs)
 
-    cells = sorted({run.cell for run in runs.values()})
+    cells = sorted({run.cell for run in ours.values()})
     own = own_runs(folders, cells, seeds if offline else config.seeds)
     if offline and not own and not results:
         own = own_runs([stored or stored_runs()], cells, seeds)
-    found = [runs_of(stored or stored_runs(), opponents, tier, config.envs)]
+    found = [kept]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     loaded = read_runs([*own, *first_found(found)])
     rows = comparison.compare(loaded, method, opponents, group)

@@ -127,10 +127,12 @@ def _play_run(
 ) -> None:
     """Evaluate a run with its last checkpoint, or with a server that has it."""
     from r3l.api.running import check_run_dir
-    from r3l.cli.evaluations import scored
+    from r3l.cli.evaluations import check_published, scored
     from r3l.evaluation.evaluate import checkpoint_of
+    from r3l.runs.manifest import run_of
 
     check_run_dir(run_dir)
+    check_published(run_of(run_dir))
     served = source.served_model(checkpoint_of(run_dir)) if source.server else None
     where, evaluation = scored(run_dir, task_set, served)
     _print(run_dir, where, evaluation, bool(source.server), as_json, markdown)

@@ -179,9 +179,18 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
         if renderer := served.renderer(run):
             try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template
     run.fingerprint()  # finds an unknown task set
+    check_published(run)
     plan = Planned(run, out or default_run_dir(run), served)
     plan.check()
     return plan
+
+
+def check_published(run: Run) -> None:
+    """Raise DataError, before anything is played, if the published numbers below the score cannot be read."""
+    if run.protocol is not None:
+        from r3l.report.protocol_scores import beside
+
+        beside(run.env, run.protocol)
 
 
 def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:

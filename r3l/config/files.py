@@ -108,7 +108,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
     Raises ConfigError.
     """
     if name not in (known := names(kind)):
-        raise ConfigError(unknown(kind[:-1], name, known))
+        raise ConfigError(unknown(kind[:-1], name, known) + _own_ones(kind))
     folders = [paths.CONFIGS / kind, *own_folders(kind)]
     path = next(path for folder in folders if (path := folder / f"{name}.yaml").is_file())
     config: M = _validated(model, path.read_bytes(), path)
@@ -117,6 +117,16 @@ def load(kind: str, name: str, model: type[M]) -> M:
             f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
         )
     return config
+
+
+def _own_ones(kind: str) -> str:
+    """Where the user's own ``kind`` are found, for the error about an unknown name."""
+    if kind not in OWN:
+        return ""
+    folders = os.pathsep.join(map(str, own_folders(kind)))
+    return f"; your own are found by {OWN[kind]}, " + (
+        f"which is {folders}" if folders else "which is not set"
+    )
 
 
 @lru_cache(maxsize=512)  # a grid loads a few dozen files thousands of times; a changed content is read again

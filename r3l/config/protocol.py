@@ -64,6 +64,8 @@ class ProtocolConfig(Strict):
     def _complete(cls, value: dict[str, Any]) -> dict[str, Any]:
         if missing := [key for key in REQUIRED if key not in value]:
             raise ValueError(f"the protocol lacks required keys; add {', '.join(missing)}")
+        if not isinstance(name := value[TEST_TASK_SET], str):
+            raise ValueError(f"{TEST_TASK_SET} is {name!r}; write the name of a task set, such as nano/test")
         return value
 
     @model_validator(mode="after")

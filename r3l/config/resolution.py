@@ -33,7 +33,18 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from r3l.config.environment import EnvConfig, EnvSettings, environment_of
-from r3l.config.files import OWN, explain, find_class, flat, key_paths, load, names, own_folders, validate
+from r3l.config.files import (
+    OWN,
+    explain,
+    find_class,
+    flat,
+    is_own,
+    key_paths,
+    load,
+    names,
+    own_folders,
+    validate,
+)
 from r3l.config.method import (
     RATE,
     Scope,
@@ -48,7 +59,7 @@ from r3l.config.method import (
     tuned_rate,
     variant,
 )
-from r3l.config.model import HUB_ID, ClusterConfig, ModelConfig, as_path, find_model
+from r3l.config.model import HUB_ID, ClusterConfig, ModelConfig, as_path, find_model, stored_model
 from r3l.config.protocol import load_protocol
 from r3l.config.run import Run, feedback_source
 from r3l.config.tier import TierConfig, TierSettings
@@ -154,6 +165,13 @@ def resolve(
     package = environment_of(env)
     validate(package.options, run.env_settings.options, f"{env}, env_settings.options")
     _check(run, built)
+    named = model or load("envs", env, EnvConfig).in_tier(tier).model
+    if not named and is_own("envs", env) and stored_model(run.model):
+        raise ConfigError(
+            f"environment {env!r} names no base checkpoint for tier {tier}, and the tier's own, {run.model}, was "
+            f"taught another environment: its actions would be impossible. Add `model: NAME` under tiers.{tier} "
+            f"in {env}.yaml, or give --model"
+        )
     return run
 
 

@@ -24,6 +24,7 @@ from r3l.config.files import flat
 from r3l.config.fingerprint_inputs import fingerprint_inputs, model_name
 from r3l.config.method import ProfileName
 from r3l.config.tier import TierSettings
+from r3l.core.errors import ConfigError
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.names import folder_name
 
@@ -131,9 +132,16 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
-    """The author of the feedback that a method with these settings learns from; None if it reads none."""
-    return (
-        None
-        if settings.get("retries") == 0 or "feedback" not in settings
-        else FeedbackSource(settings["feedback"])
-    )
+    """The author of the feedback that a method with these settings learns from; None if it reads none.
+
+    Raises ConfigError for an author that this version does not know.
+    """
+    if settings.get("retries") == 0 or "feedback" not in settings:
+        return None
+    try:
+        return FeedbackSource(settings["feedback"])
+    except ValueError as error:
+        known = ", ".join(FeedbackSource)
+        raise ConfigError(
+            f"setting 'feedback' is {settings['feedback']!r}; it must be one of {known}"
+        ) from error

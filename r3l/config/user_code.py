@@ -86,7 +86,11 @@ def _modules(value: Any) -> Iterator[str]:
 
 def _imports(path: Path) -> Iterator[str]:
     """The absolute imports of a Python file, those inside functions too."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    try:
+        parsed = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # importing the module says what is wrong with it
+        return
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

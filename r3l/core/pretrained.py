@@ -33,6 +33,10 @@ def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
             "that transformers knows. If this is one, delete auto_map from its config.json and "
             "tokenizer_config.json"
         ) from error
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        raise ValueError(f"tokenizer.json: {error}") from error  # tokenizers has no class of its own
 
 
 def load_tokenizer(where: str) -> Any:

@@ -68,6 +68,7 @@ class Endpoint:
         try:
             self._client = _Client(
                 base_url=options.base,
+                default_query=options.query,
                 api_key=key or "none",  # the client requires one; servers without keys ignore it
                 max_retries=ATTEMPTS - 1,
                 http_client=Connection(options, self.counts),

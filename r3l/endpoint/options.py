@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from r3l.core.errors import ConfigError, R3LError
@@ -65,9 +65,9 @@ def models_in(counts: Mapping[str, float]) -> dict[str, int]:
 class EndpointOptions:
     """A served model.
 
-    ``url``: the server's base, with or without ``/v1``. ``concurrency``: dialogs at once. ``deadline``:
-    seconds for one request. ``fields``: added to every request; a null removes a field that would be sent
-    otherwise.
+    ``url``: the server's base, with or without ``/v1``, and a query if it needs one. ``concurrency``:
+    dialogs at once. ``deadline``: seconds for one request. ``fields``: added to every request; a null
+    removes a field that would be sent otherwise.
     """
 
     url: str
@@ -92,8 +92,15 @@ class EndpointOptions:
 
     @property
     def base(self) -> str:
-        """The address up to ``/v1``."""
-        return self.url.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
+        """The address up to ``/v1``, without a query."""
+        parts = urlsplit(self.url)
+        path = parts.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
+        return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The address's query, which goes with every request (Azure: ``?api-version=preview``)."""
+        return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def check_there(self) -> None:
         """Raises ServerError if nothing listens at the address. Behind a proxy only the client can tell."""

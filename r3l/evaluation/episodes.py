@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
@@ -134,17 +134,19 @@ def play_all(
     async def play_batches() -> None:
         free = asyncio.Semaphore(session.batches_at_once)
 
-        async def one(batch: Sequence[Member]) -> None:
+        def ended(success: bool) -> None:
             nonlocal solved
+            solved += success
+            advance(f"{solved} solved")
+
+        async def one(batch: Sequence[Member]) -> None:
             async with free:
-                line, trajectories = await _play_batch(session, batch, evaluated)
+                line, trajectories = await _play_batch(session, batch, evaluated, ended)
                 lines.append(line)
                 # Transcripts first: a batch counts as done by its line alone.
                 for trajectory in trajectories:
                     append_jsonl(transcripts, transcript(trajectory))
                 append_jsonl(path, lines[-1])
-                solved += sum(row["success"] for row in line["episodes"])
-                advance(f"{solved} solved", count=len(trajectories))
 
         await together(one, left)
 
@@ -162,10 +164,14 @@ def play_all(
 
 
 async def _play_batch(
-    session: PlaySession, batch: Sequence[Member], evaluated: Mapping[str, str | None]
+    session: PlaySession,
+    batch: Sequence[Member],
+    evaluated: Mapping[str, str | None],
+    ended: Callable[[bool], None],
 ) -> tuple[EpisodeBatch, Sequence[Trajectory]]:
     """Play the episodes of a batch at the same time; return its line and their trajectories.
 
+    ``ended`` is called after each episode, with its success: a batch of long responses can take an hour.
     ``counts`` is in the line if the policy is a server's: what it counted since the last line.
     """
     run, refused = session.run, session.package.refused
@@ -175,6 +181,7 @@ async def _play_batch(
         task, k = member
         episode = await play(ctx, task, k)
         await episode.close()
+        ended(episode.trajectory.success)
         # A turn's action is answered by the next observation, the last one's by the final state.
         turns = episode.trajectory.turns
         answers = [turn.observation for turn in turns[1:]] + [episode.last.text if episode.last else ""]

@@ -31,7 +31,7 @@ from r3l.files.json_files import columns_path, read_json, read_jsonl, write_colu
 from r3l.files.locks import locked
 from r3l.files.paths import RELEASE, STORED, cache_folder, is_checkout
 from r3l.files.unpacking import most
-from r3l.files.writing import replacing, write_atomic, write_text_atomic
+from r3l.files.writing import replacing, write_atomic, write_json_atomic, write_text_atomic
 from r3l.runs.manifest import Manifest
 from r3l.runs.provenance import is_dirty
 from r3l.runs.run_dir import EVALUATION, MANIFEST
@@ -198,6 +198,9 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
             with replacing(target) as temporary:
                 for name in JSON_FILES:
                     shutil.copyfile(source / name, temporary / name)
+                manifest = read_json(temporary / MANIFEST, Manifest)
+                if manifest.pop("own_folders", None):  # of this machine
+                    write_json_atomic(temporary / MANIFEST, manifest)
                 logs = [trajectory_log.FILE] if source.name == WITH_TRAJECTORIES else []
                 for name in (*JSONL_FILES, *logs):
                     if (source / name).is_file():  # zero-shot has no metrics

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config import Run, environment_of
-from r3l.core.errors import DataError, R3LError
+from r3l.core.errors import ConfigError, DataError, R3LError
 from r3l.core.task import Task
 from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation, scores
@@ -205,6 +205,8 @@ def _verify_names(run: Run, run_dir: Path) -> None:
 
 def _verify_task_set(run: Run, path: Path, described: TaskSetSummary) -> None:
     """Check that the task set in configs/ is still the one that the run used."""
+    if not _is_here(run.env):
+        return
     committed = environment_of(run.env).task_set_hash(described["name"])
     _check_equal(path, f"task_set {described['name']}", described["sha256"], committed, "configs/ has")
 
@@ -264,11 +266,24 @@ def _verify_trajectories(run: Run, run_dir: Path) -> None:
 
 
 @cache
+def _is_here(env: str) -> bool:
+    """Whether the code of an environment is on this machine; if not, one warning says that it is needed."""
+    try:
+        environment_of(env)
+    except ConfigError as error:
+        log.warning("task sets of %s are not checked: %s", env, error)
+        return False
+    return True
+
+
+@cache
 def _tasks(env: str, task_set: str) -> tuple[Task, ...] | None:
-    """A task set's tasks without their payloads; None if its data is not on this machine.
+    """A task set's tasks without their payloads; None if its data or its code is not on this machine.
 
     Cached: loading takes seconds.
     """
+    if not _is_here(env):
+        return None
     try:
         return tuple(replace(task, payload={}) for task in environment_of(env).tasks(task_set))
     except DataError as error:  # for example published games, which a user downloads

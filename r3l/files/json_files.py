@@ -35,6 +35,18 @@ FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME, "pb": 0}
 MEMORY = 64 << 20  # bytes for unpacking; our own files (preset 6) need 8 MiB
 
 
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8. Raises DataError naming file and byte if it is not, OSError if it cannot
+    be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}; save it as UTF-8"
+        ) from error
+
+
 @overload
 def read_json(path: Path) -> Any: ...
 

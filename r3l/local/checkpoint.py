@@ -88,7 +88,13 @@ def find(model: str) -> str:
     with _loading(model, location):
         if not Path(location).exists():
             _check_hub(location)
-        pretrained(AutoConfig, location)
+        config = pretrained(AutoConfig, location).get_text_config()
+        padding, size = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
+        if padding is not None and size is not None and padding >= size:
+            raise ValueError(
+                f"pad_token_id in its config.json is {padding}, but the vocabulary has the ids 0 to {size - 1}; "
+                "set it to null, or resize the embeddings"
+            )
     return location
 
 
@@ -128,9 +134,10 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
     return network, tokenizer
 
 
-def check_template(run: Run, model: str | None = None) -> None:
+def check_template(run: Run, model: str | None = None, task_set: str | None = None) -> None:
     """Check that ``run`` can start from its base checkpoint, or from ``model`` instead.
 
+    ``task_set``: whose first task is rendered (:func:`try_dialogs`).
     Raises CheckpointError if the model does not exist; ConfigError if its chat template cannot render the
     run's dialogs (r3l.runs.check_chat_template), or if it has fewer positions than the run's longest dialog.
     """
@@ -139,7 +146,7 @@ def check_template(run: Run, model: str | None = None) -> None:
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
         positions = getattr(pretrained(AutoConfig, location), "max_position_embeddings", None)
-    try_dialogs(run, ChatRenderer(tokenizer))
+    try_dialogs(run, ChatRenderer(tokenizer), task_set=task_set)
     if positions and run.sampling.max_context > positions:
         raise ConfigError(
             f"sampling.max_context is {run.sampling.max_context} tokens, but {model} has positions for "

@@ -101,6 +101,14 @@ def train(
             except Preempted:  # while sampling: the steps before are complete, so keep them
                 if trainer.steps_done > resumed_at:
                     save_checkpoint(session, trainer, totals, run_dir)
+                    spent = (time.monotonic() - began) / 60
+                    if minutes is not None and trainer.steps_done == resumed_at + 1 and spent > minutes:
+                        message = (
+                            "the first step took %.1f minutes, more than --minutes %g: an update is always"
+                        )
+                        log.warning(
+                            message + " ended; give more, or lower train.tasks_per_step", spent, minutes
+                        )
                 elif minutes is not None:
                     message = "no step ended within %g minutes: give more, or lower train.tasks_per_step"
                     log.warning(message, minutes)

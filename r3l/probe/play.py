@@ -17,7 +17,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NotRequired
 
@@ -38,7 +37,7 @@ from r3l.feedback.audits import agreement
 from r3l.feedback.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
 from r3l.probe.attempts import INVALID, Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
-from r3l.processes.progress import progress
+from r3l.processes.progress import Advance, progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
 from r3l.runs.session import PlaySession
@@ -88,15 +87,13 @@ def play_probe(
     played = [known.get(tuple((task.id, k) for task, k in batch)) for batch in batches]
     seconds: defaultdict[str, float] = defaultdict(float)
     done = sum(len(batch) for batch in played if batch)
-    with progress("playing", len(members), done=done) as advance:
+    # Both halves of the work are shown: a batch can take half an hour, attempts first, then the reflections
+    # on them and their retries.
+    with progress("attempts, then reflections and retries", 2 * len(members), done=2 * done) as advance:
         for k, batch in enumerate(batches):
             if played[k] is None:
-                played[k] = now = _play_batch(session, settings, tasks, batch, seconds)
+                played[k] = now = _play_batch(session, settings, tasks, batch, seconds, advance)
                 append_jsonl(path, _line(probed, now))
-                advance(
-                    f"{sum(attempt.success for of in played for attempt in of or ())} solved",
-                    count=len(batch),
-                )
     attempts_played = [attempt for of in played for attempt in of or ()]
     return Played(attempts_played, expert, seconds, len(members) - done)
 
@@ -137,22 +134,36 @@ def _play_batch(
     tasks: Sequence[Task],
     batch: Sequence[tuple[Task, int]],
     seconds: defaultdict[str, float],
+    advance: Advance,
 ) -> list[Attempt]:
-    """Play one batch of (task, attempt number); adds its time to ``seconds``, by activity."""
+    """Play one batch of (task, attempt number); adds its time to ``seconds``, by activity.
+
+    ``advance`` is called twice for each attempt: when it ends, and when it is studied.
+    """
+    solved = 0
+
+    async def attempt(member: tuple[Task, int]) -> Episode:
+        nonlocal solved
+        episode = await play(ctx, *member)
+        solved += episode.trajectory.success
+        advance(f"{solved} solved in this batch")
+        return episode
+
+    async def studied_attempt(episode: Episode) -> tuple[Attempt, Trajectory | None]:
+        studied = await study(ctx, settings, episode)
+        advance("reflecting and retrying")
+        return studied
+
     ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
     ctx.tasks = tasks
     began = time.perf_counter()
-    episodes = session.concurrently(partial(_attempt, ctx), batch)
+    episodes = session.concurrently(attempt, batch)
     ended = time.perf_counter()
-    studied = session.concurrently(partial(study, ctx, settings), episodes)
+    studied = session.concurrently(studied_attempt, episodes)
     attempts = with_logprobs(session, studied)
     seconds["attempts"] += ended - began
     seconds["retries"] += time.perf_counter() - ended
     return attempts
-
-
-async def _attempt(ctx: RolloutContext, member: tuple[Task, int]) -> Episode:
-    return await play(ctx, *member)
 
 
 def with_logprobs(

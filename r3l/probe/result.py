@@ -107,7 +107,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     name = sample.task_set or settings.validation_task_set or settings.test_task_set
     if settings.validation_task_set and name in settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
-    _check_template(run, served)
+    _check_template(run, served, name)
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
     probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (served.identity if served else {})
@@ -119,12 +119,12 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     return content
 
 
-def _check_template(run: Run, served: ServedModel | None) -> None:
+def _check_template(run: Run, served: ServedModel | None, task_set: str) -> None:
     """Raise ConfigError, before any attempt, for an unusable chat template (of a server: if it is known)."""
     if served is None:
-        check_template(run)
+        check_template(run, task_set=task_set)
     elif renderer := served.renderer(run):
-        try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)
+        try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES, task_set)
 
 
 def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[PlaySession]:

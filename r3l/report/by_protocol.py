@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r3l.config.protocol import load_protocol
 from r3l.evaluation.summary import caveats
+from r3l.files.writing import writable, write_atomic
 from r3l.report.figures import style
 from r3l.report.protocol_scores import Episodes, Evaluation, interval_over_tasks, shown
 from r3l.report.table import Column, Table, table
@@ -44,9 +46,10 @@ def draw(played: Played, path: Path) -> Path:
     import matplotlib.style  # takes a second
 
     with matplotlib.style.context(style.SHEET):
-        figure = _figure(played)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Software": None})
+        drawn = io.BytesIO()  # in memory: matplotlib fails in its own ways on a full disk
+        _figure(played).savefig(drawn, format="png", metadata={"Software": None})
+    with writable(path):
+        write_atomic(path, drawn.getvalue())
     return path
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from r3l.config import hashed, variant
 from r3l.config.user_code import changed_files, user_code
-from r3l.core.errors import DataError
+from r3l.core.errors import ConfigError, DataError
 from r3l.report.frame import benches, common_seeds, groups, of_bench, scores_S_T, total
 from r3l.report.labels import is_taught, method_label
 from r3l.report.paper_table import MDE, MDE_NOTE, mde_text, p_cell
@@ -166,7 +166,11 @@ def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
     # Runs record the digests of a user's own code, which may have changed since.
     for one, run in ((ours, a), (theirs, b)):
         if recorded := run.get("own_code", {}):
-            changed = changed_files(recorded, user_code(one.env, variant(one.method).method))
+            try:
+                changed = changed_files(recorded, user_code(one.env, variant(one.method).method))
+            except ConfigError as error:
+                lines.append(f"code of {one.method} seed {one.seed} is not compared: {error}")
+                continue
             if changed:
                 lines.append(f"code changed since {one.method} seed {one.seed}: {', '.join(changed)}")
     return lines

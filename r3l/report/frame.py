@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from r3l.config import feedback_source, variant
 from r3l.config.method import RATE
-from r3l.core.errors import DataError
+from r3l.core.errors import ConfigError, DataError, R3LError
 from r3l.evaluation.curve import CurvePoint
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.summary import several_models
@@ -48,7 +48,7 @@ from r3l.feedback.feedback import FeedbackSource
 from r3l.files.digests import SUMS
 from r3l.files.json_files import read_json, read_jsonl, stored_variants
 from r3l.report.labels import question_set
-from r3l.runs.manifest import Manifest
+from r3l.runs.manifest import Manifest, read_manifest
 from r3l.runs.metrics import measured as sums_of_measured
 from r3l.runs.metrics import read_metrics
 from r3l.runs.result import Result
@@ -84,11 +84,11 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
     run is left, and for runs that cannot be in one table (:func:`_distinct`).
     """
     runs: list[list[Row]] = []
-    damage: list[DataError | OSError] = []
+    damage: list[R3LError | OSError] = []
     for path in paths:
         try:
             runs.append(_read_run(path))
-        except (DataError, OSError) as error:
+        except (R3LError, OSError) as error:
             if path in named:
                 raise
             damage.append(error)
@@ -163,12 +163,15 @@ def _read_run(path: Path) -> list[Row]:
 def _run_columns(path: Path, evaluation: Evaluation) -> Row:
     """The columns of a run that are the same for all groups of its test tasks; ``path``: of the evaluation."""
     run_dir, task_set = run_dir_of(path), evaluation["task_set"]
-    manifest, result = read_json(run_dir / MANIFEST, Manifest), read_json(run_dir / RESULT, Result)
+    manifest, result = read_manifest(run_dir), read_json(run_dir / RESULT, Result)
     settings: Mapping[str, Any] = manifest["run"]
-    source = feedback_source(settings.get("method_settings", {}))  # a run may be older than a section
+    try:
+        source = feedback_source(settings["method_settings"])
+    except ConfigError as error:
+        raise DataError(f"{run_dir / MANIFEST}: {error}") from error
     teacher = source and source.value
     if source is FeedbackSource.JUDGE:
-        teacher = f"judge {settings['judge']['model']}"
+        teacher = f"judge {settings.get('judge', {}).get('model')}"
     tier, env, made_under = evaluation["tier"], evaluation["env"], manifest.get("preregistration_sha256")
     warnings = [
         task_set.get("warning"),

@@ -35,8 +35,10 @@ def bench_label(bench: tuple[str, str, str], among: Iterable[tuple[str, str, str
 
 
 def question_set(tier: str, env: str, task_set: str) -> str:
-    """The name in print of a task set that runs in ``env`` are scored on; one without a name keeps its
-    own."""
+    """The name in print of a task set that runs in ``env`` are scored on; one without a name keeps its own,
+    and so do those of unknown environments."""
+    if env not in names("envs"):
+        return task_set
     return load("envs", env, EnvConfig).question_sets.get(tier, {}).get(task_set, task_set)
 
 

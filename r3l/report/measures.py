@@ -79,7 +79,8 @@ def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
             # For each training task explored, which is the paper's "sample": all its rollouts together. An
             # extra round of DAPO only fills up the batch, so rounds times tasks a round bound the number of
             # tasks.
-            tasks = budget.get("sampling_rounds", 0) * int(run.manifest["run"]["train"]["tasks_per_step"])
+            per_round = run.manifest["run"].get("train", {}).get("tasks_per_step", 0)
+            tasks = budget.get("sampling_rounds", 0) * per_round
             spent = budget.get("env_steps" if name == "turns_per_task" else TRAINED_TOKENS, 0)
             return float(spent) / float(tasks) if tasks else None
         case "rollout_seconds" | "train_seconds":

@@ -3,7 +3,6 @@ with."""
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,8 @@ from pydantic import Field
 from r3l.config import Strict
 from r3l.config.protocol import PAPER, is_question_set, load_protocol
 from r3l.evaluation.summary import caveats, endings, played_by
-from r3l.files.paths import CONFIGS
+from r3l.files import paths
+from r3l.files.csv_files import read_csv
 from r3l.report import published
 from r3l.report.table import Column, Table, table, to_markdown
 from r3l.stats.intervals import Interval, t_interval, wilson_interval
@@ -74,10 +74,12 @@ def passes(episodes: Episodes, key: str = "success") -> list[float]:
 
 
 def beside(env: str, protocol: str) -> list[CitedScore]:
-    """Published numbers of an environment; those of ``protocol`` come first, others say how they differ."""
-    with (CONFIGS / "protocols/published.csv").open(newline="", encoding="utf-8") as file:
-        rows = [CitedScore.model_validate(row) for row in csv.DictReader(file)]
-    rows = [row for row in (*rows, *_of_paper(env)) if row.env == env]
+    """Published numbers of an environment; those of ``protocol`` come first, others say how they differ.
+
+    Raises DataError for a damaged file of them.
+    """
+    cited = [row for _, row in read_csv(paths.CONFIGS / "protocols/published.csv", CitedScore)]
+    rows = [row for row in (*cited, *_of_paper(env)) if row.env == env]
     seen = [_with_difference(row, protocol) for row in rows]
     return sorted(seen, key=lambda row: bool(row.differs))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import logging
 import math
 import zlib
 from bisect import bisect_right
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired
 
 import numpy as np
+from pydantic import ValidationError
 
+from r3l.config.files import explain
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.files.unpacking import LINES, most, unpacked
 from r3l.runs.manifest import Manifest
@@ -24,6 +27,7 @@ from r3l.runs.trajectory_log import FILE, LoggedTrajectory, TrajectoryLine
 if TYPE_CHECKING:
     from r3l.algorithm import R3L
 
+log = logging.getLogger(__name__)
 Line = dict[str, Any]
 
 
@@ -52,7 +56,7 @@ def read(run_dir: Path) -> list[Line]:
     """Read the logged trajectories of a run.
 
     In groups that R3L trains by policy gradient, each trajectory gets a ``derivation``: how its advantage
-    follows from rewards and the run's settings.
+    follows from rewards and the run's settings, if this version knows these settings.
     """
     lines: list[Line] = [{**line} for line in read_jsonl(run_dir / FILE, TrajectoryLine)]
     manifest = run_dir / MANIFEST
@@ -60,7 +64,13 @@ def read(run_dir: Path) -> list[Line]:
     if run.get("method_code") == "r3l.algorithm:R3L":
         from r3l.algorithm import R3L  # with torch
 
-        method = R3L(run["method_settings"])
+        try:
+            method = R3L(run["method_settings"])
+        except ValidationError as error:
+            log.warning(
+                "%s: no derivation of advantages (%s)", manifest, explain(R3L.Settings, error.errors()[0])
+            )
+            return lines
         for line in lines:
             for group in line["groups"]:
                 if group["objective"] == "policy":

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from r3l.config import Run, validate
+from r3l.config import Run, names, validate
 from r3l.config.run import SCHEMA_VERSION
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
-from r3l.runs.manifest import Manifest
+from r3l.runs.manifest import Manifest, own_code_at, read_manifest
 from r3l.runs.run_dir import MANIFEST, RecordedRun, locked, move_aside
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,12 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 def check_environment(run: Run, run_dir: Path) -> None:
     """Raises ConfigError if the code of a user's environment changed since the run in ``run_dir``."""
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
+    if recorded and run.env not in names("envs"):
+        hint = own_code_at(read_manifest(run_dir))
+        raise ConfigError(
+            f"{run_dir}: environment {run.env!r} is a user's, and R3L_ENVS does not have it: "
+            f"{hint or 'set R3L_ENVS to its folder'}"
+        )
     if changed := changed_files(recorded, user_code(run.env)):
         raise ConfigError(
             f"{run_dir}: code changed since this run: {', '.join(changed)}. The scores would be of a "

@@ -19,14 +19,17 @@ FIRST = Observation("Your task is to: answer.\nInstruction: answer.")
 Dialog = tuple[list[Message], list[Message]]  # messages before the first response, and before a later one
 
 
-def try_dialogs(run: Run, renderer: ChatRenderer, rendered_by_server: bool = False) -> None:
+def try_dialogs(
+    run: Run, renderer: ChatRenderer, rendered_by_server: bool = False, task_set: str | None = None
+) -> None:
     """Raises ConfigError if the chat template cannot render the dialogs that ``run`` sends.
 
     Most templates refuse a system message in mid-dialog, some refuse any. Those of thinking models drop
     earlier thoughts, so a dialog that keeps them is one that the model has never seen; a server that renders
-    the messages (``rendered_by_server``) drops them itself.
+    the messages (``rendered_by_server``) drops them itself. The first task of ``task_set`` is rendered; by
+    default of the one that the run plays.
     """
-    dialogs = _dialogs(run)
+    dialogs = _dialogs(run, task_set)
     for opening, later in dialogs:
         renderer.opening(opening)
         if later and run.samples == "turn":
@@ -45,13 +48,13 @@ def try_dialogs(run: Run, renderer: ChatRenderer, rendered_by_server: bool = Fal
         )
 
 
-def _dialogs(run: Run) -> list[Dialog]:
+def _dialogs(run: Run, task_set: str | None) -> list[Dialog]:
     """One example of each form of dialog that ``run`` sends."""
     dialogue = dialogue_of(run)
     method = build_method(run)
     settings = run.env_settings
     options = getattr(method, "settings", None)
-    task_set = settings.train_task_set if method.trains else settings.test_task_set
+    task_set = task_set or (settings.train_task_set if method.trains else settings.test_task_set)
     task = environment_of(run.env).tasks(task_set)[0]
     opening = dialogue.opening(task, FIRST)
     observed = [Message("user", FIRST.text)]

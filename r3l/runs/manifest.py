@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Annotated, Any, NotRequired, cast
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from r3l.config import Run, base_checkpoint_warning, environment_of, trains, validate
+from r3l.config import Run, base_checkpoint_warning, environment_of, own_folders, trains, validate
+from r3l.config.files import OWN
 from r3l.config.run import SCHEMA_VERSION
+from r3l.config.user_code import UserCode
 from r3l.core.errors import DataError
 from r3l.envs.base.package import split_and_group
 from r3l.files.json_files import Number, checked, read_json
@@ -68,6 +71,7 @@ class TrainSettings(TypedDict):
     """The training settings that reports read."""
 
     lr: NotRequired[Number]
+    tasks_per_step: NotRequired[int]
 
 
 class RunSettings(TypedDict):
@@ -77,6 +81,11 @@ class RunSettings(TypedDict):
     method_settings: dict[str, Any]
     env_settings: dict[str, Any]
     train: NotRequired[TrainSettings]
+    sampling: NotRequired[dict[str, Any]]
+    evaluation: NotRequired[dict[str, Any]]
+    judge: NotRequired[dict[str, Any]]
+    lora: NotRequired[dict[str, Any]]
+    own_code: NotRequired[UserCode]
 
 
 class Manifest(RecordedRun):
@@ -94,6 +103,7 @@ class Manifest(RecordedRun):
     preregistration_sha256: NotRequired[str | None]
     start_model_warning: NotRequired[str]
     agent: NotRequired[dict[str, Any]]  # the model server, if one played
+    own_folders: NotRequired[dict[str, str]]  # R3L_ENVS, R3L_METHODS: where the user's code was
 
 
 def manifest(run: Run) -> Manifest:
@@ -120,11 +130,15 @@ def manifest(run: Run) -> Manifest:
     }
     if warning := base_checkpoint_warning(run):
         content["start_model_warning"] = warning
+    if run.own_code:  # for messages where the variables are not set; code is never imported from here
+        content["own_folders"] = {
+            OWN[kind]: os.pathsep.join(map(str, own_folders(kind))) for kind in run.own_code
+        }
     return content
 
 
-def run_of(run_dir: Path) -> Run:
-    """The run of a directory, from its manifest. Raises DataError if another version of r3l wrote it."""
+def read_manifest(run_dir: Path) -> Manifest:
+    """The manifest of a run. Raises DataError if it is damaged, or if another version of r3l wrote it."""
     path = run_dir / MANIFEST
     # The schema first: a manifest of another version may lack the keys of this one.
     recorded = read_json(path, RecordedRun)
@@ -134,7 +148,18 @@ def run_of(run_dir: Path) -> Run:
             "whose results are not comparable: use that version, or rename the directory and run it again"
         )
     content: Manifest = checked(recorded, Manifest, str(path))
-    return validate(Run, content["run"], str(path))
+    return content
+
+
+def run_of(run_dir: Path) -> Run:
+    """The run of a directory, from its manifest. Raises as :func:`read_manifest`, and ConfigError."""
+    return validate(Run, read_manifest(run_dir)["run"], str(run_dir / MANIFEST))
+
+
+def own_code_at(manifest: Manifest) -> str:
+    """The lines for a shell that make a run's own code known again, as it was where the run was made."""
+    folders = manifest.get("own_folders", {})
+    return "; ".join(f"export {variable}={shlex.quote(value)}" for variable, value in folders.items())
 
 
 def describe_task_set(env: str, task_set: str) -> TaskSetSummary:

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from r3l.core.errors import DataError
+from r3l.core.errors import DataError, R3LError
 from r3l.files.requirements import require
 from r3l.processes.progress import tracked
 
@@ -66,9 +66,26 @@ SPLITS = {"smollm": _smollm, "qwen2": _qwen2}
 def convert(path: Path, out: Path, label: str) -> int:
     """Write the model in ``path`` to folder ``out``; its number of parameters. ``label``: for progress.
 
-    Raises ConfigError without the extra ``smol``, DataError for an unknown architecture or tokenizer.
+    Raises ConfigError without the extra ``smol``, DataError for an unknown architecture or tokenizer, and
+    for a file whose header, tensors or vocabulary do not fit together.
     """
     require("smol", f"reading {path.name}")
+    try:
+        return _convert(path, out, label)
+    except R3LError:
+        raise
+    except Exception as error:
+        # gguf, numpy and tokenizers check nothing in advance, and tokenizers raises a bare Exception.
+        if isinstance(error, OSError) and error.filename is not None:  # the folder ``out``
+            raise
+        raise DataError(
+            f"{path} is damaged, or not a GGUF file that r3l can read ({type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}); delete it and get it again"
+        ) from error
+
+
+def _convert(path: Path, out: Path, label: str) -> int:
+    """See :func:`convert`. Raises whatever the libraries raise for a damaged file."""
     from gguf import GGUFReader
     from transformers import GenerationConfig
 
@@ -97,6 +114,15 @@ def convert(path: Path, out: Path, label: str) -> int:
         *block, part, suffix = name.split(".")
         target = f"model.layers.{block[1]}.{LAYER[part]}" if block else OUTSIDE[part]
         state[f"{target}.{suffix}"] = _weights(part, tensor, config)
+    # A header that does not fit the tensors would only be found when the model is loaded.
+    blocks = {name.split(".")[2] for name in state if name.startswith("model.layers.")}
+    if blocks != {str(k) for k in range(config.num_hidden_layers)}:
+        raise ValueError(
+            f"its header has {config.num_hidden_layers} layers, its tensors are of {len(blocks)}"
+        )
+    embeddings = state["model.embed_tokens.weight"].shape
+    if embeddings != (config.vocab_size, config.hidden_size):
+        raise ValueError(f"its embeddings are {embeddings}, its header says {config.vocab_size} tokens")
     config.save_pretrained(out)
     _tokenizer(field, *SPLITS[split]()).save_pretrained(out)
     GenerationConfig.from_model_config(config).save_pretrained(out)

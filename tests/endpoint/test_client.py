@@ -46,6 +46,17 @@ def said(answer):
     return answer.text, answer.finish_reason, answer.counted
 
 
+@pytest.mark.parametrize(
+    "suffix", ["/v1?api-version=1&x=", "?api-version=1&x=", "/v1/?api-version=1&x=#part"]
+)
+def test_the_query_of_an_address_goes_with_every_request(suffix):
+    """As Azure needs it; messages and files do not show it, since it may hold a key."""
+    with serving(lambda request, before: completion("4")) as (url, seen):
+        assert ask(url + suffix).text == "4"
+        assert EndpointOptions(url + suffix, "tiny").shown == f"{url}/v1"
+    assert seen[0]["path"] == "/v1/chat/completions?api-version=1&x="
+
+
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
 def test_a_request_and_its_answer(monkeypatch, suffix):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")

@@ -8,6 +8,7 @@ from pathlib import Path
 from start_models import start_model
 
 from r3l.config import names
+from r3l.config.run import SCHEMA_VERSION
 from r3l.evaluation.verification import sign
 from r3l.report.table import Table
 
@@ -35,7 +36,7 @@ def write_run(
     folder = root / tier / env / model / method / f"seed{seed}"
     folder.mkdir(parents=True)
     common = {
-        "schema": 1,
+        "schema": SCHEMA_VERSION,
         "cell": f"{tier}/{env}/{model}/{method}",
         "tier": tier,
         "label": f"{tier} (test)",
@@ -80,7 +81,7 @@ def write_run(
         "env_settings": {},
     }
     manifest = {
-        "schema": 1,
+        "schema": SCHEMA_VERSION,
         "inputs": {},
         "task_set": dict.fromkeys(("train", "test"), evaluation["task_set"]),
         "fingerprint": common["fingerprint"],

@@ -2,6 +2,7 @@
 slow."""
 
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -134,6 +135,29 @@ def test_another_tokenizer_is_refused(tmp_path):
     write_gguf(tmp_path / "a.gguf", "qwen2", "tekken")
     with pytest.raises(DataError, match="architecture 'qwen2' with tokenizer 'tekken' is not known"):
         convert(tmp_path / "a.gguf", tmp_path / "model", "tiny")
+
+
+def test_a_damaged_gguf_file_is_refused_in_one_sentence(tmp_path):
+    """Cut off anywhere, with bytes of its header or its tensors' places changed, or of other sizes than it
+    says."""
+    write_gguf(tmp_path / "a.gguf", "qwen2", "qwen2")
+    intact = (tmp_path / "a.gguf").read_bytes()
+    draw = random.Random(0)
+    contents = [b"", b"GGUF", *(intact[: len(intact) * k // 8] for k in range(1, 8))]
+    for _ in range(40):
+        k = draw.randrange(4, 2000)
+        contents.append(intact[:k] + draw.randbytes(4) + intact[k + 4 :])
+    block_count = intact.index(b"qwen2.block_count") + len("qwen2.block_count") + 4
+    contents.append(intact[:block_count] + (3).to_bytes(4, "little") + intact[block_count + 4 :])
+    refused = 0
+    for content in contents:
+        (tmp_path / "b.gguf").write_bytes(content)
+        try:
+            convert(tmp_path / "b.gguf", tmp_path / "model", "tiny")
+        except DataError as error:
+            refused, last = refused + 1, str(error)
+            assert "b.gguf" in last
+    assert refused >= 12 and "3 layers, its tensors are of 2" in last
 
 
 @dataclass

@@ -36,7 +36,12 @@ class CausalLM(nn.Module):
         self.lm_head = _Weights(config.vocab_size, config.hidden_size)
         # Float32 tensors stay in the memory that load_file maps, as with transformers: the rounding of a
         # product depends on the address.
-        state = {name: tensor.to(torch.float32) for name, tensor in load_file(folder / WEIGHTS).items()}
+        # Checkpoints of Llama 2's time hold the rotary frequencies too, which follow from the configuration.
+        state = {
+            name: tensor.to(torch.float32)
+            for name, tensor in load_file(folder / WEIGHTS).items()
+            if not name.endswith("rotary_emb.inv_freq")
+        }
         if config.tie_word_embeddings:
             state["lm_head.weight"] = state["model.embed_tokens.weight"]
         try:

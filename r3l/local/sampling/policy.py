@@ -157,10 +157,11 @@ class SamplingProgress:
             print(f"  {self.line(live, now - self.began)}", file=sys.stderr, flush=True)
 
     def line(self, live: int, seconds: float) -> str:
-        """The line after ``seconds`` since the first token, with an upper bound of the time left.
+        """The line after ``seconds`` since the first token, with the likely time left and an upper bound.
 
         The bound assumes that every response gets as long as it may, and that a queued one begins where
-        another ends.
+        another ends. The likely time assumes that responses go on to end at the rate at which they have ended
+        so far (ended responses per token); there is none before one has.
         """
         tokens = sum(len(request.ids) for request in self.requests)
         unfinished = [request for request in self.requests if not request.finished()]
@@ -169,9 +170,15 @@ class SamplingProgress:
         ended = len(self.requests) - len(may_come)
         phase = self.requests[0].sampling.phase
         turn = max(request.turn for request in self.requests)
-        left = clock(seconds / (self.steps - 1) * steps)
+        pace = seconds / (self.steps - 1)
         done = f"{ended} of {len(self.requests)} responses ended, {tokens:,} tokens"
-        return f"{phase}, turn {turn}: {done}, {left} left of it at most"
+        left = f"{clock(pace * steps)} left of it at most"
+        if ended and may_come:
+            # The longest of n responses with a constant rate of ending takes 1 + 1/2 + ... + 1/n mean ones.
+            longest = sum(1 / k for k in range(1, live + 1))
+            likely = min(steps, tokens / ended * max(longest, len(may_come) / live))
+            left = f"about {clock(pace * likely)} left of it, {clock(pace * steps)} at most"
+        return f"{phase}, turn {turn}: {done}, {left}"
 
 
 class LocalConversation(TokenDialog):

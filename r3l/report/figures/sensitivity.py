@@ -90,13 +90,15 @@ def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
 
 
 def _value(run: Any, setting: Setting) -> float:
+    where = run.path.with_name("manifest.json")
     try:
         return setting(run.manifest["run"])
     except KeyError as error:
-        where = run.path.with_name("manifest.json")
         raise DataError(
             f"{where} has no key {error}, which the figure is about; leave the run out"
         ) from error
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: the figure needs a number, but {error}; leave the run out") from error
 
 
 def _line(ax: Axes, method: str, points: Points, shift: float) -> None:

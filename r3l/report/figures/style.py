@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from r3l.config import variant
 from r3l.core.errors import ConfigError
-from r3l.files.writing import writable
+from r3l.files.writing import writable, write_atomic
 from r3l.report.figures.data import Shown
 from r3l.report.labels import ranges
 from r3l.stats.intervals import MIN_SEEDS
@@ -267,8 +267,8 @@ def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
     stem = out / name if name else out
     paths = [out] if out.suffix in WRITERS else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
     with writable(paths[0]):
-        for path in paths:
-            WRITERS[path.suffix](figure, path)
+        for path in paths:  # a file is drawn in memory: matplotlib fails in its own ways on a full disk
+            write_atomic(path, WRITERS[path.suffix](figure))
     return paths
 
 
@@ -304,12 +304,15 @@ def _as_written(figure: Figure) -> None:
         text.set_text(drawable(text.get_text()))
 
 
-def _pdf(figure: Figure, path: Path) -> None:
-    figure.savefig(path, metadata={"CreationDate": None})
+def _pdf(figure: Figure) -> bytes:
+    """A PDF without a date."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="pdf", metadata={"CreationDate": None})
+    return drawn.getvalue()
 
 
-def _png(figure: Figure, path: Path) -> None:
-    """Write a PNG of 256 colours, a third of the bytes: the colours of all methods, and the most frequent
+def _png(figure: Figure) -> bytes:
+    """A PNG of 256 colours, a third of the bytes: the colours of all methods, and the most frequent
     others."""
     from PIL import Image, ImageColor
 
@@ -322,7 +325,9 @@ def _png(figure: Figure, path: Path) -> None:
     chosen = [*fixed, *(colour for _, colour in seen)][:256]
     palette = Image.new("P", (1, 1))
     palette.putpalette([part for colour in chosen for part in colour])
-    picture.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
+    small = io.BytesIO()
+    picture.quantize(palette=palette, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 WRITERS = {".pdf": _pdf, ".png": _png}

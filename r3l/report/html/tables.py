@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
 
-from r3l.config import load_method, names, resolve, variant
+from r3l.config import load_method, resolve, variant
 from r3l.config.options import method_options
+from r3l.core.errors import ConfigError
 from r3l.report.frame import benches, budgets, by_method, measured, of_bench
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
@@ -72,17 +74,16 @@ def settings(runs: pd.DataFrame) -> Table:
     usual: dict[tuple[str, str, str], Mapping[str, Any]] = {}  # by tier, environment, method
     for row in runs.itertuples():
         run, name = row.manifest["run"], variant(row.method).method
-        known = name in names("methods")
-        like = (load_method(name).extends or name) if known else ""
-        if (row.tier, row.env, like) not in usual:
-            paper = f"{like}@profile=paper"
-            usual[row.tier, row.env, like] = (
-                resolve(row.tier, row.env, paper, 0).method_settings if known else {}
-            )
+        like = ""
+        with suppress(ConfigError):  # a method, environment or tier that is not here: all settings are shown
+            like = load_method(name).extends or name
+            if (row.tier, row.env, like) not in usual:
+                paper = f"{like}@profile=paper"
+                usual[row.tier, row.env, like] = resolve(row.tier, row.env, paper, 0).method_settings
         texts = (
             row.label,
             load_method(like).label if like and like != name else "",
-            _lines(run["method_settings"], usual[row.tier, row.env, like]),
+            _lines(run["method_settings"], usual.get((row.tier, row.env, like), {})),
             run["profile"],
             f"{run['train']['lr']:g}" if "lr" in run.get("train", {}) else "",
             _lines(run["env_settings"].get("options") or {}, {}),

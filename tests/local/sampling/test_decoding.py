@@ -77,7 +77,8 @@ def test_queued_requests_never_make_a_batch_too_large():
 
 def test_the_time_left_counts_queued_requests():
     """One response of four has ended after the first token and 10 of 1 s, two have 5 and 1 of 20 tokens, one
-    waits: 15 + 19 + 20 may still come, in two rows."""
+    waits: 15 + 19 + 20 may still come, in two rows. One end in 9 tokens: the three that are left are likely
+    to take 9 each in two rows, 13.5, as is the longer of two (9 x (1 + 1/2))."""
     requests = [
         GenerationRequest(None, [], Sampling(max_tokens=20), {9}, 0, ids=[1] * have, turn=have)
         for have in (5, 1, 0)
@@ -87,7 +88,12 @@ def test_the_time_left_counts_queued_requests():
     )
     progress.steps = 11
     assert progress.line(live=2, seconds=10) == (
-        "rollout, turn 5: 1 of 4 responses ended, 9 tokens, 27 s left of it at most"
+        "rollout, turn 5: 1 of 4 responses ended, 9 tokens, about 14 s left of it, 27 s at most"
+    )
+    progress = SamplingProgress(requests)
+    progress.steps = 11
+    assert progress.line(live=2, seconds=10) == (
+        "rollout, turn 5: 0 of 3 responses ended, 6 tokens, 27 s left of it at most"
     )
 
 

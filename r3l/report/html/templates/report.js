@@ -113,7 +113,8 @@ for (const cell of document.querySelectorAll("details.cell")) cell.addEventListe
 
 /** An address of a cell (#tier/env/model/method) or of its run (.../seedN) opens it. */
 async function openRun() {
-  const place = decodeURIComponent(location.hash.slice(1));
+  let place;
+  try { place = decodeURIComponent(location.hash.slice(1)); } catch { return; }  // such as "#%"
   const cell = document.getElementById(place) ?? document.getElementById(place.replace(/\/seed\d+$/, ""));
   if (!cell?.matches("details")) return;
   await fill(cell);
