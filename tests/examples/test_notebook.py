@@ -1,8 +1,12 @@
 """The notebook runs from first to last cell in its own kernel and folder, and gives its stored outputs."""
 
+import json
+
 from start_models import cell
 
-from r3l.files.paths import ROOT
+import r3l
+from r3l.files.paths import ROOT, STORED
+from r3l.report.labels import env_label
 
 NOTEBOOK = ROOT / "examples" / "what_r3l_does.ipynb"  # `jupyter execute --inplace` stores its outputs again
 
@@ -34,3 +38,25 @@ def test_the_notebook_shows_what_r3l_does_and_costs(tmp_path, monkeypatch):
     assert of_stored_runs == [stored[0], stored[1], stored[3], stored[5]], (
         "its outputs are of other stored runs"
     )
+
+
+def test_the_notebooks_last_text_says_what_its_tables_say():
+    """Each sentence names exactly the environments of which it is true in the stored runs."""
+    text = "".join(json.loads(NOTEBOOK.read_text())["cells"][-1]["source"])
+    behind, rate, spent, _ = text.split(". ", 3)
+    rows = r3l.compare("r3l", "grpo", STORED)
+    rows = rows[rows.tier == "nano"]
+    assert "ahead nowhere" in behind and not (rows.verdict == "ahead").any()
+    results = r3l.load_results(STORED)
+    results = results[(results.tier == "nano") & (results.group == "all")]
+    trained = results[results.method.isin(["grpo", "r3l"])]
+    means = trained.groupby(["method", "env"])[["rollouts", "env_steps", "tokens/generated"]].mean()
+    ours, theirs = means.loc["r3l"], means.loc["grpo"]
+    assert "fewer rollouts and turns everywhere" in spent
+    assert (ours.rollouts < theirs.rollouts).all() and (ours.env_steps < theirs.env_steps).all()
+    for env, verdict, warnings in zip(rows.env, rows.verdict, rows.warnings, strict=True):
+        label = env_label(env).partition(" (")[0]
+        assert (label in behind) == (verdict == "behind"), label
+        assert (label in spent) == (ours["tokens/generated"][env] > theirs["tokens/generated"][env]), label
+        another_rate = "train.lr is" in " ".join(warnings)
+        assert (label in rate) == (verdict == "behind" and another_rate), label
