@@ -104,7 +104,7 @@ def metrics() -> str:
     head = """# Metrics
 
 A run writes a line of metrics for every step to `metrics.jsonl`. These are its keys, from
-`r3l/runs/metrics.py`. The [glossary](glossary.md) explains the words. `/*` means a family of
+`r3l/runs/metrics.py`. The [glossary](index.md#glossary) explains the words. `/*` means a family of
 metrics that differ in their last part.
 
 The kind of a value:

@@ -37,7 +37,7 @@ def train(
 
     ``method`` may be a variant (``"r3l@alpha=5"``), ``model`` a stored model, a folder or a hub id.
     ``settings`` override single values by their dotted names, such as ``{"train.steps": 3}``
-    (docs/configuration.md). ``run_dir`` is ``results/TIER/ENV/MODEL/METHOD/seedN`` by default.
+    (docs/compare.md). ``run_dir`` is ``results/TIER/ENV/MODEL/METHOD/seedN`` by default.
 
     Raises an R3LError (r3l.core.errors), whose text says what is wrong and how to fix it: ConfigError for
     an unknown name or value and for missing packages, RunDirectoryError for a directory that another
