@@ -61,9 +61,9 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
 
     @abstractmethod
     def payload(self, number: int) -> dict[str, Any]:
-        """Payload of a task besides its number, in types that JSON can hold; part of the task set's hash.
+        """The payload of task ``number`` in JSON types, without the number itself; hashed with the task set.
 
-        ``before``: the messages that the environment shows before its first observation.
+        Its key ``before``, if any, holds the messages to show before the first observation.
         """
 
     def task(self, split: str, index: int) -> Task:

@@ -269,7 +269,7 @@ class TextGame(OneFileEngine):
 
 
 def _is_one_of(space: Any, names: Sequence[str]) -> bool:
-    """Whether the class of a space, or a base of it, has one of the names (gymnasium is imported late)."""
+    """True if a space's class, or a base of it, has one of the names (gymnasium is imported late)."""
     return any(base.__name__ in names for base in type(space).__mro__)
 
 

@@ -117,7 +117,7 @@ def agentgym_action(response: str) -> str:
 
 
 def not_empty(parser: ActionParser) -> ActionParser:
-    """``parser``, but an empty action counts as no action."""
+    """A parser like ``parser`` that counts an empty action as none."""
     return lambda response: parser(response) or None
 
 

@@ -133,7 +133,7 @@ class TaggedDialogue:
         return self.action_parsers[self.options.response_format](response)
 
     def action(self, response: str) -> str | None:
-        """``read``; with ``unreadable: turn``, the complete response stands in for a missing action."""
+        """The action in a response; with ``unreadable: turn``, the complete response if it has none."""
         found = self.read(response)
         return response.strip() if found is None and self.lenient else found
 

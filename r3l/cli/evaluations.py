@@ -101,7 +101,7 @@ class Planned(NamedTuple):
 
     @property
     def content(self) -> tuple[str, Mapping[str, str]]:
-        """What tells this evaluation from another one in the same folder."""
+        """Fingerprint and served model, which differ between evaluations in the same folder."""
         return self.run.fingerprint(), self.served.identity if self.served else {}
 
     def play(self) -> Scored:

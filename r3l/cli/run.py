@@ -243,7 +243,7 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
 
 
 def _to_prepare(profile: str, runs: Mapping[str, Run]) -> list[str]:
-    """What is to edit or to fetch before ``runs`` can start on a cluster: profile, weights, data."""
+    """The steps left before ``runs`` can start on a cluster: edit the profile, fetch weights and data."""
     from r3l.workflow.doctor import lacking
     from r3l.workflow.resources import check_profile
 

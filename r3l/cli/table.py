@@ -239,7 +239,7 @@ def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> 
 
 
 def _about(claim: Claim, words: str) -> bool:
-    """Whether ``words`` are the id of ``claim``, or are in its text."""
+    """True if ``words`` equal the id of ``claim`` or occur in its text."""
     return words == claim.id or words.lower() in claim.claim.lower()
 
 

@@ -56,7 +56,7 @@ def placement(profile: str | None, cores: str) -> list[str]:
 
 
 def default_resources(profile: str) -> dict[str, Any]:
-    """What the profile asks for in every job: account, partition ..."""
+    """Resources that a Snakemake profile requests for every job (default-resources), such as account."""
     from r3l.files.yaml_files import read_yaml
 
     content = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml")

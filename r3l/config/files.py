@@ -120,7 +120,7 @@ def load(kind: str, name: str, model: type[M]) -> M:
 
 
 def _own_ones(kind: str) -> str:
-    """Where the user's own ``kind`` are found, for the error about an unknown name."""
+    """The folders with the user's own ``kind``, for the error about an unknown name."""
     if kind not in OWN:
         return ""
     folders = os.pathsep.join(map(str, own_folders(kind)))

@@ -35,7 +35,7 @@ class Variant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """``r3l@alpha=5,profile=fair``, as directories and tables have it."""
+        """The variant's name in directories and tables, such as ``r3l@alpha=5,profile=fair``."""
         return f"{self.method}@{','.join(self.changes)}" if self.changes else self.method
 
     def changed(self, **values: str | None) -> Variant:
@@ -116,7 +116,7 @@ class Where(Strict):
         return all(not allowed or value in allowed for allowed, value in conditions)
 
     def condition(self) -> str:
-        """``released_code, alfworld, qwen2.5-7b``."""
+        """The scope in words, for messages: ``released_code, alfworld, qwen2.5-7b``."""
         parts = (
             "/".join(part) for part in (self.tiers, self.profiles, self.environments, self.models) if part
         )

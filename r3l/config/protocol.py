@@ -89,7 +89,7 @@ class NamedProtocol(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Its name in a run: ``react-1a2b3c4d5e6f``."""
+        """The protocol's name and the start of its sha256, as runs record it: ``react-1a2b3c4d5e6f``."""
         return f"{self.config.protocol}-{self.sha256[:DIGITS]}"
 
 

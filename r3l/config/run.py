@@ -70,7 +70,7 @@ class Run(TierSettings):
         return model_name(self.model, inputs["model"] if inputs else None)
 
     def cell_of(self, inputs: Mapping[str, Any] | None = None) -> str:
-        """``tier/env/model/method``, the folder of its seeds under results/.
+        """The folder of the run's seeds under results/: ``tier/env/model/method``.
 
         A slash in a variant's name becomes a dash. ``inputs``: those of a manifest; by default
         :meth:`inputs`. Raises ConfigError if a part cannot be a folder.

@@ -78,7 +78,7 @@ def shaped_probability(
 def without_unlikely(
     loss_B_T: torch.Tensor, logprobs_B_T: torch.Tensor, off_policy_B: torch.Tensor, min_logprob: float | None
 ) -> torch.Tensor:
-    """``loss_B_T``, but 0 on off-policy tokens with a log-prob below ``min_logprob`` (RLTF audit 2)."""
+    """Set ``loss_B_T`` to 0 on off-policy tokens with a log-prob below ``min_logprob`` (RLTF audit 2)."""
     if min_logprob is None:
         return loss_B_T
     return loss_B_T.masked_fill(off_policy_B[:, None] & (logprobs_B_T.detach() < min_logprob), 0.0)

@@ -20,7 +20,7 @@ UNLOADABLE = (
 
 
 def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
-    """``kind.from_pretrained(where)``. Raises ValueError for a model with its own code, or one of
+    """Load ``where`` by ``kind.from_pretrained``. Raises ValueError for a model with its own code, or one of
     UNLOADABLE.
     """
     try:

@@ -49,7 +49,7 @@ WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
 class ProbeOrigin(TypedDict):
-    """What the store reads of a probe's result file."""
+    """The key of a probe's result file that the store reads."""
 
     commit: str | None
 
@@ -299,7 +299,7 @@ class Origins:
         return {"dirty": [str(path) for path in self.dirty], "preregistration": plans}
 
     def lines(self) -> list[str]:
-        """Lines in words: dirty seeds by cell, then how many versions of the plan the runs were made under."""
+        """The printed lines: dirty seeds by cell, then the number of versions of the plan of these runs."""
         lines = []
         if self.dirty:
             lines.append(f"{len(self.dirty)} were made from a tree with uncommitted changes:")

@@ -104,7 +104,7 @@ def caveats(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def several_models(agent: Mapping[str, Any] | None) -> str | None:
-    """What to say of a score if the server's answers name several models or versions; None if they do not."""
+    """A warning that the server's answers name several models or versions; None if they name one or none."""
     models = (agent or {}).get("answered_by", {})
     if len(models) < 2:
         return None
@@ -129,7 +129,7 @@ def played_by(protocol: Mapping[str, Any] | None) -> list[str]:
 
 
 def endings(counts: Mapping[str, int]) -> str:
-    """``success 112, turn limit 48``, most frequent first."""
+    """The endings of episodes with their counts, most frequent first: ``success 112, turn limit 48``."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{ENDINGS[StopReason(reason)]} {count}" for reason, count in ordered)
 

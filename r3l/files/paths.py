@@ -46,6 +46,6 @@ KEPT = STORED if is_checkout() else RESULTS / "stored"  # default folder of what
 
 
 def cache_folder(name: str) -> Path:
-    """``$R3L_CACHE/<name>``, by default ``~/.cache/r3l/<name>``. It may be deleted at any time."""
+    """The cache folder ``$R3L_CACHE/<name>``, by default in ~/.cache/r3l; it may be deleted at any time."""
     root = os.environ.get("R3L_CACHE") or "~/.cache/r3l"
     return Path(root).expanduser() / name

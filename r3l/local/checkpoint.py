@@ -42,7 +42,7 @@ STATE = "trainer.json"
 
 
 class ModelManifest(TypedDict):
-    """The key of a model's manifest (sft.json, source.json) that loading it checks."""
+    """The part of a model's manifest (sft.json, source.json) that is checked when the model is loaded."""
 
     weights_sha256: str
 

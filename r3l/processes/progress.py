@@ -57,7 +57,7 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
 
 
 def clock(seconds: float) -> str:
-    """``42 s``, ``9 min``, ``3 h 5 min``."""
+    """A duration in its largest units: ``42 s``, ``9 min``, ``3 h 5 min``."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -58,7 +58,7 @@ class LearningCurve:
         return float(np.average(self.training_U[first - 1 :], weights=weights_U))
 
     def until(self, unit: Unit, level: float, training: bool) -> float:
-        """What is spent until success reaches ``level``; all that the run spent if it never does."""
+        """The amount of ``unit`` spent until success reaches ``level``; the whole run's if it never does."""
         if training:
             x = self.spent[unit][1:]
             y = np.array([self.training_U[max(0, k - WINDOW) : k].mean() for k in range(1, len(x) + 1)])
@@ -158,7 +158,7 @@ class LearningTest(Strict):
         return ours - theirs
 
     def _saved_S(self, pairs: Sequence[Sequence[LearningCurve]]) -> list[float]:
-        """What the opponent spends until the level minus what the method does, of each pair."""
+        """The saving of each pair: the opponent's spending until the level minus the method's, shape (S,)."""
         training = self.success == "training"
         if not training:
             pairs = [pair for pair in pairs if all(one.scored_on_the_way for one in pair)]

@@ -101,7 +101,10 @@ def command(claim: Claim) -> str:
 
 
 def in_short(row: ClaimVerdict) -> str:
-    """``behind -0.161``; ``-0.002 (0.04)`` with the MDE if inconclusive; one or two seeds as their values."""
+    """The effect in a few characters: ``behind -0.161``; ``-0.002 (0.04)``, with the MDE, if inconclusive.
+
+    One or two seeds are shown as their values.
+    """
     if row.points or row.effect is None:
         return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")
     digits = 3 if row.claim.has_margin else 1
@@ -121,7 +124,7 @@ def in_short(row: ClaimVerdict) -> str:
 
 
 def over(row: ClaimVerdict) -> str | None:
-    """``20 seeds``; None if nothing is stored."""
+    """The number of seeds (or other units) that a claim was tested on, such as ``20 seeds``; None if none."""
     return f"{row.count} {row.over if row.count > 1 else row.over.removesuffix('s')}" if row.count else None
 
 

@@ -332,8 +332,10 @@ def _measured(path: Path, state: tuple[tuple[str, int], ...]) -> Mapping[str, fl
 
 
 def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
-    """``runs``, and those of ``further`` whose bench, method and seed they lack. A training that was repeated on
-    another processor may end differently, so ``runs`` are preferred."""
+    """Add to ``runs`` those of ``further`` whose bench, method and seed it lacks.
+
+    A training that was repeated on another processor may end differently, so ``runs`` are preferred.
+    """
     keys = [*BENCH, "method", "seed"]
     known = {*runs[keys].itertuples(index=False, name=None)}
     new = [key not in known for key in further[keys].itertuples(index=False, name=None)]
@@ -379,7 +381,7 @@ def total(runs: pd.DataFrame, counter: str) -> float:
 
 
 def whole(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row a run: that of all its test tasks."""
+    """The rows of whole test sets, one for each run; those of single task groups are dropped."""
     return runs[runs.group == ALL]
 
 

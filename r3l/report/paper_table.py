@@ -194,8 +194,10 @@ def plus_minus(
     unit: str | None = None,
     sign: str = "",
 ) -> str:
-    """``0.308 ± 0.057``; bounds in brackets where they are not symmetric; without them every seed: ``0.310,
-    0.290``."""
+    """A mean with its interval, ``0.308 ± 0.057``; asymmetric bounds are in brackets.
+
+    Without bounds every seed is shown: ``0.310, 0.290``.
+    """
     mean, low, high = map(
         rounded, (mean, low, high)
     )  # as csv files hold them, so that both print the same digits
@@ -369,7 +371,7 @@ def _interval(row: Any, prefix: str = "") -> Cell | None:
 
 
 def _short(count: int | None) -> Cell | None:
-    """``1.5M``, ``3.0k``; the exact count when hovering."""
+    """A cell with a shortened count, such as ``1.5M`` or ``3.0k``; the exact count when hovering."""
     if count is None:
         return None
     for size, letter in ((10**6, "M"), (10**3, "k")):

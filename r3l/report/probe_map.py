@@ -85,7 +85,7 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _key(probe: Mapping[str, Any]) -> tuple[str, str, str, str, float]:
-    """What a probe and its runs agree in: tier, environment, model, feedback and its corruption."""
+    """The key that a probe shares with its runs: tier, environment, model, feedback and its corruption."""
     tested = probe.get("feedback", "self"), float(probe.get("feedback_corruption", 0))
     return (probe["tier"], probe["env"], probe["model"]["name"], *tested)
 
@@ -214,8 +214,10 @@ class Expected(TypedDict):
 
 
 class Expectation(TypedDict):
-    """What the map says of a probed model. ``early``, ``final``: None with fewer than MIN_POINTS comparisons or without
-    the measure. ``outside``: guided minus fresh is outside the measured ``range``. ``nearest``: by guided minus fresh.
+    """The map's prediction for a probed model.
+
+    ``early``, ``final``: None with fewer than MIN_POINTS comparisons or without the measure. ``outside``:
+    guided minus fresh is outside the measured ``range``. ``nearest``: by guided minus fresh.
     """
 
     early: Expected | None
@@ -235,7 +237,7 @@ def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
 
 
 def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) -> Expectation:
-    """What the comparisons in ``rows`` predict for a model with this measure."""
+    """Predict R3L's advantage for a model with this probe measure, from the comparisons in ``rows``."""
     x_N, rule = sorted(row["guided_minus_fresh"] for row in rows), lines(rows)
     if guided_minus_fresh is None or not rule:
         return Expectation(
@@ -285,7 +287,7 @@ def sentence(found: Expectation, guided_minus_fresh: float | None) -> str:
 
 
 def name_of(row: Comparison) -> str:
-    """``WebShop``; with the critic's reflections ``WebShop, critic``, with bad ones ``WebShop, critic 0.33 wrong``."""
+    """A comparison's name in print: ``WebShop``, or ``WebShop, critic 0.33 wrong`` with a critic."""
     if row["feedback"] == "self":
         return str(row["label"])
     wrong = row["feedback_corruption"]

@@ -155,7 +155,7 @@ def _spread(episodes: Episodes, key: str = "success") -> str:
 
 
 def shown(of: Interval) -> str:
-    """``0.250 (0.180 to 0.330; Wilson, 134 tasks)``."""
+    """A score with its interval, as printed: ``0.250 (0.180 to 0.330; Wilson, 134 tasks)``."""
     if of.low is None:
         return f"{of.mean:.3f} (no interval: {of.seeds} task{'' if of.seeds == 1 else 's'})"
     return f"{of.mean:.3f} ({of.low:.3f} to {of.high:.3f}; {of.kind.replace('seeds', 'tasks')})"

@@ -78,7 +78,7 @@ def lines(rows: Iterable[Row]) -> list[str]:
 
 
 def sentence(row: Row) -> str:
-    """A row of :func:`reproduction` in words."""
+    """A sentence on one row of :func:`reproduction`: equal episodes and both scores."""
     if row["verdict"] == "not stored":
         return "there is no stored run of it"
     if row["verdict"] == "another configuration":

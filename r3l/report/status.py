@@ -24,7 +24,7 @@ def status_table(statuses: Sequence[Status]) -> Table:
 
 
 def _text(statuses: Sequence[Status]) -> str:
-    """``3 of 5``, then what the others do."""
+    """How many of a cell's runs are done, and the states of the others: ``3 of 5; running at 4/10``."""
     if not statuses:
         return ""
     others = Counter(_phrase(status) for status in statuses if status.state is not State.DONE)
@@ -39,7 +39,10 @@ def _phrase(status: Status) -> str:
 
 
 def summary(statuses: Sequence[Status]) -> str:
-    """One line per state with its meaning, and the time that training still takes."""
+    """The number of runs in each state with its meaning, and the training time left, in one line.
+
+    Each damaged run adds a line with its error.
+    """
     counts = {state: _count(statuses, state) for state in State}
     states = [f"{n} {state} ({MEANINGS[state]})" for state, n in counts.items() if n]
     unknown = sum(status.seconds_left is None for status in statuses)

@@ -100,7 +100,7 @@ class Effect:
 
     @classmethod
     def of_bounds(cls, mean: float, low: float, high: float) -> Effect:
-        """A mean over tasks, from the bounds of its 95 % interval."""
+        """An effect over tasks, whose standard error follows from the bounds of its 95 % interval."""
         return cls(mean, (high - low) / (2 * float(stats.norm.ppf((1 + CONFIDENCE) / 2))))
 
     @property

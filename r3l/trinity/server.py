@@ -43,7 +43,7 @@ class _Call:
 
     @property
     def samples(self) -> bool:
-        """Whether the request samples a response; if not, it computes log-probs or trains."""
+        """True if the request samples a response; others compute log-probs or train."""
         return self.verb == "asample" and not self.body.get("prompt_logprobs")
 
 

@@ -80,7 +80,7 @@ class Verl:
         return max((step for step in self._saved() if step <= newest), default=0)
 
     def finished(self) -> bool:
-        """Whether the last step's weights are exported, be it in Trinity's folder or in our checkpoints."""
+        """True once the last step's weights are exported, to Trinity's folder or our checkpoints."""
         if self._final().is_dir():
             return True
         steps = self.run.train.steps

@@ -36,7 +36,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Attribute:
-    """``variable.attribute``; ``variable`` without an attribute is its name."""
+    """An attribute of an entity, ``variable.attribute``; ``variable`` alone is the attribute ``name``."""
 
     variable: str
     attribute: str
@@ -44,7 +44,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Join:
-    """``left + right``."""
+    """The concatenation of two texts, ``left + right``."""
 
     left: Expression
     right: Expression

@@ -106,7 +106,7 @@ class Rejected(Exception):
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[Any, Mapping[str, Any]]:
-    """alfworld's constants and goal library; importing them is cheap."""
+    """The module of alfworld's constants and its goal library, by goal; imported on first use."""
     from alfworld.gen import constants, goal_library
 
     return constants, goal_library.gdict
@@ -125,7 +125,7 @@ def openable(receptacle: str) -> bool:
 
 
 def able(kind: str, ability: str) -> bool:
-    """Whether ``kind`` is ``Cleanable``, ``Heatable``, ``Coolable`` or ``Sliceable``."""
+    """True if objects of class ``kind`` have an ``ability`` of alfworld, such as ``Cleanable``."""
     return kind in tables()[0].VAL_ACTION_OBJECTS[ability]
 
 

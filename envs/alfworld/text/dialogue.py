@@ -203,7 +203,7 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         return Message("user", text.fill(values))
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """What a base rollout ends with: the release has the same texts in both."""
+        """The text that answers an error a base rollout goes on after; the release ends one with the same."""
         return self.ended_by(error, response)
 
     def ended_by(self, error: StopReason, response: str) -> str:

@@ -87,7 +87,7 @@ def numbers_side_by_side(gold: str, answer: str) -> bool:
 
 
 def brackets_differ(gold: str, answer: str) -> bool:
-    r"""Whether tuples, intervals or sets differ in their brackets. math-verify takes (1,2) for \{1,2\}.
+    r"""True if tuples, intervals or sets differ in their brackets. math-verify takes (1,2) for \{1,2\}.
 
     A list in brackets of any kind is its members: \{(6,3),(9,3)\} is (6,3),(9,3). A list without any, such
     as 1,2, may be a tuple or a set.
@@ -161,7 +161,7 @@ def beyond_rounding(gold: str, answer: str) -> bool:
 
 
 def _far_apart(one: Any, other: Any) -> bool:
-    """Whether two numbers, or members of two collections, differ by more than rounding."""
+    """True if two numbers, or members of two collections, differ by more than rounding."""
     from sympy import Expr, FiniteSet, Interval, N, Tuple
 
     one, other = _value(one), _value(other)

@@ -419,7 +419,7 @@ def numbers_equal(gold: str, answer: str) -> bool | None:
 
 
 def same_word(gold: str, answer: str) -> bool:
-    """Whether both are the same single word, such as no, in lower case or capitalized."""
+    """True if both are the same single word, such as no, in lower case or capitalized."""
     words = [TEXT.sub(r"\1", text).strip(" $.()*") for text in (gold, answer)]
     small = all(word.isalpha() and len(word) > 1 and (word.islower() or word.istitle()) for word in words)
     return small and words[0].casefold() == words[1].casefold()

@@ -144,7 +144,7 @@ def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
 
 
 def _is_unit(unit: str, separated: bool, letters_are_units: bool) -> bool:
-    """Whether the words after a number are a unit, and not a product of symbols such as abc or mgh."""
+    """True if the words after a number are a unit, not a product of symbols such as abc or mgh."""
     plain = _EXPONENT.sub("", unit).replace("\\cdot", " ")
     names = re.findall(r"[A-Za-z]+", plain)
     if not names or re.search(r"[^A-Za-z /*()'.-]", plain.replace("\\mu", "").replace("\\Omega", "")):

@@ -178,7 +178,7 @@ def _files(name: str, source: Path | None) -> list[Path]:
 
 
 def _folder(source: Path | None) -> Path | None:
-    """``source``, else the folder in R3L_MATH, else None. Raises ConfigError if it does not exist."""
+    """The data folder: ``source``, else $R3L_MATH, else None. Raises ConfigError if it does not exist."""
     folder = source or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
     if folder and not folder.is_dir():
         raise ConfigError(f"the data folder {folder} does not exist; correct {FOLDER}")

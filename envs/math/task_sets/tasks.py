@@ -40,9 +40,9 @@ class MathDefinition(task_sets.TaskSetDefinition):
 
 
 class MathTaskSets(DefinedTaskSets[MathDefinition]):
-    """Generated sets and published ones.
+    """The task sets of mathematics: generated ones, whose definitions are committed, and published ones.
 
-    Published sets are checked where they are read, against ``sets.json``.
+    Published sets are checked where they are read, against the sha256 in ``sets.json``.
     """
 
     env = "math"

@@ -81,7 +81,10 @@ class BinaryMatrix(Puzzle):
         return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """The same number in every cell, or the matrix itself (right if each one has a zero next to it)."""
+        """Answers that need no search: 0 or 1 in every cell, and a copy of the matrix.
+
+        The copy is right if each 1 has a 0 next to it.
+        """
         size = range(len(data["matrix"]))
         same = {f"all {value}": _write(data, [[value for _ in size] for _ in size]) for value in (0, 1)}
         return {**same, "copy": _write(data, data["matrix"])}

@@ -226,7 +226,10 @@ class Number:
 
 @dataclass(frozen=True)
 class BinaryOperation:
-    """``left operator right``. A minus sign before an operand is ``0 - operand``, with ``sign`` set."""
+    """An operation on two operands, ``left operator right``.
+
+    A minus sign before an operand is ``0 - operand``, with ``sign`` set.
+    """
 
     operator: str
     left: Expression
@@ -272,7 +275,7 @@ def _value(expression: Expression) -> Fraction:
 
 
 def apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
-    """``left operator right``. Raises ZeroDivisionError."""
+    """The value of ``left operator right``. Raises ZeroDivisionError."""
     if operator == "+":
         return left + right
     if operator == "-":

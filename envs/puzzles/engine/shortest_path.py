@@ -64,12 +64,12 @@ class ShortestPath(Puzzle):
         return "/".join(data["grid"])
 
     def verify(self, data: Data, answer: str) -> bool:
-        """Whether the moves are a shortest path, or the answer is ``infeasible`` and there is no path."""
+        """True if the moves are a shortest path, or the answer is ``infeasible`` and there is no path."""
         moves = read(answer)
         return moves is not None and _are_shortest(data["grid"], moves)
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Whether those words that are moves are a shortest path, or none is and there is none."""
+        """True if the moves among the words are a shortest path, or there are none and no path exists."""
         return _are_shortest(data["grid"], released.moves(answer))
 
     def critique(self, data: Data, answer: str) -> str:
@@ -94,7 +94,7 @@ class ShortestPath(Puzzle):
         )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """``infeasible``, and each single move."""
+        """Answers that need no search: ``infeasible``, and each single move."""
         return {text: text for text in (INFEASIBLE, *MOVES)}
 
     def work(self, data: Data) -> WorkedSolution:

@@ -109,7 +109,7 @@ def make_original(
 
 @lru_cache(maxsize=32)
 def _located(catalogue: str, variable: str, cache: str) -> Path:
-    """``locate``, cached; ``variable`` and ``cache`` are arguments since the result depends on them."""
+    """The cached part of ``locate``; its result depends on ``variable`` and ``cache``, so it takes them."""
     if variable and read_meta(Path(variable)).id == catalogue:
         return Path(variable)
     name = catalogue.rsplit("-", 2)[0]

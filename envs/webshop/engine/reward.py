@@ -101,7 +101,7 @@ def _phrase(wanted: str | tuple[str, str]) -> str:
 
 
 def _has_attribute(bought: Product, wanted: str) -> bool:
-    """Whether an attribute of the product is similar to ``wanted``, or a text of it contains ``wanted``."""
+    """True if an attribute of the product is similar to ``wanted``, or one of its texts contains it."""
     if any(similar(attribute, wanted) for attribute in bought.attributes):
         return True
     texts = (bought.name, " ".join(bought.bullets), bought.description)

@@ -88,7 +88,7 @@ class WebshopDialogue(TaggedDialogue):
         return [] if target in {button.lower() for button in _STANDARD_BUTTONS} else [target]
 
     def possible(self, action: str, now: Observation) -> bool:
-        """Whether the page has the target, or a search bar for a search."""
+        """True if the page has the action's target, or a search bar for a search."""
         if action.startswith("search[") and SEARCH_ACTION in now.admissible:
             return True
         return action in now.admissible

@@ -120,7 +120,7 @@ def without_adapter(model: Any) -> Iterator[None]:
 
 
 def projected(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
-    """``module(hidden)``; a layer of peft as three products, since each operation costs time on a GPU."""
+    """Apply a linear ``module``; a layer of peft by three products, since each operation costs GPU time."""
     if not hasattr(module, "lora_A") or module.disable_adapters:
         return module(hidden_N_H)  # type: ignore[no-any-return]
     a, b = module.lora_A[_NAME].weight, module.lora_B[_NAME].weight

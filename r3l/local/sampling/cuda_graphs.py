@@ -41,8 +41,10 @@ class GraphStorage(Storage):
         self._pool: Any = None
 
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
-        """A tensor of ``shape`` for caches; a larger one than before takes new memory and drops all
-        graphs."""
+        """Memory for caches as a tensor of ``shape``, used again at every call.
+
+        A larger one than before takes new memory and drops all graphs, which point into the old.
+        """
         if self._flat is not None and len(self._flat) < math.prod(shape):
             self.clear()
         return super().take(shape, like)

@@ -79,7 +79,7 @@ class RequestQueue:
         return taken
 
     def most_rows(self) -> int:
-        """The most rows a batch may have to fit ``budget`` if it includes the first request of the queue.
+        """The most rows of a batch that includes the first request: token budget by that request's columns.
 
         0 if the queue is empty.
         """

@@ -87,7 +87,7 @@ def rate_of(name: str) -> Value:
 
 
 def updates(row: Metrics) -> float:
-    """One a line of metrics."""
+    """The number of updates that a line of metrics adds to the horizontal axis: always 1."""
     return 1.0
 
 

@@ -238,7 +238,7 @@ def run_id(run: Any) -> str:
 
 
 def _details(runs: pd.DataFrame, shown: Collection[str]) -> str:
-    """What the page shows of a run once it is opened, by TIER/ENV/MODEL/METHOD: packed, since most stay closed.
+    """The packed details of every run, by TIER/ENV/MODEL/METHOD; a page unpacks those that a reader opens.
 
     Manifests of one cell differ in a few values, so that all of them take little more than one of each cell.
     ``runs``: one row per run. ``shown``: ids of the runs in the viewer.
