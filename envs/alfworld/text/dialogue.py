@@ -203,7 +203,7 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         return Message("user", text.fill(values))
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """The text that answers an error a base rollout goes on after; the release ends one with the same."""
+        """The observation after an error that a retry tolerates: the text that would end a base rollout."""
         return self.ended_by(error, response)
 
     def ended_by(self, error: StopReason, response: str) -> str:
