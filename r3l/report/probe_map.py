@@ -28,8 +28,9 @@ from r3l.report.frame import ALL, common_seeds, read_runs, updates, whole
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
-from r3l.stats.intervals import MIN_SEEDS, t_interval
-from r3l.stats.prediction import MIN_POINTS, Line, Prediction, leave_one_out
+from r3l.stats.comparison import adjusted
+from r3l.stats.intervals import CONFIDENCE, MIN_SEEDS, t_interval
+from r3l.stats.prediction import MIN_POINTS, Line, Prediction, leave_one_out, slope_within
 
 FILE = STORED / "map.csv"
 # Parts of the stored runs, with their folder: the main runs, and those of registered experiments.
@@ -43,6 +44,14 @@ ALLOWED = {
 FIRST = 1 / 3  # of the updates count as early
 DIFFERENCES = {"early": "in the first third", "final": "at the end"}
 PROBED = {"guided_minus_fresh": "guided_minus_fresh", "base_success": "success", "hint_gap": "hint_gap"}
+UNREFLECTED = "early_test_unreflected"  # R3L minus itself without reflection, early on the test set
+# The registered tests: each, over all comparisons of UNSEEN, that the slope over guided minus fresh is not 0.
+TESTED = {
+    "early_test": "early held-out success, minus GRPO",
+    "final": "final test success, minus GRPO",
+    UNREFLECTED: "early held-out success, minus R3L without reflection",
+}
+REGISTERED_CELLS = 18
 COLUMNS = (
     *(
         "tier",
@@ -59,6 +68,7 @@ COLUMNS = (
     *("guided_minus_fresh", "guided_minus_fresh_low", "guided_minus_fresh_high"),
     *("base_success", "hint_gap", "kept_success"),
     *(f"{name}{part}" for name in ("early", "final", "early_test") for part in ("", "_low", "_high")),
+    UNREFLECTED,
 )
 Comparison = Mapping[str, Any]  # a row of the map: COLUMNS, None where nothing was measured
 
@@ -76,11 +86,16 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
         bench = runs[(runs.tier == tier) & (runs.env == env) & (runs.base == base)]
         grpo = bench[bench.method_name == "grpo"]
         r3l = bench[(bench.method_name == "r3l") & bench.taught.map([*feedback].__eq__)]
+        unreflected = bench[bench.method_name == "r3l_no_reflection"]
         for rate in sorted({*grpo.rate} & {*r3l.rate}):
             ours, theirs = common_seeds(r3l[r3l.rate == rate], grpo[grpo.rate == rate])
             if len(ours) >= MIN_SEEDS:
                 compared = {"learning_rate": rate, "seeds": len(ours), "part": ours.part.iloc[0]}
-                rows.append(_probed(probe) | compared | _differences(ours, theirs))
+                row = _probed(probe) | compared | _differences(ours, theirs)
+                without = common_seeds(r3l[r3l.rate == rate], unreflected[unreflected.rate == rate])
+                if len(without[0]) >= MIN_SEEDS:
+                    row[UNREFLECTED] = _differences(*without).get("early_test")
+                rows.append(row)
     return rows
 
 
@@ -91,16 +106,18 @@ def _key(probe: Mapping[str, Any]) -> tuple[str, str, str, str, float]:
 
 
 def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFrame:
-    """The runs of GRPO and R3L in ``places`` (tier, environment), one row a run, with the columns ``part``,
-    ``method_name``, ``base`` (checkpoint before RL), ``rate`` and ``taught`` (feedback and its corruption). A run that
-    two folders hold counts once, the first.
+    """The runs of GRPO and R3L, with and without reflection, in ``places`` (tier, environment): one row a run.
+
+    Further columns: ``part``, ``method_name``, ``base`` (checkpoint before RL), ``rate`` and ``taught`` (feedback and
+    its corruption). A run that two folders hold counts once, the first.
     """
     first: dict[tuple[str, ...], Path] = {}
     for path in (path for folder in parts for path in find_runs(folder, may_be_none=True)):
         cell = cell_of(path)
         row = variant(cell.method)
         plain = (
-            row.method in ("grpo", "r3l") and {change.partition("=")[0] for change in row.changes} <= ALLOWED
+            row.method in ("grpo", "r3l", "r3l_no_reflection")
+            and {change.partition("=")[0] for change in row.changes} <= ALLOWED
         )
         if plain and (cell.tier, cell.env) in places:
             first.setdefault((*cell, path.parent.name), path)
@@ -313,6 +330,39 @@ def predicted_before(rows: Sequence[Comparison], name: str) -> tuple[int, int, i
     return signs, sum(one.low <= value <= one.high for one, value in pairs), len(pairs)
 
 
+def registered_tests(rows: Sequence[Comparison]) -> list[str]:
+    """A sentence for each of TESTED: slope over the comparisons of UNSEEN, p-value corrected by Holm over the three.
+
+    No verdict is given before all REGISTERED_CELLS have ended.
+    """
+    unseen = [row for row in rows if row["part"] == UNSEEN]
+    ended = {name: [row for row in unseen if row.get(name) is not None] for name in TESTED}
+    if min(map(len, ended.values())) < MIN_POINTS:
+        return []
+    fitted = {
+        name: Line.through([row["guided_minus_fresh"] for row in known], [row[name] for row in known])
+        for name, known in ended.items()
+    }
+    corrected = adjusted([line.p_value for line in fitted.values()], "holm")
+    sentences = []
+    for (name, line), p_value in zip(fitted.items(), corrected, strict=True):
+        known, (low, high) = ended[name], line.slope_bounds
+        within = slope_within(
+            [row["guided_minus_fresh"] for row in known],
+            [row[name] for row in known],
+            [row["env"] for row in known],
+        )
+        if line.count < REGISTERED_CELLS:
+            verdict = f"no verdict before {REGISTERED_CELLS} comparisons have ended"
+        else:
+            verdict = "shown" if p_value < 1 - CONFIDENCE else "not shown"
+        sentences.append(
+            f"Registered test, {TESTED[name]}: slope {line.slope:+.2f} ({low:.2f} to {high:.2f}) over "
+            f"{line.count} comparisons, {within:+.2f} within environments, p = {p_value:.3g} (Holm): {verdict}."
+        )
+    return sentences
+
+
 def map_table(rows: Sequence[Comparison]) -> Table:
     """The table of comparisons, with the rule and how it does on a comparison that it has not seen."""
     notes = []
@@ -348,6 +398,7 @@ def map_table(rows: Sequence[Comparison]) -> Table:
         "guided - fresh: a guided retry against another attempt after a failure; base: success. Both are of the base "
         "checkpoint (r3l probe). early: training success, first third of updates; final: test success. 95 % intervals.",
         *notes,
+        *registered_tests(rows),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
@@ -66,8 +67,28 @@ class Line:
         return self.slope - half, self.slope + half
 
     @property
+    def p_value(self) -> float:
+        """Two-sided p-value of a slope of 0, by Student's t with count - 2 degrees of freedom."""
+        if not self.deviation:
+            return 0.0 if self.slope else 1.0
+        return float(
+            2 * stats.t.sf(abs(self.slope) * math.sqrt(self.squares) / self.deviation, self._freedom)
+        )
+
+    @property
+    def _freedom(self) -> int:
+        return self.count - 2
+
+    @property
     def _quantile(self) -> float:
-        return float(stats.t.ppf((1 + CONFIDENCE) / 2, self.count - 2))
+        return float(stats.t.ppf((1 + CONFIDENCE) / 2, self._freedom))
+
+
+def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[str]) -> float:
+    """Least-squares slope of y over x with an intercept of its own for each group."""
+    frame = pd.DataFrame({"x": x_N, "y": y_N})
+    within = frame - frame.groupby(list(groups_N)).transform("mean")
+    return float((within.x * within.y).sum() / (within.x**2).sum())
 
 
 def leave_one_out(x_N: Sequence[float], y_N: Sequence[float]) -> list[Prediction]:

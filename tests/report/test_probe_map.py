@@ -19,6 +19,7 @@ from r3l.report.probe_map import (
     name_of,
     predicted_before,
     read_map,
+    registered_tests,
     sentence,
 )
 from r3l.report.table import write
@@ -96,6 +97,23 @@ def rows(*points, part="main"):
         | {"base_success": 0.2}
         for x, early, final in points
     ]
+
+
+def test_registered_tests_wait_for_all_comparisons():
+    """Slopes 0.3, 0 and 0.3 with one error of 0.01 each; 17 of 18 comparisons give no verdict."""
+    cells = []
+    for k in range(18):
+        x, error = k / 36, 0.01 * (-1) ** k
+        (row,) = rows((x, 0, error), part="map")
+        cells.append(
+            row | {"env": "ab"[k % 2], "early_test": 0.3 * x, "early_test_unreflected": 0.3 * x + error}
+        )
+    early, final, without = registered_tests(cells)
+    assert "early held-out success, minus GRPO: slope +0.30 (0.30 to 0.30) over 18" in early
+    assert early.endswith("shown.") and final.endswith(": not shown.") and without.endswith(": shown.")
+    waiting = registered_tests(cells[:17])
+    assert all(text.endswith("no verdict before 18 comparisons have ended.") for text in waiting)
+    assert registered_tests([row | {"part": "main"} for row in cells]) == []
 
 
 LINE = rows((0, 0, 0.1), (0.1, 0.03, 0), (0.2, 0.06, 0.1), (0.3, 0.09, 0), (0.4, 0.12, 0.1))

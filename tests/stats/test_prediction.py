@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from r3l.stats.prediction import Line, leave_one_out
+from r3l.stats.prediction import Line, leave_one_out, slope_within
 
 
 def test_a_line_and_its_interval_by_hand():
@@ -25,7 +25,15 @@ def test_the_slope_and_its_interval_are_scipys():
     line, reference = Line.through(x, y), stats.linregress(x, y)
     half = stats.t.ppf(0.975, 10) * reference.stderr
     assert line.slope == pytest.approx(reference.slope)
+    assert line.p_value == pytest.approx(reference.pvalue)
     assert line.slope_bounds == (pytest.approx(reference.slope - half), pytest.approx(reference.slope + half))
+
+
+def test_a_slope_within_groups_ignores_how_the_groups_differ():
+    """Slope 2 in both groups, but the group with the larger x lies lower: across them the slope is -0.7."""
+    x, y = [0, 1, 3, 4], [8, 10, 5, 7]
+    assert slope_within(x, y, ["a", "a", "b", "b"]) == pytest.approx(2)
+    assert Line.through(x, y).slope == pytest.approx(-0.7)
 
 
 def test_a_point_left_out_is_predicted_by_the_others():
