@@ -223,7 +223,7 @@ def _logits(a: ArchitectureConfig, tokens: int, lower: bool, trains: bool) -> fl
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingMemory:
     """Bytes on each GPU of one inference engine; its cache holds so many full-length ``dialogs``."""
 
     weights: float
@@ -238,8 +238,8 @@ def sampling(
     context: int,
     tensor_parallel: int = 1,
     dtype: str = "bfloat16",
-) -> Sampling:
+) -> SamplingMemory:
     """An engine that takes a ``share`` of GPUs with ``card`` bytes: the weights, and the rest as cache."""
     weights = a.parameters * BYTES[dtype] / tensor_parallel
     cache = card * share - weights
-    return Sampling(weights, cache, cache * tensor_parallel / (context * cache_per_token(a, dtype)))
+    return SamplingMemory(weights, cache, cache * tensor_parallel / (context * cache_per_token(a, dtype)))

@@ -22,7 +22,7 @@ class Logprobs:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RetryOutcome:
     """Result of a retry. ``improved``: its reward is higher than that of the retried attempt.
 
     ``tokens``: generated for it, including those of the reflection that gave its pivot or hint.
@@ -55,10 +55,10 @@ class OwnReflection:
     right: bool | None = None
     text: str = ""
     agrees: Agreement | None = None
-    guided: Outcome | None = None
-    unguided: Outcome | None = None
-    from_start: Outcome | None = None
-    fresh: Outcome | None = None
+    guided: RetryOutcome | None = None
+    unguided: RetryOutcome | None = None
+    from_start: RetryOutcome | None = None
+    fresh: RetryOutcome | None = None
     equal: float | None = None
     short: bool = False
 
@@ -71,8 +71,8 @@ class CriticReflection:
     """
 
     cause: str | None
-    guided: Outcome
-    unguided: Outcome
+    guided: RetryOutcome
+    unguided: RetryOutcome
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from r3l.core.environment import StopReason
 from r3l.core.trajectory import UNLIKELY
-from r3l.probe.attempts import INVALID, Attempt, Outcome, OwnReflection, Played
+from r3l.probe.attempts import INVALID, Attempt, OwnReflection, Played, RetryOutcome
 from r3l.probe.bootstrap import (
     Measure,
     bounded_share,
@@ -96,7 +96,7 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
     row["right_solved" if attempt.success else "right_failed"] = own.right
 
     # Retries after any attempt, and those after a failure.
-    retries: dict[str, Outcome] = {
+    retries: dict[str, RetryOutcome] = {
         name: retry for name in RETRIES if (retry := getattr(own, name)) is not None
     }
     for name, retry in retries.items():
@@ -310,7 +310,7 @@ def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
         places[one.task] += 1
         others = several[place + 1 :] + several[:place]
         if one.own and one.own.guided and others:
-            fresh = Outcome(others[0].success, others[0].reward > one.reward, others[0].tokens)
+            fresh = RetryOutcome(others[0].success, others[0].reward > one.reward, others[0].tokens)
             equal, short = equal_tokens(others, one.own.guided.tokens)
             one = replace(one, own=replace(one.own, fresh=fresh, equal=equal, short=short))
         found.append(one)

@@ -25,8 +25,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from r3l.algorithm import R3LSettings
-from r3l.core.environment import Critique
-from r3l.core.environment import Outcome as Verdict
+from r3l.core.environment import Critique, Outcome
 from r3l.core.errors import ConfigError, DataError
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
@@ -36,7 +35,15 @@ from r3l.envs.base.tagged import TaggedDialogue
 from r3l.feedback.audits import agreement
 from r3l.feedback.feedback import FeedbackSource, InvalidFeedback, ParsedReflection
 from r3l.files.json_files import append_jsonl, read_jsonl, rewrite_jsonl
-from r3l.probe.attempts import INVALID, Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
+from r3l.probe.attempts import (
+    INVALID,
+    Attempt,
+    CriticReflection,
+    Logprobs,
+    OwnReflection,
+    Played,
+    RetryOutcome,
+)
 from r3l.processes.progress import Advance, progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
@@ -248,7 +255,7 @@ class Retries:
     settings: R3LSettings
     base: Episode
     distilled: Trajectory | None = None
-    _played: dict[tuple[int, str | None], tuple[Outcome, Trajectory]] = field(default_factory=dict)
+    _played: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
         """The model's own reflection, and the retries from the pivot that it names."""
@@ -257,7 +264,7 @@ class Retries:
         text = last[0].response
         if isinstance(parsed, InvalidFeedback):
             return OwnReflection(invalid=parsed.reason, text=text)
-        right = (parsed.outcome is not Verdict.FAILURE) == self.base.trajectory.success
+        right = (parsed.outcome is not Outcome.FAILURE) == self.base.trajectory.success
         if parsed.pivot is None:
             return OwnReflection(None, right, text)
         written = _tokens(last)
@@ -281,7 +288,7 @@ class Retries:
 
     async def _retry(
         self, pivot: int, reflection: ParsedReflection | None, written: int
-    ) -> tuple[Outcome, Trajectory]:
+    ) -> tuple[RetryOutcome, Trajectory]:
         """Retry from ``pivot``; returns the outcome, and the retry with its hint taken out of the prompt.
 
         ``written``: tokens of the reflection, which count as tokens of the retry.
@@ -298,7 +305,7 @@ class Retries:
 
     async def _play(
         self, pivot: int, guidance: str | None, reflection: ParsedReflection | None
-    ) -> tuple[Outcome, Trajectory]:
+    ) -> tuple[RetryOutcome, Trajectory]:
         base, dialogue = self.base.trajectory, self.ctx.dialogue
         hinted = None if reflection is None else await self._hinted(pivot, reflection)
         restart = restart_at(pivot, guidance, base, self.settings)
@@ -310,7 +317,7 @@ class Retries:
             assert isinstance(dialogue, TaggedDialogue)
             followed = dialogue.read(turns[0].response) == hinted
         improved, invalid = guided.reward > base.reward, guided.stop_reason in INVALID
-        return Outcome(guided.success, improved, _tokens(turns), followed, invalid), played.distilled
+        return RetryOutcome(guided.success, improved, _tokens(turns), followed, invalid), played.distilled
 
     async def _hinted(self, pivot: int, reflection: ParsedReflection) -> str | None:
         """The first action of a reflection's suggestion; None if it is not possible at ``pivot``."""

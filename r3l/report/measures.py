@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Measure:
+class RunMeasure:
     """A number of one training run (:func:`measured`). ``better``: which side is best; empty: neither.
     ``caveat``: why ours and the published number cannot be compared."""
 
@@ -45,19 +45,19 @@ class Measure:
 
 
 MEASURES = {
-    "train_success": Measure("all updates", "share", "high"),
-    "train_success_last": Measure(f"last {LAST} updates", "share", "high"),
-    "retry_improved": Measure("retries that improve", "share", "high"),
-    "pivot_oracle_agreement": Measure("oracle agreement", "share", "high"),
-    "retry_success_right_pivot": Measure("retry success, right pivot", "share", "high"),
-    "retry_success_wrong_pivot": Measure("retry success, wrong pivot", "share", "high"),
-    "diagnosis_accurate": Measure("accurate", "share", "high", JUDGED),
-    "diagnosis_partial": Measure("partial", "share", "", JUDGED),
-    "diagnosis_wrong": Measure("misdiagnosed", "share", "low", JUDGED),
-    "turns_per_task": Measure("turns a task", "turns", "low"),
-    "trained_tokens_per_task": Measure("trained tokens a task", "tokens", "low"),
-    "rollout_seconds": Measure("rollout s a step", "s", "low", OUR_MACHINE),
-    "train_seconds": Measure("training s a step", "s", "low", OUR_MACHINE),
+    "train_success": RunMeasure("all updates", "share", "high"),
+    "train_success_last": RunMeasure(f"last {LAST} updates", "share", "high"),
+    "retry_improved": RunMeasure("retries that improve", "share", "high"),
+    "pivot_oracle_agreement": RunMeasure("oracle agreement", "share", "high"),
+    "retry_success_right_pivot": RunMeasure("retry success, right pivot", "share", "high"),
+    "retry_success_wrong_pivot": RunMeasure("retry success, wrong pivot", "share", "high"),
+    "diagnosis_accurate": RunMeasure("accurate", "share", "high", JUDGED),
+    "diagnosis_partial": RunMeasure("partial", "share", "", JUDGED),
+    "diagnosis_wrong": RunMeasure("misdiagnosed", "share", "low", JUDGED),
+    "turns_per_task": RunMeasure("turns a task", "turns", "low"),
+    "trained_tokens_per_task": RunMeasure("trained tokens a task", "tokens", "low"),
+    "rollout_seconds": RunMeasure("rollout s a step", "s", "low", OUR_MACHINE),
+    "train_seconds": RunMeasure("training s a step", "s", "low", OUR_MACHINE),
 }
 RATES = {  # of r3l.runs.metrics, where it has another name there
     "pivot_oracle_agreement": "pivot_oracle_near",

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Line = dict[str, Any]
 
 
-class Trajectory(LoggedTrajectory):
+class ExplainedTrajectory(LoggedTrajectory):
     """A logged trajectory, with its group's ``objective``: policy (policy gradient), sft or none.
 
     ``derivation``: how its advantage was computed (:func:`read`). r3l/runs/trajectory_log.py explains the
@@ -137,9 +137,9 @@ def _task(line: Line) -> Line:
     return {key: line[key] for key in ("step", "task", "group", "selected_as")} | {"members": by_member(line)}
 
 
-def by_member(line: Line) -> list[list[Trajectory]]:
+def by_member(line: Line) -> list[list[ExplainedTrajectory]]:
     """The trajectories of a task by members of its group, each in the order of retries and KINDS."""
-    columns: list[Trajectory] = [
+    columns: list[ExplainedTrajectory] = [
         trajectory | {"objective": group["objective"]}
         for group in line["groups"]
         for trajectory in group["trajectories"]

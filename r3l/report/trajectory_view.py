@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from r3l.report.trajectories import Trajectory, by_member, read
+from r3l.report.trajectories import ExplainedTrajectory, by_member, read
 
 MARKUP = re.compile(r"<\|[^|<>]*\|>")  # a chat template's own tokens
 LONGEST = 300  # characters of an observation or a response that are shown
@@ -47,7 +47,7 @@ FEEDBACK = ("reflection", "critique")
 PAGE = '<pre style="background:#fff;color:#000;font-family:monospace;line-height:1.35">{code}</pre>'
 
 
-class Shown:
+class Printable:
     """Something that ``rich`` prints and a notebook shows."""
 
     def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
@@ -66,15 +66,15 @@ class Shown:
 
 
 @dataclass(frozen=True, repr=False)
-class Member(Shown):
+class Member(Printable):
     """An attempt with the reflections on it and its retries, in the order in which they came."""
 
-    trajectories: Sequence[Trajectory]
+    trajectories: Sequence[ExplainedTrajectory]
 
     def __repr__(self) -> str:
         return f"Member({', '.join(trajectory['kind'] for trajectory in self.trajectories)})"
 
-    def first(self, kind: str) -> Trajectory | None:
+    def first(self, kind: str) -> ExplainedTrajectory | None:
         """The first trajectory of this kind (``base``, ``reflection``, ``guided_retry``, ``distilled``
         ...)."""
         return next((trajectory for trajectory in self.trajectories if trajectory["kind"] == kind), None)
@@ -114,7 +114,7 @@ class Member(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class LoggedTask(Shown):
+class LoggedTask(Printable):
     """A task of one training step; its members share a baseline.
 
     ``group``: easy or hard. ``selected_as``: why it was logged (``first`` of the step, or ``taught`` something).
@@ -158,7 +158,7 @@ def logged_tasks(run_dir: Path) -> list[LoggedTask]:
     ]
 
 
-def _played(title: str, trajectory: Trajectory, first: int) -> Iterator[RenderableType]:
+def _played(title: str, trajectory: ExplainedTrajectory, first: int) -> Iterator[RenderableType]:
     """Its outcome and its turns from ``first`` on, response tokens coloured by what training does with
     them."""
     outcome = "solved" if trajectory["success"] else "not solved"
@@ -172,13 +172,13 @@ def _played(title: str, trajectory: Trajectory, first: int) -> Iterator[Renderab
         yield _grid([(f"turn {k} reads", Text(_plain(turn["prompt"]))), ("writes", writes)])
 
 
-def _effect(trajectory: Trajectory) -> str:
+def _effect(trajectory: ExplainedTrajectory) -> str:
     if trajectory["objective"] == "sft":
         return "imitated"
     return "up" if (trajectory["advantage"] or 0) > 0 else "down"
 
 
-def _training(rows: Sequence[tuple[str, Trajectory]], pivoted: bool) -> RenderableType:
+def _training(rows: Sequence[tuple[str, ExplainedTrajectory]], pivoted: bool) -> RenderableType:
     """Reward, advantage and trained tokens of each trajectory, and how each advantage comes about."""
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for column in ("", "reward", "advantage", "tokens that train"):

@@ -13,7 +13,7 @@ from r3l.config.gpu_memory import GIB
 from r3l.core.errors import ConfigError
 from r3l.files.requirements import Finding, checked
 from r3l.trinity.config import VERSION
-from r3l.trinity.processes import Environment
+from r3l.trinity.processes import TrinityEnvironment
 from r3l.trinity.sizes import planned_models, tokens_per_gpu
 
 CARD = 80.0  # GiB per GPU to plan with if this machine has no GPU
@@ -90,7 +90,7 @@ def _versions() -> Iterator[Finding]:
     from packaging.specifiers import SpecifierSet
 
     try:
-        python = Environment.find().program("python")
+        python = TrinityEnvironment.find().program("python")
     except ConfigError as error:
         yield Finding("Trinity's environment", False, str(error), f"{MAKE}, or set R3L_TRINITY")
         return

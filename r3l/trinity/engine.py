@@ -31,7 +31,7 @@ from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_afte
 from r3l.runs.steps import recording
 from r3l.trinity import job as trinity_job
 from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_inputs
-from r3l.trinity.processes import Environment, Ray
+from r3l.trinity.processes import Ray, TrinityEnvironment
 from r3l.trinity.tinker import Tinker
 from r3l.trinity.verl import Verl
 
@@ -41,7 +41,7 @@ FOLDER = "trinity"  # in a run directory: all files of Trinity
 class Backend(Protocol):
     """The trainer: r3l.trinity.tinker on a CPU, r3l.trinity.verl on GPUs."""
 
-    def check(self, environment: Environment) -> None:
+    def check(self, environment: TrinityEnvironment) -> None:
         """Raise ConfigError, before any work, if the machine lacks something."""
 
     def steps_done(self) -> int:
@@ -56,7 +56,9 @@ class Backend(Protocol):
     def reset_to(self, step: int) -> None:
         """Prepare the trainer to resume from ``step``; r3l.trinity.job.reset_to has reset Trinity's state."""
 
-    def cluster(self, environment: Environment, config: Config, folder: Path) -> AbstractContextManager[Ray]:
+    def cluster(
+        self, environment: TrinityEnvironment, config: Config, folder: Path
+    ) -> AbstractContextManager[Ray]:
         """A Ray cluster until the end of the block; writes addresses into ``config``."""
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
@@ -79,7 +81,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     if not run_dir.is_dir() and (identity.get("sha256") or identity["revision"]):
         check_template(run)
     judge_options(run)
-    environment = Environment.find()
+    environment = TrinityEnvironment.find()
     folder = run_dir / FOLDER
     planned = gpu_cluster(run)
     place = Place(folder, folder / "tasks", "verl" if planned else "tinker")
@@ -118,7 +120,7 @@ def _run_trinity(
     run_dir: Path,
     loggers: Sequence[str],
     backend: Backend,
-    environment: Environment,
+    environment: TrinityEnvironment,
     config: Config,
     place: Place,
     job: Path,

@@ -32,7 +32,7 @@ KEPT = 512  # dialogs whose caches are kept: more than a step samples at once; o
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleRequest:
     """A request for one response to ``ids``. ``seed``: r3l.core.seeds.seed_of its address."""
 
     ids: list[int]
@@ -83,7 +83,7 @@ class Learner:
         return self.trainer.steps_done
 
     @torch.inference_mode()
-    def sample(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[float]]]:
+    def sample(self, samples: Sequence[SampleRequest]) -> list[tuple[list[int], list[float]]]:
         """Tokens and log-probs of responses, sampled in one batch with the weights of the last ``sync``."""
         # Only the end of each prompt is encoded: the rest is in the caches of the dialog's last turn.
         requests = []

@@ -32,7 +32,7 @@ SECONDS_TO_END = 10.0  # after SIGTERM, for a process and its children; then the
 
 
 @dataclass(frozen=True)
-class Environment:
+class TrinityEnvironment:
     """A virtual environment in which Trinity is installed."""
 
     folder: Path
@@ -136,7 +136,7 @@ class Ray:
     processes does.
     """
 
-    environment: Environment
+    environment: TrinityEnvironment
     folder: Path
     address: str
     variables: Mapping[str, str]

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from r3l.trinity.learner import Datum, Learner, Sample
+from r3l.trinity.learner import Datum, Learner, SampleRequest
 
 API = "/api/v1/"
 GATHERING = 0.01  # seconds without a new request after which the waiting ones are served; our choice
@@ -227,10 +227,12 @@ def _ids(tokens: Json) -> list[int]:
     return [token for chunk in tokens["chunks"] for token in chunk["tokens"]]
 
 
-def _sample(body: Json) -> Sample:
+def _sample(body: Json) -> SampleRequest:
     """The request of an ``asample`` call."""
     params = body["sampling_params"]
-    return Sample(_ids(body["prompt"]), params["max_tokens"], params.get("temperature", 1.0), params["seed"])
+    return SampleRequest(
+        _ids(body["prompt"]), params["max_tokens"], params.get("temperature", 1.0), params["seed"]
+    )
 
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:

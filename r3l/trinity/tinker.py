@@ -15,7 +15,7 @@ from typing import Any
 from r3l.config import Run, build_method, locate
 from r3l.local import checkpoint
 from r3l.trinity.learner import Learner
-from r3l.trinity.processes import LOOPBACK, Environment, Ray
+from r3l.trinity.processes import LOOPBACK, Ray, TrinityEnvironment
 from r3l.trinity.server import Server
 from r3l.trinity.sizes import experiences_per_step
 
@@ -39,7 +39,7 @@ class Tinker:
         """The model, loaded from the newest checkpoint on first use."""
         return Learner(self.run, self.run_dir)
 
-    def check(self, environment: Environment) -> None:
+    def check(self, environment: TrinityEnvironment) -> None:
         """Check nothing: a CPU run needs only Trinity's environment."""
 
     def steps_done(self) -> int:
@@ -64,7 +64,7 @@ class Tinker:
         path.write_text(f"tinker://run/weights/{checkpoint.name_of(step)}", encoding="utf-8")
 
     @contextmanager
-    def cluster(self, environment: Environment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
+    def cluster(self, environment: TrinityEnvironment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
         """Start r3l's own Tinker server, whose model trains on this machine, and a Ray cluster of one node.
 
         Writes the server's address into ``config``. Both end with the block.

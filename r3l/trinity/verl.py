@@ -24,7 +24,7 @@ from r3l.local import checkpoint
 from r3l.local.model import lora
 from r3l.runs.gpu_locks import visible_gpus
 from r3l.trinity.job import NEWEST
-from r3l.trinity.processes import LOOPBACK, Environment, Ray
+from r3l.trinity.processes import LOOPBACK, Ray, TrinityEnvironment
 
 ADDRESS = "RAY_ADDRESS"
 CPUS_PER_GPU = 16  # announced to Ray: verl reserves 3 per GPU, and waits forever if there are fewer
@@ -44,7 +44,7 @@ class Verl:
         self.exported = ADAPTER if run.lora.rank else EXPORTED
         self.checkpoints = run_dir / "checkpoints"
 
-    def check(self, environment: Environment) -> None:
+    def check(self, environment: TrinityEnvironment) -> None:
         """Raise ConfigError if the planned GPUs are not available."""
         nodes = self.planned.nodes
         each = self.planned.gpus_per_node
@@ -103,7 +103,7 @@ class Verl:
                 shutil.rmtree(folder)
 
     @contextmanager
-    def cluster(self, environment: Environment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
+    def cluster(self, environment: TrinityEnvironment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
         """The Ray cluster at $RAY_ADDRESS; else a new one on this Slurm job's nodes or this machine."""
         if address := os.environ.get(ADDRESS):
             yield environment.joined(folder, address)

@@ -10,7 +10,7 @@ from r3l.core.environment import StopReason
 from r3l.feedback.audits import Agreement
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.probe.attempts import Attempt, CriticReflection, Logprobs, Outcome, OwnReflection, Played
+from r3l.probe.attempts import Attempt, CriticReflection, Logprobs, OwnReflection, Played, RetryOutcome
 from r3l.probe.bootstrap import difference, mean, paired_difference, ratio, share
 from r3l.probe.measures import equal_tokens, measures
 
@@ -22,7 +22,7 @@ def attempt(task, member, success=False, stop=None, **more):
 
 
 def tried(success, tokens, followed=None, invalid=False, logprobs=None):
-    return Outcome(success, success, tokens, followed, invalid, logprobs)
+    return RetryOutcome(success, success, tokens, followed, invalid, logprobs)
 
 
 def own(near, guided, unguided, from_start=False, invalid=False, right=True, logprobs=None):

@@ -12,7 +12,7 @@ from scripted import TASK, WALKTHROUGH, Scripted, review, rollout_context, say
 from r3l.algorithm import R3LSettings
 from r3l.core.environment import Observation, StopReason
 from r3l.core.rollout import play
-from r3l.probe.attempts import INVALID, Outcome
+from r3l.probe.attempts import INVALID, RetryOutcome
 from r3l.probe.play import study
 from r3l.processes.pool import EnvironmentPool
 
@@ -63,11 +63,11 @@ def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
     assert own.invalid is None and own.right and own.agrees.exact and own.agrees.grade == "accurate"
     assert [policy.distilled.trains(k) for k in range(2 + len(win))] == [False] * 2 + [True] * len(win)
     # two tokens a response; the two of the reflection are in each
-    assert own.guided == Outcome(True, True, 2 * len(win) + 2, followed=True)
-    assert own.unguided == Outcome(False, False, 2 + 2, invalid=True)
-    assert own.from_start == Outcome(False, False, 4 + 2, followed=False, invalid=True)
+    assert own.guided == RetryOutcome(True, True, 2 * len(win) + 2, followed=True)
+    assert own.unguided == RetryOutcome(False, False, 2 + 2, invalid=True)
+    assert own.from_start == RetryOutcome(False, False, 4 + 2, followed=False, invalid=True)
     assert critic.cause == "not possible there" and critic.guided.tokens == 2
-    assert critic.unguided == Outcome(
+    assert critic.unguided == RetryOutcome(
         False, False, 2, invalid=True
     )  # the same retry as the model's, and no token of a reflection
     assert next(policy.responses["retry"], None) is None

@@ -152,3 +152,7 @@ def test_the_walk_of_an_environment_runs():
     command = [sys.executable, str(SCRIPTS / "walks.py"), "observation"]
     printed = subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
     assert "| environment `math` to its first observation |" in printed
+
+
+def test_a_class_name_has_one_meaning(measures):
+    assert measures.measure(measures.sources(measures.ROOT)).classes == {}

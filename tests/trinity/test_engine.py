@@ -23,7 +23,7 @@ from r3l.trinity import job
 from r3l.trinity.config import task_rows
 from r3l.trinity.engine import metrics_of, reconcile, train
 from r3l.trinity.job import reported, reset_to
-from r3l.trinity.processes import Environment, Ray, _running
+from r3l.trinity.processes import Ray, TrinityEnvironment, _running
 from r3l.trinity.tinker import Tinker
 
 
@@ -142,10 +142,10 @@ def test_the_end_of_ray_ends_the_wait_for_trinity(tmp_path):
         _running(sleep, tmp_path / "trinity.log", os.environ) as trinity,
         _running(dies, tmp_path / "ray.log", os.environ) as head,
     ):
-        ray = Ray(Environment(tmp_path), tmp_path, "", {}, (head,))
+        ray = Ray(TrinityEnvironment(tmp_path), tmp_path, "", {}, (head,))
         assert set(map(str, job.follow(tmp_path, tmp_path / "trinity.log", trinity, *ray.heads))) == {"{}"}
         assert trinity.poll() is None and "exited unexpectedly" in ray.log_tail()
-        assert Ray(Environment(tmp_path), tmp_path, "", {}, (trinity,)).log_tail() is None
+        assert Ray(TrinityEnvironment(tmp_path), tmp_path, "", {}, (trinity,)).log_tail() is None
 
 
 FAMILY = """

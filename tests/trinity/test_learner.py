@@ -18,7 +18,7 @@ from r3l.local import checkpoint
 from r3l.local.sampling.policy import LocalPolicy
 from r3l.local.training.logprobs import token_logprobs
 from r3l.local.training.trainer import Trainer
-from r3l.trinity.learner import Datum, Learner, Sample
+from r3l.trinity.learner import Datum, Learner, SampleRequest
 
 SETTINGS = ["method_settings.group_size=4", "train.lr=1e-3"]
 SAMPLING = Sampling(0.7, 12)
@@ -56,13 +56,15 @@ def test_the_same_tokens_as_the_local_policy_with_caches_and_without(learner):
     dialogs = talk(LocalPolicy(learner.trainer.model, learner.tokenizer, 1024))
     for turn in range(3):
         # All dialogs in one batch, as waiting requests are; each finds the caches of its previous turn.
-        samples = [Sample(list(d[turn][0]), 12, 0.7, seed_of("x", i, turn)) for i, d in enumerate(dialogs)]
+        samples = [
+            SampleRequest(list(d[turn][0]), 12, 0.7, seed_of("x", i, turn)) for i, d in enumerate(dialogs)
+        ]
         for (ids, logprobs), dialog in zip(learner.sample(samples), dialogs, strict=True):
             expected = dialog[turn][1]
             assert tuple(ids) == expected.response_ids
             assert logprobs == pytest.approx(expected.logprobs, abs=3e-5)  # rounding of float32
     fresh = Learner(learner.run, learner.folder.parent)  # has no caches
-    (again,) = fresh.sample([Sample(list(dialogs[1][2][0]), 12, 0.7, seed_of("x", 1, 2))])
+    (again,) = fresh.sample([SampleRequest(list(dialogs[1][2][0]), 12, 0.7, seed_of("x", 1, 2))])
     assert tuple(again[0]) == dialogs[1][2][1].response_ids
 
 

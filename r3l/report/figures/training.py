@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from r3l.report.figures.style import Drawn
 
 Keep = Callable[[Any], bool]  # of a row of r3l.report.frame
-Cell = tuple["Axes", Bench, "Column"]
+Cell = tuple["Axes", Bench, "Quantity"]
 WIDE = 4  # columns; more are turned into rows
 
 
 @dataclass(frozen=True)
-class Column:
+class Quantity:
     """One quantity of a figure: its axis label, its value in a window of updates, and the horizontal axis.
 
     ``against`` labels that axis, ``advance`` measures progress along it.
@@ -45,27 +45,27 @@ class Column:
 
 SUCCESS = series.of_counts(base_success)
 LEARNING = (
-    Column("training success", SUCCESS, share=True),
-    Column("training success", SUCCESS, "generated tokens (thousands)", series.tokens, True),
-    Column("training success", SUCCESS, "time (minutes)", series.minutes, True),
+    Quantity("training success", SUCCESS, share=True),
+    Quantity("training success", SUCCESS, "generated tokens (thousands)", series.tokens, True),
+    Quantity("training success", SUCCESS, "time (minutes)", series.minutes, True),
 )
 EXPLORATION = (
-    Column("reward gain", rate_of("retry_gain")),
-    Column("improved retries", rate_of("retry_improved"), share=True),
-    Column("retries per base", rate_of("retry_trigger"), share=True),
+    Quantity("reward gain", rate_of("retry_gain")),
+    Quantity("improved retries", rate_of("retry_improved"), share=True),
+    Quantity("retries per base", rate_of("retry_trigger"), share=True),
 )
 DYNAMICS = (
-    Column("reward", mean_of("train/reward")),
-    Column("KL (nats/token)", mean_of("kl_to_start"), log=True),
-    Column("gradient norm", mean_of("grad_norm")),
-    Column("entropy (nats/token)", mean_of("entropy")),
-    Column("loss", mean_of("loss")),
-    Column("clip fraction", mean_of("clip_fraction"), share=True),
+    Quantity("reward", mean_of("train/reward")),
+    Quantity("KL (nats/token)", mean_of("kl_to_start"), log=True),
+    Quantity("gradient norm", mean_of("grad_norm")),
+    Quantity("entropy (nats/token)", mean_of("entropy")),
+    Quantity("loss", mean_of("loss")),
+    Quantity("clip fraction", mean_of("clip_fraction"), share=True),
 )
 PIVOT = (
-    Column("pivot (turn)", rate_of("pivot_turn")),
-    Column("pivot (share)", rate_of("pivot_position"), share=True),
-    Column("oracle agreement", rate_of("pivot_oracle_agreement"), share=True),
+    Quantity("pivot (turn)", rate_of("pivot_turn")),
+    Quantity("pivot (share)", rate_of("pivot_position"), share=True),
+    Quantity("oracle agreement", rate_of("pivot_oracle_agreement"), share=True),
 )
 
 
@@ -102,7 +102,7 @@ def _any(*keys: str) -> Keep:
     return lambda run: any(update.get(key) for update in updates(run.path) for key in keys)
 
 
-def _draw(shown: Shown, columns: Sequence[Column], text: str, keep: Keep, lacking: str) -> Drawn:
+def _draw(shown: Shown, columns: Sequence[Quantity], text: str, keep: Keep, lacking: str) -> Drawn:
     """The figure and its caption; raises DataError where no run is trained and accepted by ``keep``."""
     trained = shown.only(lambda run: run.steps > 0)
     drawn = trained.only(keep)
@@ -146,7 +146,7 @@ def _crowded(bench: Bench) -> bool:
     return len(bench.runs) > style.CROWD
 
 
-def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure, list[Cell]]:
+def _cells(benches: Sequence[Bench], columns: Sequence[Quantity]) -> tuple[Figure, list[Cell]]:
     """Lay out the subplots: which environment and quantity each shows.
 
     One row per environment; with many quantities, one row per quantity; for a single environment, rows of
@@ -172,7 +172,7 @@ def _cells(benches: Sequence[Bench], columns: Sequence[Column]) -> tuple[Figure,
     return figure, drawn
 
 
-def _curves(bench: Bench, columns: Sequence[Column]) -> dict[Column, dict[str, list[series.Curve]]]:
+def _curves(bench: Bench, columns: Sequence[Quantity]) -> dict[Quantity, dict[str, list[series.Curve]]]:
     """The curves of every quantity and method. Metrics of a run are read once, for all of its quantities."""
     curves = {column: {method: list[series.Curve]() for method in bench.runs} for column in columns}
     for method, seeds in bench.runs.items():
@@ -189,7 +189,7 @@ def _curves(bench: Bench, columns: Sequence[Column]) -> dict[Column, dict[str, l
 
 
 def _subplot(
-    ax: Axes, bench: Bench, column: Column, curves: Mapping[str, Sequence[series.Curve]]
+    ax: Axes, bench: Bench, column: Quantity, curves: Mapping[str, Sequence[series.Curve]]
 ) -> list[str]:
     """Draw a quantity of every method; returns those that did not record it where others did."""
     missing = []
@@ -207,7 +207,7 @@ def _subplot(
     return missing
 
 
-def _limits(ax: Axes, column: Column) -> None:
+def _limits(ax: Axes, column: Quantity) -> None:
     """The range of the lines: a wide band may leave the axis, a line does not."""
     heights = np.concatenate([line.get_ydata() for line in ax.lines])
     if column.log and heights.min() > 0:

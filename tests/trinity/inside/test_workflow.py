@@ -19,7 +19,7 @@ from r3l.config import build_method, resolve
 from r3l.core.rollout import play_group
 from r3l.local.session import open_session
 from r3l.trinity.experience import unpack
-from r3l.trinity.learner import Learner, Sample
+from r3l.trinity.learner import Learner, SampleRequest
 from r3l.trinity.workflow import MethodWorkflow, synced_version
 
 
@@ -32,7 +32,7 @@ class Rollouts:
         self.model = SimpleNamespace(sample=SimpleNamespace(remote=self.sample))
 
     async def sample(self, prompt, num_samples, params):
-        request = Sample(prompt.to_ints(), params.max_tokens, params.temperature, params.seed)
+        request = SampleRequest(prompt.to_ints(), params.max_tokens, params.temperature, params.seed)
         ((ids, logprobs),) = self.learner.sample([request])
         arrays = {"tokens_np": np.asarray(ids, np.int32), "logprobs_np": np.asarray(logprobs, np.float32)}
         return types.SampleResponse(sequences=[types.SampledSequence(stop_reason="stop", **arrays)])
