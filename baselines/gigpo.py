@@ -46,13 +46,8 @@ class GiGPO(GRPO):
         returns_G = group.returns_G()
         normalised = standardised if s.normalisation == "std" else centred
 
-        # Return of every turn: that of its episode, discounted by the number of turns after it.
-        returns = []
-        for episode_return, trajectory in zip(returns_G, group.trajectories, strict=True):
-            turns_left_K = np.arange(len(trajectory.turns))[::-1]
-            returns.append(episode_return * s.gamma**turns_left_K)
-
         # Compare the turns that start from one state.
+        returns = turn_returns(group, s.gamma)
         turn_advantages = [np.zeros_like(returns_K) for returns_K in returns]
         for anchored in anchors(group.trajectories):
             if len(anchored) > 1:
@@ -62,6 +57,15 @@ class GiGPO(GRPO):
 
         episodes = zip(group.trajectories, normalised(returns_G), turn_advantages, strict=True)
         return [t.spread(of_episode + s.omega * turns_K) for t, of_episode, turns_K in episodes]
+
+
+def turn_returns(group: Group, gamma: float) -> list[np.ndarray]:
+    """The return of every turn, shape (K,) per trajectory: its episode's, times ``gamma`` per later turn."""
+    returns = []
+    for episode_return, trajectory in zip(group.returns_G(), group.trajectories, strict=True):
+        turns_left_K = np.arange(len(trajectory.turns))[::-1]
+        returns.append(episode_return * gamma**turns_left_K)
+    return returns
 
 
 def anchors(trajectories: list[Trajectory]) -> list[list[tuple[int, int]]]:

@@ -5,6 +5,7 @@ Base rollouts and distilled retries form one group, without pivot, credit mask o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -15,11 +16,45 @@ from r3l.core.rollout import RolloutContext, play, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory
 from r3l.feedback.feedback import ParsedReflection
-from r3l.reflection import ReflectionSettings, reflect
-from r3l.retry import Restart, RetrySettings, guidance_text, retry
+from r3l.reflection import Reflection, ReflectionSettings, reflect
+from r3l.retry import Restart, Retry, RetrySettings, guidance_text, retry
 
 
-class ReflectGRPOSettings(GRPOSettings, ReflectionSettings, RetrySettings):
+class RestartSettings(ReflectionSettings, RetrySettings):
+    """Options of a reflection and a retry from the start."""
+
+
+@dataclass(frozen=True)
+class ReflectedAttempt:
+    """A rollout and, if it failed, the reflection on it and the retry from the start that it guides.
+
+    ``retry`` is None if the reflection is invalid or finds nothing to improve.
+    """
+
+    first: Trajectory
+    reflection: Reflection | None = None
+    retry: Retry | None = None
+
+
+async def reflect_and_restart(
+    ctx: RolloutContext, task: Task, settings: RestartSettings, retries: bool, member: int
+) -> ReflectedAttempt:
+    """Play a rollout; if it fails, reflect on it and, if ``retries``, retry from the start."""
+    episode = await play(ctx, task, member)
+    first = episode.trajectory
+    reflection = None
+    second = None
+    if not (first.success or first.failed):
+        reflection = await reflect(ctx, episode, settings)
+        parsed = reflection.parsed
+        if isinstance(parsed, ParsedReflection) and not parsed.perfect and retries:
+            restart = Restart(0, guidance_text(parsed, settings, ctx.dialogue.release))
+            second = await retry(ctx, episode, restart, settings)
+    await episode.close()
+    return ReflectedAttempt(first, reflection, second)
+
+
+class ReflectGRPOSettings(GRPOSettings, RestartSettings):
     """Settings of Reflect-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
 
     group_size: int = option(
@@ -58,18 +93,10 @@ class ReflectGRPO(GRPO):
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)
         members = range(s.group_size, s.group_size + s.reflected_rollouts)
-        attempts = await ctx.gather(partial(self._attempt, task, ctx), members)
-        return [Group(task, plain + [trajectory for attempt in attempts for trajectory in attempt])]
-
-    async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> list[Trajectory]:
-        """Play a rollout; if it fails, reflect on it and retry from the start."""
-        s = self.settings
-        episode = await play(ctx, task, member)
-        attempt = [episode.trajectory]
-        if not (episode.trajectory.success or episode.trajectory.failed):
-            parsed = (await reflect(ctx, episode, s)).parsed
-            if isinstance(parsed, ParsedReflection) and not parsed.perfect and s.retry == "works":
-                restart = Restart(0, guidance_text(parsed, s, ctx.dialogue.release))
-                attempt.append((await retry(ctx, episode, restart, s)).distilled)
-        await episode.close()
-        return attempt
+        attempts = await ctx.gather(partial(reflect_and_restart, ctx, task, s, s.retry == "works"), members)
+        trajectories = list(plain)
+        for attempt in attempts:
+            trajectories.append(attempt.first)
+            if attempt.retry is not None:
+                trajectories.append(attempt.retry.distilled)
+        return [Group(task, trajectories)]

@@ -102,6 +102,7 @@ class Reflection:
 
     parsed: ParsedReflection | InvalidFeedback
     trajectory: Trajectory
+    author: FeedbackSource
 
     @property
     def perfect(self) -> bool:
@@ -179,7 +180,7 @@ async def reflect(
         ctx.counters[f"reflection/outcome/{parsed.outcome}"] += 1
         ctx.counters["reflection/coerced"] += int(parsed.coerced)
         ctx.count_replaced(parsed.replaced)
-    return Reflection(parsed, dialog.close(ctx, written.completion, parsed))
+    return Reflection(parsed, dialog.close(ctx, written.completion, parsed), written.author)
 
 
 async def critic_verdict(

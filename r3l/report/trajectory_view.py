@@ -101,9 +101,9 @@ class Member(Printable):
                 parsed = trajectory["parsed"] or {}
                 yield _grid((name, Text(str(parsed[key]))) for key, name in SAID.items() if parsed.get(key))
             elif kind == "guided_retry":
-                yield from _played(
-                    f"The retry from turn {start} (the pivot), guided by the suggestion", trajectory, start
-                )
+                hinted = any(t["kind"] in FEEDBACK for t in self.trajectories)
+                how = "(the pivot), guided by the suggestion" if hinted else "without a hint"
+                yield from _played(f"The retry from turn {start} {how}", trajectory, start)
             elif kind == "refined":
                 yield from _played(
                     f"The refinement from turn {start}, which replaces the attempt", trajectory, start

@@ -137,6 +137,11 @@ CASES = [
     ("rloo", {}, batch(), plain()),
     ("reinforce_pp", {}, batch(), clipped(0.2, 0.2)),
     ("gigpo", {}, batch(), clipped(0.2, 0.2)),
+    ("hgpo", {}, batch(), clipped(0.2, 0.2)),
+    ("tree_grpo", {}, batch(), clipped(0.2, 0.2)),
+    ("tree_grpo@profile=released_code", {}, batch(ref=True), with_kl(clipped(0.2, 0.2), "k3", 0.001)),
+    ("erl", {}, batch(off=OFF), clipped(0.2, 0.2)),
+    ("erl@profile=released_code", {}, batch(ref=True), with_kl(clipped(0.2, 0.28), "k3", 0.001)),
     ("gspo", {}, batch(), sequence(3e-4, 4e-4)),
     ("gspo", {"clip_low": 0.5, "clip_high": 0.5}, batch(), sequence(0.5, 0.5)),
     ("reflect_grpo", {}, batch(off=OFF), clipped(0.2, 0.2)),
@@ -159,7 +164,7 @@ def test_loss_and_gradient_are_those_of_the_formula(name, settings, rows, formul
     )
 
 
-@pytest.mark.parametrize(("name", "coef"), [("r3l", 1.0), ("rltf_fm", 0.1), ("rltf_sft", 0.1)])
+@pytest.mark.parametrize(("name", "coef"), [("r3l", 1.0), ("erl", 1.0), ("rltf_fm", 0.1), ("rltf_sft", 0.1)])
 def test_imitation_is_cross_entropy(name, coef):
     """Only rows 1 and 2 are imitated."""
     logp = NEW.clone().requires_grad_()

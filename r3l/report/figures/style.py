@@ -76,9 +76,12 @@ METHODS = {
     "rloo": Look("#44AA99", DOTTED, "8"),
     "reinforce_pp": Look("#AA4499", DOTTED, "H"),
     "gigpo": Look("#999933", DOTTED, "x"),
+    "hgpo": Look("#6699CC", DOTTED, "2"),
+    "tree_grpo": Look("#997700", DOTTED, "3"),
     # Methods that learn from text feedback: dashed lines; RLTF's: dash and dot.
     "reflect_grpo": Look("#B8A900", DASHED, "<"),
     "critique_grpo": Look("#009E73", DASHED, ">"),
+    "erl": Look("#994455", DASHED, "4"),
     "rltf_grpo": Look("#661100", DASHDOT, "1"),
     "rltf_sft": Look("#117733", DASHDOT, "h"),
     "rltf_fm": Look("#332288", DASHDOT, "*"),
