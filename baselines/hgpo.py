@@ -78,12 +78,11 @@ class HGPO(GRPO):
         # A level of equal returns says nothing, so it takes no weight from the others.
         advantages = []
         for g, trajectory in enumerate(group.trajectories):
-            of_turns = np.zeros(len(trajectory.turns))
+            of_turns = []
             for k in range(len(trajectory.turns)):
                 telling = [level for level in levels[g, k] if level[1] != 0]
-                if telling:
-                    weights, values = zip(*telling, strict=True)
-                    of_turns[k] = np.average(values, weights=weights)
+                weighted = sum(weight * advantage for weight, advantage in telling)
+                of_turns.append(weighted / sum(weight for weight, _ in telling) if telling else 0.0)
             advantages.append(trajectory.spread(of_turns))
         return advantages
 
