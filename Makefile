@@ -17,6 +17,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.r3l-installed
 TRINITY := .venv-trinity
+TRINITY_KIND := $(if $(shell command -v nvidia-smi),gpu,cpu)
+TRINITY_LOCK := --overrides overrides.txt --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 TRINITY_STAMP := $(TRINITY)/.r3l-installed
 VLLM := .venv-vllm
 VLLM_STAMP := $(VLLM)/.r3l-installed
@@ -44,7 +46,7 @@ moved = $(if $(wildcard $(1)/pyvenv.cfg),$(shell grep -qF " $(CURDIR)/$(1)" $(1)
 drop_moved = @$(if $(call moved,$(1)),echo "$(1) belongs to another folder; it is made again" && rm -rf $(1),:)
 FORCE:
 
-.PHONY: FORCE setup lock dist trinity vllm verifiers openenv table1 test slow lint docs stored clean
+.PHONY: FORCE setup lock dist trinity flash-attn vllm verifiers openenv table1 test slow lint docs stored clean
 
 setup: $(STAMP)
 	@$(if $(filter setup,$(MAKECMDGOALS)),printf '\nNext:\n    source $(VENV)/bin/activate\n    r3l demo\n',:)
@@ -74,6 +76,9 @@ lock: setup
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --overrides <(echo "torch; sys_platform == 'never'") --no-emit-package torch \
 	    --custom-compile-command "make lock" --output-file requirements.lock $(LOCK_ARGS)
+	cd configs/trinity && $(CURDIR)/$(BIN)/uv pip compile $(TRINITY_LOCK) gpu.in --output-file gpu.txt $(LOCK_ARGS)
+	cd configs/trinity && $(CURDIR)/$(BIN)/uv pip compile $(TRINITY_LOCK) cpu.in --overrides overrides-cpu.txt \
+	    --output-file cpu.txt $(LOCK_ARGS)
 
 # The archive of stored runs, and the wheel, which knows its digest and where it will be published: RELEASE=https://...,
 # by default among the releases of the origin (docs/getting_started.md).
@@ -90,13 +95,19 @@ dist: setup
 
 trinity: $(TRINITY_STAMP)
 
-# r3l without its own pins: numpy 2.4 and verl's numpy < 2 cannot stand together.
-$(TRINITY_STAMP): configs/trinity/requirements.txt configs/trinity/constraints.txt configs/environments.txt $(call moved,$(TRINITY)) | $(STAMP)
+# Packages of a GPU machine or of any other one, by uv: pip takes half an hour to resolve them and cannot override. r3l
+# without its own pins: numpy 2.4 and verl cannot stand together.
+$(TRINITY_STAMP): configs/trinity/$(TRINITY_KIND).txt $(call moved,$(TRINITY)) | $(STAMP)
 	$(call drop_moved,$(TRINITY))
 	@[ -x $(TRINITY)/bin/python ] || $(BIN)/python -m venv $(TRINITY)
-	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) -r configs/trinity/requirements.txt
-	$(TRINITY)/bin/python -m pip install $(PIP_ARGS) --no-deps -e .
+	$(BIN)/uv pip sync --python $(TRINITY)/bin/python $(UV_ARGS) configs/trinity/$(TRINITY_KIND).txt
+	$(BIN)/uv pip install --python $(TRINITY)/bin/python $(UV_ARGS) --no-deps -e .
 	@touch $@
+
+# Compiled for this machine's CUDA, which takes long; verl trains without it, but not with sequence_parallel > 1.
+flash-attn: trinity
+	$(BIN)/uv pip install --python $(TRINITY)/bin/python $(UV_ARGS) setuptools wheel ninja
+	$(BIN)/uv pip install --python $(TRINITY)/bin/python $(UV_ARGS) --no-build-isolation 'flash-attn>=2.8.3'
 
 vllm: $(VLLM_STAMP)
 

@@ -38,6 +38,11 @@ LOSS = "r3l.trinity.loss.MethodLoss"
 LOSS_WITH_REFERENCE = "r3l.trinity.loss.MethodLossWithReference"
 MONITOR = "r3l.trinity.plugins.LinesMonitor"
 ALGORITHMS = "r3l.trinity.plugins"
+# Metrics of a micro-batch, from r3l.trinity.loss to r3l.trinity.verl.
+MISMATCH_SUM = "logprob_mismatch/sum"
+MISMATCH_TOKENS = "logprob_mismatch/tokens"
+MISMATCH_MAX = "logprob_mismatch/max"
+FLASH = "flash_attention_2"  # verl's default
 TASK_KEY = "id"  # keys of a row of the task sets
 OCCURRENCE = "occurrence"
 RUNNERS_PER_ENGINE = 32  # released code (audit 4.2)
@@ -56,7 +61,8 @@ class Place:
     ``folder``: folder of Trinity's checkpoints, buffers and logs. ``tasks``: folder with train.jsonl (one
     row per task in training order, ``{"id": ..., "occurrence": 0}``) and, for evaluations during
     training, test.jsonl and others. ``tinker_url``: address of the server for the tinker backend.
-    ``nodes`` and ``gpus_per_node`` override the model's configuration.
+    ``nodes`` and ``gpus_per_node`` override the model's configuration. ``attention``: FLASH, or "sdpa" where
+    flash-attn is not installed (verl).
     """
 
     folder: Path
@@ -65,6 +71,7 @@ class Place:
     tinker_url: str = ""
     nodes: int | None = None
     gpus_per_node: int | None = None
+    attention: str = FLASH
 
     @property
     def adapter(self) -> Path:
@@ -106,7 +113,7 @@ def trinity_config(run: Run, place: Place) -> Config:
         "data_processor": {"experience_pipeline": {"save_input": False}},
         "explorer": _explorer(run, cluster),
         "synchronizer": _synchronizer(run, place),
-        "trainer": _trainer(run, cluster),
+        "trainer": _trainer(run, cluster, place),
         "monitor": {"monitor_type": MONITOR},
     }
     if cluster is not None:
@@ -317,7 +324,7 @@ def _synchronizer(run: Run, place: Place) -> Config:
     }
 
 
-def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
+def _trainer(run: Run, cluster: ClusterConfig | None, place: Place) -> Config:
     shared = {"total_steps": run.train.steps, "grad_clip": run.train.grad_clip}
     if cluster is None:
         return {
@@ -326,6 +333,13 @@ def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
             "fix_actor_microbatch_loss_scale": True,  # sums the losses of a step's samples, no mean
             **shared,
         }
+    if cluster.sequence_parallel > 1 and place.attention != FLASH:
+        raise ConfigError(
+            f"configs/models/{run.model}.yaml plans sequence_parallel: {cluster.sequence_parallel}, which verl "
+            "has for flash-attn only, and Trinity's environment has none: install it there (`make "
+            "flash-attn`), or plan sequence_parallel: 1, which needs more memory a GPU (`r3l doctor --tier "
+            "paper` computes it)"
+        )
     return {
         "trainer_type": "verl",
         "trainer_strategy": "fsdp2",  # changed default
@@ -337,6 +351,7 @@ def _trainer(run: Run, cluster: ClusterConfig | None) -> Config:
         "balance_batch": True,
         "max_token_len_per_gpu": tokens_per_gpu(run, cluster),  # at least the longest dialog (audit B-32)
         "ulysses_sequence_parallel_size": cluster.sequence_parallel,
+        "trainer_config": {"model": {"override_config": {"attn_implementation": place.attention}}},
         "fix_actor_microbatch_loss_scale": False,  # audit 0.4
         **shared,
     }

@@ -18,14 +18,17 @@ from r3l.trinity.sizes import planned_models, tokens_per_gpu
 
 CARD = 80.0  # GiB per GPU to plan with if this machine has no GPU
 USABLE = 0.9  # share of a GPU; the rest is for CUDA, NCCL and fragmentation (Trinity warns at 0.8 or 0.9)
+OVERFULL = 1.5  # largest micro-batch, of the limit (verl 0.8, seqlen_balancing.py; four rows of 0.73 limits)
 MAKE = "make trinity"
-GPU_EXTRA = f"in .venv-trinity: pip install 'trinity-rft[vllm,flash_attn]=={VERSION}'"
 VERSIONS = {  # package: compatible versions, how to install them
     "trinity-rft": (f"=={VERSION}", MAKE),
     "ray": (">=2.50", MAKE),
-    "verl": (">=0.7.1,<0.9", MAKE),
-    "vllm": (">=0.19.1,<=0.23.0", GPU_EXTRA),  # trinity-rft's extra vllm
-    "flash-attn": (">=2.8.3", GPU_EXTRA),  # its extra flash_attn; verl's trainer imports it
+    # verl 0.7 scales micro-batches by their rows, so that our sums over a step would be wrong.
+    "verl": (">=0.8,<0.9", MAKE),
+    "peft": (">=0.19,<0.21", MAKE),  # with 0.21 verl saves empty adapters
+    "vllm": (">=0.19.1,<=0.23.0", f"{MAKE} on a machine with GPUs"),  # trinity-rft's extra vllm
+    # Its extra flash_attn. Without it verl trains with torch's attention, and not by sequence_parallel.
+    "flash-attn": (">=2.8.3", "make flash-attn, or plan sequence_parallel: 1 in configs/models"),
 }
 LIST_PACKAGES = (
     "import importlib.metadata as m, json; "
@@ -71,7 +74,10 @@ def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -
     runs = [resolve(tier, env.env, "r3l", 0, model.model) for env in envs]
     tokens = max(tokens_per_gpu(run, cluster) for run in runs)
     context = max(run.sampling.max_context for run in runs)
-    training = gpu_memory.training(architecture, tokens, cluster.trainer_gpus, model.dtype)
+    # verl balances micro-batches by workload, so that one may exceed the limit: four rows of 12,000 tokens
+    # under a limit of 16,384 make three micro-batches, one of 24,000.
+    largest = OVERFULL * tokens
+    training = gpu_memory.training(architecture, largest, cluster.trainer_gpus, model.dtype)
     sampling = gpu_memory.sampling(
         architecture, card * GIB, cluster.sampling_memory, context, cluster.tensor_parallel, model.dtype
     )

@@ -30,7 +30,7 @@ from r3l.runs.result import Result, finished_result, result
 from r3l.runs.run_dir import MANIFEST, METRICS, RESULT, check_owner, forget_after, locked
 from r3l.runs.steps import recording
 from r3l.trinity import job as trinity_job
-from r3l.trinity.config import Config, Place, as_yaml, trinity_config, write_inputs
+from r3l.trinity.config import FLASH, Config, Place, as_yaml, trinity_config, write_inputs
 from r3l.trinity.processes import Ray, TrinityEnvironment
 from r3l.trinity.tinker import Tinker
 from r3l.trinity.verl import Verl
@@ -59,10 +59,13 @@ class Backend(Protocol):
     def cluster(
         self, environment: TrinityEnvironment, config: Config, folder: Path
     ) -> AbstractContextManager[Ray]:
-        """A Ray cluster until the end of the block; writes addresses into ``config``."""
+        """A Ray cluster until the end of the block; writes addresses and the newest adapter into ``config``."""
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Loss metrics from the trainer's report of a step: ``loss``, ``grad_norm``, parts of the loss."""
+
+    def check_saves(self) -> None:
+        """Raise EngineError if the newest checkpoint is useless."""
 
     def collect(self) -> Path:
         """Path of the last checkpoint, in Hugging Face layout."""
@@ -84,7 +87,8 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
     environment = TrinityEnvironment.find()
     folder = run_dir / FOLDER
     planned = gpu_cluster(run)
-    place = Place(folder, folder / "tasks", "verl" if planned else "tinker")
+    attention = FLASH if environment.has("flash_attn") else "sdpa"
+    place = Place(folder, folder / "tasks", "verl" if planned else "tinker", attention=attention)
     config = trinity_config(run, place)
     job = folder / config["project"] / config["group"] / config["name"]
     backend: Backend
@@ -148,6 +152,7 @@ def _run_trinity(
                 for number in sorted(step for step in steps if step > done):
                     record(metrics_of(number, steps[number], backend))
                     done = number
+                backend.check_saves()
             # The exit code says nothing: Trinity exits with 0 after a crash. A run has succeeded if every
             # step was reported and the last weights are saved. Else a dead Ray is the cause, or the
             # newest error in a log.

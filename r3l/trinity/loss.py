@@ -12,8 +12,14 @@ from r3l.config import Run, build_method, validate
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Method
 from r3l.core.validation import loss_of
+from r3l.local.training.logprobs import LogprobMismatch
+from r3l.trinity.config import MISMATCH_MAX, MISMATCH_SUM, MISMATCH_TOKENS
+from r3l.trinity.unpadding import replace_flash_attn
 
-Loss = tuple[torch.Tensor, dict[str, float]]
+Loss = tuple[torch.Tensor, dict[str, Any]]
+
+# Here, since verl sends its workers the loss, and so this module, before they see a batch.
+replace_flash_attn()
 
 
 class MethodLoss(PolicyLossFn):
@@ -72,9 +78,27 @@ class MethodLoss(PolicyLossFn):
         check_rows_finite("log-prob in training", names, logprobs_B_T.where(batch.mask_B_T > 0, 0))
         loss, metrics = loss_of(self.method, batch, logprobs_B_T)
         check_finite(f"loss of a micro-batch of {len(logprobs_B_T)} rows", loss)
+        if self.backend == "verl":
+            metrics = self._step_metrics(batch, logprobs_B_T, metrics)
         # verl's FSDP averages gradients over ranks, while our weights already make a sum over ranks the
         # loss of the step. Multiplying by the number of ranks turns the average back into that sum.
         return loss * self.replicas, dict(metrics)
+
+    def _step_metrics(
+        self, batch: Batch, logprobs_B_T: torch.Tensor, metrics: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """A micro-batch's share in the metrics of the step, and its log-prob mismatch with the sampler.
+
+        verl takes the mean of plain numbers over micro-batches, where ours add up. Its own sums run over
+        micro-batches and are averaged over ranks, hence the factor.
+        """
+        from verl.utils.metric import Metric
+
+        mismatch = LogprobMismatch()
+        mismatch.add(batch, logprobs_B_T)
+        sums = {**metrics, MISMATCH_SUM: mismatch.sum, MISMATCH_TOKENS: mismatch.tokens}
+        of_step = {key: Metric("sum", float(value) * self.replicas) for key, value in sums.items()}
+        return {**of_step, MISMATCH_MAX: Metric("max", mismatch.max)}
 
     @classmethod
     def default_args(cls) -> dict[str, Any]:

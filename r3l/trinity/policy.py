@@ -42,7 +42,10 @@ class TrinityPolicy:
             response = await actor._generate_internal.remote(prompt={"prompt_token_ids": ids}, **params)
         else:
             request = types.SamplingParams(**params)
-            response = await actor.sample.remote(types.ModelInput.from_ints(ids), 1, request)
+            adapter = await self.model.get_lora_request_async()
+            response = await actor.sample.remote(
+                types.ModelInput.from_ints(ids), 1, request, lora_request=adapter
+            )
         (sequence,) = response.sequences
         # Trinity's samplers stop only at the end token, so what follows another stop (a line break) goes
         # here.
@@ -54,7 +57,15 @@ class TrinityPolicy:
 
     async def logprobs(self, ids: list[int], temperature: float) -> list[float]:
         """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""
-        return [0.0, *(await self.model.logprobs_async(ids, temperature=temperature)).tolist()]
+        if self.model.config.engine_type == "tinker":
+            scored = await self.model.logprobs_async(ids, temperature=temperature)
+        else:
+            # ModelWrapper.logprobs_async would leave the adapter out.
+            adapter = await self.model.get_lora_request_async()
+            scored = await self.model.model.logprobs.remote(
+                ids, lora_request=adapter, temperature=temperature
+            )
+        return [0.0, *scored.tolist()]
 
 
 class TrinityConversation(TokenDialog):

@@ -48,6 +48,10 @@ class TrinityEnvironment:
             )
         return cls(folder)
 
+    def has(self, package: str) -> bool:
+        """Whether the environment has a package of this import name."""
+        return any((self.folder / "lib").glob(f"python*/site-packages/{package}"))
+
     def program(self, name: str) -> str:
         """Path of a program of the environment."""
         return str(self.folder / "bin" / name)
@@ -113,8 +117,9 @@ class TrinityEnvironment:
     def _variables(self, folder: Path, address: str) -> dict[str, str]:
         """Environment variables of all processes that use the cluster at ``address``."""
         # Trinity imports vLLM even where it is not used; without vLLM the stub takes its place.
-        has_vllm = any((self.folder / "lib").glob("python*/site-packages/vllm"))
-        path = [str(ROOT), *([] if has_vllm else [str(STUB)])]
+        path = [str(ROOT), *([] if self.has("vllm") else [str(STUB)])]
+        # The user's own modules, such as environments, must stay importable in every process.
+        path += filter(None, [os.environ.get("PYTHONPATH")])
         return {
             **os.environ,
             **own_variables(),

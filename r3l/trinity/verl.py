@@ -6,6 +6,7 @@ Slurm job (one node or several), or of the Ray cluster at $RAY_ADDRESS.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -17,12 +18,13 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from r3l.config import ClusterConfig, Run
-from r3l.core.errors import ConfigError
+from r3l.core.errors import ConfigError, EngineError
 from r3l.files.digests import write_digests
 from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.model import lora
 from r3l.runs.gpu_locks import visible_gpus
+from r3l.trinity.config import MISMATCH_MAX, MISMATCH_SUM, MISMATCH_TOKENS
 from r3l.trinity.job import NEWEST
 from r3l.trinity.processes import LOOPBACK, Ray, TrinityEnvironment
 
@@ -31,6 +33,7 @@ CPUS_PER_GPU = 16  # announced to Ray: verl reserves 3 per GPU, and waits foreve
 JOB_SIZES = ("SLURM_GPUS", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES")  # srun reads its defaults here
 EXPORTED = Path("actor", "huggingface")  # in a checkpoint: verl 0.8, fsdp_checkpoint_manager.py
 ADAPTER = Path("actor", "lora_adapter")  # with LoRA: Trinity 0.6.0, trainer/verl/workers.py
+PEAK = "perf/max_memory_allocated_gb"  # of one GPU in an update, in GiB: verl 0.8, engine_workers.py
 
 
 class Verl:
@@ -76,7 +79,8 @@ class Verl:
         """Training steps in Trinity's newest complete checkpoint."""
         # Trinity writes the number after the files, so a checkpoint with a higher number is incomplete.
         note = self.job / NEWEST
-        newest = int(note.read_text(encoding="utf-8")) if note.is_file() else 0
+        # It writes in place, so while a run goes on the number may be missing.
+        newest = int((note.read_text(encoding="utf-8") if note.is_file() else "") or 0)
         return max((step for step in self._saved() if step <= newest), default=0)
 
     def finished(self) -> bool:
@@ -105,6 +109,9 @@ class Verl:
     @contextmanager
     def cluster(self, environment: TrinityEnvironment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
         """The Ray cluster at $RAY_ADDRESS; else a new one on this Slurm job's nodes or this machine."""
+        # Trinity's sampler does not look for a checkpoint when it starts, so a resumed run names it here.
+        if self.run.lora.rank and (done := self.steps_done()):
+            config["model"]["lora_configs"][0]["path"] = str((self._saved()[done] / ADAPTER).absolute())
         if address := os.environ.get(ADDRESS):
             yield environment.joined(folder, address)
             return
@@ -117,13 +124,27 @@ class Verl:
             yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """Loss metrics of a step; parts of the loss are named as means over micro-batches."""
-        # verl sums actor/loss over micro-batches and averages it over ranks. r3l.trinity.loss compensates
-        # for the average, so actor/loss is the step's loss. The other metrics remain means over
-        # micro-batches.
-        parts = {k: v for k, v in reported.items() if k.startswith(("actor/loss/", "actor/clip"))}
-        means = {f"microbatch/{k.removeprefix('actor/')}": v for k, v in parts.items()}
-        return {"loss": reported["actor/loss"], "grad_norm": reported["actor/grad_norm"], **means}
+        """Loss metrics of a step, under the local engine's names."""
+        # verl sums actor/loss over micro-batches and averages it over ranks; r3l.trinity.loss compensates
+        # for the average in the loss and in its parts.
+        ours = {k.removeprefix("actor/"): v for k, v in reported.items() if k.startswith("actor/")}
+        parts = {k: v for k, v in ours.items() if k.startswith(("loss/", "clip"))}
+        mismatch = {}
+        if tokens := ours.get(MISMATCH_TOKENS, 0.0):
+            mismatch["logprob_mismatch/mean"] = ours[MISMATCH_SUM] / tokens
+            mismatch["logprob_mismatch/max"] = ours[MISMATCH_MAX]
+        peak = {"memory/trainer": ours[PEAK]} if PEAK in ours else {}
+        return {"loss": ours["loss"], "grad_norm": ours["grad_norm"], **parts, **mismatch, **peak}
+
+    def check_saves(self) -> None:
+        """Raise EngineError if the newest adapter has no weights, so that a run stops at the first save."""
+        done = self.steps_done() if self.run.lora.rank else 0
+        if done and not _complete(adapter := self._saved()[done] / ADAPTER):
+            raise EngineError(
+                f"the adapter that verl saved in {adapter} is empty or damaged, so what it learns would be "
+                "lost: verl 0.8 saves adapters with peft 0.19 and 0.20 only (`make trinity` installs such a "
+                f"version, `r3l doctor --tier {self.run.tier}` shows yours)"
+            )
 
     def collect(self) -> Path:
         """Move the exported weights to our checkpoints, and delete Trinity's, which only resuming needs."""
@@ -132,6 +153,8 @@ class Verl:
             exported = self._saved()[self.run.train.steps] / self.exported
             if self.run.lora.rank:
                 lora.adopt(exported, self.adapter)
+            else:
+                _forget_attention(exported / "config.json")
             state = {"step": self.run.train.steps, "fingerprint": self.run.fingerprint(), "totals": {}}
             write_json_atomic(exported / checkpoint.STATE, state)
             write_digests(exported)
@@ -149,16 +172,25 @@ class Verl:
         return {int(folder.name.rpartition("_")[2]): folder for folder in self.job.glob("global_step_*")}
 
 
+def _forget_attention(config: Path) -> None:
+    """Drop the kind of attention that verl trained with: without flash-attn the model could not be loaded."""
+    written = json.loads(config.read_text(encoding="utf-8"))
+    kept = {k: v for k, v in written.items() if k.lstrip("_") != "attn_implementation"}
+    if kept != written:
+        write_json_atomic(config, kept)
+
+
 def _complete(exported: Path) -> bool:
-    """Whether the folder has weights and all files have the length that their headers state."""
+    """Whether the folder has weights and all files have the tensors and the length that headers state."""
     files = list(exported.glob("*.safetensors"))
     try:
+        tensors = 0
         for file in files:
-            with safe_open(file, framework="np"):
-                pass
+            with safe_open(file, framework="np") as opened:
+                tensors += len(opened.keys())
     except SafetensorError:
         return False
-    return bool(files)
+    return tensors > 0
 
 
 def nodes_of_job() -> int:

@@ -4,7 +4,7 @@ Names and order of the files are those of Trinity 0.6.0 and verl 0.8 (trainer.py
 fsdp_checkpoint_manager.py): a checkpoint comes before the step's report, and the number of the newest
 checkpoint after its files. The stand-in samples and trains nothing: it exports the weights of the nano
 model, which transformers wrote. STANDIN_FAILS_AT=n: an error in step n, after which, as in Trinity, a
-checkpoint of that number is saved all the same.
+checkpoint of that number is saved all the same. STANDIN_ADAPTER: the adapter to save, else that of the start.
 """
 
 import json
@@ -29,10 +29,13 @@ def save(step, export):
     (folder / "actor" / "huggingface").mkdir(parents=True, exist_ok=True)
     (folder / "actor" / "model_world_size_2_rank_0.pt").write_bytes(b"shard")
     if CONFIG["model"].get("lora_configs"):
-        adapter = CONFIG["model"]["lora_configs"][0]["path"]
+        adapter = os.environ.get("STANDIN_ADAPTER") or CONFIG["model"]["lora_configs"][0]["path"]
         shutil.copytree(adapter, folder / "actor/lora_adapter", dirs_exist_ok=True)
     elif export:
         shutil.copytree(NANO, folder / "actor" / "huggingface", dirs_exist_ok=True)
+        config = folder / "actor" / "huggingface" / "config.json"
+        attention = {"attn_implementation": "flash_attention_2"}  # as verl's trainer leaves it
+        config.write_text(json.dumps(json.loads(config.read_text()) | attention))
     if folder not in KEPT:
         KEPT.append(folder)
     while len(KEPT) > TRAINER["max_checkpoints_to_keep"]:
@@ -52,6 +55,10 @@ def report(step):
         "actor/final_loss": 0.01,
         "actor/loss/policy": 0.02,
         "actor/clip_fraction": 0.5,
+        "actor/logprob_mismatch/sum": 1.2,
+        "actor/logprob_mismatch/tokens": 400.0,
+        "actor/logprob_mismatch/max": 0.25,
+        "actor/perf/max_memory_allocated_gb": 41.5,
         "actor/grad_norm": 0.25,
         "actor/lr": 1e-6,
         "time/train_step": 1.5,
@@ -69,6 +76,7 @@ def main():
     explorer = JOB / "explorer_meta.json"
     assert (json.loads(explorer.read_text())["latest_iteration"] if explorer.is_file() else 0) == step
     JOB.mkdir(parents=True, exist_ok=True)
+    print("PYTHONPATH", os.environ["PYTHONPATH"], flush=True)
     print("begins at", step, "of", TRAINER["total_steps"], "on", CONFIG["cluster"], flush=True)
     while step < TRAINER["total_steps"]:
         step += 1

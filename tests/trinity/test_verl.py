@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import save_file
 
 from r3l.config import resolve
 from r3l.core.errors import CheckpointError, ConfigError, EngineError
@@ -41,6 +43,7 @@ def machine(tmp_path, monkeypatch):
     folder = tmp_path / "environment" / "bin"
     folder.mkdir(parents=True)
     program(folder / "trinity", f'#!/bin/sh\nexec {sys.executable} {STANDIN} "$@"\n')
+    (tmp_path / "environment/lib/python3.11/site-packages/flash_attn").mkdir(parents=True)
     program(folder / "ray", '#!/bin/sh\necho "$@"\n[ "$1" = status ] || exec sleep 600\n')
     monkeypatch.setenv("R3L_TRINITY", str(folder.parent))
     monkeypatch.setenv(VISIBLE, "0,1,2,3,4,5,6,7")
@@ -49,8 +52,9 @@ def machine(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_run_leaves_the_files_of_a_local_run_and_can_be_evaluated(machine):
+def test_a_run_leaves_the_files_of_a_local_run_and_can_be_evaluated(machine, monkeypatch):
     run, run_dir = run_of(), machine / "run"
+    monkeypatch.setenv("PYTHONPATH", str(machine / "own"))
     result = train(run, run_dir)
     rows = read_jsonl(run_dir / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
@@ -58,8 +62,11 @@ def test_a_run_leaves_the_files_of_a_local_run_and_can_be_evaluated(machine):
         "train/success": 0.5,
         "tokens/response": 40.0,
         "loss": 0.2,  # verl sums over micro-batches and averages over ranks
-        "microbatch/loss/policy": 0.02,
-        "microbatch/clip_fraction": 0.5,
+        "loss/policy": 0.02,
+        "clip_fraction": 0.5,
+        "logprob_mismatch/mean": 0.003,  # 1.2 nats over 400 tokens
+        "logprob_mismatch/max": 0.25,
+        "memory/trainer": 41.5,
         "grad_norm": 0.25,
         "seconds/collect": 3.0,
         "seconds/train": 1.5,
@@ -72,6 +79,12 @@ def test_a_run_leaves_the_files_of_a_local_run_and_can_be_evaluated(machine):
     assert not list(run_dir.glob("trinity/**/global_step_*"))  # nothing resumes a finished run
     assert "--num-gpus=8" in (run_dir / "trinity/ray.log").read_text()
     assert "--node-ip-address=127.0.0.1" in (run_dir / "trinity/ray.log").read_text()
+    # Modules of the user's own are importable in every process.
+    path = (run_dir / "trinity/trinity.log").read_text().partition("PYTHONPATH ")[2].splitlines()[0]
+    assert path.split(os.pathsep)[-1] == str(machine / "own")
+    # The exported configuration asks for no flash-attn, which other machines lack.
+    config = json.loads((run_dir / result["checkpoint"] / "config.json").read_text())
+    assert not [key for key in config if "attn_implementation" in key]
 
     evaluation = evaluate_run(run_dir, task_set="one/train")
     assert evaluation["checkpoint"] == {"step": 5, "sha256": result["checkpoint_sha256"]}
@@ -133,6 +146,53 @@ def test_the_directory_of_another_run_is_rejected_and_unchanged(machine, monkeyp
         train(run_of(seed=1), machine / "run")
     assert (machine / "run/manifest.json").read_bytes() == before
     assert list((machine / "run").glob("trinity/nano/alfworld/*/global_step_2"))
+
+
+def test_an_empty_adapter_ends_the_run_at_its_first_save(machine, monkeypatch):
+    """As with peft 0.21, whose adapters verl 0.8 saves without a tensor."""
+    adapter = machine / "empty"
+    adapter.mkdir()
+    save_file({}, adapter / "adapter_model.safetensors")
+    monkeypatch.setenv("STANDIN_ADAPTER", str(adapter))
+    monkeypatch.setattr(verl.Verl, "finished", lambda self: False)
+    monkeypatch.setattr("r3l.trinity.engine.write_inputs", lambda run, place: None)
+    with pytest.raises(EngineError, match="global_step_2/actor/lora_adapter is empty or damaged.* peft 0.19"):
+        train(run_of("lora.rank=4"), machine / "run")
+
+
+def test_a_resumed_run_samples_with_the_newest_adapter(machine, monkeypatch):
+    adapter = machine / "adapter"
+    adapter.mkdir()
+    save_file({"a": torch.ones(1)}, adapter / "adapter_model.safetensors")
+    monkeypatch.setenv("STANDIN_ADAPTER", str(adapter))
+    monkeypatch.setattr("r3l.trinity.engine.write_inputs", lambda run, place: None)
+    monkeypatch.setenv("STANDIN_FAILS_AT", "4")
+    run = run_of("lora.rank=4")
+    with pytest.raises(EngineError):
+        train(run, machine / "run")
+    assert named_adapter(machine / "run") == machine / "run/trinity/adapter"
+    monkeypatch.setenv("STANDIN_FAILS_AT", "3")
+    with pytest.raises(EngineError):
+        train(run, machine / "run")
+    (newest,) = (machine / "run/trinity").glob("nano/alfworld/*/global_step_2/actor/lora_adapter")
+    assert named_adapter(machine / "run") == newest
+
+
+def named_adapter(run_dir):
+    config = yaml.safe_load((run_dir / "trinity/config.yaml").read_text())
+    (adapter,) = config["model"]["lora_configs"]
+    return Path(adapter["path"])
+
+
+def test_without_flash_attn_a_plan_without_sequence_parallelism_is_needed(machine, monkeypatch):
+    shutil.rmtree(machine / "environment/lib")
+    with pytest.raises(ConfigError, match="sequence_parallel: 2, which verl has for flash-attn only"):
+        train(run_of(), machine / "run")
+    assert not (machine / "run").exists()
+    assert train(run_of(model="qwen2.5-3b"), machine / "run")["steps"] == 5  # sequence_parallel: 1
+    config = yaml.safe_load((machine / "run/trinity/config.yaml").read_text())
+    overrides = config["trainer"]["trainer_config"]["model"]["override_config"]
+    assert overrides == {"attn_implementation": "sdpa"}
 
 
 def test_too_few_gpus_is_an_error_before_any_work(machine, monkeypatch):

@@ -1,0 +1,23 @@
+"""Training by verl without flash-attn, which PyPI has only as source code to compile.
+
+verl 0.8 imports from flash-attn the functions that drop and restore padding, whichever attention it uses.
+transformers has the same functions in plain torch. Attention itself is then torch's
+(``attn_implementation: sdpa``, r3l.trinity.config): a micro-batch of several rows computes all pairs of its
+tokens and masks those of different rows, where flash-attn skips them.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+
+def replace_flash_attn() -> None:
+    """Let verl take the functions of transformers if flash-attn is not installed."""
+    if find_spec("flash_attn") or not find_spec("verl"):
+        return
+    import einops
+    from transformers import modeling_flash_attention_utils as plain
+    from verl.utils import attention_utils
+
+    functions = (plain._index_first_axis, plain._pad_input, einops.rearrange, plain._unpad_input)
+    attention_utils._get_attention_functions = lambda: functions
