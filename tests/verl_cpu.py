@@ -4,6 +4,9 @@ Both name CUDA in places where a CPU has no counterpart. Nothing here touches a 
 loss, its gradient, AdamW and checkpoints are verl's own.
 """
 
+import time
+from pathlib import Path
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
@@ -87,3 +90,26 @@ def register_packed_attention():
     ulysses._flash_attention_forward = attention
     ALL_ATTENTION_FUNCTIONS.register("packed_torch", flash_attention.flash_attention_forward)
     ALL_MASK_ATTENTION_FUNCTIONS.register("packed_torch", flash_attention_mask)
+
+
+class WeightFile:
+    """Weights from trainer to sampler through a file, in place of NCCL; ``port`` names the pair."""
+
+    def __init__(self, port):
+        self.path = Path(f"/dev/shm/r3l-test-weights-{port}")
+
+    def sync_weight(self, weights):
+        part = self.path.with_suffix(".part")
+        torch.save({name: tensor.detach().clone() for name, tensor in weights}, part)
+        part.replace(self.path)
+
+    def receive(self):
+        """The weights by name, once they have come."""
+        while not self.path.exists():
+            time.sleep(0.05)
+        weights = torch.load(self.path)
+        self.path.unlink()
+        return weights
+
+    def teardown(self):
+        self.path.unlink(missing_ok=True)

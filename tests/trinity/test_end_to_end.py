@@ -3,9 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -13,43 +10,18 @@ import pytest
 from chat_server import serving
 from nano_server import NanoServer
 from start_models import START_MODEL
+from trinity_runs import assert_same_steps, family, finish, largest_difference, start, wait_for_step
 
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT
 from r3l.runs.preemption import EXIT_CODE
 
-SETTINGS = ["train.tasks_per_step=2", "train.save_every=1", "workers=1", "method_settings.group_size=4"]
-SETTINGS += ["compute=transformers"]  # both engines can use it: Trinity's environment has no numba
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not PYTHON.is_file(), reason=f"no Trinity: {PYTHON} does not exist (make trinity)"),
 ]
-
-
-def start(engine, steps, run_dir, method="r3l", settings=(), **variables):
-    options = ["--engine", engine, "--method", method, "--run-dir", str(run_dir)]
-    for setting in (f"train.steps={steps}", *SETTINGS, *settings):
-        options += ["--set", setting]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    command = [sys.executable, "-m", "r3l.cli", "train", *options]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
-
-
-def finish(process):
-    _, errors = process.communicate(timeout=900)
-    return process.returncode, errors
-
-
-def family(process):
-    return psutil.Process(process.pid).children(recursive=True)
-
-
-def wait_for_step(run_dir, step, process):
-    while len(read_jsonl(run_dir / "metrics.jsonl")) < step:
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +65,6 @@ def test_an_adapter_trains_as_in_the_local_engine(tmp_path):
     assert (last[0] / "adapter_config.json").read_bytes() == (last[1] / "adapter_config.json").read_bytes()
 
 
-def assert_same_steps(local, trinity):
-    ours, theirs = read_jsonl(local / "metrics.jsonl"), read_jsonl(trinity / "metrics.jsonl")
-    local_alone = ("seconds/", "kl_to_start", "logprob_mismatch/")
-    local_alone += ("distilled/", "imitated/")  # from log-probs that Trinity's trainer does not report
-    for a, b in zip(ours, theirs, strict=True):
-        for key in a:
-            if not key.startswith(local_alone):
-                assert b[key] == pytest.approx(a[key], abs=1e-5), (a["step"], key)
-        assert b["weights/behind"] == 0 and b["dropped/tasks"] == 0
-
-
 def test_trinitys_runners_call_a_judge_as_the_local_engine_does(tmp_path):
     """The judge is a base checkpoint behind a real HTTP server, greedy: same critiques, counts, losses."""
     settings = (f"judge.model={START_MODEL}", "judge.prompts=as_policy", "judge.temperature=0")
@@ -118,14 +79,6 @@ def test_trinitys_runners_call_a_judge_as_the_local_engine_does(tmp_path):
     # The address belongs to the machine, not to the run, so no file of the run contains it.
     left = [path for path in (tmp_path / "trinity").rglob("*") if path.is_file()]
     assert not [path for path in left if url.encode() in path.read_bytes()]
-
-
-def largest_difference(a, b):
-    from safetensors.torch import load_file
-
-    first, second = load_file(a), load_file(b)
-    assert set(first) == set(second)
-    return max((first[name] - second[name]).abs().max().item() for name in first)
 
 
 def test_sigterm_leaves_no_process(tmp_path):
