@@ -30,6 +30,7 @@ def prepare_process():
     torch.cuda.get_device_capability = lambda *args: (8, 0)
     torch.cuda.synchronize = lambda *args: None
     torch.cuda.current_device = lambda: "cpu"
+    torch.Tensor.pin_memory = lambda tensor, *args: tensor  # of the reference model, which verl offloads
     _replace_collectives()
     _open_verl_for_cpus()
 

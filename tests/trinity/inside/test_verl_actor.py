@@ -19,10 +19,12 @@ pytest.importorskip("verl", reason="no verl in this environment (make trinity)")
 from r3l.config import build_method, resolve
 from r3l.core.batching import rows_of, trainable_rows
 from r3l.local.session import open_session
+from r3l.local.training.logprobs import token_logprobs
 from r3l.local.training.trainer import Trainer
 from r3l.trinity.config import ADVANTAGE
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.sizes import experiences_per_step
+from r3l.trinity.workflow import _rescored
 
 ALFWORLD = (
     "house-look_at_obj_in_light-r6-o8-s113",
@@ -30,6 +32,19 @@ ALFWORLD = (
 )  # attempts differ
 BATCHES = [("alfworld", method) for method in ("grpo", "r3l", "r3l_kl", "rltf_sd")]
 BATCHES += [(env, "r3l") for env in ("webshop", "math", "scienceworld", "knights_knaves")]
+
+
+class Scorer:
+    """The policy that Trinity's workflow asks for log-probs."""
+
+    def __init__(self, model):
+        self.model = model
+
+    async def logprobs(self, ids, temperature):
+        ids_1_T = torch.tensor([ids])
+        with torch.no_grad():
+            scored = token_logprobs(self.model, ids_1_T, torch.ones_like(ids_1_T), temperature)
+        return scored[0].tolist()
 
 
 def collect(env, method_name, ranks):
@@ -55,7 +70,11 @@ def collect(env, method_name, ranks):
             (groups,) = session.concurrently(partial(method.explore, ctx=ctx), [task])
             results.append(CollectedTask(task, position, groups, ctx.trajectories, dict(ctx.counters)))
 
-        # Trinity's way: packed, sent, unpacked, advantages.
+        # Trinity's way: rescored where they train in another context, packed, sent, unpacked, advantages.
+        scorer = Scorer(session.model)
+        for result in results:
+            rescored = asyncio.run(_rescored(result.groups, scorer, run.sampling.temperature))
+            result.groups[:] = rescored
         packed = [experience for result in results for experience in pack(result)]
         for experience in packed:
             experience.eid.batch = 1
