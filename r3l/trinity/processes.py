@@ -130,6 +130,7 @@ class TrinityEnvironment:
             "OMP_NUM_THREADS": "1",
             "HF_DATASETS_CACHE": str(folder.absolute() / "datasets"),
             "RAY_DEDUP_LOGS": "0",
+            "RAY_raylet_start_wait_time_s": f"{START:.0f}",  # its own 30 s are too short on a busy machine
         }
 
 
