@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -76,7 +77,7 @@ def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -
     context = max(run.sampling.max_context for run in runs)
     # verl balances micro-batches by workload, so that one may exceed the limit: four rows of 12,000 tokens
     # under a limit of 16,384 make three micro-batches, one of 24,000.
-    largest = OVERFULL * tokens
+    largest = math.ceil(OVERFULL * tokens)
     training = gpu_memory.training(architecture, largest, cluster.trainer_gpus, model.dtype)
     sampling = gpu_memory.sampling(
         architecture, card * GIB, cluster.sampling_memory, context, cluster.tensor_parallel, model.dtype
