@@ -135,7 +135,8 @@ def test_a_batch_trains_as_in_the_local_engine(env, method, ranks, sequence_para
     mismatch = theirs["logprob_mismatch/sum"] / theirs["logprob_mismatch/tokens"]
     assert mismatch == pytest.approx(ours["logprob_mismatch/mean"], abs=1e-6)
     assert relative(local["gradient"], found["gradient"]) < 1e-5
-    assert largest(local["weights"], found["weights"]) < 1e-4
+    # AdamW divides a gradient by its size, so rounding of a small one may change a weight by part of a step.
+    assert largest(local["weights"], found["weights"]) < run.train.lr / 3
     assert found["restored"]
 
 
