@@ -8,7 +8,17 @@ from r3l.config import build_method, resolve
 from r3l.core.trajectory import Group
 
 REWARDS = [*(k / 100 for k in range(-10, 110, 7)), 1 / 3, 0.1 + 0.2, 1e-9, 123.4]
-METHODS = ["r3l", "r3l@advantage=standardised", "grpo", "opmd", "gspo", "rloo", "gigpo", "hgpo", "reinforce_pp"]
+METHODS = [
+    "r3l",
+    "r3l@advantage=standardised",
+    "grpo",
+    "opmd",
+    "gspo",
+    "rloo",
+    "gigpo",
+    "hgpo",
+    "reinforce_pp",
+]
 METHODS += ["reinforce_pp@baseline=group_mean", "rltf_sd", "dapo", "dapo@binary_reward=true", "critique_grpo"]
 
 

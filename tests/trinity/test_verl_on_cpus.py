@@ -15,7 +15,7 @@ from trinity_runs import assert_same_steps, family, finish, largest_difference, 
 
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT
-from r3l.trinity.processes import Environment
+from r3l.trinity.processes import TrinityEnvironment
 
 TRINITY = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity"))
 HOOKS = os.pathsep.join(map(str, (ROOT / "tests/verl_hooks", ROOT / "tests", ROOT)))
@@ -24,7 +24,7 @@ SETTINGS = ("env_settings.test_task_set=one/train",)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not (TRINITY / "bin/trinity").is_file() or not Environment(TRINITY).has("verl"),
+        not (TRINITY / "bin/trinity").is_file() or not TrinityEnvironment(TRINITY).has("verl"),
         reason=f"no verl: {TRINITY} does not have it (make trinity)",
     ),
 ]
