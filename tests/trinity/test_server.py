@@ -11,7 +11,7 @@ import pytest
 
 from r3l.config import resolve
 from r3l.core.seeds import seed_of
-from r3l.trinity.learner import Learner, Sample
+from r3l.trinity.learner import Learner, SampleRequest
 from r3l.trinity.server import Server
 
 PROMPT = list(range(10, 40))
@@ -67,7 +67,7 @@ def test_batched_requests_get_the_answers_of_single_ones(server):
     for thread in threads:
         thread.join()
     for seed in seeds:
-        ((ids, logprobs),) = server.learner.sample([Sample(PROMPT, 8, 0.7, seed)])
+        ((ids, logprobs),) = server.learner.sample([SampleRequest(PROMPT, 8, 0.7, seed)])
         # Rounding differs between a row alone and a batch: 2e-5 nats with this model. The log-probs of
         # another token would differ by tenths.
         assert sequences[seed]["tokens"] == ids
