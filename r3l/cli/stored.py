@@ -16,7 +16,7 @@ from r3l.files.paths import KEPT
 def verify(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(help="Run directories, or folders of runs. Default: the stored runs."),
+        typer.Argument(help="Run directories, results of probes, or folders. Default: the stored runs."),
     ] = None,
     stored: StoredRuns = None,
     strict: Annotated[
@@ -44,10 +44,15 @@ def verify(
     where = stored or stored_runs.folder()
     named = runs or [stored or stored_runs.stored_runs()]
     several = [run for run in named if run.is_dir() and not (run / "manifest.json").is_file()]
+    probes = [run for run in named if run in several or run.suffix == ".json"]
+    probes_checked = stored_runs.verify_probes(probes)
     checked = [
         run_dir
         for run in named
-        for run_dir in ([p.parent for p in find_runs(run)] if run in several else [run])
+        if run in several or run not in probes
+        for run_dir in (
+            [p.parent for p in find_runs(run, may_be_none=bool(probes_checked))] if run in several else [run]
+        )
     ]
     verify_all(checked)
     own = (
@@ -57,11 +62,11 @@ def verify(
     )
     compared = reproduction([run / EVALUATION for run in own], where) if own else []
     found = origins(checked)
-    text = [
-        f"{len(checked)} runs: every number follows from the raw lines, and no file has changed",
-        *found.lines(),
-    ]
-    content = {"verified": len(checked), **found.as_json(), "compared": compared}
+    text = [f"{len(checked)} runs: every number follows from the raw lines, and no file has changed"]
+    if probes_checked:
+        text.append(f"{probes_checked} probes: no attempts have changed")
+    text += found.lines()
+    content = {"verified": len(checked), "probes": probes_checked, **found.as_json(), "compared": compared}
     print_result(content, as_json, "\n".join([*text, *lines(compared)]))
     if strict and found.dirty:
         raise DataError(

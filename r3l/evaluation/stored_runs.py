@@ -8,6 +8,7 @@ not have. The wheel that was made with it knows its address and digest. It is un
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import shutil
 import time
@@ -17,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -49,9 +50,10 @@ WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
 class ProbeOrigin(TypedDict):
-    """The key of a probe's result file that the store reads."""
+    """The keys of a probe's result file that the store reads. ``attempts_sha256``: of the attempts' plain lines."""
 
     commit: str | None
+    attempts_sha256: NotRequired[str]
 
 
 class ReleasedArchive(TypedDict):
@@ -240,8 +242,8 @@ def store_probes(results: Path, out: Path) -> list[Path]:
     """Copy the probes below ``results`` to the same places below ``out``, each with its attempts, compressed; return
     the result files written.
 
-    Before anything is written, raises DataError for a probe without its attempts, and, if ``out`` is this project's
-    own store, for one that was made from a tree with uncommitted changes.
+    Before anything is written, raises DataError for a probe without its attempts or with other ones, and, if ``out``
+    is this project's own store, for one that was made from a tree with uncommitted changes.
     """
     found = sorted((results / PROBES).glob("*.json"))
     for path in found:
@@ -255,6 +257,7 @@ def store_probes(results: Path, out: Path) -> list[Path]:
                 f"{path} was made from a tree with uncommitted changes, so it cannot be repeated. Probe again in a "
                 "clean clone, or keep it elsewhere (--out)"
             )
+    verify_probes(found)
     written = []
     for path in found:
         target = out / path.relative_to(results)
@@ -266,6 +269,40 @@ def store_probes(results: Path, out: Path) -> list[Path]:
         write_text_atomic(target, path.read_text(encoding="utf-8"))
         written.append(target)
     return written
+
+
+def verify_probes(results: Sequence[Path]) -> int:
+    """Check that probes have the attempts that they were computed from; returns the number of those checked.
+
+    ``results``: results of probes, or folders with a folder of probes. A probe of r3l 0.1.0 has no digest and is not
+    checked. Raises DataError naming every probe whose attempts differ, are missing or cannot be read.
+    """
+    wrong, checked = [], 0
+    for path in [
+        file for one in results for file in ([one] if one.is_file() else one.glob(f"{PROBES}/*.json"))
+    ]:
+        digest = read_json(path, ProbeOrigin).get("attempts_sha256")
+        if digest is None:
+            continue
+        checked += 1
+        plain = path.with_suffix(ATTEMPTS)
+        kept = plain if plain.is_file() else path.with_suffix(f"{ATTEMPTS}.xz")
+        try:
+            with kept.open("rb") if kept == plain else lzma.open(kept) as attempts:
+                same = hashlib.file_digest(attempts, "sha256").hexdigest() == digest
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            wrong.append(
+                f"{path}: its attempts, {kept.name}, cannot be read ({error}); restore them from a copy"
+            )
+            continue
+        if not same:
+            wrong.append(
+                f"{path}: 'attempts_sha256' is not the digest of {kept.name}: one of them changed after the probe. "
+                "Restore it from a copy, or delete both and run r3l probe again"
+            )
+    if wrong:
+        raise DataError("\n".join(wrong))
+    return checked
 
 
 def _is_stored(source: Path, target: Path) -> bool:

@@ -47,6 +47,6 @@ def _rows(path: Path, content: str, model: type[M]) -> Sequence[tuple[str, M]]:
             for one in error.errors():
                 column = ".".join(map(str, one["loc"]))
                 place = f"column {column!r} has value {one['input']!r}: " if column else ""
-                problems.append(place + one["msg"])
+                problems.append(place + one["msg"].removeprefix("Value error, "))
             raise DataError(f"{where}: {'; '.join(problems)}; correct it") from error
     return rows

@@ -8,18 +8,16 @@ words, so that ``R3L`` with ``alpha=5`` is our ``r3l@alpha=5``.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, model_validator
 
 from r3l.config import Strict, backbone
 from r3l.core.errors import DataError, check_known
+from r3l.files.csv_files import read_csv
 from r3l.files.paths import PUBLISHED
 from r3l.stats.comparison import Verdict, interval_verdict
 from r3l.stats.intervals import Interval
@@ -39,12 +37,18 @@ class Published(Strict):
     metric: str = Field(min_length=1)
     unit: Literal["share", "turns", "tokens", "s", "points"]
     value: Decimal = Field(ge=0)
-    n: int | None = Field(
+    n: Annotated[int | None, BeforeValidator(lambda text: text or None)] = Field(
         ge=1, description="stated size of the test set; empty: unknown, or not what is counted"
     )
     source: str = Field(min_length=1)
     source_kind: Literal["paper", "author response", "rebuttal", "third party"]
     note: str
+
+    @model_validator(mode="after")
+    def _check_share(self) -> Published:
+        if self.unit == "share" and self.value > 1:
+            raise ValueError(f"value {self.value} is above 1; write shares as fractions")
+        return self
 
     @property
     def quantity(self) -> Quantity:
@@ -57,9 +61,6 @@ class Published(Strict):
         return f"{self.method} ({self.setting})" if self.setting else self.method
 
 
-COLUMNS = list(Published.model_fields)
-
-
 def load(folder: Path = PUBLISHED) -> list[Published]:
     """Read every published number. Raises DataError naming file, line, column, value and fix."""
     files = sorted(folder.glob("*.csv"))
@@ -68,7 +69,7 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
     seen: dict[tuple[str, Quantity], str] = {}
     rows = []
     for path in files:
-        for where, row in _read(path, path.read_bytes()):
+        for where, row in read_csv(path, Published):
             key = (row.table, row.quantity)
             if key in seen:
                 quantity = "/".join(row.quantity)
@@ -87,33 +88,7 @@ def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Publishe
     if not path.is_file():
         names = ", ".join(sorted(file.name for file in folder.glob("*.csv")))
         raise DataError(f"{path} is not a file; name one of {names}")
-    return [(where.removeprefix(f"{folder}/"), row) for where, row in _read(path, path.read_bytes())]
-
-
-@lru_cache(maxsize=64)  # a report reads the files once per table
-def _read(path: Path, content: bytes) -> Sequence[tuple[str, Published]]:
-    """The numbers of a CSV file with their places; ``content`` is part of the cache's key."""
-    reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
-    if reader.fieldnames != COLUMNS:
-        raise DataError(f"{path}, line 1: columns are {reader.fieldnames}; write {','.join(COLUMNS)}")
-    rows = []
-    for fields in reader:
-        where = f"{path}, line {reader.line_num}"
-        if None in fields or None in fields.values():
-            raise DataError(f"{where}: not {len(COLUMNS)} columns; put text that has a comma in quotes")
-        try:
-            row = Published.model_validate(fields | {"n": fields["n"] or None})
-        except ValidationError as error:
-            problems = []
-            for one in error.errors():
-                column = ".".join(map(str, one["loc"]))
-                place = f"column {column!r} has value {one['input']!r}: " if column else ""
-                problems.append(place + one["msg"])
-            raise DataError(f"{where}: {'; '.join(problems)}; correct it") from error
-        if row.unit == "share" and row.value > 1:
-            raise DataError(f"{where}: value {row.value} is above 1; write shares as fractions")
-        rows.append((where, row))
-    return rows
+    return [(where.removeprefix(f"{folder}/"), row) for where, row in read_csv(path, Published)]
 
 
 def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Published]:

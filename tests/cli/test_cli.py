@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -110,6 +111,27 @@ def test_table_and_figure_from_files(monkeypatch, capsys, tmp_path):
     assert code == 2 and "none of them was trained" in err
     code, _, err = run(monkeypatch, capsys, "figure", "pivot", "--table", "table9", "--results", three_seeds)
     assert code == 2 and "there is no table 'table9'" in err
+
+
+def test_a_figure_on_a_full_disk_is_one_paragraph_and_leaves_the_earlier_one(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "figures"
+    command = ("figure", "learning_curves", "--results", write_three_seeds(tmp_path / "results"), "--out")
+    assert run(monkeypatch, capsys, *command, out)[0] == 0
+    earlier = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert set(earlier) == {"learning_curves.pdf", "learning_curves.png"}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (1, 1 << 12):  # bytes of a file; more fail, as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
+        try:
+            endings = [
+                run(monkeypatch, capsys, *command, place) for place in (out, out / "a.png", out / "b.pdf")
+            ]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        for code, _, err in endings:
+            assert code == 2 and err.count("error: ") == 1 and "Traceback" not in err
+            assert f"{out}/" in err and "cannot be written" in err, err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == earlier
 
 
 def test_a_table_of_published_numbers_needs_no_run(monkeypatch, capsys, tmp_path):

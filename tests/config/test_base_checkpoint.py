@@ -2,12 +2,16 @@
 
 import json
 import logging
+import shutil
 
+import pytest
 from program import run
 from report.runs import rewrite, write_run
 
 from r3l.config import base_checkpoint_warning, resolve
+from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
+from r3l.files.paths import EXAMPLES
 from r3l.report import tables
 from r3l.report.frame import read_runs, whole
 from r3l.report.html import page
@@ -50,3 +54,25 @@ def test_tables_and_the_report_say_so(tmp_path):
     assert set(table.rows.warning) == {"taught math"}
     assert "nano/test: taught math." in table.printed.notes
     assert page.about(whole(runs), [(table.rows, None)])["warnings"] == ["alfworld: taught math"]
+
+
+def test_an_own_environment_without_a_model_is_refused_where_the_tiers_was_taught_another_one(
+    tmp_path, monkeypatch
+):
+    """At nano it would begin from ALFWorld's checkpoint and score 0. A model of its own, one of --model and a
+    tier with a published model are fine."""
+    monkeypatch.setenv("R3L_ENVS", str(tmp_path))
+    shutil.copy(EXAMPLES / "guess.py", tmp_path)
+    text = (EXAMPLES / "guess.yaml").read_text()
+    (tmp_path / "guess.yaml").write_text(text)
+    assert resolve("nano", "guess", "r3l", 0).model == "guess"
+    without = text.replace(", model: guess}", "}").replace(
+        '  tiers.nano.model: "made by r3l sft guess"\n', ""
+    )
+    assert "model:" not in without
+    (tmp_path / "guess.yaml").write_text(without)
+    for method in ("r3l", "zero_shot"):
+        with pytest.raises(ConfigError, match=r"Add `model: NAME` under tiers.nano in guess.yaml, or give"):
+            resolve("nano", "guess", method, 0)
+    assert resolve("nano", "guess", "r3l", 0, "math-1.5m").model == "math-1.5m"
+    assert resolve("smol", "guess", "r3l", 0).model

@@ -79,6 +79,31 @@ def test_a_damaged_folder_is_one_paragraph(foreign, what):
     assert str(foreign) in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+def test_a_padding_token_outside_the_vocabulary_is_refused_before_any_work(foreign):
+    """The first id that has no embedding; its neighbour below is fine."""
+    size = json.loads((foreign / "config.json").read_text())["vocab_size"]
+    for padding in (size, size + 1000):
+        edited(foreign / "config.json", pad_token_id=padding)
+        for check in (find, lambda model: load_model(model, CPU, "packed")):
+            with pytest.raises(
+                CheckpointError, match=f"pad_token_id .* is {padding}, .* the ids 0 to {size - 1}"
+            ):
+                check(str(foreign))
+    edited(foreign / "config.json", pad_token_id=size - 1)
+    assert find(str(foreign)) == str(foreign)
+
+
+@pytest.mark.parametrize("pair", ["xq qx", ["xq", "qx"], "onlyone", 7])
+def test_merges_outside_the_vocabulary_are_one_paragraph(foreign, pair):
+    tokenizer = json.loads((foreign / "tokenizer.json").read_text())
+    tokenizer["model"] |= {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [pair]}
+    (foreign / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(CheckpointError) as refusal:
+        load_model(str(foreign), CPU, "packed")
+    assert str(foreign) in str(refusal.value) and "tokenizer" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
 def test_what_is_no_folder_is_named(tmp_path):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     with pytest.raises(

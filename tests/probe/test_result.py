@@ -88,6 +88,45 @@ def test_attempts_that_were_changed_are_named_by_their_line(content, out, monkey
     rows.write_bytes(whole)
 
 
+def test_verify_checks_the_attempts_of_probes(content, out, tmp_path, monkeypatch, capsys):
+    """In a folder of results, as a file, and archived; a probe of r3l 0.1.0 has no digest."""
+    folder = tmp_path / "results" / "probe"
+    folder.mkdir(parents=True)
+    probe, attempts = folder / out.name, attempts_file(folder / out.name)
+    shutil.copy(out, probe)
+    shutil.copy(attempts_file(out), attempts)
+    old = {key: value for key, value in content.items() if key != "attempts_sha256"}
+    (folder / "old.json").write_text(json.dumps(old))
+
+    def verify(*named):
+        code, text, err = run(monkeypatch, capsys, "verify", *named)
+        assert code in (0, 2) and err.count("error: ") == (code == 2), err
+        return text if code == 0 else err
+
+    assert "1 probes: no attempts have changed" in verify(folder.parent)
+    assert "1 probes: no attempts have changed" in verify(probe)
+    (folder / "old.json").unlink()
+    archive = tmp_path / "kept"
+    assert run(monkeypatch, capsys, "stored", "add", "--results", folder.parent, "--out", archive)[0] == 0
+    kept = archive / "probe" / f"{attempts.name}.xz"
+    assert "1 probes" in verify(archive) and kept.is_file()
+
+    # Every changed byte is found: of the result, of the attempts, of the archive, and a file that is missing.
+    whole, packed = attempts.read_bytes(), kept.read_bytes()
+    for changed in (b"", whole[:-1], whole + b"\n", whole.replace(b"true", b"false", 1)):
+        attempts.write_bytes(changed)
+        assert f"{probe}: 'attempts_sha256' is not the digest of {attempts.name}" in verify(folder.parent)
+    code, _, err = run(
+        monkeypatch, capsys, "stored", "add", "--results", folder.parent, "--out", tmp_path / "b"
+    )
+    assert code == 2 and "attempts_sha256" in err and not (tmp_path / "b").exists()
+    attempts.unlink()
+    assert f"{attempts.name}.xz, cannot be read" in verify(probe)
+    for changed in (packed[:-20], b"not xz", packed[:40] + b"\0" * 8 + packed[48:]):
+        kept.write_bytes(changed)
+        assert f"its attempts, {kept.name}, cannot be read" in verify(archive)
+
+
 def test_two_probes_do_not_write_one_file(content, out, monkeypatch, capsys):
     with locked(out):
         code, _, err = run(monkeypatch, capsys, "probe", "alfworld", *SMALL, "--out", out)

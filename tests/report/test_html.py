@@ -210,6 +210,10 @@ def test_a_browser_shows_pivot_and_masked_tokens(tmp_path):
     assert f'data-shown="{RUN} 2 1 0"' in shown and "data-broken" not in shown
     assert f'class="of-run" href="#{RUN}"' in shown and f'id="{RUN}" open=""' not in shown
     assert f'id="{RUN}" open=""' in dom(out, RUN)
+    of_cell = RUN.rpartition("/")[0]
+    assert f'id="{of_cell}" open=""' in dom(out, f"{of_cell}/seed99")  # a seed that it does not have
+    for no_address in ("%", "%E0%A4%A", "run=%&step=%", "run=nothing&step=x&task=-1&member=99"):
+        assert 'data-shown="' in dom(out, no_address), no_address
     viewer = shown[shown.index('<table class="compare">') : shown.index('<section id="budget">')]
     assert "pivot: retry starts at turn 1" in viewer
     assert viewer.index("pivot: retry") < viewer.index("<th>1</th>")  # above turn 1

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from r3l.config import variant
+from r3l.core.errors import DataError
 from r3l.report import published
 from r3l.report import published_checks as checks
 from r3l.report.labels import method_label
@@ -155,3 +156,29 @@ def test_impossible_numbers_stand_between_the_two_nearest_shares(rows):
     cells = [[cell.text for cell in row] for row in shown.cells()]
     assert len(cells) == checks.summary(checks.check(rows))["impossible"]
     assert ["0.881", "123/140 = 0.8786, 124/140 = 0.8857"] in [row[-2:] for row in cells]
+
+
+DAMAGED = {
+    b"\xff\xfe\x00bad": "not text in UTF-8: byte 0",
+    b"": "line 1: columns are None; write table,",
+    b"table,value\n": "line 1: columns are \\['table', 'value'\\]",
+    b"HEADER\n1,2,3\n": "line 2: not 12 columns",
+    b"HEADER\nt,b,ALFWorld,R3L,,success,share,1.5,,s,paper,\n": "line 2: value 1.5 is above 1; write shares",
+    b"HEADER\nt,b,ALFWorld,R3L,,success,share,x,,s,paper,\n": "line 2: column 'value' has value 'x'",
+    b"HEADER\nt,b,ALFWorld,R3L,,success,share,0.5,0,s,paper,\n": "line 2: column 'n' has value '0'",
+    b"HEADER\nt,b,ALFWorld,R3L,,success,share,nan,,s,paper,\n": "line 2: column 'value' has value 'nan'",
+    b'HEADER\nt,"' + b"b" * 200_000 + b'"\n': "field larger than field limit",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=lambda content: content[:60].decode(errors="replace"))
+def test_a_damaged_file_of_published_numbers_is_named_with_its_line(tmp_path, content):
+    (tmp_path / "a.csv").write_bytes(
+        content.replace(b"HEADER", ",".join(published.Published.model_fields).encode())
+    )
+    with pytest.raises(DataError, match=f"a.csv.*{DAMAGED[content]}"):
+        published.load(tmp_path)
+
+
+def test_a_number_without_a_size_of_its_test_set_has_none(rows):
+    assert {type(row.n) for row in rows} == {int, type(None)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from r3l.local.model.weights import load
@@ -100,3 +100,19 @@ def test_adamw_takes_the_steps_of_torchs_class() -> None:
         assert torch.equal(our, their)
         for name, value in optimizers[1].state[their].items():
             assert torch.equal(optimizers[0].state[our][name], value), name
+
+
+def test_rotary_frequencies_in_a_checkpoint_change_nothing(tmp_path: Path) -> None:
+    """Checkpoints of Llama 2's time hold them; any other further tensor is refused by its name."""
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(CONFIGS["llama"]).save_pretrained(tmp_path)
+    ids_B_T = torch.randint(1, 50, (2, 9))
+    ones = torch.ones_like(ids_B_T)
+    expected = tree_logprobs(load(tmp_path), ids_B_T, ones)
+    state = load_file(tmp_path / "model.safetensors")
+    frequencies = {f"model.layers.{k}.self_attn.rotary_emb.inv_freq": torch.full((4,), 3.0) for k in (0, 1)}
+    save_file(state | frequencies, tmp_path / "model.safetensors", {"format": "pt"})
+    assert torch.equal(tree_logprobs(load(tmp_path), ids_B_T, ones), expected)
+    save_file(state | {"model.odd": torch.ones(1)}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match="model.odd"):
+        load(tmp_path)

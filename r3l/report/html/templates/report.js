@@ -118,7 +118,7 @@ async function openRun() {
   const cell = document.getElementById(place) ?? document.getElementById(place.replace(/\/seed\d+$/, ""));
   if (!cell?.matches("details")) return;
   await fill(cell);
-  const run = document.getElementById(place);
+  const run = document.getElementById(place) ?? cell;  // a seed that it does not have
   cell.open = true;
   run.open = true;
   run.scrollIntoView();
