@@ -79,7 +79,10 @@ class EndpointOptions:
 
     def __post_init__(self) -> None:
         try:
-            valid = _ADDRESS.fullmatch(self.url) and urlsplit(self.url).port != 0  # ValueError beyond 65535
+            parts = urlsplit(self.url)
+            valid = (
+                _ADDRESS.fullmatch(self.url) and parts.hostname and parts.port != 0
+            )  # ValueError beyond 65535
         except ValueError:
             valid = False
         if not valid:

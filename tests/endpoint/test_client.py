@@ -473,3 +473,12 @@ def test_a_response_that_the_server_cuts_before_the_limit_is_counted():
     with serving(lambda request, before: completion("4", "length", tokens=8 + before)) as (url, _):
         ask(url, counts, times=2)
     assert counts == {"requests": 2, "cut_short": 1}
+
+
+@pytest.mark.parametrize(
+    "place", ["", "@", "me:secret@", "secret@/v1", ":8000", "me:secret@:8000", "?secret"]
+)
+def test_an_address_without_a_host_is_refused_without_its_secrets(place):
+    with pytest.raises(ConfigError, match="must be an address such as") as refusal:
+        EndpointOptions(f"http://{place}", "tiny")
+    assert "secret" not in str(refusal.value)
