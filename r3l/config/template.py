@@ -66,8 +66,16 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
 def _example(kind: str, name: str) -> list[str]:
     """Code, config and test of the example of ``kind``, under ``name``."""
     example = EXAMPLE[kind]
-    files = (f"{example}.py", f"{example}.yaml", f"test_{example}.py")
-    return [_renamed((paths.EXAMPLES / file).read_text("utf-8"), example, name) for file in files]
+    texts = []
+    for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py"):
+        # Replace the example's name where it names a file, a class, a config or is quoted; prose keeps it.
+        text = (paths.EXAMPLES / file).read_text("utf-8")
+        text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
+        text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{_class_name(name)}", text)
+        before, after = r"(\b(?:env|method|model): |\bsft |\")", r"(?=[\",:}\n]|$)"
+        text = re.sub(rf"{before}{example}{after}", rf"\g<1>{name}", text, flags=re.MULTILINE)
+        texts.append(re.sub(rf"\b{example}(?=\.(?:py|yaml)\b)", name, text))
+    return texts
 
 
 def _copied(name: str, parent: str) -> list[str]:
@@ -99,12 +107,3 @@ def _check_name(name: str) -> None:
         raise ConfigError(
             f"the name {name!r} is taken by a method, an environment or a Python module; choose another one"
         )
-
-
-def _renamed(text: str, example: str, name: str) -> str:
-    """``text`` with the example's name replaced where it names a file, a class, a config or is quoted."""
-    text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
-    text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{_class_name(name)}", text)
-    before, after = r"(\b(?:env|method|model): |\bsft |\")", r"(?=[\",:}\n]|$)"
-    text = re.sub(rf"{before}{example}{after}", rf"\g<1>{name}", text, flags=re.MULTILINE)
-    return re.sub(rf"\b{example}(?=\.(?:py|yaml)\b)", name, text)

@@ -120,8 +120,16 @@ class FeedbackDialog:
         """
         if ctx.judge is None:
             raise ConfigError("feedback is 'judge', but no judge is connected (docs/methods.md)")
+
+        # The prompt is the judge's own instructions, or all messages that the policy would read: a compact
+        # request continues the episode's dialog, so that comes first.
         if ctx.judge.prompts is JudgePrompts.AS_POLICY:
-            messages = self._policy_prompt(ctx, request)
+            messages: list[Message] = []
+            if ctx.dialogue.style == "compact":
+                # Not strict: a last prompt that did not fit the context has no response.
+                for prompt, turn in zip(self.episode.prompts, self.turns, strict=False):
+                    messages += [*prompt, Message("assistant", turn.response)]
+            messages += request.messages
         else:
             messages = request.instructions()
         answer = await ctx.judge.write(messages, (*ctx.address, self.kind.value, "judge", *self._where()))
@@ -131,13 +139,3 @@ class FeedbackDialog:
         if completion.tokens.response > ctx.feedback_sampling.max_tokens:
             return replace(completion, finish_reason=FinishReason.LENGTH)
         return replace(completion, finish_reason=answer.finish_reason)
-
-    def _policy_prompt(self, ctx: RolloutContext, request: FeedbackRequest) -> list[Message]:
-        """All messages that the policy would read; compact prompts begin with the episode's dialog."""
-        if ctx.dialogue.style != "compact":
-            return request.messages
-        messages: list[Message] = []
-        # Not strict: a last prompt that did not fit the context has no response.
-        for prompt, turn in zip(self.episode.prompts, self.turns, strict=False):
-            messages += [*prompt, Message("assistant", turn.response)]
-        return [*messages, *request.messages]

@@ -77,6 +77,9 @@ def play_probe(
     is damaged.
     """
     expert = _expert(session, tasks)
+
+    # Resume: batches whose lines are whole are known by their (task, attempt number), so only the others
+    # are played.
     members = [(task, k) for task in tasks for k in range(attempts)]
     size = session.batch * session.batches_at_once
     batches = [members[first : first + size] for first in range(0, len(members), size)]
@@ -88,10 +91,12 @@ def play_probe(
         )
     known: dict[tuple[tuple[str, int], ...], list[Attempt]] = {}
     for number, line in enumerate(lines, start=1):
-        attempts_of_line = _attempts_in(line, f"{path}, line {number}")
-        known[_members(attempts_of_line)] = attempts_of_line
+        of_line = _attempts_in(line, f"{path}, line {number}")
+        known[tuple((attempt.task, attempt.member) for attempt in of_line)] = of_line
     rewrite_jsonl(path, lines)  # without a torn last line
     played = [known.get(tuple((task.id, k) for task, k in batch)) for batch in batches]
+
+    # Play the rest, and write each batch as soon as it is complete.
     seconds: defaultdict[str, float] = defaultdict(float)
     done = sum(len(batch) for batch in played if batch)
     # Both halves of the work are shown: a batch can take half an hour, attempts first, then the reflections
@@ -100,17 +105,14 @@ def play_probe(
         for k, batch in enumerate(batches):
             if played[k] is None:
                 played[k] = now = _play_batch(session, settings, tasks, batch, seconds, advance)
-                append_jsonl(path, _line(probed, now))
+                content = [asdict(one) for one in now]
+                line = BatchLine(probed=dict(probed), attempts=content, sha256=_digest(content))
+                append_jsonl(path, line)
     attempts_played = [attempt for of in played for attempt in of or ()]
     return Played(attempts_played, expert, seconds, len(members) - done)
 
 
 _ATTEMPTS = TypeAdapter(list[Attempt])
-
-
-def _line(probed: Mapping[str, str], attempts: Sequence[Attempt]) -> BatchLine:
-    played = [asdict(attempt) for attempt in attempts]
-    return {"probed": dict(probed), "attempts": played, "sha256": _digest(played)}
 
 
 def _attempts_in(line: BatchLine, where: str) -> list[Attempt]:
@@ -129,10 +131,6 @@ def _attempts_in(line: BatchLine, where: str) -> list[Attempt]:
 
 def _digest(attempts: list[dict[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(attempts, sort_keys=True).encode()).hexdigest()
-
-
-def _members(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:
-    return tuple((attempt.task, attempt.member) for attempt in attempts)
 
 
 def _play_batch(

@@ -107,33 +107,27 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     name = sample.task_set or settings.validation_task_set or settings.test_task_set
     if settings.validation_task_set and name in settings.tested().values():
         raise ConfigError(f"{name} is a test task set, and choices are made by a probe; use another one")
-    _check_template(run, served, name)
+    # An unusable chat template ends the probe before any attempt; that of a server may be unknown.
+    if served is None:
+        check_template(run, task_set=name)
+    elif renderer := served.renderer(run):
+        try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES, name)
+
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
     probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (served.identity if served else {})
-    with writable(out), locked(out), _session(run, served) as session:
+    session_of: AbstractContextManager[PlaySession]
+    if served:
+        session_of = open_served_session(run, served)
+    else:  # without an adapter, since a fresh one does nothing
+        whole = run.model_copy(update={"lora": run.lora.model_copy(update={"rank": 0})})
+        session_of = open_session(whole, base_checkpoint_of(run))
+    with writable(out), locked(out), session_of as session:
         played = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, played, session)
         content["attempts_sha256"] = digest_of(attempts_file(out))
         write_json_atomic(out, content)
     return content
-
-
-def _check_template(run: Run, served: ServedModel | None, task_set: str) -> None:
-    """Raise ConfigError, before any attempt, for an unusable chat template (of a server: if it is known)."""
-    if served is None:
-        check_template(run, task_set=task_set)
-    elif renderer := served.renderer(run):
-        try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES, task_set)
-
-
-def _session(run: Run, served: ServedModel | None) -> AbstractContextManager[PlaySession]:
-    if served:
-        return open_served_session(run, served)
-    without_adapter = run.model_copy(
-        update={"lora": run.lora.model_copy(update={"rank": 0})}
-    )  # a fresh one does nothing
-    return open_session(without_adapter, base_checkpoint_of(run))
 
 
 def attempts_file(out: Path) -> Path:

@@ -86,7 +86,13 @@ def documents_of(
     episode = [Exchange(m, s.response, s.imitate) for m, s in zip(prompts, d.steps, strict=True)]
 
     # The reflection on it. A compact one continues the episode's dialog; a full one is a dialog of its own.
-    reflection = _reflection(dialogue, d, prompts)
+    # It is requested as a method requests it.
+    turns = [Turn(s.now.text, s.response, (), (), (), FinishReason.END, s.action) for s in d.steps]
+    turns[-1] = replace(turns[-1], error=d.error)  # the parse error that ended the episode, or None
+    feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error, d.steps[-1].response)
+    finished = Trajectory(d.task, 0, TrajectoryKind.BASE, turns, d.reward, d.success, feedback=feedback)
+    request = reflection_request(dialogue, finished, d.first, ReflectionSettings.model_validate({}), prompts)
+    reflection = Exchange(request, reflection_text(d.critique), True)
     if dialogue.style == "compact":
         yield ExampleKind.EPISODE, [*episode, reflection]
     else:
@@ -97,16 +103,6 @@ def documents_of(
         yield ExampleKind.RETRY, _retry(dialogue, d, guidance, plan_thoughts)
     if hinted and (exchanges := _hinted(dialogue, d, plan_thoughts)):
         yield ExampleKind.HINTED, exchanges
-
-
-def _reflection(dialogue: Dialogue, d: Demonstration, prompts: list[list[Message]]) -> Exchange:
-    """The reflection on the episode, requested as a method requests it."""
-    turns = [Turn(s.now.text, s.response, (), (), (), FinishReason.END, s.action) for s in d.steps]
-    turns[-1] = replace(turns[-1], error=d.error)  # the parse error that ended the episode, or None
-    feedback = dialogue.closing(d.reward, d.success, len(d.steps), d.error, d.steps[-1].response)
-    finished = Trajectory(d.task, 0, TrajectoryKind.BASE, turns, d.reward, d.success, feedback=feedback)
-    request = reflection_request(dialogue, finished, d.first, ReflectionSettings.model_validate({}), prompts)
-    return Exchange(request, reflection_text(d.critique), True)
 
 
 def _retry(

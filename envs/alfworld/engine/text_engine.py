@@ -173,27 +173,24 @@ class AlfworldEngine:
             if name in seen:
                 continue
             seen.add(name)
-            operator = self._operators.get(number) or self._ground(number, name, entry.nb_effect_atoms)
+            operator = self._operators.get(number)
+            if operator is None:
+                # Parameters that Fast Downward adds come last and have no argument.
+                action, *arguments = name.decode("cp1252").split()
+                template, feedback = self._grammar.actions[action]
+                places = [(place, kind) for place, kind in self._problem.parameters[action]]
+                bindings: Bindings = dict(zip(places, arguments, strict=False))
+                command = self._grammar.render(template, bindings, self._world).format_map(self._names)
+                operator = _Operator(number, entry.nb_effect_atoms, command, bindings, feedback)
+                # A command that depends on facts that change must be rendered again in every state.
+                if not query_predicates(template) & self._changing:
+                    self._operators[number] = operator
             commands.setdefault(operator.command, operator)  # the first of several, as in the original
         self._commands = commands
 
         won = bool(self._lib.check_goal())
         self._observation = Observation(text, tuple(sorted(commands)), float(won), won, won)
         return self._observation
-
-    def _ground(self, number: int, raw: bytes, effects: int) -> _Operator:
-        """The ground action that Fast Downward names ``raw``, with its command as text."""
-        action, *arguments = raw.decode("cp1252").split()
-        template, feedback = self._grammar.actions[action]
-        # Parameters that Fast Downward adds come last and have no argument.
-        places = [(name, kind) for name, kind in self._problem.parameters[action]]
-        bindings: Bindings = dict(zip(places, arguments, strict=False))
-        command = self._grammar.render(template, bindings, self._world).format_map(self._names)
-        operator = _Operator(number, effects, command, bindings, feedback)
-        # A command that depends on facts that change must be rendered again in every state.
-        if not query_predicates(template) & self._changing:
-            self._operators[number] = operator
-        return operator
 
     def _apply(self, operator: _Operator) -> None:
         """Apply a ground action in the C library, and its effects to the facts that texts render."""

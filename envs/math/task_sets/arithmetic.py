@@ -56,7 +56,10 @@ def problem(split: str, number: int, operations: int) -> Task:
         start = value = int(rng.integers(2, LARGEST))
         drawn: list[Operation] = []
         for _ in range(operations):
-            drawn.append(_draw(value, rng))
+            # Only operations that keep the value between 0 and LARGEST.
+            room = {"+": LARGEST - value, "-": value}
+            verb = str(rng.choice([verb for verb, sign in SIGN_OF.items() if room[sign] > 0]))
+            drawn.append(Operation(verb, int(rng.integers(1, room[SIGN_OF[verb]] + 1))))
             value = drawn[-1].applied(value)
         story = " ".join(f"{name} {o.verb} {o.operand}." for o in drawn)
         text = f"{name} has {start} {thing}. {story} How many {thing} are left?"
@@ -70,13 +73,6 @@ def problem(split: str, number: int, operations: int) -> Task:
             }
             group = "easy" if operations <= 2 else "hard"
             return Task(f"arithmetic/{digest[:12]}", "math", split, group, payload)
-
-
-def _draw(value: int, rng: np.random.Generator) -> Operation:
-    """A random operation that keeps the value between 0 and LARGEST."""
-    room = {"+": LARGEST - value, "-": value}
-    verb = str(rng.choice([verb for verb, sign in SIGN_OF.items() if room[sign] > 0]))
-    return Operation(verb, int(rng.integers(1, room[SIGN_OF[verb]] + 1)))
 
 
 def operations(task: Task) -> list[Operation]:

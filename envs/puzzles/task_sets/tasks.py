@@ -161,28 +161,20 @@ class Allocation:
     def _make(self) -> None:
         problem = self.puzzle.generate(self._made, self.difficulty)
 
-        # A new content goes to a split if one needs it. Content outside all splits is spare.
+        # A new content goes to the first split that still needs its group, or any. Content outside all
+        # splits is spare.
         key = self.puzzle.key(problem.data)
         if key not in self._seen:
-            split = self._place(problem.group)
-            self._seen[key] = split is not None
-            if split is not None:
+            needed = ((split, group) for split in self._left for group in (problem.group, ALL))
+            place = next(((split, group) for split, group in needed if self._left[split][group]), None)
+            self._seen[key] = place is not None
+            if place is not None:
+                split, group = place
+                self._left[split][group] -= 1
                 self.splits[split].append(self._task(problem, split))
         if not self._seen[key]:
             self.spare.append(self._task(problem, "sft"))
         self._made += 1
-
-    def _place(self, group: str) -> str | None:
-        """The first split that still needs a problem of ``group``, which is then counted.
-
-        None if no split does.
-        """
-        for split, left in self._left.items():
-            for wanted in (group, ALL):
-                if left[wanted]:
-                    left[wanted] -= 1
-                    return split
-        return None
 
     def _task(self, problem: PuzzleProblem, split: str) -> Task:
         payload = {

@@ -129,13 +129,13 @@ class LocalPolicy:
         while queue:
             batch = queue.take_batch()
             with out_of_memory_explained(f"in sampling {len(batch)} responses together", SAMPLING_REMEDY):
-                self._decoder(batch).run(after_token, queue)
-
-    def _decoder(self, requests: list[GenerationRequest]) -> Decoder:
-        common = (self.model, requests, self.renderer.end_id, self.counts)
-        if self.forward == "transformers":
-            return ReferenceDecoder(*common)
-        return self._packed_decoder(self._storage, *common)
+                arguments = (self.model, batch, self.renderer.end_id, self.counts)
+                decoder: Decoder
+                if self.forward == "transformers":
+                    decoder = ReferenceDecoder(*arguments)
+                else:
+                    decoder = self._packed_decoder(self._storage, *arguments)
+                decoder.run(after_token, queue)
 
 
 class SamplingProgress:

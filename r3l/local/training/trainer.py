@@ -95,27 +95,24 @@ class Trainer:
         trained = trainable_rows(self.criterion, rows)
         metrics: dict[str, float] = defaultdict(float, steps.update_metrics(rows, trained))
         if any(row.mask.any() for row in trained):
-            self._update(trained, lr, metrics)
+            # Gradients of all micro-batches add up to one update, so that their size is a matter of memory.
+            self.model.train()
+            self.optimizer.zero_grad()
+            mismatch = LogprobMismatch()
+            taught = TaughtLogprobs()
+            for part in self._microbatches(trained):
+                batch = collate(part, self.model.device)
+                size = " x ".join(map(str, batch.ids_B_T.shape))
+                with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
+                    self._backward(batch, part, mismatch, taught, metrics)
+                self.master_weights.accumulate_gradients()
+            metrics |= mismatch.metrics()
+            metrics |= taught.metrics()
+            metrics["grad_norm"] = self.optimizer_step(lr)
         elif rows:  # nothing to learn, but every step reports how far sampling and training are apart
             metrics |= self.logprob_mismatch(self._microbatches(rows)[0]).metrics()
         self.steps_done += 1
         return dict(metrics)
-
-    def _update(self, rows: Sequence[Row], lr: float, metrics: dict[str, float]) -> None:
-        """Gradients of all micro-batches, summed, then one optimiser step; adds to ``metrics``."""
-        self.model.train()
-        self.optimizer.zero_grad()
-        mismatch = LogprobMismatch()
-        taught = TaughtLogprobs()
-        for part in self._microbatches(rows):
-            batch = collate(part, self.model.device)
-            size = " x ".join(map(str, batch.ids_B_T.shape))
-            with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
-                self._backward(batch, part, mismatch, taught, metrics)
-            self.master_weights.accumulate_gradients()
-        metrics |= mismatch.metrics()
-        metrics |= taught.metrics()
-        metrics["grad_norm"] = self.optimizer_step(lr)
 
     def _backward(
         self,
