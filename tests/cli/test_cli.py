@@ -39,7 +39,7 @@ from r3l import cli, config
         (["model", "fetch", "Qwen2.5-Coder-0.5B"], "did you mean 'qwen2.5-coder-0.5b'?"),
         (["doctor", "memory", "--env", "gsm8k", "--model", "Qwen2.5-7B"], "did you mean 'qwen2.5-7b'?"),
         (
-            ["evaluate", "gsm8k", "--protocol", "react"],
+            ["evaluate", "gsm8k", "--protocol", "react", "--model", "math-1.5m"],
             "environment 'gsm8k' has no protocol 'react'; alfworld has it",
         ),
         (["list", "options", "alpah"], "did you mean 'alpha'?"),

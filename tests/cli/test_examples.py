@@ -73,6 +73,9 @@ LONGER: dict[str, tuple[str, ...]] = {  # run with further words that make them 
     "r3l table claims --env math --claim GRPO": (),
     "r3l figure learning_curves --method grpo,r3l --out results/figures": ("--results", "results/stored"),
     "r3l figure claims --out results/figures": (),
+    "r3l figure held_out --out results/figures": (),
+    "r3l table map": ("--results", "results/stored"),
+    "r3l figure map --out results/figures": (),
     "r3l bench step --env webshop --method r3l --out step.json": ("--repeats", "1", *TINY[:4]),
 }
 PARSED = {  # and why they are not run here

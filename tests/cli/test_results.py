@@ -131,11 +131,8 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
     )["rows"]
     assert (row["pairs"], row["difference_mean"]) == (2, 1.0)  # no run of mine: both are stored
     text = page.read_text(encoding="utf-8")
-    assert (
-        text.index("raft against stored runs")
-        < text.index('<section id="figures">')
-        < text.index(f"{cell('alfworld', 'opmd')}/seed1")
-    )
+    assert text.index("raft against stored runs") < text.index('<section id="figures">')
+    assert cell("alfworld", "opmd") in text
 
 
 def test_offline_compares_every_environment_that_has_runs_of_the_method(r3l, tmp_path):

@@ -12,7 +12,7 @@ from r3l.envs.webshop.engine.goals import NO_LIMIT, price_limit, synthetic_goals
 from r3l.envs.webshop.engine.products import Product, product_of
 from r3l.envs.webshop.engine.synthetic import read_wish, sources
 
-from r3l.core.errors import ConfigError, DataError
+from r3l.core.errors import ConfigError, DataError, RunDirectoryError
 from r3l.core.seeds import seed_of
 
 RECORD = {
@@ -149,7 +149,7 @@ def test_no_half_catalogue_is_left_or_opened(tmp_path, files):
         build(sources(20, 1), tmp_path / "shop", "nano")
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(DataError, match="could not be written"):
+    with pytest.raises(RunDirectoryError, match="cannot be written"):
         build(sources(20, 1), blocked / "shop", "nano")
 
 
