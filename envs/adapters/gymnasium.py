@@ -195,7 +195,14 @@ class TextGame(OneFileEngine):
     def reset(self, task: Task) -> Observation:
         """Reset the game with the task's number as its seed."""
         self._total = 0.0
-        answer = self._game.reset(seed=task.payload["number"])
+        try:
+            answer = self._game.reset(seed=task.payload["number"])
+        except R3LError:
+            raise
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
+            text = f"{type(error).__name__}: {error}"
+            fix = "a game must begin with the seed of every task in its task sets"
+            raise wrong(self._who, f"reset of task {task.id} raised", text, fix) from error
         observation = answer[:1] if isinstance(answer, tuple) else _fields(answer, "observation")
         if not observation:
             raise wrong(self._who, "reset returned", answer, f"return {RESET}")
@@ -220,7 +227,7 @@ class TextGame(OneFileEngine):
             answer = self._game.step(move)
         except R3LError:
             raise
-        except Exception as error:  # noqa: BLE001 - third-party code may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party code may raise anything
             failed = f"{type(error).__name__}: {error}"
             return Observation("", reward=min(self._total, 0.0), done=True, failed=failed)
 

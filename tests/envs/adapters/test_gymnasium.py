@@ -1,6 +1,7 @@
 """Environments with reset and step, of gymnasium and others: played by hand, restarted by replay, trained."""
 
 import itertools
+import sys
 
 import pytest
 from program import run as program
@@ -9,7 +10,7 @@ import r3l
 from r3l.config import environment_of
 from r3l.config.user_code import user_code
 from r3l.core.environment import StopReason
-from r3l.core.errors import EngineError
+from r3l.core.errors import ContractError, EngineError
 from r3l.files.json_files import read_jsonl
 
 LAKE = {"make": {"id": "FrozenLake-v1", "render_mode": "ansi", "is_slippery": False}}
@@ -159,9 +160,19 @@ def test_tasks_are_numbers_and_their_hash_is_of_what_is_shown_too(write):
 def test_an_error_of_the_game_ends_the_episode_and_is_counted(write, begin, tmp_path, monkeypatch):
     name = write("stamps", "gymnasium", make={"id": "games:Stamps-v0"})
     engine, _ = begin(name)
+    task = environment_of(name).tasks("train")[0]
     now = engine.step("crash")
     assert (now.done, now.success, now.reward, now.failed) == (True, False, 0.0, "RuntimeError: out of ink")
     import games
+
+    # Code that would end the process ends the episode; without a first observation there is none to play.
+    with monkeypatch.context() as patched:
+        patched.setattr(games.Stamps, "step", lambda self, action: sys.exit(3))
+        assert engine.step("crash").failed == "SystemExit: 3"
+        patched.setattr(games.Stamps, "reset", lambda self, **options: [][0])
+        message = "reset of task .* raised 'IndexError: list index out of range'; a game must begin"
+        with pytest.raises(ContractError, match=message):
+            engine.engine.reset(task)
 
     def train(where):
         settings = STEPS | {"train.steps": 1, "workers": 0}
