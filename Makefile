@@ -46,7 +46,7 @@ moved = $(if $(wildcard $(1)/pyvenv.cfg),$(shell grep -qF " $(CURDIR)/$(1)" $(1)
 drop_moved = @$(if $(call moved,$(1)),echo "$(1) belongs to another folder; it is made again" && rm -rf $(1),:)
 FORCE:
 
-.PHONY: FORCE setup lock dist trinity flash-attn vllm verifiers openenv table1 test slow lint docs stored clean
+.PHONY: FORCE setup lock dist trinity flash vllm verifiers openenv table1 test slow lint docs stored clean
 
 setup: $(STAMP)
 	@$(if $(filter setup,$(MAKECMDGOALS)),printf '\nNext:\n    source $(VENV)/bin/activate\n    r3l demo\n',:)
@@ -105,7 +105,7 @@ $(TRINITY_STAMP): configs/trinity/$(TRINITY_KIND).txt $(call moved,$(TRINITY)) |
 	@touch $@
 
 # Compiled for this machine's CUDA, which takes long; verl trains without it, but not with sequence_parallel > 1.
-flash-attn: trinity
+flash: trinity
 	$(BIN)/uv pip install --python $(TRINITY)/bin/python $(UV_ARGS) setuptools wheel ninja
 	$(BIN)/uv pip install --python $(TRINITY)/bin/python $(UV_ARGS) --no-build-isolation 'flash-attn>=2.8.3'
 

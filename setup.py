@@ -43,6 +43,7 @@ setup(
                 "workflow/**/*",
                 "configs/**/*.yaml",
                 "configs/**/*.txt",
+                "configs/**/*.in",
                 "configs/**/*.csv",
                 "configs/*.cmake",
                 "examples/*",

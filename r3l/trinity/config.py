@@ -337,7 +337,7 @@ def _trainer(run: Run, cluster: ClusterConfig | None, place: Place) -> Config:
         raise ConfigError(
             f"configs/models/{run.model}.yaml plans sequence_parallel: {cluster.sequence_parallel}, which verl "
             "has for flash-attn only, and Trinity's environment has none: install it there (`make "
-            "flash-attn`), or plan sequence_parallel: 1, which needs more memory a GPU (`r3l doctor --tier "
+            "flash`), or plan sequence_parallel: 1, which needs more memory a GPU (`r3l doctor --tier "
             "paper` computes it)"
         )
     return {

@@ -29,7 +29,7 @@ VERSIONS = {  # package: compatible versions, how to install them
     "peft": (">=0.19,<0.21", MAKE),  # with 0.21 verl saves empty adapters
     "vllm": (">=0.19.1,<=0.23.0", f"{MAKE} on a machine with GPUs"),  # trinity-rft's extra vllm
     # Its extra flash_attn. Without it verl trains with torch's attention, and not by sequence_parallel.
-    "flash-attn": (">=2.8.3", "make flash-attn, or plan sequence_parallel: 1 in configs/models"),
+    "flash-attn": (">=2.8.3", "make flash, or plan sequence_parallel: 1 in configs/models"),
 }
 LIST_PACKAGES = (
     "import importlib.metadata as m, json; "
