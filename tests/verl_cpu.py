@@ -99,9 +99,9 @@ class WeightFile:
     def __init__(self, port):
         self.path = Path(f"/dev/shm/r3l-test-weights-{port}")
 
-    def sync_weight(self, weights):
+    def sync_weight(self, iterator):
         part = self.path.with_suffix(".part")
-        torch.save({name: tensor.detach().clone() for name, tensor in weights}, part)
+        torch.save({name: tensor.detach().clone() for name, tensor in iterator}, part)
         part.replace(self.path)
 
     def receive(self):

@@ -18,7 +18,7 @@ from r3l.trinity.unpadding import replace_flash_attn
 
 Loss = tuple[torch.Tensor, dict[str, Any]]
 
-# Here, since verl sends its workers the loss, and so this module, before they see a batch.
+# Here, since verl sends its workers the loss, and so this module, before they see a batch (see plugins.py).
 replace_flash_attn()
 
 

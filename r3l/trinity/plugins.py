@@ -18,6 +18,10 @@ from trinity.utils.monitor import Monitor
 from r3l.config import names
 from r3l.files.json_files import append_jsonl
 from r3l.trinity.config import ADVANTAGE, LOSS, algorithm_name
+from r3l.trinity.unpadding import replace_flash_attn
+
+# Here, since Trinity's trainer, which also drops padding, loads the algorithm type before it trains.
+replace_flash_attn()
 
 
 class _MethodAlgorithm(AlgorithmType):
