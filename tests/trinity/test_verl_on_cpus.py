@@ -19,6 +19,7 @@ from r3l.trinity.processes import TrinityEnvironment
 
 TRINITY = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity"))
 HOOKS = os.pathsep.join(map(str, (ROOT / "tests/verl_hooks", ROOT / "tests", ROOT)))
+IN_BFLOAT16 = 1e-4  # entropy is of the sampler, to which verl sends its weights in bfloat16
 SETTINGS = ("env_settings.test_task_set=one/train",)
 
 pytestmark = [
@@ -49,7 +50,7 @@ def ended(process):
 def test_two_steps_equal_the_local_ones(method, settings, ranks, tmp_path):
     ended(start("local", 2, tmp_path / "local", method, (*SETTINGS, *settings)))
     ended(start_verl(2, tmp_path / "verl", method, settings, ranks))
-    assert_same_steps(tmp_path / "local", tmp_path / "verl")
+    assert_same_steps(tmp_path / "local", tmp_path / "verl", IN_BFLOAT16)
     name = "adapter_model.safetensors" if settings else "model.safetensors"
     last = [tmp_path / engine / "checkpoints/step-000002" / name for engine in ("local", "verl")]
     assert largest_difference(*last) < 1e-4
@@ -67,7 +68,7 @@ def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(tmp_path)
     code, errors = finish(process)
     assert code != 0 and "Trinity failed after" in errors
     ended(start_verl(3, tmp_path / "verl"))
-    assert_same_steps(tmp_path / "local", tmp_path / "verl")
+    assert_same_steps(tmp_path / "local", tmp_path / "verl", IN_BFLOAT16)
     last = [tmp_path / engine / "checkpoints/step-000003/model.safetensors" for engine in ("local", "verl")]
     assert largest_difference(*last) < 1e-4
 
