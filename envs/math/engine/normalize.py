@@ -167,20 +167,11 @@ _ORDINAL = re.compile(
     r"(?:st|nd|rd|th)(?![A-Za-z])[ }]*"
 )
 
-_BASES = (
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "sixteen",
+_SMALL = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
+_BASES = (*_SMALL[2:13], "sixteen")  # of numbers, as words
 _BASE = rf"(1?\d|20|{'|'.join(_BASES)})"
 _DIGITS = r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*"
 _WORDS_BASE = rf"(?:in )?base[ -]*{_BASE}\b"
@@ -195,24 +186,6 @@ _IN_BASE = re.compile(rf"(?<![\w.])(?:\( ?({_DIGITS}) ?\)|({_DIGITS})) ?(?:{'|'.
 _HEXADECIMAL_LETTERS = re.compile(r"([A-Fa-f]{2,}) ?(?:_ ?\{16\}|_ ?16|\(? ?(?:in )?base[ -]*16 ?\)?)")
 _IN_TEXT = r"\\(?:text|textrm|mathrm|mbox) ?\{([^{}]*)\}"
 _SUBSCRIPT_TEXT = re.compile(rf"_ ?(?:\{{ ?{_IN_TEXT} ?\}}|{_IN_TEXT})")
-_SMALL = (
-    *(
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-    ),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
-)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _ORDINALS = {
     "first": "one",
