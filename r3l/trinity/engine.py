@@ -152,7 +152,7 @@ def _run_trinity(
                 for number in sorted(step for step in steps if step > done):
                     record(metrics_of(number, steps[number], backend))
                     done = number
-                backend.check_saves()
+                    backend.check_saves()  # once a step: each poll would read the files again
             # The exit code says nothing: Trinity exits with 0 after a crash. A run has succeeded if every
             # step was reported and the last weights are saved. Else a dead Ray is the cause, or the
             # newest error in a log.
