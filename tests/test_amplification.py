@@ -1,4 +1,4 @@
-"""Worked values (audit 6): released and paper amplification of centred advantages."""
+"""Worked values of A-1 to A-4 (docs/audit.md): released and paper amplification of centred advantages."""
 
 import numpy as np
 import pytest

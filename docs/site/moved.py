@@ -7,7 +7,10 @@ The site rewrites its links by this table, and tests/docs check them by it.
 from __future__ import annotations
 
 MOVED = {
-    "regime.md": "start_models.md#probes",
+    "regime.md": "tiers.md#probes",
+    "start_models.md": "tiers.md#base-checkpoints",
+    "start_models.md#probes": "tiers.md#probes",
+    "start_models.md#hints-and-impossible-actions-alfworld-15m-hints": "tiers.md#base-checkpoints",
     "tuning.md": "compare.md#tune-learning-rates",
     "power.md": "compare.md#power",
     "one_card.md#training": "../results/notebook/2026-11-26-demonstrations-on-an-h100.md",
