@@ -138,7 +138,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "report": table.report,
     },
     "Verify and archive": {
-        "verify": stored.verify,
+        "verify": _verb(stored.verify, "| episodes", episodes=stored.episodes),
         "stored": _group("Archived runs: this project's, or your own.", add=stored.add, fetch=stored.fetch),
         "export": _group(
             "Write a trained model, or a configuration of Trinity-RFT.",

@@ -1,4 +1,4 @@
-"""Verifying and archiving finished runs: `r3l verify`, `r3l stored add`, `r3l stored fetch`."""
+"""Verifying and archiving finished runs, and episodes of other programs: `r3l verify`, `r3l stored`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r3l.cli.arguments import RESULTS, AsJson, Results, StoredRuns, output
+from r3l.cli.arguments import RESULTS, AsJson, Results, StoredRuns, each_once, output
 from r3l.cli.printing import print_result
 from r3l.core.errors import DataError
 from r3l.files.paths import KEPT
@@ -72,6 +72,58 @@ def verify(
         raise DataError(
             f"{len(found.dirty)} of {len(checked)} runs were made from a tree with uncommitted changes; make them "
             "again from a clean clone"
+        )
+
+
+def episodes(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="JSONL or CSV, one line per episode: task, success; optional turns, "
+            "stop_reason, batch, worker, seed.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ],
+    env: Annotated[str | None, typer.Option(help="Environment whose tasks were played.")] = None,
+    task_set: Annotated[
+        str | None, typer.Option("--task-set", "--split", help="NAME/SPLIT of the tasks that were meant.")
+    ] = None,
+    max_turns: Annotated[int | None, typer.Option(min=1, help="Turn limit of these episodes.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="NAME=COLUMN if the file names it otherwise; repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check episodes that another program played: each task equally often? Does the order matter?
+
+    Names tasks that are missing, unknown or repeated, and bounds the score over the whole task set. Where
+    tasks were repeated, tests whether outcomes of the same task depend on the position in the file, the
+    batch, the worker or the seed. Exit code 2 if the tasks were not played equally often.
+
+    Example: `r3l verify episodes alfworld.jsonl --env alfworld --task-set valid_seen --column task=gamefile`
+    """
+    from r3l.config import environment_of
+    from r3l.core.errors import ConfigError
+    from r3l.evaluation.episode_files import check_episodes, read_episodes
+
+    columns = {}
+    for pair in each_once(column) or []:
+        name, equals, value = pair.partition("=")
+        if not (name and equals and value):
+            raise ConfigError(f"--column {pair!r} is not NAME=COLUMN, such as task=gamefile")
+        columns[name] = value
+    if bool(task_set) != bool(env):
+        raise ConfigError(
+            "--env and --task-set name the tasks together: add the other one, or leave both out"
+        )
+    played = read_episodes(file, columns)
+    ids = [task.id for task in environment_of(env).tasks(task_set)] if env and task_set else None
+    checked = check_episodes(played, ids, max_turns)
+    print_result(checked.as_json(), as_json, "\n".join(checked.lines()))
+    if checked.wrong:
+        raise DataError(
+            f"{file}: its tasks were not played equally often, so its mean is no score of the task set"
         )
 
 

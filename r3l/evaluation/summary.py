@@ -66,6 +66,7 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         + (f"; {parts}" if parts else ""),
         f"{episodes} episodes on task set {tasks['name']} ({part}{tasks['tasks']} tasks), {turns}, "
         f"temperature {evaluation['temperature']:g}",
+        played_how(evaluation, run),
         f"how they ended: {endings(counts)}",
         *caveats(evaluation),
         *played_by(evaluation.get("protocol")),
@@ -95,6 +96,27 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     if run.evaluation.temperature == 0 and run.evaluation.episodes_per_task > 1:
         lines.append("warning: at temperature 0 all attempts at a task are alike, apart from rounding")
     return "\n".join(lines)
+
+
+def played_how(evaluation: Mapping[str, Any], run: Run) -> str:
+    """How often each task was played, by which weights, and how much of a dialog a prompt holds.
+
+    `r3l verify` raises an error for an evaluation whose tasks were not played equally often.
+    """
+    times = run.evaluation.episodes_per_task
+    often = "once" if times == 1 else f"{times} times"
+    digest = evaluation["checkpoint"]["sha256"]
+    step = evaluation["checkpoint"]["step"]
+    checkpoint = f"checkpoint of step {step}" if step else "base checkpoint"
+    weights = f"{checkpoint} (sha256 {digest[:12]})" if digest else "a server's model"
+    window = run.env_settings.options.get("history")
+    if run.env_settings.max_turns == 1:
+        prompt = ""
+    elif window is None:
+        prompt = ", prompts hold the dialog from its beginning"
+    else:
+        prompt = f", prompts hold the last {window} turns"
+    return f"each task {often} by {weights}{prompt}"
 
 
 def caveats(evaluation: Mapping[str, Any]) -> list[str]:

@@ -88,6 +88,9 @@ PARSED = {  # and why they are not run here
     "r3l sft webshop-1.5m --out results/models/webshop-1.5m": "minutes; tests/sft",
     "r3l doctor --tier paper --env webshop --model qwen2.5-1.5b --method r3l": "imports Trinity; tests/trinity",
     "r3l doctor step --tier smol --env alfworld --set train.tasks_per_step=2": "a model of the hub; tests/local",
+    "r3l verify episodes alfworld.jsonl --env alfworld --task-set valid_seen --column task=gamefile": (
+        "downloaded games; tests/evaluation/test_episode_files"
+    ),
     "r3l tune grpo --env alfworld": "six trainings; tests/evaluation/test_tuning",
     "r3l stored fetch": "the network; tests/runs/test_stored_archive",
     "r3l stored fetch r3l-stored-0.1.0.zip": "tests/runs/test_stored_archive",

@@ -19,6 +19,11 @@ def test_a_stored_score_with_its_circumstances():
     # 112 of 200, Wilson: (0.56 + 1.9207/200 -+ 1.96 sqrt(0.2464/200 + 0.9604/200^2)) / (1 + 3.8415/200)
     assert "success 0.560 (95 % interval 0.491 to 0.627); easy 0.580, hard 0.540" in text
     assert "200 episodes on task set small/test (200 tasks), at most 16 turns, temperature 0.4" in text
+    sha256 = evaluation["checkpoint"]["sha256"][:12]
+    assert (
+        f"each task once by checkpoint of step 60 (sha256 {sha256}), prompts hold the dialog from its beginning"
+        in text
+    )
     assert "success 112, turn limit 48, inadmissible action 39, repetition 1" in text
     assert "warning" not in text
     idle = summary(evaluation | {"turns": {"all": 98, "impossible": 50}}, run_of(path.parent))

@@ -1,0 +1,303 @@
+"""Files of episodes that another program wrote: is the score over the tasks that it names?
+
+A mean over episodes is a score on a task set only if every task was played equally often. Where tasks were
+played more than once, it can also be tested whether an outcome depends on the order, the batch or the worker
+of an episode.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from r3l.core.errors import ConfigError, DataError
+from r3l.core.seeds import generator
+from r3l.files.json_files import read_jsonl, read_text
+from r3l.stats.comparison import adjusted
+from r3l.stats.intervals import Interval, t_interval, wilson_interval
+
+ORDER = "position in the file"
+CONDITIONS = ("batch", "worker", "seed")  # columns that are tested if the file has them
+PERMUTATIONS = 9_999  # our choice: p-values down to 1e-4
+ALPHA = 0.05
+NAMED = 5  # tasks named in a message
+
+
+class PlayedEpisode(BaseModel):
+    """One episode of a foreign file: the columns that are read. Others are ignored."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    task: str = Field(min_length=1)
+    success: bool
+    turns: int | None = Field(None, ge=0)
+    stop_reason: str | None = None
+    conditions: dict[str, str] = Field(default_factory=dict)  # batch, worker, ...: what may not matter
+
+    @field_validator("success", mode="before")
+    @classmethod
+    def _number_as_truth(cls, value: Any) -> Any:
+        """Programs write a success as 1.0 as often as true; any other number is no success rate of one episode."""
+        return {"1.0": True, "0.0": False}.get(value, value) if isinstance(value, str) else value
+
+    @field_validator("turns", "stop_reason", mode="before")
+    @classmethod
+    def _empty_is_missing(cls, value: Any) -> Any:
+        return None if value == "" else value
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Permutation test of whether outcomes of the same task depend on ``on``.
+
+    ``p``: two-sided, outcomes permuted within each task, Holm's correction over the tests of one file.
+    ``tasks``: tasks that tell, those played with both outcomes.
+    """
+
+    on: str
+    tasks: int
+    p: float
+
+
+@dataclass(frozen=True)
+class EpisodeCheck:
+    """What a file of episodes says.
+
+    - ``tasks``: tasks of the task set, or those that occur if no set was named (``named`` is False).
+    - ``plays``: for each number of episodes, how many tasks have so many: {1: 134} is a whole evaluation.
+    - ``missing``, ``unknown``, ``repeated``: tasks never played, ids that the set does not have, and tasks
+      played more often than most.
+    - ``success``: mean over tasks of each task's mean; ``over_episodes``: mean over episodes.
+    - ``bounds``: success over the task set if all missing tasks had failed, or succeeded.
+    - ``stops``: episodes by stop reason; ``at_limit``: episodes of as many turns as the limit, those of
+      them that succeeded, and episodes that are longer; None without turns or limit.
+    """
+
+    episodes: int
+    tasks: int
+    named: bool
+    plays: dict[int, int]
+    missing: list[str]
+    unknown: list[str]
+    repeated: list[str]
+    over_episodes: float
+    success: Interval
+    bounds: tuple[float, float]
+    stops: dict[str, int]
+    at_limit: tuple[int, int, int] | None
+    dependence: list[Dependence]
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the tasks were not played equally often."""
+        return bool(self.missing or self.unknown or self.repeated)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for ``--json``."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The check in words, for the terminal."""
+        of = "of the task set" if self.named else "in the file (name --task-set to find missing ones)"
+        played = ", ".join(
+            f"{tasks:,} {'once' if times == 1 else f'{times} times'}" for times, tasks in self.plays.items()
+        )
+        bounds = (
+            f"{self.success.low:.3f} to {self.success.high:.3f}" if self.success.low is not None else "none"
+        )
+        lines = [
+            f"{self.episodes:,} episodes of {self.tasks:,} tasks {of}: {played}",
+            f"success {self.success.mean:.3f} over tasks (95 % interval {bounds}), "
+            f"{self.over_episodes:.3f} over episodes",
+        ]
+        if self.stops:
+            ordered = sorted(self.stops.items(), key=lambda pair: (-pair[1], pair[0]))
+            lines.append("how they ended: " + ", ".join(f"{reason} {count}" for reason, count in ordered))
+        if self.at_limit:
+            at, solved, beyond = self.at_limit
+            lines.append(
+                f"{at} episodes reached the turn limit, {solved} of them solved; {beyond} are longer"
+            )
+        for name, tasks in (
+            ("never played", self.missing),
+            ("not in the task set", self.unknown),
+            ("played more often than most", self.repeated),
+        ):
+            if tasks:
+                more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
+                lines.append(f"{name}: {', '.join(tasks[:NAMED])}{more}")
+        if self.missing:
+            lines.append(
+                f"over the whole task set success is between {self.bounds[0]:.3f} (if all tasks that were "
+                f"never played fail) and {self.bounds[1]:.3f}"
+            )
+        lines += [
+            f"outcomes of the same task {'depend' if one.p < ALPHA else 'are not shown to depend'} on the "
+            f"{one.on} (p = {one.p:.3g}; {one.tasks} tasks with both outcomes)"
+            for one in self.dependence
+        ]
+        if not self.dependence:
+            lines.append("whether the order matters cannot be tested: no task was played with both outcomes")
+        return lines
+
+
+def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[PlayedEpisode]:
+    """Read a JSONL or CSV file with one line per episode.
+
+    ``columns``: the file's name of a column where it is not ours, ``{"task": "gamefile"}``. Columns named
+    batch, worker or seed become ``conditions``.
+
+    Raises DataError naming file, line, column, value and fix.
+    """
+    columns = dict(columns or {})
+    known = [*(name for name in PlayedEpisode.model_fields if name != "conditions"), *CONDITIONS]
+    for name, column in columns.items():
+        if name not in known:
+            raise ConfigError(
+                f"--column {name}={column}: there is no {name!r}; choose from {', '.join(known)}"
+            )
+    if path.suffix == ".csv":
+        rows: Sequence[Mapping[str, Any]] = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
+        first = 2  # line 1 is the header
+    else:
+        rows = read_jsonl(path)
+        first = 1
+    if not rows:
+        raise DataError(
+            f"{path} has no episodes; name a file with one line per episode (JSONL, or CSV with a header)"
+        )
+
+    episodes = []
+    for number, row in enumerate(rows, first):
+        fields = {name: row.get(columns.get(name, name)) for name in known}
+        conditions = {
+            name: str(fields.pop(name)) for name in CONDITIONS if fields.get(name) not in (None, "")
+        }
+        try:
+            episodes.append(PlayedEpisode.model_validate(fields | {"conditions": conditions}))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            name = str(wrong["loc"][0])
+            source = columns.get(name, name)
+            fix = (
+                f"name the column that holds it (--column {name}=COLUMN)"
+                if source not in row
+                else "correct it"
+            )
+            raise DataError(
+                f"{path}, line {number}: column {source!r} has value {row.get(source)!r}: {wrong['msg']}; {fix}"
+            ) from error
+    return episodes
+
+
+def check_episodes(
+    episodes: Sequence[PlayedEpisode], task_ids: Sequence[str] | None = None, max_turns: int | None = None
+) -> EpisodeCheck:
+    """Count how often each task of ``task_ids`` was played, and test what its outcomes depend on.
+
+    ``task_ids``: of the task set; None if it is not known, then of the tasks that occur. A path such as
+    ``/data/valid_seen/pick-7/trial_1/game.tw-pddl`` names the task ``valid_seen/pick-7/trial_1``.
+    """
+    ids = list(dict.fromkeys(task_ids if task_ids is not None else (row.task for row in episodes)))
+    by_path = {tuple(task.split("/")): task for task in ids}
+    outcomes: dict[str, list[int]] = defaultdict(list)  # places in the file of the episodes of a task
+    unknown = Counter[str]()
+    for place, row in enumerate(episodes):
+        task = _named_task(row.task, by_path)
+        if task is None:
+            unknown[row.task] += 1
+        else:
+            outcomes[task].append(place)
+
+    # Once, twice, ...: most tasks say how often each should have been played.
+    plays = Counter(len(outcomes[task]) for task in ids if outcomes[task])
+    usual = plays.most_common(1)[0][0] if plays else 0
+    solved = np.array([row.success for row in episodes], float)
+    means = [fmean(solved[outcomes[task]]) for task in ids if outcomes[task]]
+    if not means:
+        raise DataError(
+            f"none of the {len(episodes)} episodes is of the task set: the file has {next(iter(unknown))!r}, the "
+            f"set {ids[0]!r}. Name the task set that was played, or the column of ids (--column task=COLUMN)"
+        )
+    missing = [task for task in ids if not outcomes[task]]
+    found = sum(means)
+    limit = None
+    if max_turns is not None and any(row.turns is not None for row in episodes):
+        at = [row for row in episodes if row.turns == max_turns]
+        limit = (
+            len(at),
+            sum(row.success for row in at),
+            sum((row.turns or 0) > max_turns for row in episodes),
+        )
+    return EpisodeCheck(
+        episodes=len(episodes),
+        tasks=len(ids),
+        named=task_ids is not None,
+        plays=dict(sorted(plays.items())),
+        missing=missing,
+        unknown=sorted(unknown),
+        repeated=[task for task in ids if len(outcomes[task]) > usual],
+        over_episodes=float(solved.mean()),
+        success=t_interval(means) if {*means} - {0.0, 1.0} else wilson_interval(means),
+        bounds=(found / len(ids), (found + len(missing)) / len(ids)),
+        stops=dict(Counter(row.stop_reason for row in episodes if row.stop_reason)),
+        at_limit=limit,
+        dependence=_dependences(episodes, solved, [places for places in outcomes.values() if places]),
+    )
+
+
+def _named_task(given: str, by_path: Mapping[tuple[str, ...], str]) -> str | None:
+    """The task whose id is ``given``, or a run of folders in the path ``given``."""
+    parts = tuple(part for part in given.replace("\\", "/").split("/") if part)
+    for length in range(len(parts), 0, -1):
+        for start in range(len(parts) - length + 1):
+            if task := by_path.get(parts[start : start + length]):
+                return task
+    return by_path.get(tuple(given.split("/")))
+
+
+def _dependences(
+    episodes: Sequence[PlayedEpisode], solved: np.ndarray, by_task: Sequence[Sequence[int]]
+) -> list[Dependence]:
+    """Test what outcomes depend on beside the task: the position in the file, and each condition.
+
+    Outcomes of one task may be exchanged with each other if nothing but the task matters, so the statistic is
+    compared with that of outcomes permuted within tasks. Of the position it is the absolute covariance with
+    outcomes minus their task's mean; of a condition the sum over its values of squared sums of these.
+    """
+    telling = [places for places in by_task if len({*solved[places]}) == 2]
+    if not telling:
+        return []
+    place_N = np.concatenate(telling)
+    task_N = np.repeat(np.arange(len(telling)), [len(places) for places in telling])
+    residual_N = solved[place_N] - np.repeat(
+        [solved[places].mean() for places in telling], np.bincount(task_N)
+    )
+
+    # One indicator column per value; the position is a single column.
+    columns: dict[str, np.ndarray] = {ORDER: (place_N - place_N.mean())[:, None] / len(episodes)}
+    for name in CONDITIONS:
+        values = [episodes[place].conditions.get(name) for place in place_N]
+        if None not in values and len({*values}) > 1:
+            levels = sorted({*values}, key=str)
+            columns[name] = np.array([[value == level for level in levels] for value in values], float)
+
+    # Permute within tasks: sort random keys within each task. The same permutations serve all tests.
+    random = generator("episode check", len(episodes))
+    exceeding = Counter(dict.fromkeys(columns, 1))
+    observed = {name: float(((residual_N @ column_NV) ** 2).sum()) for name, column_NV in columns.items()}
+    for _ in range(PERMUTATIONS):
+        permuted_N = residual_N[np.lexsort((random.random(len(place_N)), task_N))]
+        for name, column_NV in columns.items():
+            exceeding[name] += ((permuted_N @ column_NV) ** 2).sum() >= observed[name] - 1e-9
+    p_values = adjusted([exceeding[name] / (PERMUTATIONS + 1) for name in columns], "holm")
+    return [Dependence(name, len(telling), p) for name, p in zip(columns, p_values, strict=True)]
