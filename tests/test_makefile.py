@@ -12,7 +12,9 @@ from r3l.files.paths import ROOT
 
 def planned(folder: Path, target: str) -> str:
     """The commands that `make target` would run there."""
-    run = subprocess.run(["make", "--no-print-directory", "-n", target], cwd=folder, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        ["make", "--no-print-directory", "-n", target], cwd=folder, capture_output=True, text=True, check=True
+    )
     return run.stdout
 
 
@@ -32,7 +34,9 @@ def clone(tmp_path):
 
 
 def test_an_installed_clone_has_nothing_to_do_but_to_say_what_is_next(clone):
-    run = subprocess.run(["make", "--no-print-directory", "setup"], cwd=clone, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        ["make", "--no-print-directory", "setup"], cwd=clone, capture_output=True, text=True, check=True
+    )
     assert run.stdout == "\nNext:\n    source .venv/bin/activate\n    r3l demo\n"
     assert "r3l demo" not in planned(clone, "test")  # which needs setup
 
