@@ -34,6 +34,7 @@ _QUESTION = "What does r3l ask first?"
 _ANSWER = "It answers so."
 _QUESTION_2 = "What does r3l ask then?"
 _THOUGHT = "Nothing has been asked before."
+_THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking")  # of a message, by template
 
 Chat = Sequence[Mapping[str, str]]
 
@@ -137,9 +138,18 @@ def try_template(tokenizer: Any) -> AroundResponse:
 
 
 def drops_thoughts(tokenizer: Any) -> bool:
-    """True if the template leaves the thought out of an earlier response, as those of thinking models do."""
-    chat = _chat(_QUESTION, f"{THOUGHT}{_THOUGHT}{END_OF_THOUGHT}{_ANSWER}", _QUESTION_2)
-    return _THOUGHT not in render(tokenizer, chat)
+    """True if the template leaves the thought out of an earlier response, as those of thinking models do.
+
+    The thought is in <think> tags, or in a field of its own if the template writes that of a last response
+    (gpt-oss).
+    """
+    in_text = _chat(_QUESTION, f"{THOUGHT}{_THOUGHT}{END_OF_THOUGHT}{_ANSWER}", _QUESTION_2)
+    if _THOUGHT not in render(tokenizer, in_text):
+        return True
+    in_field = _chat(_QUESTION, _ANSWER, _QUESTION_2)
+    in_field[1] |= dict.fromkeys(_THOUGHT_FIELDS, _THOUGHT)
+    shown_last = _THOUGHT in render(tokenizer, in_field[:2], prompt=False)
+    return shown_last and _THOUGHT not in render(tokenizer, in_field)
 
 
 def _chat(*contents: str) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 from r3l.chat.renderer import ChatRenderer
 from r3l.core.policy import Completion, FinishReason, Samples, Sampling
-from r3l.core.text import Message
+from r3l.core.text import Message, after_thought, with_think_tags
 
 
 class DialogPolicy(Protocol):
@@ -103,8 +103,10 @@ class TokenDialog:
         self._ids += ids
         self._tokens_at.append(len(self._ids))
         self._ended = ids[-1] == self._policy.renderer.end_id
-        text = self._policy.renderer.text(ids)
-        self._messages.append(Message("assistant", text))
+        sampled = self._policy.renderer.text(ids)
+        text = with_think_tags(sampled)
+        # A template that has other marks for thoughts drops earlier ones, or would take the tags for text.
+        self._messages.append(Message("assistant", text if text == sampled else after_thought(text)))
         self._messages_at.append(len(self._messages))
         reason = FinishReason.LINE if ids[-1] in stops else FinishReason.LENGTH
         if ids[-1] in self._policy.renderer.end_ids:

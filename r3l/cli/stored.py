@@ -33,27 +33,35 @@ def verify(
     Example: `r3l verify`
 
     Example: `r3l verify results`
+
+    Example: `r3l verify results/stored/probe`
     """
     from r3l.evaluation import stored_runs
     from r3l.evaluation.stored_runs import origins
     from r3l.evaluation.verification import verify_all
+    from r3l.files.json_files import read_json
     from r3l.report.reproduction import lines, reproduction
     from r3l.runs.run_dir import EVALUATION
     from r3l.runs.run_paths import find_runs
 
     where = stored or stored_runs.folder()
-    named = runs or [stored or stored_runs.stored_runs()]
-    several = [run for run in named if run.is_dir() and not (run / "manifest.json").is_file()]
-    probes = [run for run in named if run in several or run.suffix == ".json"]
-    probes_checked = stored_runs.verify_probes(probes)
-    checked = [
-        run_dir
-        for run in named
-        if run in several or run not in probes
-        for run_dir in (
-            [p.parent for p in find_runs(run, may_be_none=bool(probes_checked))] if run in several else [run]
-        )
-    ]
+    checked: list[Path] = []
+    probes: list[Path] = []
+    for place in runs or [stored or stored_runs.stored_runs()]:
+        if place.is_file() and place.suffix == ".json" and "measures" in read_json(place, dict):
+            probes.append(place)
+        elif place.is_file():
+            raise DataError(
+                f"{place} is neither a run directory nor the result of a probe (a JSON file); name the folder of the "
+                "run, as results/nano/math/math-1.5m/grpo/seed0"
+            )
+        elif place.is_dir() and not (place / "manifest.json").is_file():
+            of_probes = stored_runs.probes_in(place)
+            probes += of_probes
+            checked += [found.parent for found in find_runs(place, may_be_none=bool(of_probes))]
+        else:
+            checked.append(place)
+    probes_checked, without_digest = stored_runs.verify_probes(probes)
     verify_all(checked)
     own = (
         [run for run in checked if not run.resolve().is_relative_to(where.resolve())]
@@ -62,9 +70,13 @@ def verify(
     )
     compared = reproduction([run / EVALUATION for run in own], where) if own else []
     found = origins(checked)
-    text = [f"{len(checked)} runs: every number follows from the raw lines, and no file has changed"]
+    text = []
+    if checked:
+        text.append(f"{len(checked)} runs: every number follows from the raw lines, and no file has changed")
     if probes_checked:
         text.append(f"{probes_checked} probes: no attempts have changed")
+    if without_digest:
+        text.append(f"{without_digest} probes cannot be checked: r3l 0.1.0, which made them, wrote no digest")
     text += found.lines()
     content = {"verified": len(checked), "probes": probes_checked, **found.as_json(), "compared": compared}
     print_result(content, as_json, "\n".join([*text, *lines(compared)]))

@@ -10,6 +10,21 @@ DEEPEST = 64  # nested lists and objects in a JSON value; our choice (a reflecti
 REPLACEMENT = "\ufffd"
 SHOWN = 80  # characters of a wrong value that an error shows
 THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
+# How other models mark their thoughts: Magistral, Seed-OSS, Kimi, Command A, Apertus, Gemma 4, gpt-oss.
+_CHANNEL = (
+    r"(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>%s(?:[^<\n]|<\|constrain\|>){0,80}<\|message\|>"
+)
+_BEGIN = (
+    r"\[THINK\]|<seed:think>|\u25c1think\u25b7|<\|START_THINKING\|>|<\|inner_prefix\|>|<\|channel>thought\n"
+    rf"|{_CHANNEL % '(?:analysis|commentary)'}"
+)
+_END = (
+    r"\[/THINK\]|</seed:think>|\u25c1/think\u25b7|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?|<\|inner_suffix\|>"
+    rf"|<channel\|>|{_CHANNEL % 'final'}"
+)
+_THOUGHT_MARKS = re.compile(f"({_BEGIN})|{_END}")
+# gpt-oss where a server leaves its control tokens out of the text.
+_BARE_CHANNELS = re.compile(r"\Aanalysis(?=\S)(.*?)assistant(?:commentary.*?assistant)?final", re.DOTALL)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -43,6 +58,12 @@ def split_thought(text: str) -> Response:
         return Response("", None, text)
     thought, ended, after = inside.partition(END_OF_THOUGHT)
     return Response(before, thought, after if ended else None)
+
+
+def with_think_tags(text: str) -> str:
+    """The response with its thought in <think> tags, whatever marks its model has for it."""
+    text = _THOUGHT_MARKS.sub(lambda mark: THOUGHT if mark[1] else END_OF_THOUGHT, text)
+    return _BARE_CHANNELS.sub(rf"{THOUGHT}\1{END_OF_THOUGHT}", text)
 
 
 def after_thought(text: str) -> str:

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
@@ -48,15 +48,20 @@ class Endpoint:
     more tokens than requested; ``cut_short``, responses that the server cut off before that;
     ``cut_prompts``, prompts that it cut; ``answered_by/NAME``, answers by the model that they name;
     ``uncounted``, answers without token counts; ``replaced``, characters that were not Unicode;
-    ``end_marks``, texts that ended with a control token. ``wait``: seconds between two attempts if the
-    server asks for no pause (a wait of tenacity); None: up to 8.
+    ``end_marks``, texts that ended with a control token. ``models``: the models that answers name, the
+    first one first; ``before``: those of earlier connections of the same work. ``wait``: seconds between
+    two attempts if the server asks for no pause (a wait of tenacity); None: up to 8.
     """
 
-    def __init__(self, options: EndpointOptions, wait: Callable[[Any], float] | None = None) -> None:
+    def __init__(
+        self,
+        options: EndpointOptions,
+        wait: Callable[[Any], float] | None = None,
+        before: Iterable[str] = (),
+    ) -> None:
         self.options = options
         self.counts = Counter[str]()
-        self._first_model = ""
-        self._warned_of_models = False
+        self.models = list(before)
         self._limit_lock = asyncio.Lock()
         self._limit_is_known = False
         self._limit: int | None = None
@@ -246,14 +251,16 @@ class Endpoint:
     def _note_model(self, name: str) -> None:
         """Count an answer of the model ``name``, and warn of the first one by another model than before."""
         self.counts[f"{ANSWERED_BY}{name}"] += 1
-        self._first_model = self._first_model or name
-        if name != self._first_model and not self._warned_of_models:
-            self._warned_of_models = True
+        if name in self.models:
+            return
+        if len(self.models) == 1:
             log.warning(
-                "%s answers as %s, and as %s before: the score will be of several models or versions. Name "
+                "%s answers as %s, and as %s before: %s will be of several models or versions. Name "
                 "the one that is meant (%s), or serve no other during the run",
-                *(self.options.shown, name, self._first_model, self.options.settable.model),
+                *(self.options.shown, name, self.models[0]),
+                *(self.options.settable.result, self.options.settable.model),
             )
+        self.models.append(name)
 
 
 def _response_limits(body: Mapping[str, Any]) -> list[str]:

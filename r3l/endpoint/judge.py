@@ -15,10 +15,11 @@ from r3l.core.policy import Completion, FinishReason, JudgePrompts, Sampling, Us
 from r3l.core.rollout import RolloutContext
 from r3l.core.seeds import Address
 from r3l.core.text import Message, after_thought
-from r3l.endpoint.options import ANSWERED_BY, EndpointOptions, Settable, UnfinishedError, models_in
+from r3l.endpoint.options import EndpointOptions, Settable, UnfinishedError, models_in
 from r3l.endpoint.policy import MessagePolicy
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.redact import KEY
+from r3l.runs.metrics import members
 
 if TYPE_CHECKING:  # imported only for a run with a judge
     from r3l.endpoint.client import Endpoint
@@ -58,11 +59,10 @@ class EndpointJudge:
 
     def counts(self) -> dict[str, float]:
         """Counts of the endpoint, named ``judge/NAME`` (r3l.runs.metrics)."""
-        counts = self._policy.endpoint.counts
-        found = {name: number for name, number in counts.items() if not name.startswith(ANSWERED_BY)}
-        models = models_in(counts).values()
-        if len(models) > 1:
-            found["other_models"] = sum(models) - max(models)
+        endpoint = self._policy.endpoint
+        found = dict(endpoint.counts)
+        if other := sum(n for name, n in models_in(found).items() if name != endpoint.models[0]):
+            found["other_models"] = other
         return {f"judge/{name}": number for name, number in found.items()}
 
 
@@ -81,21 +81,25 @@ def judge_options(run: Run) -> EndpointOptions | None:
             f"in {KEY} if it asks for one (docs/methods.md), or let another write: --method "
             "METHOD@feedback=self or environment"
         )
-    settable = Settable(ADDRESS, "judge.model", "judge.deadline", "judge.concurrency")
+    settable = Settable(ADDRESS, "judge.model", "judge.deadline", "judge.concurrency", "the feedback")
     return EndpointOptions(url, judge.model, judge.concurrency, judge.deadline, settable=settable)
 
 
 @asynccontextmanager
 async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
-    """Inside, ``ctx`` has the judge of ``run``, if it needs one; its counts are added to ``ctx`` at the
-    end."""
+    """Inside, ``ctx`` has the judge of ``run``, if it needs one; its counts are added to ``ctx`` at the end.
+
+    A step has a connection of its own. The models that answered earlier ones are in ``ctx.history``, also
+    after a restart, so another model is noticed whenever it comes.
+    """
     options = judge_options(run)
     if options is None:
         yield
         return
     from r3l.endpoint.client import Endpoint
 
-    async with Endpoint(options) as endpoint:
+    before = dict.fromkeys(name for metrics in ctx.history for name in members(metrics, "judge/answered_by"))
+    async with Endpoint(options, before=before) as endpoint:
         sampling = Sampling(run.judge.temperature, run.sampling.feedback_max_tokens)
         ctx.judge = judge = EndpointJudge(endpoint, sampling, run.judge.prompts)
         yield

@@ -44,12 +44,13 @@ class UnfinishedError(ServerError):
 
 
 class Settable(NamedTuple):
-    """Names of the settings that error messages tell the user to change."""
+    """Names of the settings that messages tell the user to change, and of what the answers are for."""
 
     url: str = "--server"
     model: str = "--model"
     deadline: str = "--deadline"
     concurrency: str = "--batch"
+    result: str = "the score"
 
 
 def models_in(counts: Mapping[str, float]) -> dict[str, int]:

@@ -44,7 +44,7 @@ class MessagePolicy:
         self.max_context = max_context
         self.lines = lines
         self.same_template: bool | None = None
-        self.separates_thoughts = False  # the server takes thoughts out of the text (a reasoning parser)
+        self.drops_thoughts = False  # earlier thoughts are not sent back
         self.end_texts = renderer.end_texts if renderer else []
         self._renderer = renderer
         self._cuts_prompts = False
@@ -142,8 +142,8 @@ class MessageConversation:
         limit = self._policy.max_context
         if read is not None and len(self._messages_at) == 1:
             self._policy.check_template(messages, read)
-        if answer.thought:
-            self._policy.separates_thoughts = True
+        if answer.is_respelled:
+            self._policy.drops_thoughts = True
 
         # A dialog only grows, so a prompt that the server counts as no longer than the one before has been
         # cut. (A prompt that ends with a part of a response may shrink: its template can drop the thought
@@ -162,11 +162,11 @@ class MessageConversation:
         return _lines(answer) if by_line else [_completion(answer.text, answer.finish_reason, answer.counted)]
 
     def _joined(self) -> list[Message]:
-        """The messages to send: lines of one response joined, and thoughts dropped if the server separates
-        them.
+        """The messages to send: lines of one response joined; without thoughts that are no text to the server.
 
-        A server with a reasoning parser gives the thought in a field of its own; templates drop earlier
-        thoughts, or write the text as it is, and then every earlier thought would stay in the prompt.
+        A server with a reasoning parser gives the thought in a field of its own; others have it in the marks
+        of the model, [THINK] or channels. Templates drop such a thought, or refuse it; sent back in <think>
+        tags it would be ordinary text to them, and stay in the prompt.
         """
         groups = groupby(
             enumerate(self._messages), lambda pair: "assistant" if pair[1].role == "assistant" else pair[0]
@@ -176,7 +176,7 @@ class MessageConversation:
             messages = [message for _, message in group]
             role = messages[0].role
             content = "".join(message.content for message in messages)
-            if role == "assistant" and self._policy.separates_thoughts:
+            if role == "assistant" and self._policy.drops_thoughts:
                 content = after_thought(content)
             joined.append(Message(role, content))
         return joined

@@ -16,7 +16,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from r3l.core.policy import FinishReason, Usage
-from r3l.core.text import well_formed_json
+from r3l.core.text import END_OF_THOUGHT, THOUGHT, well_formed_json, with_think_tags
 from r3l.files.redact import masked_json
 
 # Finish reasons of many servers, in lower case: the model ended the response, or it reached its limit. With
@@ -248,10 +248,10 @@ class ChatAnswer(_Completion):
     def text(self) -> str:
         """The response with its thought in <think> tags; without a closing tag if no answer follows."""
         message = _first(self.choices).message
-        text, thought = message.content or "", message.thought
-        if not thought or "</think>" in text:
+        text, thought = with_think_tags(message.content or ""), message.thought
+        if not thought or END_OF_THOUGHT in text:
             return text
-        return f"<think>{thought}</think>{text}" if text else f"<think>{thought}"
+        return f"{THOUGHT}{thought}{END_OF_THOUGHT}{text}" if text else f"{THOUGHT}{thought}"
 
     def remove_end_marks(self, ends: Sequence[str]) -> bool:
         """Remove the model's end of turn from the end of the text; True if the server had left it there.
@@ -275,9 +275,10 @@ class ChatAnswer(_Completion):
                 raise choice.unfinished(None, " and no text (null)")
 
     @property
-    def thought(self) -> str:
-        """The thought that the server separated from the text; "" if it does not separate thoughts."""
-        return _first(self.choices).message.thought
+    def is_respelled(self) -> bool:
+        """True if the thought in ``text`` came in a field of its own, or in other marks than <think>."""
+        message = _first(self.choices).message
+        return bool(message.thought) or self.text != (message.content or "")
 
     @property
     def was_cut(self) -> bool:

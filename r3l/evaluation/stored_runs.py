@@ -271,16 +271,19 @@ def store_probes(results: Path, out: Path) -> list[Path]:
     return written
 
 
-def verify_probes(results: Sequence[Path]) -> int:
-    """Check that probes have the attempts that they were computed from; returns the number of those checked.
+def probes_in(folder: Path) -> list[Path]:
+    """Results of probes in ``folder``: a folder of results, or that of the probes in it."""
+    return sorted(folder.glob("*.json" if folder.resolve().name == PROBES else f"{PROBES}/*.json"))
 
-    ``results``: results of probes, or folders with a folder of probes. A probe of r3l 0.1.0 has no digest and is not
-    checked. Raises DataError naming every probe whose attempts differ, are missing or cannot be read.
+
+def verify_probes(results: Sequence[Path]) -> tuple[int, int]:
+    """Check that the probes ``results`` have the attempts that they were computed from.
+
+    Returns the number of those checked, and of those of r3l 0.1.0, which have no digest. Raises DataError naming
+    every probe whose attempts differ, are missing or cannot be read.
     """
     wrong, checked = [], 0
-    for path in [
-        file for one in results for file in ([one] if one.is_file() else one.glob(f"{PROBES}/*.json"))
-    ]:
+    for path in results:
         digest = read_json(path, ProbeOrigin).get("attempts_sha256")
         if digest is None:
             continue
@@ -302,7 +305,7 @@ def verify_probes(results: Sequence[Path]) -> int:
             )
     if wrong:
         raise DataError("\n".join(wrong))
-    return checked
+    return checked, len(results) - checked
 
 
 def _is_stored(source: Path, target: Path) -> bool:

@@ -61,7 +61,7 @@ def read_json(path: Path, model: Any = Any) -> Any:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"{path} is missing; is this a finished run directory?") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON ({error}); delete it and run the command again") from error

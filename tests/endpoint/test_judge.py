@@ -17,6 +17,7 @@ from r3l.endpoint.options import EndpointOptions, ServerError, Settable
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.local.engine import train
 from r3l.runs.metrics import declared
+from r3l.runs.preemption import Preempted
 
 SMALL = ["train.steps=1", "train.tasks_per_step=2", "train.kl_metric_every=0", "workers=0"]
 AS_POLICY = ["judge.model=nano", "judge.prompts=as_policy", "judge.temperature=0"]
@@ -70,6 +71,31 @@ def test_a_step_under_a_judge(tmp_path, monkeypatch, method, env, kind):
         secret in text for secret in (b"secret-key", url.encode()) for text in left
     )
     assert read_json(tmp_path / "manifest.json")["run"]["judge"]["model"] == "nano"
+
+
+def test_a_judge_that_is_another_model_from_the_second_step_on_is_noticed(tmp_path, monkeypatch, caplog):
+    """Also by a process that resumes the run: the names are in metrics.jsonl."""
+    two_steps = [*SMALL, *AS_POLICY, "train.steps=2"]
+    run = resolve("nano", "math", "rltf_grpo@feedback=judge,group_size=2", 0, overrides=two_steps)
+    server, name = NanoServer(run.model), "big"
+
+    def answer(request, before):
+        status, body = server.answer(request, before)
+        return status, body | {"model": name}
+
+    def stop(*_):
+        raise Preempted("SIGTERM")
+
+    with serving(answer) as (url, seen):
+        monkeypatch.setenv("R3L_JUDGE", url)
+        with pytest.raises(Preempted):
+            train(run, tmp_path, after_update=stop)
+        first, name = len(seen), "another"
+        caplog.clear()
+        budget = train(run, tmp_path)["budget"]
+    assert caplog.text.count("answers as another, and as big before: the feedback will be of several") == 1
+    assert budget["judge/answered_by/big"] == first > 0
+    assert budget["judge/answered_by/another"] == budget["judge/other_models"] == len(seen) - first > 0
 
 
 def test_all_of_a_dialog_is_sent_and_thoughts_are_left_out():

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from chat_models import chat_tokenizer
 from chat_server import completion, serving
 
@@ -202,6 +203,25 @@ def test_earlier_thoughts_that_the_server_separates_are_not_sent_back():
     first, seen, _ = at(answer, talk)
     assert first.text == "<think>two and two</think>4"
     assert roles(seen[1]) == roles(seen[2]) == [("user", "2+2?"), ("assistant", "4"), ("user", "sure?")]
+
+
+GPT_OSS = "<|channel|>analysis<|message|>2, 2<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>"
+
+
+@pytest.mark.parametrize("text", ["[THINK]2, 2[/THINK]4", GPT_OSS])
+def test_thoughts_in_the_marks_of_the_model_are_read_and_not_sent_back(text):
+    """gpt-oss's template refuses a message with channels; others have the thought in a field."""
+
+    async def talk(dialog):
+        dialog.add(Message("user", "2+2?"))
+        first = await dialog.respond(SAMPLING, (0,))
+        dialog.add(Message("user", "sure?"))
+        await dialog.respond(SAMPLING, (1,))
+        return first
+
+    first, seen, _ = at(lambda request, before: completion(text), talk)
+    assert first.text == "<think>2, 2</think>4"
+    assert roles(seen[1]) == [("user", "2+2?"), ("assistant", "4"), ("user", "sure?")]
 
 
 def test_thoughts_that_are_part_of_the_text_are_sent_back():

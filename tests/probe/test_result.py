@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from chat_server import completion, serving
@@ -105,6 +106,10 @@ def test_verify_checks_the_attempts_of_probes(content, out, tmp_path, monkeypatc
 
     assert "1 probes: no attempts have changed" in verify(folder.parent)
     assert "1 probes: no attempts have changed" in verify(probe)
+    of_probes = verify(folder)  # the folder of the probes itself
+    assert "1 probes: no attempts have changed" in of_probes and "1 probes cannot be checked" in of_probes
+    assert "runs:" not in of_probes
+    assert "cannot be checked: r3l 0.1.0" in verify(folder / "old.json")
     (folder / "old.json").unlink()
     archive = tmp_path / "kept"
     assert run(monkeypatch, capsys, "stored", "add", "--results", folder.parent, "--out", archive)[0] == 0
@@ -125,6 +130,27 @@ def test_verify_checks_the_attempts_of_probes(content, out, tmp_path, monkeypatc
     for changed in (packed[:-20], b"not xz", packed[:40] + b"\0" * 8 + packed[48:]):
         kept.write_bytes(changed)
         assert f"its attempts, {kept.name}, cannot be read" in verify(archive)
+
+
+def test_verify_says_what_it_takes(out, tmp_path, monkeypatch, capsys):
+    """A file that is no probe's result, no JSON, or damaged; a folder without either."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("notes.txt", "a"), ("evaluation.json", "{}"), ("list.json", "[]"), ("cut.json", "{")):
+        Path(name).write_text(text)
+    Path("empty", "probe").mkdir(parents=True)
+    words = {
+        "notes.txt": "notes.txt is neither a run directory nor the result of a probe",
+        "evaluation.json": "evaluation.json is neither a run directory nor the result of a probe",
+        "list.json": "list.json: its content is []",
+        "cut.json": "cut.json is not valid JSON",
+        "empty": "no evaluation.json under empty",
+        "empty/probe": "no evaluation.json under empty/probe",
+        str(attempts_file(out)): "is neither a run directory nor the result of a probe",
+        "notes.txt/seed0": "notes.txt/seed0/manifest.json is missing",
+    }
+    for named, wanted in words.items():
+        code, _, err = run(monkeypatch, capsys, "verify", named)
+        assert code == 2 and wanted in err and err.count("\n") == 1, err
 
 
 def test_two_probes_do_not_write_one_file(content, out, monkeypatch, capsys):

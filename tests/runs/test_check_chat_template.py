@@ -51,9 +51,13 @@ def test_every_environment_has_dialogs_to_try(env):
 
 THINKING = CHATML.replace("m.content", "m.content.split('</think>')[-1]")
 OPENED = THINKING.replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}")
+# As gpt-oss: the thought of the last response alone, from a field of its message.
+IN_FIELD = CHATML.replace(
+    "{{ m.content }}", "{% if loop.last and m.thinking %}{{ m.thinking }}{% endif %}{{ m.content }}"
+)
 
 
-@pytest.mark.parametrize("template", [THINKING, OPENED])
+@pytest.mark.parametrize("template", [THINKING, OPENED, IN_FIELD])
 def test_a_template_that_drops_thoughts_needs_turns_as_samples(template):
     """Known by its rendering, whatever the model is called; a dialog of one turn has no earlier thought."""
     thinking = renderer(template)

@@ -113,6 +113,14 @@ def test_a_template_that_drops_thoughts_is_rendered_again_at_every_turn(nano):
     assert "]" in joined  # which is what appending would have sampled from
 
 
+def test_a_thought_in_the_marks_of_the_model_is_read_and_not_rendered_again(nano):
+    responses = ["[THINK]pen 2[/THINK]mug 1", "desk 1"]
+    turn, _ = talk(LocalPolicy(*nano, 512, samples="turn"), 2, responses)
+    assert turn[0].text == "<think>pen 2</think>mug 1"
+    prompt = nano[1].decode(turn[1].prompt_ids)
+    assert "mug 1" in prompt and "pen 2" not in prompt
+
+
 @pytest.mark.parametrize("template", [None, FORGETFUL])
 def test_turn_sampling_reuses_what_it_can_and_samples_the_same(nano, template):
     model, tokenizer = nano
