@@ -60,3 +60,60 @@ def test_the_notebooks_last_text_says_what_its_tables_say():
         assert (label in spent) == (ours["tokens/generated"][env] > theirs["tokens/generated"][env]), label
         another_rate = "train.lr is" in " ".join(warnings)
         assert (label in rate) == (verdict == "behind" and another_rate), label
+
+
+def words(number):
+    """The text of a cell, on one line."""
+    return " ".join("".join(json.loads(NOTEBOOK.read_text())["cells"][number]["source"]).split())
+
+
+def test_the_notebooks_text_on_the_group_says_what_the_group_shows():
+    """The first group of the stored run with a retry that solved what its attempt did not."""
+    run = STORED / cell("math", "r3l") / "seed0"
+    task, attempt = next((t, m) for t in r3l.trajectories(run) for m in t.members if m.rescued and m.pivot)
+    base, reflection, guided, distilled = attempt.trajectories
+    kept = [turn["action"] for turn in base["turns"][: attempt.pivot]]
+
+    text = words(2)
+    assert "left out a step, so its answer is wrong" in text and base["reward"] == 0
+    assert reflection["parsed"]["root_cause_analysis"].startswith("left out")
+    assert "where to start again" in text and reflection["parsed"]["retry_from_step"] == attempt.pivot
+    assert "keeps the turns before the pivot and reads the hint. It solves the task" in text
+    assert [turn["action"] for turn in guided["turns"][: attempt.pivot]] == kept and guided["success"]
+    assert "Hint" in guided["turns"][attempt.pivot]["prompt"]
+    assert "reflection and retry are imitated" in text
+    assert [one["objective"] for one in (reflection, guided)] == ["sft", "sft"]
+    assert "**without** its hint, by its advantage" in text
+    assert "Hint" not in str(distilled["turns"]) and distilled["objective"] == "policy"
+    assert distilled["turns"][-1]["response"] == guided["turns"][-1]["response"]
+    assert "The attempt has a negative advantage" in text and base["advantage"] < 0
+    assert "Both train from the pivot on" in text
+    assert [one["trainable"][0] for one in (base, distilled)] == [attempt.pivot, attempt.pivot]
+
+    assert "one baseline, the mean reward" in words(
+        2
+    ) and "The best reward gets the advantage *alpha*" in words(2)
+    trained = [one for m in task.members for one in m.trajectories if one["objective"] == "policy"]
+    rewards = [one["reward"] for one in trained]
+    mean = sum(rewards) / len(rewards)
+    for one in trained:
+        best = one["reward"] == max(rewards)
+        assert abs(one["advantage"] - (3 if best else one["reward"] - mean)) < 1e-9
+
+
+def test_the_notebooks_text_on_costs_says_what_its_table_says():
+    results = r3l.load_results(STORED)
+    results = results[(results.tier == "nano") & (results.group == "all")]
+    means = (
+        results[results.method.isin(["grpo", "r3l"])]
+        .groupby(["method", "env"])[["rollouts", "env_steps", "tokens/generated", "tokens/reflection"]]
+        .mean()
+    )
+    ours, theirs = means.loc["r3l"], means.loc["grpo"].fillna(0)
+    text = words(6)
+    assert "R3L gets no more rollouts than GRPO" in text and (ours.rollouts <= theirs.rollouts).all()
+    assert "so it takes fewer turns" in text
+    assert (ours.env_steps / ours.rollouts < theirs.env_steps / theirs.rollouts).all()
+    assert "Reflections cost tokens (`tokens/reflection`, part of `tokens/generated`)" in text
+    assert (theirs["tokens/reflection"] == 0).all()
+    assert (ours["tokens/reflection"].between(1, ours["tokens/generated"])).all()
