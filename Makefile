@@ -5,7 +5,7 @@
 # make docs     these pages as a site, in build/site
 # make setup    only the install        make clean   what the tools left (never results/)
 # make lock     requirements.lock again  make dist    the wheel, and the archive of stored runs
-# make trinity  the environment of the trinity engine, beside the one of everything else (docs/tiers.md)
+# make trinity  the environment of the trinity engine, separate from .venv (docs/tiers.md)
 # make verifiers, make openenv   .venv and that library in an environment of their own, and the adapters' tests (docs/extending.md)
 # make vllm     an environment with vLLM for CPUs: `r3l train --set compute=vllm` (docs/architecture.md), and a server
 #               that `r3l evaluate --server` can ask (docs/endpoints.md)
@@ -128,7 +128,7 @@ openenv: .venv-openenv/.r3l-installed
 verifiers openenv:
 	OMP_NUM_THREADS=1 .venv-$@/bin/python -m pytest tests/envs/adapters
 
-# Beside the packages of .venv, which it sees: none of them in another version, also where verifiers asks for an older
+# In addition to the packages of .venv, which it sees: none of them in another version, also where verifiers asks for an older
 # openai. OpenEnv's servers are made with its own library, which asks for another mcp than verifiers.
 SERVER_openenv := openenv==0.10.0
 SITE := import sysconfig; print(sysconfig.get_paths()['purelib'])

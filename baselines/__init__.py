@@ -1,1 +1,1 @@
-"""The methods with which R3L is compared: one file each, none of which knows an environment."""
+"""The methods with which R3L is compared: one file each; no method knows an environment."""

@@ -29,7 +29,7 @@ class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
     refined_group: Literal["joint", "separate"] = option(
         "joint",
         "baseline of the refinement (A-16)",
-        "Critique-GRPO paper: one group (released code: the refinement stands alone)",
+        "Critique-GRPO paper: one group (released code: the refinement is a group of one)",
     )
     shaping_gamma: float = option(0.1, "gamma of p / (p + gamma) (audit 0.6)", "released code: 0.1", gt=0)
 

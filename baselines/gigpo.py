@@ -40,7 +40,7 @@ class GiGPO(GRPO):
     def advantages(self, group: Group) -> list[np.ndarray]:
         """A(episode) + omega A(turn) on the tokens of each turn, shape (T,) per trajectory.
 
-        A turn that is alone in its state has A(turn) = 0.
+        A turn whose state no other turn has gets A(turn) = 0.
         """
         s = self.settings
         returns_G = group.returns_G()

@@ -144,7 +144,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
     def advantages(self, group: Group) -> np.ndarray:
         """(r - baseline) * weight of the group, shape (G,).
 
-        A second attempt that is alone in its group equals the mean, so its advantage is 0 (RLTF audit 2).
+        The only second attempt of a group equals the mean, so its advantage is 0 (RLTF audit 2).
         """
         returns_G = group.returns_G()
         baseline = mean_of(returns_G) if group.baseline is None else group.baseline

@@ -1,4 +1,4 @@
-"""Adaptive R3L: reflect and retry only where that solves more failures per token than a fresh attempt.
+"""Adaptive R3L: reflect and retry only as long as that solves more failures per token than a fresh attempt.
 
 R3L spends half of its rollouts on guided retries throughout training. Whether that pays changes while a model
 trains: at first its hints solve failures that fresh attempts do not; later fresh attempts solve most tasks

@@ -110,7 +110,7 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
     imitated_retry: Literal["verified", "resampled"] = option(
         "verified",
         "imitated for a retry that improved: the retry, or a fresh sample from its pivot (B-15)",
-        "paper: the retry (released turn-level code: a fresh sample, whatever its reward)",
+        "paper: the retry (released turn-level code: a fresh sample, with any reward)",
     )
     sft_perfect_reflection: bool = option(
         False,

@@ -40,7 +40,7 @@ DomainRule = Literal["own", "alfworld_everywhere"]
 
 
 class ReflectionSettings(FeedbackSettings):
-    """Options of reflections: who is reflected on, what the writer sees, what a retry reads of it."""
+    """Options of reflections: which attempts get one, what its writer sees, which parts a retry reads."""
 
     feedback_corruption: float = option(
         0.0,
@@ -73,7 +73,7 @@ class ReflectionSettings(FeedbackSettings):
     reflection_schema: ReflectionSchema = option(
         "strict",
         "required fields of a reflection (B-41)",
-        "our choice: what the prompt asks for (released code: null values pass); lines: for small models",
+        "our choice: what the prompt requests (released code: null values pass); lines: for small models",
     )
     coerce_pivot: bool = option(
         True, 'read a pivot written as "3" or 3.0 (B-16)', "our choice (released code loses such retries)"
@@ -186,7 +186,7 @@ async def reflect(
 async def critic_verdict(
     ctx: RolloutContext, episode: Episode, corruption: float, attempt: tuple[int, ...] = ()
 ) -> Critique | None:
-    """The environment critic's verdict on a finished episode, of which the share ``corruption`` is misleading.
+    """The critic's verdict on a finished episode; a share ``corruption`` of verdicts is misleading.
 
     A misleading verdict keeps summary and outcome; cause, pivot and hint are those that the critic would give
     if the same actions had been an attempt at another task of ``ctx.tasks``, drawn by seed. A verdict without a pivot

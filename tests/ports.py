@@ -4,6 +4,6 @@ import socket
 
 
 def free_port() -> int:
-    """One that nobody listens at."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return free.getsockname()[1]

@@ -62,7 +62,7 @@ class ScriptedDialog:
     def fork(self, turns):
         return ScriptedDialog(self.policy, turns, self.seen[:turns])
 
-    def afresh(self):
+    def restarted(self):
         return ScriptedDialog(self.policy, 0, [])
 
     def close(self):

@@ -293,7 +293,7 @@ def described_numbers(space: Any) -> str:
 
 
 def read_numbers(action: str, space: Any) -> np.ndarray | None:
-    """The array of ``space`` that ``action`` writes, e.g. ``0.5 -1`` or ``[0.5, -1]``; None if it is none."""
+    """The array of ``space`` that ``action`` writes, ``0.5 -1`` or ``[0.5, -1]``; None if it does not."""
     parts = re.sub(r"[\[\],]", " ", action).split()
     low, high = _bounds(space)
     try:

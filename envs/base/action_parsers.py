@@ -73,7 +73,7 @@ def pairs(response: str) -> tuple[int, list[str]]:
 
 
 def first_pair(response: str) -> str | None:
-    """Parse the first action after the end of a thought; anything else may stand around them."""
+    """Parse the first action after the end of a thought; other text around them is ignored."""
     response = with_opening(response)
     thought = next(between(response, "think"), None)
     action = None if thought is None else first_between(response[thought.stop :], "action")

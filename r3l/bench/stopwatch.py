@@ -67,7 +67,7 @@ class Stopwatch:
             self._phases.pop()
 
     def _charge(self) -> None:
-        # The clock waits for the GPU: otherwise its work is charged to whoever asks for the result.
+        # The clock waits for the GPU: otherwise its work counts in the phase that first reads the result.
         now = clock()
         self.seconds[self._phases[-1]] += now - self._since
         self._since = now

@@ -143,7 +143,7 @@ class _OurStep:
 
 
 def _plain_step(session: LocalSession, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:
-    """Seconds of sampling and of training with transformers alone."""
+    """Seconds of sampling and of training with transformers only."""
     model = session.model
     device = model.device
     end = session.policy.renderer.end_id

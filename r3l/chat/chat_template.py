@@ -81,7 +81,7 @@ def _time_limit() -> Iterator[None]:
     """Raise TimeoutError after SECONDS of processor time, in the main thread.
 
     Against templates that pass the check at the start and hang at a later dialog. It costs no process but
-    stops only loops. Memory is limited by the check alone, which renders every role and long messages: a
+    stops only loops. Only the check limits memory, which renders every role and long messages: a
     limit here would count the model's memory too. A template that exhausts memory later ends the run, which
     then resumes without loss.
     """

@@ -111,9 +111,9 @@ class ChatRenderer:
         return ids
 
     def _continued(self, before: str, text: str) -> list[int]:
-        """Token ids of ``text`` where it follows ``before``.
+        """Token ids of ``text`` after ``before``.
 
-        Most tokenizers encode a text alone as they do inside another one. Those made with SentencePiece
+        Most tokenizers encode a text by itself as they do inside another one. Those made with SentencePiece
         (Llama 2, Mistral, Phi-3) put a blank before the first word of every text.
         """
         alone: list[int] = self.tokenizer.encode(text, add_special_tokens=False)

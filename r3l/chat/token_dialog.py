@@ -64,7 +64,7 @@ class TokenDialog:
         fork._ended = not turns or self._ids[length - 1] == self._policy.renderer.end_id
         return fork
 
-    def afresh(self) -> Self:
+    def restarted(self) -> Self:
         """An empty dialog that replaces this one; it keeps the tokens, of which a common prefix is reused."""
         fresh = type(self)(self._policy)
         fresh._ids = self._ids

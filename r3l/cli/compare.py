@@ -65,7 +65,7 @@ def compare(
 ) -> None:
     """Train a method if it is not trained yet, then compare it with the stored baselines, seed by seed.
 
-    Baselines of which no run is stored, as in an environment of yours, are trained too. Default: seeds 0, 1
+    Baselines without a stored run, as in your own environment, are trained too. Default: seeds 0, 1
     and 2, in ALFWorld, ScienceWorld and WebShop. With `--offline`: all seeds and environments that both
     methods have, and the stored runs of the method if you have none of it.
 

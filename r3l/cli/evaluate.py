@@ -67,7 +67,7 @@ def evaluate(
 ) -> None:
     """Evaluate a run's last checkpoint, or any model in an environment. Re-run to resume.
 
-    The model acts alone, without reflection or guidance. If a run plays another task set than its test set,
+    The model acts without reflection or guidance. If a run plays another task set than its test set,
     results go to RUN_DIR/evaluations. In an environment `--protocol` sets the rules of a published
     evaluation (docs/endpoints.md#protocols), `--tier` those of training. Default: the paper's protocol
     (`r3l`) on published data, or tier nano for a model that this project made. A YAML file lists evaluations

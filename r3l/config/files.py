@@ -26,7 +26,7 @@ M = TypeVar("M", bound=BaseModel)
 OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables with a user's folders, as in PATH
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a name becomes a folder and appears in lists with commas
 
-# Texts with a form. \p{C} and \p{Z} are characters that cannot be seen; a space may stand inside.
+# Texts with a form. \p{C} and \p{Z} are characters that cannot be seen; a space may be inside.
 LABEL = r"^[^\p{C}\p{Z}]+( +[^\p{C}\p{Z}]+)*$"
 TASK_SET = r"^\w[\w.@+-]*(/\w[\w.@+-]*)*$"
 FORMS = {
@@ -137,7 +137,7 @@ def _validated(model: type[M], content: bytes, path: Path) -> M:
 def find_class(kind: str, code: str) -> Any:
     """The class that ``module:Class`` names, of this package or in a user's folders of ``kind``.
 
-    No other module is imported, whatever a file or a manifest says. Raises ConfigError.
+    No other module is imported, even if a file or a manifest names one. Raises ConfigError.
     """
     module, _, name = code.partition(":")
     own = [str(folder) for folder in own_folders(kind)]
@@ -198,7 +198,7 @@ def key_paths(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """The keys of the section at ``loc``; none where a value is no section."""
+    """The keys of the section at ``loc``; [] if a value is not a section."""
     for part in loc:
         field = model.model_fields.get(str(part))
         annotation = field.annotation if field else None

@@ -67,7 +67,7 @@ def check_change(text: str) -> None:
 
 @dataclass(frozen=True)
 class Scope:
-    """The parts of a run that decide which settings of a method's file hold. None: no particular one.
+    """The parts of a run that decide which settings of a method's file hold. None: any.
 
     ``environment`` is a name of r3l.envs.registry: ``math`` for gsm8k, math500 and dapo too.
     """
@@ -146,7 +146,7 @@ class MethodConfig(Strict):
     sources: dict[str, str]
 
     def settings_in(self, scope: Scope) -> dict[str, tuple[Any, str]]:
-        """The settings that this file alone gives a run, each with the source that the file states."""
+        """The settings that only this file gives a run, each with the source that the file states."""
         parts: list[tuple[Mapping[str, Any], Mapping[str, str], str]] = [
             (self.settings, self.sources, "settings"),
             (self.profiles.get(scope.profile, {}), self.sources, f"profiles.{scope.profile}"),

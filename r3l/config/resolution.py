@@ -125,7 +125,7 @@ def resolve(
     row, layers = _layers(tier, env, method, model, overrides, tuned)
     place = f"{tier}/{env}/{row.name}"
 
-    # Merge the layers into nested dictionaries: a value replaces whatever a lower layer has in its place.
+    # Merge the layers into nested dictionaries: a value replaces that of a lower layer.
     values: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.values.items():
@@ -137,7 +137,7 @@ def resolve(
                 inside = inside[section]
             inside[name] = value
 
-    # Complete the method's settings with its defaults. An error of theirs is found now, before the model is
+    # Complete the method's settings with its defaults. An error in them is found now, before the model is
     # loaded.
     settings = values.get("method_settings", {})
     if not isinstance(settings, dict):
@@ -321,7 +321,7 @@ def _changes(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
 
 
 def _check(run: Run, method: Method) -> None:
-    """Raise ConfigError for settings that are allowed alone, but not together."""
+    """Raise ConfigError for settings that are allowed separately, but not together."""
     place = f"{run.tier}/{run.env}"
     if run.samples == "turn" and dialogue_of(run).stop == "line":
         raise ConfigError(

@@ -68,7 +68,7 @@ def _example(kind: str, name: str) -> list[str]:
     example = EXAMPLE[kind]
     texts = []
     for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py"):
-        # Replace the example's name where it names a file, a class, a config or is quoted; prose keeps it.
+        # Replace the example's name in names of files, classes and configs and in quotes; prose keeps it.
         text = (paths.EXAMPLES / file).read_text("utf-8")
         text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
         text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{_class_name(name)}", text)

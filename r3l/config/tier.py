@@ -153,7 +153,7 @@ class EvaluationConfig(Strict):
 class JudgeConfig(Strict):
     """The model that writes feedback if a method's `feedback` is judge; R3L_JUDGE is its address."""
 
-    model: str = option("", "its name at the server", "our choice: whoever uses a judge names it")
+    model: str = option("", "its name at the server", "our choice: users of a judge name it")
     prompts: JudgePrompts = option(
         JudgePrompts.INSTRUCTIONS,
         "instructions: full instructions and a log; as_policy: the prompt of the policy",

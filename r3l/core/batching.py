@@ -101,7 +101,7 @@ def rows_of(
     - ``token_sum``: 1.
     - ``microbatch_released``: set when a step is complete (:func:`weighted_as_released`).
 
-    Policy and SFT rows are normalised separately, so ``sft_coef`` means the same whatever the number of
+    Policy and SFT rows are normalised separately, so ``sft_coef`` means the same for any number of
     improvements. With ``samples: turn`` every turn is a row; its tokens have the same weights.
     """
     rows: list[TrajectoryRow] = []
@@ -172,7 +172,7 @@ def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> Traje
 
 
 def microbatches(rows: Sequence[R], budget: int) -> list[list[R]]:
-    """Rows sorted by length and cut into parts of at most ``budget`` padded tokens; a longer row is alone."""
+    """Rows by length, in parts of at most ``budget`` padded tokens; a longer row is a part by itself."""
     return [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
 
 
@@ -234,8 +234,9 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
 def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]:
     """Group rows (token ids) into micro-batches for the prefix tree; returns their indices.
 
-    Rows with a common prefix stand next to each other. A micro-batch has at most ``budget`` tokens, without
-    the prefix that a row shares with the row before it, which the tree computes once; a longer row is alone.
+    Rows with a common prefix are neighbours. A micro-batch has at most ``budget`` tokens, without the
+    prefix that a row shares with the row before it, which the tree computes once; a longer row is one
+    by itself.
     """
     parts: list[list[int]] = []
     tokens = 0  # of the last part

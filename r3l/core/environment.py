@@ -99,7 +99,7 @@ class Environment(Protocol):
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed response: an action, or the reason why there is none."""
+    """A parsed response: an action, or the reason for its absence."""
 
     action: str | None
     error: StopReason | None = None

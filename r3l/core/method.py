@@ -66,7 +66,7 @@ class Batch:
 
 
 class Criterion(Protocol):
-    """A loss. ``kl_coef`` > 0 asks for log-probs of a frozen reference; ``loss_agg``: see rows_of."""
+    """A loss. ``kl_coef`` > 0 needs log-probs of a frozen reference; ``loss_agg``: see rows_of."""
 
     kl_coef: float
     loss_agg: LossAggregation
@@ -200,7 +200,7 @@ class TrainedMethod(Generic[S]):
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
         """The advantages of all groups of a step that train by policy gradient, one array per group.
 
-        Override it if the method compares groups with each other; by default each group stands alone.
+        Override it if the method compares groups with each other; by default each group is separate.
         """
         return [self.advantages(group) for group in groups]
 

@@ -100,7 +100,7 @@ class Conversation(Protocol):
         """A copy of the dialog after its first ``turns`` responses, which shares what is already encoded."""
         ...
 
-    def afresh(self) -> Conversation:
+    def restarted(self) -> Conversation:
         """An empty dialog that replaces this one; their common beginning is not encoded again."""
         ...
 

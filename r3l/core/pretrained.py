@@ -43,7 +43,7 @@ def load_tokenizer(where: str) -> Any:
     """Load a tokenizer exactly as its file defines it.
 
     For some architectures, such as Qwen2, AutoTokenizer of transformers 5 replaces the word splitting in the
-    file by its own. That suits models of the hub, but splits the numbers of ours, which have their own
+    file by its own. That suits models of the hub, but splits the numbers of our models, which have their own
     tokenizer.
     """
     path = Path(where) / "tokenizer_config.json"

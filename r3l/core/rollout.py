@@ -302,7 +302,7 @@ def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> l
     if not trajectory.turns:
         return dialogue.opening(trajectory.task, episode.first)
     if dialogue.history is not None:
-        episode.conversation = episode.conversation.afresh()
+        episode.conversation = episode.conversation.restarted()
         answers = []
         for turn in trajectory.turns:
             shown = Observation(turn.observation, turn.admissible)

@@ -191,7 +191,7 @@ def checked_surrogate(method: Method, batch: Batch, logprobs_B_T: torch.Tensor, 
                 values,
                 f"give a tensor with a value for each token, shape (B, T) = {shape}",
             )
-    # Detached losses would train nothing, without an error. Batches of SFT rows alone have no policy loss.
+    # Detached losses would train nothing, without an error. Batches of only SFT rows have no policy loss.
     trains = logprobs_B_T.requires_grad and bool(batch.weight_B_T[~batch.sft_B].any())
     if trains and not losses_B_T.requires_grad:
         fix = "compute it from the log-probs that surrogate gets, without detach or no_grad"

@@ -50,7 +50,7 @@ class Endpoint:
     ``uncounted``, answers without token counts; ``replaced``, characters that were not Unicode;
     ``end_marks``, texts that ended with a control token. ``models``: the models that answers name, the
     first one first; ``before``: those of earlier connections of the same work. ``wait``: seconds between
-    two attempts if the server asks for no pause (a wait of tenacity); None: up to 8.
+    two attempts if the server names no pause (a wait of tenacity); None: up to 8.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Endpoint:
         answer = await self._ask(kind, path, body | dict.fromkeys(limits, 1))
 
         # With the single token the server has counted the prompt, so for each limit that it may mean it is
-        # known what is left. A limit that is smaller than the prompt was one of the prompt beside the
+        # known what is left. A limit that is smaller than the prompt was one of the prompt apart from the
         # requested response.
         read = answer.read_tokens
         named = room.limit or room.input_limit

@@ -45,7 +45,7 @@ _KINDS: dict[str, type[Answer]] = {
     "/completions": TokenAnswer,
     "/models": ModelList,
 }
-ASIDE = "x-r3l-aside"  # marks, inside the client alone, a question whose answer is optional
+ASIDE = "x-r3l-aside"  # marks, inside the client only, a request whose answer is optional
 # Before a server's first answer these mean, most likely, that there is no such server.
 _FINAL_AT_FIRST = (httpx2.ConnectError, httpx2.ConnectTimeout, UnusableAnswer)
 ReceivedT = TypeVar("ReceivedT")
@@ -111,7 +111,7 @@ class Connection(httpx2.AsyncClient):
         if status >= 500:  # a pause would not give it more room
             final = final or room_of_refusal(status, content.decode(errors="replace")) is not None
 
-        # Hand the answer to openai's client. The body is unpacked and UTF-8 now, whatever the headers say: a
+        # Hand the answer to openai's client. The body is now unpacked UTF-8; its headers may differ: a
         # server may name a character set that does not exist.
         changed = (b"content-encoding", b"content-type")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in changed]
@@ -146,7 +146,7 @@ class Connection(httpx2.AsyncClient):
         return response, bytes(content)
 
     async def _watched(self, receiving: Coroutine[Any, Any, ReceivedT]) -> ReceivedT:
-        """Wait for ``receiving``, with warnings, and end it if the server has gone.
+        """Wait for ``receiving``, with warnings, and end it if the server is down.
 
         A server that stops may keep its connections open; the attempt has failed if nothing listens at its
         address.

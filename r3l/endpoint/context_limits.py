@@ -2,7 +2,7 @@
 
 A full context ends the dialog, so a refusal must be recognized as one with certainty. Error codes decide if
 there are any (OpenAI's, llama.cpp's), else the wordings of vLLM, SGLang, TGI, lmdeploy, Gemini, Mistral and
-llama.cpp. An error of a chat template never counts, whatever words it contains.
+llama.cpp. An error of a chat template never counts.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _PROMPT = (
     rf"(?<!maximum )(?:input|prompt) length (?:is |of )?{_N}|resulted in {_N} tokens|"
     rf"contains {_N} tokens|too long: {_N}"
 )
-# vLLM from 0.15 on names how many tokens a prompt may have beside the requested response; some versions call
-# that the model's context length. It is negative where the request alone exceeds the context.
+# vLLM from 0.15 on names the limit of the prompt: context minus requested response. Some versions call that
+# the model's context length. It is negative if the requested response exceeds the context.
 _SIGNED = r"(-?\d{1,9})\b"
 _OF_VLLM = r"\(parameter=input_tokens"
 _INPUT_LIMIT = rf"maximum input length of {_SIGNED}|maximum context length is {_SIGNED} tokens\..*{_OF_VLLM}"
@@ -65,7 +65,7 @@ class Room:
 
     ``limit``: most tokens of prompt and response together; ``prompt``: those of the prompt; ``total``: those
     of prompt and requested response; ``response``: most tokens of a response; ``input_limit``: most tokens
-    of a prompt beside the requested response.
+    of a prompt, given the requested response.
     """
 
     limit: int | None = None
@@ -131,7 +131,7 @@ def message(text: str) -> str:
 
 
 def entry_of_model(models: Any, name: str) -> dict[str, Any]:
-    """Entry of a model in the answer of /models; of the only one, whatever its name; else {}."""
+    """Entry of a model in the answer of /models; or of the only model; else {}."""
     data = models.get("data") if isinstance(models, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     named = [entry for entry in entries if entry.get("id") == name] or (entries if len(entries) == 1 else [])

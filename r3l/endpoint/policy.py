@@ -122,7 +122,7 @@ class MessageConversation:
         )
         return twin
 
-    def afresh(self) -> Self:
+    def restarted(self) -> Self:
         return type(self)(self._policy)
 
     def close(self) -> None:

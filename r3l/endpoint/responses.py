@@ -150,7 +150,7 @@ def _first(choices: Sequence[ChoiceT]) -> ChoiceT:
 
 
 def read_json_of_server(content: bytes) -> Any:
-    """The JSON value of an answer. Raises ValueError if it is none, or has too many values to read quickly."""
+    """The JSON value of an answer. Raises ValueError if it is not JSON or has too many values to read fast."""
     if content.count(b",") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     return json.loads(content.decode(errors="surrogateescape"))

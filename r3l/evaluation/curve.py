@@ -2,7 +2,7 @@
 
 ``curve.jsonl`` in the run's directory has one line for each update that ``evaluation.curve`` names. Tasks,
 seeds and temperature are those of the final evaluation, so that points of one run differ by its weights
-alone. Sampling is seeded by address, so training goes on as if nothing had been played in between.
+alone. Sampling is seeded by address, so training continues as it would without these episodes.
 """
 
 from __future__ import annotations

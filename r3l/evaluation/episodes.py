@@ -70,7 +70,7 @@ class GroupScore(TypedDict):
 
 
 class EvaluatedCheckpoint(TypedDict):
-    """The checkpoint of an evaluation. ``sha256`` is None for a model at a server."""
+    """The checkpoint of an evaluation. ``sha256`` is None for a served model."""
 
     step: int
     sha256: str | None
@@ -113,8 +113,7 @@ def play_all(
 
     ``path`` gets a line for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for each
     episode. Lines with the same ``evaluated`` (weights, task set, configuration) are kept and not played
-    again. That is sound since every draw is seeded by its seed address: an episode is the same whatever else
-    is in its batch.
+    again. That is sound since every draw is seeded by its address: an episode does not depend on its batch.
     """
     run = session.run
     wanted: list[Member] = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
@@ -143,7 +142,7 @@ def play_all(
             async with free:
                 line, trajectories = await _play_batch(session, batch, evaluated, ended)
                 lines.append(line)
-                # Transcripts first: a batch counts as done by its line alone.
+                # Transcripts first: a batch counts as done once its line is written.
                 for trajectory in trajectories:
                     append_jsonl(transcripts, transcript(trajectory))
                 append_jsonl(path, lines[-1])

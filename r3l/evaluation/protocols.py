@@ -15,7 +15,7 @@ from r3l.core.task import Task
 
 # Sections of a run that decide how its test tasks are played ...
 _PLAYED = ("prompts", "samples", "env_settings", "sampling", "evaluation")
-# ... without the keys (and keys below them) that concern training alone, or speed.
+# ... without the keys (and keys below them) that concern only training or speed.
 _NOT_PLAYED = (
     "env_settings.train_task_set.",
     "env_settings.validation_task_set.",
@@ -31,7 +31,7 @@ _NOT_PLAYED = (
 def select_tasks(run: Run, tasks: Sequence[Task]) -> list[Task]:
     """The tasks that an evaluation of ``run`` plays, in their order.
 
-    A draw depends on the run's seed and the tasks' ids and groups alone, and a larger one contains every
+    A draw depends only on the run's seed and the tasks' ids and groups, and a larger one contains every
     smaller one. ``by_group`` takes as many of a group at every seed. Raises ConfigError if there are fewer
     tasks than ``evaluation.tasks``.
     """
@@ -92,7 +92,7 @@ def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
         unset = "all" if key == "evaluation.tasks" else "unset"
         return unset if value is None else str(value)
 
-    # The same run as the protocol alone configures it; a server is an engine, not a deviation.
+    # The same run with only the protocol's settings; a server is an engine, not a deviation.
     engine = (f"engine={run.engine}",) if run.engine == "server" else ()
     row = Variant("zero_shot", (f"protocol={protocol.config.protocol}", *engine))
     expected = settings(resolve(protocol.config.tier, run.env, row, run.seed, run.model))

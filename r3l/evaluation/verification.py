@@ -1,4 +1,4 @@
-"""Verification of finished runs: numbers follow from raw lines, files agree, none has changed since.
+"""Verification of finished runs: numbers follow from raw lines, files agree and have not changed.
 
 ``verify`` computes everything again and then signs the run (``SHA256SUMS``), so that readers of many runs
 only need to compare digests.

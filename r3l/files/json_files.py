@@ -129,7 +129,7 @@ def rewrite_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file; an empty last line stands for a compressed line that breaks off."""
+    """The lines of a file; an empty last line marks a compressed line that breaks off."""
     content = path.read_bytes() if path.is_file() else b""
     if path.suffix != ".gz":
         yield from io.BytesIO(content)

@@ -39,7 +39,7 @@ def locked(path: Path, lock: Path | None = None, option: str = "--out", wait: fl
         yield
     finally:
         if lock is None:
-            file.unlink(missing_ok=True)  # while it is held: who waits for it notices that it has gone
+            file.unlink(missing_ok=True)  # while it is held: a waiting process notices that it was deleted
         held.release()
 
 

@@ -1,4 +1,4 @@
-"""Masking of keys and passwords: a server may repeat what was sent to it, in answers, lists and errors.
+"""Masking of keys and passwords: a server may repeat them in answers, lists and errors.
 
 Data is masked when it comes from a server (r3l.endpoint.responses) and again when a file is written
 (r3l.files.writing, json_files); messages are masked when they are printed (r3l.cli).

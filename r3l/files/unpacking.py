@@ -15,7 +15,7 @@ from r3l.core.errors import DataError
 
 RATIO = 200  # unpacked bytes per packed byte; our choice (at most 86 in 786 stored files)
 FLOOR = 1 << 20  # bytes that any file may unpack to
-LINES = 1 << 30  # bytes that the lines of a run may unpack to, whatever their ratio; our choice
+LINES = 1 << 30  # bytes that the lines of a run may unpack to, at any ratio; our choice
 
 
 class Decompressor(Protocol):

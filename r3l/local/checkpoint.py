@@ -203,7 +203,7 @@ def last_good(folder: Path) -> Path | None:
     Newer ones that are damaged are named in the log and kept under another name. Raises CheckpointError if
     all are damaged: the user decides whether to start over.
     """
-    # A checkpoint that was cut off while being written never got its final name: damage came later.
+    # A checkpoint that was cut off while being written never got its final name: damage happened later.
     damaged: dict[Path, list[str]] = {}
     for checkpoint in sorted(folder.glob("step-*"), reverse=True):
         if not (wrong := altered(checkpoint)):

@@ -134,5 +134,5 @@ def _rounding(allowed: bool | None) -> Iterator[None]:
 
 
 def _allow_rounding(allowed: bool) -> None:
-    """Let oneDNN have float32 products, which it may then round, or leave them to MKL."""
+    """Let oneDNN compute float32 products, which it may round; if not allowed, MKL computes them."""
     _mkldnn.matmul.fp32_precision = "bf16" if allowed else "ieee"

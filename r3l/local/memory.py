@@ -112,7 +112,7 @@ def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> 
 def settings_that_fit(
     a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacity: float
 ) -> dict[str, Any] | None:
-    """Cheapest changes that make a run fit ``capacity`` bytes; {} if none is needed, None if none helps."""
+    """Cheapest changes that make a run fit ``capacity`` bytes; {} if it fits, None if none is enough."""
     train = settings.train
     longest = settings.sampling.max_context
     sampled = settings.sampling.tokens_per_batch or train.tasks_per_step * dialogs * longest
@@ -171,7 +171,7 @@ def _report(
     dialogs: int,
     capacity: float | None,
 ) -> dict[str, Any]:
-    """The plan of :func:`report` from settings alone; ``dialogs``: how many are played at once per task."""
+    """The plan of :func:`report` from settings only; ``dialogs``: how many are played at once per task."""
     plan = memory_plan(a, settings, dialogs)
     in_gib = {name: value / memory.GIB for name, value in asdict(plan).items()}
     found: dict[str, Any] = {"plan_gib": in_gib, "total_gib": plan.total / memory.GIB, "fits": None}

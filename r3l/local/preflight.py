@@ -44,7 +44,7 @@ def preflight(run: Run) -> dict[str, Any]:
         seconds = time.perf_counter() - began
 
         # Change all weights and sync them. A sampler that shares the weights has nothing to report; vLLM
-        # compares its log-probs with the model's, and raises where it still has the old weights.
+        # compares its log-probs with the model's, and raises if it still has the old weights.
         with torch.no_grad():
             for parameter in session.policy.model.parameters():
                 parameter.mul_(1.1)

@@ -112,7 +112,7 @@ def open_session(
         deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         torch.backends.cuda.enable_cudnn_sdp(False)  # an H100 took 65 ms a token with it, 15 without
 
-        # vLLM asks more of a model than our forward pass does, so it gets transformers' own.
+        # vLLM needs more of a model than our forward pass does, so it gets transformers' own.
         loaded_for = "transformers" if run.compute == "vllm" else pass_wanted(run)
         network, tokenizer = load_network(run, model, forward or loaded_for)
         if pass_of(network, pass_wanted(run)) == "transformers":
@@ -182,7 +182,7 @@ def pass_wanted(run: Run) -> Pass:
 
 
 def check_installed(run: Run) -> None:
-    """Raises ConfigError if packages of the environment are missing, or vLLM where it is to sample."""
+    """Raises ConfigError if packages of the environment are missing, or vLLM if it is to sample."""
     environment_of(run.env).check_installed()
     if run.compute == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(

@@ -56,7 +56,7 @@ def bounded_share(measure: Measure) -> Measure:
 def paired_difference(table: pd.DataFrame, column: str) -> Measure:
     """Mean of differences of two successes, each -1, 0 or 1.
 
-    Where all tasks have the same difference, another one would have occurred in at most a share of them:
+    If all tasks have the same difference, another one would have occurred in at most a share of them:
     Wilson's upper bound of a share of which nothing was seen.
     """
     measure = mean(table, column)

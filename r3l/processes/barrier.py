@@ -8,7 +8,7 @@ that e.g. all reflections of a step share one batch instead of stalling rollouts
 Why counting is enough: a live coroutine waits either for the model (it is in ``_waiting``), for an
 environment (it will come back), or for coroutines that it has gathered (one of those counts in its place).
 So when the number of waiting requests equals the number of live coroutines, no further request can arrive,
-and the same requests wait in whatever order the workers answered. If a coroutine were counted twice, the
+and the same requests wait in any order of the workers' answers. If a coroutine were counted twice, the
 batch would never be served; if one were not counted, the batch would be served without it and its result
 would depend on timing. ``gather`` is therefore the only place where the number of live coroutines changes.
 """
@@ -72,7 +72,7 @@ class Barrier(Generic[P, R]):
             running -= 1
             if running:
                 self._live -= 1
-                # The others may all be waiting for the model already: nobody else would notice that.
+                # If the others all wait for the model already, only this call notices it.
                 self._serve_if_all_wait()
             return result
 

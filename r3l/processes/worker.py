@@ -1,4 +1,4 @@
-"""The worker's side of an environment pool: engines run here and answer calls that come through a pipe.
+"""The worker's side of an environment pool: engines run here and answer calls from a pipe.
 
 A worker keeps closed engines for reuse, since starting one costs more than resetting one. It records every
 observation and snapshot of the current trajectory, so that the state at a pivot can be restored and checked.

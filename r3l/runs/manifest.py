@@ -157,7 +157,7 @@ def run_of(run_dir: Path) -> Run:
 
 
 def own_code_at(manifest: Manifest) -> str:
-    """The lines for a shell that make a run's own code known again, as it was where the run was made."""
+    """Shell lines that set R3L_METHODS and R3L_ENVS as they were when the run was made."""
     folders = manifest.get("own_folders", {})
     return "; ".join(f"export {variable}={shlex.quote(value)}" for variable, value in folders.items())
 

@@ -42,13 +42,13 @@ class StopSignals:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # also wakes a waiting loop
 
     def check(self) -> None:
-        """Called by long work inside the task: raises CancelledError if a stop signal has come."""
+        """Called by long work inside the task: raises CancelledError after a stop signal."""
         if self._received and self._task:
             raise asyncio.CancelledError
 
     @contextmanager
     def cancelling(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Let stop signals cancel ``task`` in this block. Raises Preempted if one did, now or before."""
+        """Let stop signals, earlier ones too, cancel ``task`` in this block. Raises Preempted after one."""
         self._task = task
         if self._received:  # before the task began
             task.cancel()

@@ -126,7 +126,7 @@ def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[Play
     package.check_installed()
     pool = EnvironmentPool(package, run.workers, run.env_settings.options)
     try:
-        # Leaving the runner cancels whatever an error has left waiting.
+        # Leaving the runner cancels what still waits after an error.
         with stop_signals() as received, outside_event_loop(), asyncio.Runner() as runner:
             loop = runner.get_loop()
             yield PlaySession(

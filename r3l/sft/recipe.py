@@ -159,7 +159,7 @@ class SFTConfig(Strict):
 
 
 def load_config(name: str) -> SFTConfig:
-    """Read configs/sft/<name>.yaml. The name of a user's environment stands for USER_RECIPE in it."""
+    """Read configs/sft/<name>.yaml. For a user's environment, its name replaces USER_RECIPE."""
     path = CONFIGS / "sft" / f"{name}.yaml"
     if _user_folder(name):
         tiers = load("envs", name, EnvConfig).tiers

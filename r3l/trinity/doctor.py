@@ -119,7 +119,7 @@ def weights(model: ModelConfig) -> Finding:
     """Whether the weights of ``model`` are on this machine; nothing is downloaded."""
     from huggingface_hub import try_to_load_from_cache
 
-    # A local folder comes first, then the Hugging Face cache, in which config.json stands for all files.
+    # A local folder comes first, then the Hugging Face cache, of which only config.json is looked up.
     folder = locate(model.model)
     cached = try_to_load_from_cache(model.hub, "config.json")
     if Path(folder).is_dir():

@@ -82,7 +82,7 @@ def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
     write_json_atomic(job / "explorer_meta.json", explorer)
     write_json_atomic(job / "trainer_meta.json", state | {"sample_strategy_state": {"current_index": 0}})
     write_text_atomic(job / NEWEST, str(step))
-    # Forget what came after the checkpoint: newer weights, reports, and the logs of the crash itself, in
+    # Delete what is newer than the checkpoint: newer weights, reports, and the logs of the crash itself, in
     # which log_tail would find an old error.
     (job / "latest_state_dict_iteration.txt").unlink(missing_ok=True)
     for role in ROLES:

@@ -90,7 +90,7 @@ class MethodLoss(PolicyLossFn):
         """A micro-batch's share in the metrics of the step, and its log-prob mismatch with the sampler.
 
         verl takes the mean of plain numbers over micro-batches, where ours add up. Its own sums run over
-        micro-batches and are averaged over ranks, hence the factor.
+        micro-batches and are averaged over ranks, so they are multiplied by the number of ranks.
         """
         from verl.utils.metric import Metric
 

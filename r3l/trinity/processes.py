@@ -116,7 +116,7 @@ class TrinityEnvironment:
 
     def _variables(self, folder: Path, address: str) -> dict[str, str]:
         """Environment variables of all processes that use the cluster at ``address``."""
-        # Trinity imports vLLM even where it is not used; without vLLM the stub takes its place.
+        # Trinity imports vLLM even if it is not used; without vLLM the stub takes its place.
         path = [str(ROOT), *([] if self.has("vllm") else [str(STUB)])]
         # The user's own modules, such as environments, must stay importable in every process.
         path += filter(None, [os.environ.get("PYTHONPATH")])
@@ -218,7 +218,7 @@ def _running(
             yield process
         finally:
             # List the descendants before the process ends: afterwards some can no longer be found.
-            # SIGTERM goes to the process alone, so that Ray and Trinity can shut down in order; then
+            # SIGTERM goes only to the process, so that Ray and Trinity can shut down in order; then
             # everything left is killed.
             family = _family(process)
             process.terminate()

@@ -165,7 +165,7 @@ class Server:
                     break
                 calls.append(call)
 
-            # Batch: neighbouring sampling requests go together, everything else alone. The order of
+            # Batch: neighbouring sampling requests go together, everything else separately. The order of
             # arrival stays, so that no response is sampled with the weights of a later step.
             for samples, group in itertools.groupby(calls, key=lambda call: call.samples):
                 for part in [list(group)] if samples else [[call] for call in group]:

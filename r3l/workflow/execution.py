@@ -43,7 +43,7 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
     Snakemake deletes a file before it makes it again, and another workflow may be reading it. The
     replacement also fixes settings that must hold everywhere, since runs resume from their directories.
     They are set here because snakemake makes its settings after it has read the Snakefile, and looks for a
-    profile only beside that file.
+    profile only next to that file.
     """
     from snakemake.settings.enums import Quietness  # type: ignore[import-untyped]
 

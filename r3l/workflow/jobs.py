@@ -154,7 +154,7 @@ class Jobs:
         return self.run(wildcards).fingerprint()
 
     def priority(self, wildcards: Any) -> int:
-        """Expected seconds: the longest run starts first, so that none is left for the end."""
+        """Expected seconds: the longest run starts first, so that no long run is left at the end."""
         return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
 
     def threads(self, kind: JobKind) -> Callable[[Any], int]:
@@ -195,7 +195,7 @@ class Jobs:
 
     def _request(self, kind: JobKind, wildcards: Any) -> ResourceRequest:
         run = self.run(wildcards)
-        if (kind, run.cell) not in self._requests:  # asked five times per job, for 720 jobs
+        if (kind, run.cell) not in self._requests:  # called five times per job, for 720 jobs
             hours = self._hours(run) if kind == "train" else None
             self._requests[kind, run.cell] = resources.requested_resources(self._resources, kind, run, hours)
         return self._requests[kind, run.cell]

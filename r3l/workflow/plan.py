@@ -144,7 +144,7 @@ class TableConfig(Strict):
     published_as: dict[str, str] = Field(
         {}, description="method or variant -> its name in `published`, unless that is its label"
     )
-    reason: str = Field("", description="published: why a number has no run of ours")
+    reason: str = Field("", description="published: why we have no run for a number")
     sources: dict[str, str]
 
 

@@ -140,5 +140,5 @@ def check_profile(defaults: Mapping[str, Any]) -> None:
     if left:
         raise ConfigError(
             f"workflow/profiles/slurm/config.yaml: {', '.join(left)}; write yours, or delete the line where "
-            "your cluster asks for none"
+            "your cluster needs none"
         )

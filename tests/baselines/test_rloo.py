@@ -17,7 +17,7 @@ from r3l.core.trajectory import Group
         ),  # the others' means: 1/6, 1/2, 1/2, 1/3
         ([1, 0], [1, -1]),
         ([1, 1, 1], [0, 0, 0]),
-        ([0.5], [0.5]),  # nobody to compare with: the raw return, as everywhere
+        ([0.5], [0.5]),  # no other member to compare with: the raw return, as everywhere
     ],
 )
 def test_the_baseline_leaves_a_rollouts_own_reward_out(rewards, expected):

@@ -26,7 +26,7 @@ def test_a_model_of_another_environment_is_named(tmp_path):
     )  # mathematics too
     mine = tmp_path / "mine"
     mine.mkdir()
-    assert base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # nobody knows
+    assert base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine))) is None  # not known
     (mine / "sft.json").write_text(json.dumps({"config": {"env": "webshop"}, "weights_sha256": "ab"}))
     assert "mine learned webshop" in base_checkpoint_warning(resolve("nano", "alfworld", "r3l", 0, str(mine)))
 

@@ -20,7 +20,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def text(page: Path) -> str:
-    """A page as it stands."""
+    """The text of a page."""
     return page.read_text(encoding="utf-8")
 
 
@@ -48,5 +48,5 @@ def anchors(page: Path) -> set[str]:
 
 
 def inline_code(page: Path) -> list[str]:
-    """What stands in backticks, once each."""
+    """Texts in backticks, once each."""
     return list(dict.fromkeys(re.findall(r"`([^`\n]+)`", prose(page))))

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("no_workers")
 
 
 def answer(request, before):
-    """The next of LINES, and a second line that nobody reads."""
+    """The next of LINES, and a second line that is not read."""
     return completion(LINES[len(request["messages"]) // 2] + "\nand more")
 
 

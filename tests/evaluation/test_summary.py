@@ -1,4 +1,4 @@
-"""What is printed beside a score."""
+"""The lines that are printed with a score."""
 
 import json
 import re

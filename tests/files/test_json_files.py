@@ -80,7 +80,7 @@ def test_what_a_model_has_repeated_is_read_however_well_it_compresses(tmp_path, 
 
 
 class Score(TypedDict):
-    """A model, as it stands beside the code that writes a file."""
+    """A model like those next to the code that writes a file."""
 
     env: str
     groups: dict[str, Number]

@@ -18,7 +18,7 @@ def is_of(extra, requirement):
 
 @pytest.fixture
 def without(monkeypatch):
-    """Have an extra ask for a package that nobody has, beside one that everybody has."""
+    """Let an extra need a package that does not exist, and one that is installed."""
 
     def ask(extra, *others):
         wanted = ("no-such-package", *others)

@@ -1,4 +1,4 @@
-"""The memory plan: by hand and beside what a GPU took; and settings that fit."""
+"""The memory plan: by hand and compared with what a GPU took; and settings that fit."""
 
 import json
 

@@ -10,7 +10,7 @@ WATCHED = "from r3l.processes.cores import watching_for_cores\nwith watching_for
 
 @pytest.mark.parametrize(("after", "says"), [(0.3, True), (30.0, False)])
 def test_a_command_on_a_busy_core_says_what_it_waits_for(after, says):
-    """Beside two others on one core; nothing is said when it has ended."""
+    """With two others on one core; silent after the end."""
     core = str(min(os.sched_getaffinity(0)))
     pinned = ["taskset", "-c", core, sys.executable, "-c"]
     others = [subprocess.Popen([*pinned, BUSY]) for _ in range(2)]

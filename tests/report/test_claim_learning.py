@@ -57,7 +57,7 @@ def test_differences_on_the_way_are_those_at_grpos_rate(runs):
     assert values(after=[2]) == [0.5] * 3 and values(after=[4]) == [-0.25] * 3
     assert values(after=[2, 4]) == [0.125] * 3  # (0.5 - 0.25) / 2
     assert values(after=[2], minus_after=[4]) == [0.75] * 3
-    assert values(after=[3]) == []  # nobody was scored there
+    assert values(after=[3]) == []  # no run was scored there
     # Training: (2 + 3) / 8 minus 2 / 8; 3 / 4, 4 / 4 in the last update of seed 1, minus 1.
     assert values("training", after=[1, 2]) == [0.375] * 3
     assert values("training", after=[4, 4]) == [-0.25, 0.0, -0.25]

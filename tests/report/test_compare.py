@@ -113,7 +113,7 @@ def test_settings_that_differ_beside_the_method_are_named(tmp_path):
 
 
 def test_runs_that_played_other_tasks_are_no_pair(tmp_path, caplog):
-    """`-n 4` beside the whole task set: the second method's score stands, a difference of the two does
+    """`-n 4` and the whole task set: the second method's score is kept, a difference of the two does
     not."""
     paths = [
         write_run(tmp_path, "grpo", 0, [1, 1, 0, 0], [0, 0]),

@@ -1,4 +1,4 @@
-"""Who wrote the feedback stands beside every score, and is named where two methods had different teachers."""
+"""Every score names who wrote the feedback; a comparison of methods with different teachers says so."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A fresh run beside the stored one: equal, close, apart, another, none."""
+"""A fresh run compared with the stored one: equal, close, apart, another, none."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ RUN = f"{cell('alfworld', 'grpo')}/seed0"
 
 @pytest.fixture
 def fresh(tmp_path):
-    """A run that solved 59 of 200, as if it had been made here; beside it a store that has it."""
+    """A run that solved 59 of 200, as if it had been made here, and a store that has it."""
     write_run(tmp_path / "stored", "grpo", 0, [1] * 59 + [0] * 41, [0] * 100)
     return Path(shutil.copytree(tmp_path / "stored" / RUN, tmp_path / "results" / RUN))
 

@@ -79,7 +79,7 @@ def test_stored_seeds_are_those_that_the_pre_registration_asks_for(stored):
 
 
 def test_stored_runs_are_of_the_present_configuration(stored):
-    """Their fingerprints are those that the configs give today: nobody compares with numbers of another
+    """Their fingerprints are those that the configs give today: no one compares with numbers of another
     setting."""
     for stored_run in whole(stored).itertuples():
         run = plan.resolve(stored_run.tier, stored_run.env, stored_run.method, stored_run.seed)

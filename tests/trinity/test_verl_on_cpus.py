@@ -1,4 +1,4 @@
-"""Whole runs through real Ray, Trinity and verl's FSDP2 trainer on CPUs, beside the local engine's.
+"""Whole runs through real Ray, Trinity and verl's FSDP2 trainer on CPUs, compared with the local engine's.
 
 Ray is told of GPUs that are not there; tests/verl_hooks replaces what CUDA alone has. The sampler is the
 local engine's, so that both runs see the same tokens, or vLLM built for CPUs.

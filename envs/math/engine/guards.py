@@ -52,8 +52,8 @@ def bases_differ(gold: str, answer: str) -> bool:
 def bases_agree(gold: str, answer: str) -> bool | None:
     """Whether two numbers agree in digits and base, such as 101_2 and 101_{2}.
 
-    A gold answer with a base also accepts its digits alone. None if this cannot be decided here, as for two
-    numbers without a base.
+    A gold answer with a base also accepts its digits without the base. None if this cannot be decided
+    here, as for two numbers without a base.
     """
     gold = normalize(gold)
     answer = normalize(answer)
@@ -75,7 +75,7 @@ _SIDE_BY_SIDE = re.compile(
 
 
 def numbers_side_by_side(gold: str, answer: str) -> bool:
-    r"""Whether one side alone has two numbers with a blank between them. math-verify adds 3 4 to 7.
+    r"""Whether only one side has two numbers with a blank between them. math-verify adds 3 4 to 7.
 
     In \frac 3 4, \log_2 3 and 2^3 5 the first digit is an argument.
     """
@@ -117,7 +117,7 @@ _SCALES = re.compile(
 
 
 def scales_differ(gold: str, answer: str) -> bool:
-    r"""Whether one side alone has a word that multiplies its number.
+    r"""Whether only one side has a word that multiplies its number.
 
     math-verify leaves out words: 2\text{ dozen} is no 2.
     """
@@ -144,7 +144,7 @@ def case_differs(gold: str, answer: str) -> bool:
 
 
 def _symbols(text: str) -> set[str]:
-    """Letters and commands that stand for something, without those of words."""
+    """Letters and commands that are symbols, not parts of words."""
     text = _NAMED.sub("", _WORDS.sub(" ", text))
     commands = set(re.findall(r"\\[A-Za-z]+", text))
     runs = re.findall(r"[A-Za-z]+", re.sub(r"\\[A-Za-z]+", " ", text))

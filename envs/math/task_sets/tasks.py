@@ -163,7 +163,7 @@ def freeze_all(folder: Path) -> None:
         path = datasets.PACKAGED / f"{name}.jsonl.gz"
         path.write_bytes(
             gzip.compress(lines.encode(), 9, mtime=0)
-        )  # without a date, so that the bytes depend on the set alone
+        )  # without a date, so that the bytes depend only on the set
     for name in ("dapo", "dapo_templated", "deepmath_templated"):
         freeze(name, folder)
 

@@ -146,7 +146,7 @@ def _parts(line: str) -> list[Any] | None:
 
 
 def _line(parts: Sequence[Any], wrong: dict[str, str], error: list[str] | None = None) -> str:
-    """A step as a line, computed from the numbers in ``wrong``, to which its own wrong results are added.
+    """A step as a line, computed with the earlier results in ``wrong``; adds its own wrong result to them.
 
     ``error`` replaces the first computation: [expression, result].
     """

@@ -153,7 +153,7 @@ def _parsed(data: Data) -> Expression:
 
 def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -> WorkedSolution:
     """Add all numbers, then subtract ``off``, whose sum is half of the excess over the target."""
-    # To subtract a number instead of adding it lowers the total by twice the number: hence the half.
+    # Subtracting a number instead of adding it lowers the total by twice the number.
     lines: list[str] = []
     total = given[0]
     for number in given[1:]:

@@ -82,7 +82,7 @@ class KnightsKnaves(Puzzle):
         return PuzzleProblem(text, gold, data, f"{people} people")
 
     def key(self, data: Data) -> str:
-        """The statements alone: other names or words for roles make the same problem."""
+        """Only the statements: other names or words for roles make the same problem."""
         return json.dumps([_plain(statement) for statement in data["statements"]])
 
     def verify(self, data: Data, answer: str) -> bool:

@@ -59,7 +59,7 @@ def moves(answer: str) -> list[str]:
 
 
 def cells(answer: str) -> list[str] | None:
-    """The words that Python prints for a list of rows, of whatever type they are; None for anything else."""
+    """The words that Python prints for a list of rows, of any type; None for anything else."""
     if len(answer) > LONGEST_LITERAL:
         return None
     try:

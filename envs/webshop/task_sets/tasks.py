@@ -31,7 +31,7 @@ ORIGINAL_SPLITS: Mapping[str, Mapping[str, range | None]] = {
 }
 WARNINGS: Mapping[str, str] = {
     "r3l/train": "trains on all of official/test and official/dev",
-    "r3l/test": "lies in official/train; methods trained on r3l/train have seen official/test",
+    "r3l/test": "is in official/train; methods trained on r3l/train have seen official/test",
 }
 _FIRST_TRAIN = 1500
 _TURNS = 10  # an error-free expert must succeed within this many (configs/envs/webshop.yaml, nano)

@@ -1,4 +1,4 @@
-"""Packed forward pass of Llama-like models: the tokens of all rows side by side, padded in attention alone.
+"""Packed forward pass of Llama-like models: the tokens of all rows side by side, padded only in attention.
 
 transformers pads every row to the longest, makes masks and positions again in every layer, repeats keys for
 each query head, and computes the last layer even of tokens that are never read. A model of a million
@@ -84,7 +84,7 @@ def hidden_states(
     decoder = model.model
     # As with transformers, the padding token's embedding gets no gradient.
     hidden = functional.embedding(ids_N, decoder.embed_tokens.weight, model.config.pad_token_id)
-    # Cosines and sines depend on positions alone: once for all layers.
+    # Cosines and sines depend only on positions: once for all layers.
     cos, sin = decoder.rotary_emb(hidden, positions_N[None])
     rotation = cos[0][:, None], sin[0][:, None]
     for index, layer in enumerate(decoder.layers):

@@ -1,7 +1,7 @@
 """LoRA (2106.09685) by peft: chosen projections compute W x + alpha / rank * B A x, and only A and B train.
 
 peft puts its layers into the modules of the model. So sampling, training and, with the adapter off, the
-reference are one model with one set of frozen weights. A checkpoint holds A and B alone, in the layout that
+reference are one model with one set of frozen weights. A checkpoint holds only A and B, in the layout that
 peft's PeftModel loads. peft is imported only to make an adapter, since it imports half of transformers.
 """
 
@@ -46,7 +46,7 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
         left = [name for name in config.targets if name not in absent]
         raise ConfigError(
             f"lora.targets: {model.name_or_path} has no projection {', '.join(absent)}. "
-            + (f"An adapter of the others alone: lora.targets=[{','.join(left)}]. " if left else "")
+            + (f"An adapter of only the others: lora.targets=[{','.join(left)}]. " if left else "")
             + "Without one all weights train: lora.rank=0"
         )
     settings = peft.LoraConfig(
@@ -109,7 +109,7 @@ def has_adapter(model: Any) -> bool:
 
 @contextmanager
 def without_adapter(model: Any) -> Iterator[None]:
-    """Inside, the adapter of ``model`` is off: it computes with its frozen weights alone."""
+    """Inside, the adapter of ``model`` is off: it computes with its frozen weights."""
     for _, layer in _layers(model):
         layer.enable_adapters(False)
     try:

@@ -89,7 +89,7 @@ class GraphCache(RowCache):
         super().__init__(_rounded(rows), columns, like, storage)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Keep ``rows`` alone, and extra rows, which are copies of row 0 with length 0."""
+        """Keep only ``rows``, and extra rows, which are copies of row 0 with length 0."""
         extra = [0] * (_rounded(len(rows)) - len(rows))
         super().keep_rows([*rows, *extra])
         self.lengths[len(rows) :] = extra

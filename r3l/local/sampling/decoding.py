@@ -72,7 +72,7 @@ class RequestQueue:
         return bool(self._requests)
 
     def take_batch(self) -> list[GenerationRequest]:
-        """Take the requests of a new batch, in the order in which they came."""
+        """Take the requests of a new batch, in their order."""
         first, *rest = packed([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]
         self._requests = [self._requests[k] for part in rest for k in part]
@@ -257,7 +257,7 @@ class ReferenceDecoder(Decoder):
     def _masks(self) -> torch.Tensor | dict[str, torch.Tensor]:
         """Masks of the new columns, shape (B, 1, C, T), in the form in which the layers expect them.
 
-        transformers makes no mask itself where it is given one, so a layer with a sliding window needs its
+        transformers makes no mask itself if it is given one, so a layer with a sliding window needs its
         own.
         """
         config = self.model.config

@@ -103,7 +103,7 @@ class RowCache:
                 self.layers[:, :, row, :, :used] = self.layers[:, :, leader, :, :used]
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Keep ``rows`` alone, which move together in the same memory."""
+        """Keep only ``rows``, which move together in the same memory."""
         layers, twice, _, *row = self.layers.shape
         kept = self._memory((layers, twice, len(rows), *row), self._like, self._storage)
         used = max(self.lengths)
@@ -301,7 +301,7 @@ class PackedDecoder(Decoder):
             self.row_cache.copy_beginnings(dict.fromkeys(opening, opening[0]))
             new |= {row: new[row][shared:] for row in opening}
 
-        # Encode the rest, then copy the leaders' rows to the requests that they stand for.
+        # Encode the rest, then copy the leaders' rows to the requests with the same prompt.
         after = self._encode(new)
         self.row_cache.copy_beginnings(leader_of)
         self.rows += request_in

@@ -39,8 +39,8 @@ class LocalPolicy:
     ``samples``: a ``trajectory`` dialog only ever appends tokens. A ``turn`` dialog is rendered by the chat
     template again at every turn, for templates that drop earlier thoughts, and encodes the tokens that
     differ. ``use_cache=False`` encodes every dialog again at each turn. ``tokens_per_batch``: most tokens of
-    a batch, padding included (a longer dialog goes alone); None: no limit. ``forward``: the forward pass
-    that decodes (r3l.local.model.forward); transformers' if the packed one cannot.
+    a batch, padding included (a longer dialog is a batch by itself); None: no limit. ``forward``: the forward
+    pass that decodes (r3l.local.model.forward); transformers' if the packed one cannot.
     """
 
     def __init__(
@@ -225,8 +225,8 @@ class LocalConversation(TokenDialog):
             twin._state = self._state[..., : min(len(twin._ids), self.encoded), :]
         return twin
 
-    def afresh(self) -> LocalConversation:
-        twin = super().afresh()
+    def restarted(self) -> LocalConversation:
+        twin = super().restarted()
         twin._state, self._state = self._state, None
         twin._turns_before = self._turns_before + len(self._tokens_at) - 1
         return twin

@@ -59,7 +59,7 @@ def tree_logprobs(
     which says how nodes attend.
     """
     scored_B_T = mask_B_T.bool().clone()
-    scored_B_T[:, :1] = False  # nothing stands before the first token; T can be 0, if no prompt fitted
+    scored_B_T[:, :1] = False  # nothing precedes the first token; T can be 0, if no prompt fitted
     rows_S, columns_S = (index.cpu().numpy() for index in scored_B_T.nonzero(as_tuple=True))
     if not len(rows_S):
         return torch.zeros(ids_B_T.shape, device=ids_B_T.device)
@@ -155,7 +155,7 @@ class LogprobMismatch:
     """|log-prob in training - log-prob in sampling| in nats, over tokens that the policy sampled in this
     context.
 
-    The weights are the same until the step's one update, so the mismatch is numerical error alone; an
+    The weights are the same until the step's one update, so the mismatch is only numerical error; an
     importance ratio or a KL cannot be known better than this.
     """
 

@@ -49,7 +49,7 @@ def tree_of(model: Any) -> type[PrefixTree]:
 class Trainer:
     """Optimiser of a model; only ``step`` and ``optimizer_step`` change its weights.
 
-    ``reference``: the base checkpoint, for a KL; ``model`` itself where an adapter trains, which is then
+    ``reference``: the base checkpoint, for a KL; ``model`` itself if an adapter trains, which is then
     turned off. ``temperature``: the one of sampling. ``sampler``: the model that samples, if its weights lag
     behind. ``master_weights``: float32 weights of a model that computes in another type
     (``model.precision``). ``forward``: the forward pass that computes log-probs (``model.forward``).
@@ -230,7 +230,7 @@ class Trainer:
         self.model.train()
         self.model.zero_grad()
         torch.autograd.backward(self.token_logprobs(self.model, ids_B_T, torch.ones_like(ids_B_T)).sum())
-        self.master_weights.accumulate_gradients()  # beside the stand-ins, as much memory as an update takes
+        self.master_weights.accumulate_gradients()  # with the stand-ins, as much memory as an update takes
         self.optimizer.zero_grad()
         held.clear()
 

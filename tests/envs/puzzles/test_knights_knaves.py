@@ -33,7 +33,7 @@ def test_answers_by_hand():
         "Zoey is a saint",  # not everybody
         "Zoey is a saint, Riley is a saint",
         "Zoey is a saint, Riley is a sinner, Riley is a saint",  # both ways
-        "Zoey is a saint, Riley is a sinner, Adam is a saint",  # nobody we know
+        "Zoey is a saint, Riley is a sinner, Adam is a saint",  # not a person of the puzzle
         "Zoey is a knight, Riley is a knave",  # other words
         "Zoey is not a sinner, Riley is a sinner",
         "",

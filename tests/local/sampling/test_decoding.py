@@ -42,7 +42,7 @@ def dialogs(later):
 @pytest.mark.parametrize("decoder", [PackedDecoder, KernelDecoder, GraphDecoder])
 @torch.inference_mode()
 def test_queued_responses_begin_in_the_rows_of_finished_ones(model, decoder, later, passes):
-    """Eight rows. Beside the long response, which takes 100 passes, seven, seven and seven short ones are
+    """Eight rows. While the long response takes 100 passes, seven, seven and seven short ones are
     served: 102 with a pass for the prompts of the second and the third seven. Where later dialogs are longer
     they have seven rows: seven, six, six and two are served, and the two go on for 32 passes after the long
     one: 100 + 3 + 32. Batches that wait for their longest took 100 + 33 + 33."""
@@ -160,7 +160,7 @@ def test_no_block_has_more_scores_than_its_limit(monkeypatch):
 
 @pytest.mark.parametrize("caches", [RowCache, KernelCache])
 def test_rows_of_a_cache_move_within_its_memory(model, caches):
-    """Copied beside it, the caches of 64 responses of a 1.5B model did not fit into 24 GB."""
+    """Copied as well, the caches of 64 responses of a 1.5B model did not fit into 24 GB."""
     storage = Storage()
     storage.take((2**22,), model)  # room for what follows
     cache = caches(6, 40, model, storage)

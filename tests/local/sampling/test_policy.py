@@ -67,7 +67,7 @@ def test_a_fresh_prompt_encodes_what_differs_from_the_one_before(nano, samples):
             completions = [await dialog.respond(SAMPLING, ("x", 0))]
             answer = Message("assistant", completions[0].text)
             for turn, messages in enumerate([[first, answer, Message("user", "go on")], [first]], 1):
-                dialog = dialog.afresh()
+                dialog = dialog.restarted()
                 for message in messages:
                     dialog.add(message)
                 completions.append(await dialog.respond(SAMPLING, ("x", turn)))

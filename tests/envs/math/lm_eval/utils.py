@@ -1,6 +1,6 @@
 """lm-eval's side of the problem sets: the records, prompt, extraction and grader of ``r3l evaluate``.
 
-lm-eval loads this file by its path, from beside the task definitions; r3l must be installed in the same
+lm-eval loads this file by its path, from the folder of the task definitions; r3l must be installed in the same
 environment.
 """
 
