@@ -79,7 +79,7 @@ def compare(
     from r3l.report.frame import read_runs
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import EVALUATION
-    from r3l.runs.run_paths import cell_of, first_found, runs_of
+    from r3l.runs.run_paths import CURVES, cell_of, first_found, runs_of
     from r3l.workflow import plan
 
     # Everything that is wrong with the command is an error before anything trains.
@@ -91,13 +91,16 @@ def compare(
     check_cores(cores)
     seeds = seeds_named(seed)
     folders = results or [RESULTS]
-    envs = listed(env, "--env") or (
-        _envs_of(method, tier, [*folders, stored or stored_runs()]) if offline else None
-    )
+    archive = stored or stored_runs()
+    archives = [archive, archive / CURVES]
+    envs = listed(env, "--env") or (_envs_of(method, tier, [*folders, *archives]) if offline else None)
     config = configured(tier, methods=[method], envs=envs, seeds=seeds or DEFAULT_SEEDS)
     ours = plan.grid(config, config.envs, [method])
     theirs = plan.grid(config, config.envs, opponents)
-    kept = runs_of(stored or stored_runs(), opponents, tier, config.envs)
+    kept = first_found(
+        [runs_of(archive, opponents, tier, config.envs)]
+        + [runs_of(archive / CURVES, opponents, tier, config.envs, may_be_none=True)]
+    )
 
     if not offline:
         # Opponents that are not stored are trained too, or there would be nothing to compare with.
@@ -116,7 +119,7 @@ def compare(
     cells = sorted({run.cell for run in ours.values()})
     own = own_runs(folders, cells, seeds if offline else config.seeds)
     if offline and not own and not results:
-        own = own_runs([stored or stored_runs()], cells, seeds)
+        own = first_found([own_runs([folder], cells, seeds) for folder in archives])
     found = [kept]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     loaded = read_runs([*own, *first_found(found)])

@@ -135,6 +135,22 @@ def test_a_comparison_takes_runs_of_several_folders_and_users_runs_if_none_are_s
     assert cell("alfworld", "opmd") in text
 
 
+def test_runs_that_are_stored_with_their_curve_alone_are_compared_too(r3l, tmp_path):
+    for seed in range(3):
+        write_run(tmp_path / "curves", "r3l_adaptive", seed, [1, 1], [1, 0])
+        write_run(
+            tmp_path / "curves", "grpo", seed, [0, 0], [0, 0]
+        )  # stored without a curve too: that one counts
+        write_run(tmp_path / "curves", "raft", seed, [0, 0], [0, 0])
+        write_run(tmp_path, "grpo", seed, [1, 0], [0, 0])
+    words = ("--offline", "--against", "grpo,raft", "--stored", tmp_path)
+    rows = r3l("compare", "r3l_adaptive", *words)["rows"]
+    assert [(row["env"], row["against"], row["pairs"], row["difference_mean"]) for row in rows] == [
+        ("alfworld", "grpo", 3, 0.5),
+        ("alfworld", "raft", 3, 0.75),
+    ]
+
+
 def test_offline_compares_every_environment_that_has_runs_of_the_method(r3l, tmp_path):
     """Also those that the workflow leaves out, such as mathematics."""
     for env in ("webshop", "math", "alfworld"):
