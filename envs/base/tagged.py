@@ -49,7 +49,7 @@ class TaggedOptions(Options):
     )
     repetitions: int = option(
         REPEATS,
-        "identical actions in a row that end an episode; 0: none do",
+        "identical actions in a row that end an episode; 0: no limit",
         "released code (audit 3.1)",
         ge=0,
     )

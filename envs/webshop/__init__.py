@@ -46,7 +46,7 @@ class WebshopOptions(TaggedOptions):
     )
     repetitions: int = option(
         2,
-        "identical actions in a row that end an episode, unless they search or turn pages; 0: none do",
+        "identical actions in a row that end an episode, unless they search or turn pages; 0: no limit",
         "released code (audit 3.1)",
         ge=0,
     )

@@ -48,9 +48,7 @@ def evaluate(
     batch: Annotated[
         int | None, typer.Option(min=1, help="Episodes at once. Default: 16, or the tier's.")
     ] = None,
-    dialog: Annotated[
-        str, typer.Option(help="What the server is sent: messages, or tokens (vLLM).")
-    ] = "messages",
+    dialog: Annotated[str, typer.Option(help="Form of requests: messages, or tokens (vLLM).")] = "messages",
     tokenizer: Annotated[
         str | None, typer.Option(help="Folder or hub id, for --dialog tokens. Default: the model's.")
     ] = None,

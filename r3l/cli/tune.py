@@ -27,7 +27,7 @@ def tune(
     cores: Cores = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Tune a method's learning rate on validation tasks: three rates, two seeds each.
+    """Tune a method's learning rate on validation tasks: three rates, four seeds each.
 
     The choice goes to results/tuning/TIER/ENV/METHOD.json. Runs use it once you add the printed line to the
     method's YAML file. Finished runs are not trained again.

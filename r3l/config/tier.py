@@ -25,7 +25,7 @@ class OptimizerConfig(Strict):
     lr_warmup_steps: int = option(
         0,
         "steps over which the learning rate grows to lr",
-        "released code: none but for DAPO (audit 0.4, 4.4)",
+        "released code: none except for DAPO (audit 0.4, 4.4)",
         ge=0,
     )
     betas: tuple[float, float] = option(
@@ -132,7 +132,7 @@ class EvaluationConfig(Strict):
     )
     draw: Literal["first", "drawn", "by_group"] = option(
         "by_group",
-        "which tasks, if not all: the first by id, drawn by the run's seed, or so drawn with each group's share",
+        "which tasks, if not all: the first by id, drawn by the run's seed, or drawn from each group its share",
         "our choice: by id the first tasks may all be of one kind",
     )
     curve: tuple[int, ...] = option(
@@ -199,7 +199,7 @@ class TierSettings(Strict):
     device: Device = option("auto", "device of torch; auto: a GPU if torch finds one", "our choice")
     compute: Compute = option(
         "packed",
-        "packed: rows side by side, shared prefixes once, on a CPU with compiled attention where it is faster "
+        "packed: rows side by side, shared prefixes once, on a CPU with compiled attention if it is faster "
         "(r3l.local.model.forward); transformers: padded rows, for other architectures; vllm: vLLM samples, packed "
         "trains. They differ by rounding; local engine",
         "our choice: the fastest, and that of the stored runs",
