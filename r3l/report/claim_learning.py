@@ -132,13 +132,13 @@ class LearningTest(Strict):
             return self._saved_S(pairs)
         values = []
         for pair in pairs:
-            difference = self._difference(pair, self.after)
-            later = self._difference(pair, self.minus_after) if self.minus_after else 0.0
+            difference = self.difference(pair, self.after)
+            later = self.difference(pair, self.minus_after) if self.minus_after else 0.0
             if difference is not None and later is not None:
                 values.append(difference - later)
         return values
 
-    def _difference(self, pair: Sequence[LearningCurve], after: Sequence[int]) -> float | None:
+    def difference(self, pair: Sequence[LearningCurve], after: Sequence[int]) -> float | None:
         """Ours minus theirs after these updates; None where one of the two was not scored there, or not before."""
         if self.success == "training":
             first, last = after

@@ -24,6 +24,7 @@ from r3l.evaluation.curve import CurvePoint
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.report import probes
+from r3l.report.claim_learning import LearningTest, learning_curves
 from r3l.report.frame import ALL, common_seeds, read_runs, updates, whole
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.run_dir import CURVE
@@ -52,6 +53,9 @@ TESTED = {
     UNREFLECTED: "early held-out success, minus R3L without reflection",
 }
 REGISTERED_CELLS = 18
+# Exploratory: held-out success where both methods have generated as many tokens as the cheaper one after so many
+# updates. Earlier updates are not compared: the other method was not scored before its tenth.
+AT_EQUAL_TOKENS = {"tokens_20": 20, "tokens_60": 60}
 COLUMNS = (
     *(
         "tier",
@@ -69,6 +73,7 @@ COLUMNS = (
     *("base_success", "hint_gap", "kept_success"),
     *(f"{name}{part}" for name in ("early", "final", "early_test") for part in ("", "_low", "_high")),
     UNREFLECTED,
+    *AT_EQUAL_TOKENS,
 )
 Comparison = Mapping[str, Any]  # a row of the map: COLUMNS, None where nothing was measured
 
@@ -179,11 +184,23 @@ def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
         tested = [early_test(run.path, run.steps) for run in (one, other)]
         if None not in tested:
             values["early_test"].append(tested[0] - tested[1])  # type: ignore[operator]
-    columns: dict[str, Any] = {}
+    columns: dict[str, Any] = at_equal_tokens(ours, theirs)
     for name, differences in values.items():
         if len(differences) == len(ours):
             interval = t_interval(differences)
             columns |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return columns
+
+
+def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float]:
+    """Mean over seeds of ours minus theirs at equal generated tokens, by AT_EQUAL_TOKENS; {} without curves."""
+    pairs = list(zip(learning_curves(ours), learning_curves(theirs), strict=True))
+    columns = {}
+    for name, update in AT_EQUAL_TOKENS.items():
+        test = LearningTest(method="r3l", against="grpo", success="held_out", after=[update], equal="tokens")
+        differences = [test.difference(pair, test.after) for pair in pairs]
+        if None not in differences:
+            columns[name] = float(np.mean(differences))
     return columns
 
 
@@ -363,6 +380,23 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
     return sentences
 
 
+def equal_token_slopes(rows: Sequence[Comparison]) -> list[str]:
+    """A sentence for each of AT_EQUAL_TOKENS: the slope over the comparisons of UNSEEN that have curves."""
+    sentences = []
+    for name, update in AT_EQUAL_TOKENS.items():
+        known = [row for row in rows if row["part"] == UNSEEN and row.get(name) is not None]
+        if len(known) >= MIN_POINTS:
+            line = Line.through([row["guided_minus_fresh"] for row in known], [row[name] for row in known])
+            low, high = line.slope_bounds
+            mean = np.mean([row[name] for row in known])
+            sentences.append(
+                f"Exploratory, held-out success at equal generated tokens ({update} updates of the cheaper method), "
+                f"minus GRPO: mean {mean:+.2f}, slope {line.slope:+.2f} ({low:.2f} to {high:.2f}) over {line.count} "
+                "comparisons."
+            )
+    return sentences
+
+
 def map_table(rows: Sequence[Comparison]) -> Table:
     """The table of comparisons, with the rule and how it does on a comparison that it has not seen."""
     notes = []
@@ -399,6 +433,7 @@ def map_table(rows: Sequence[Comparison]) -> Table:
         "checkpoint (r3l probe). early: training success, first third of updates; final: test success. 95 % intervals.",
         *notes,
         *registered_tests(rows),
+        *equal_token_slopes(rows),
     )
 
 

@@ -6,6 +6,8 @@ import pytest
 from report.runs import write_run
 
 from r3l.core.errors import DataError
+from r3l.evaluation.verification import sign
+from r3l.files.json_files import append_jsonl
 from r3l.files.paths import STORED
 from r3l.report.figures import probe_map as figure
 from r3l.report.probe_map import (
@@ -75,6 +77,37 @@ def test_a_comparison_by_hand(tmp_path):
     assert row["early_high"] - row["early"] == pytest.approx(4.302653 * 0.1 / 3**0.5, rel=1e-5)
     assert row["kept_success"] == pytest.approx((0.7 * 160 - 0.72 * 100) / 60)
     assert row["part"] == "main" and "early_test" not in row
+
+
+def test_held_out_success_at_equal_tokens_by_hand(tmp_path):
+    """GRPO spends 100 tokens an update, R3L 50; test success of R3L is 0.25 above GRPO's after each update.
+
+    After 20 updates of R3L, 1,000 tokens, GRPO is at its tenth update.
+    """
+    for seed in range(3):
+        for method, tokens, lead in (("grpo", 100, 0.0), ("r3l", 50, 0.25)):
+            steps = [
+                {
+                    "step": k,
+                    "rollouts": 4,
+                    "stop/success": 1,
+                    "tokens/generated": tokens,
+                    "train/success": 0.25,
+                }
+                for k in range(1, 61)
+            ]
+            path = write_run(tmp_path, method, seed, [1, 1], [1, 0], steps=steps)
+            for update, success in {10: 0.25, 20: 0.5, 60: 0.5}.items():
+                group = {"episodes": 4, "success": success + lead, "reward": 0.0}
+                line = {"step": update, "task_set": "nano/test", "temperature": 0.4, "groups": {"all": group}}
+                append_jsonl(path.parent / "curve.jsonl", line | {"stops": {}, "solved": []})
+            sign(path.parent)
+    write_probe(tmp_path, 0.3)
+    (row,) = map_rows([tmp_path])
+    # After 20 updates R3L has 0.75, GRPO at as many tokens 0.25. At the end (3,000 tokens) both have 0.75 on the
+    # test set, and GRPO at its thirtieth update is a quarter of the way from 0.5 to 0.75.
+    assert row["tokens_20"] == pytest.approx(0.5)
+    assert row["tokens_60"] == pytest.approx(0.75 - (0.5 + 0.25 * 10 / 40))
 
 
 def test_runs_at_another_rate_or_under_other_feedback_do_not_count(tmp_path):
