@@ -268,7 +268,7 @@ def _named_task(given: str, by_path: Mapping[tuple[str, ...], str]) -> str | Non
 def _dependences(
     episodes: Sequence[PlayedEpisode], solved: np.ndarray, by_task: Sequence[Sequence[int]]
 ) -> list[Dependence]:
-    """Test what outcomes depend on beside the task: the position in the file, and each condition.
+    """Test what outcomes depend on other than the task: the position in the file, and each condition.
 
     Outcomes of one task may be exchanged with each other if nothing but the task matters, so the statistic is
     compared with that of outcomes permuted within tasks. Of the position it is the absolute covariance with
