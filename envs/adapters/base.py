@@ -49,7 +49,7 @@ ArgumentsT = TypeVar("ArgumentsT", bound=AdapterArguments)
 class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
     """An environment of another library; name and ``arguments`` come from a file of configs/envs.
 
-    Raises ConfigError for invalid arguments.
+    A subclass sets ``arguments``, the class that validates that key. Raises ConfigError for invalid values.
     """
 
     options = Options
@@ -61,13 +61,14 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
 
     @abstractmethod
     def payload(self, number: int) -> dict[str, Any]:
-        """The payload of task ``number`` in JSON types, without the number itself; hashed with the task set.
+        """The payload of task ``number`` in JSON types, without the number itself.
 
-        Its key ``before``, if any, holds the messages to show before the first observation.
+        It enters the hash of the task set. Its key ``before``, if any, holds the messages to show before the
+        first observation.
         """
 
     def task(self, split: str, index: int) -> Task:
-        """Task ``index`` of a split."""
+        """The task at position ``index`` (from 0) of a split."""
         number = self.given.splits[split][0] + index
         payload = {"number": number} | self.payload(number)
         return Task(f"{self.name}-{number:06d}", self.name, split, payload=payload)
@@ -77,7 +78,9 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         return DrawnTaskSets(self.name, sizes, self.task)
 
     def task_set_hash(self, task_set: str) -> str:
-        """The sha256 of the tasks as the installed environment makes them."""
+        """The sha256 of the tasks as the installed library makes them. Raises ConfigError if it is not
+        installed.
+        """
         self.check_installed()
         return super().task_set_hash(task_set)
 
@@ -85,12 +88,12 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         return AdaptedDialogue(self.given.domain, style, max_turns)
 
     def wrong(self, key: str, value: object, why: str) -> ConfigError:
-        """An error that names file, key and value of an argument, and the fix."""
+        """A ConfigError that names file, key and value of an argument; ``why``: what is wrong, and the fix."""
         return ConfigError(f"{self.name}.yaml, key arguments.{key} is {value!r}: {why}")
 
 
 class AdaptedDialogue(TaggedDialogue):
-    """A ``Dialogue`` with the environment's own texts in every prompt style; an action is a response.
+    """A ``Dialogue`` that shows the environment's own texts unchanged and takes a response as the action.
 
     ``stop``: a turn ends with the response (``end``) or with each of its lines (``line``).
     """
@@ -106,7 +109,7 @@ class AdaptedDialogue(TaggedDialogue):
         return [*before, Message("user", first.text)]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message | None:
-        """The environment's answer; None between two lines of a response."""
+        """The environment's answer as a user message; None between two lines of a response."""
         return Message("user", now.text) if now.text or self.stop == "end" else None
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
@@ -120,7 +123,10 @@ class AdaptedDialogue(TaggedDialogue):
         error: StopReason | None,
         response: str = "",
     ) -> str:
-        """The final feedback; the compact style has the wording that models of single answers know."""
+        """The final feedback: whether the task was completed, the reward and the number of steps.
+
+        The compact style uses the wording on which small models for single answers were trained.
+        """
         # No turn limit is named, since the environment may have a limit of its own.
         if error is not None:
             return super().closing(reward, success, turns, error, response)

@@ -79,7 +79,7 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
         return None
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The rules and the form of an action, for the model; the number is the seed."""
+        """The rules and the form of a valid action, which the model reads; ``number`` is the game's seed."""
         given = self.given
         form = ""
         if given.actions:
@@ -93,7 +93,7 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
         return TextGame(self.name, self.make(), self.given, self.numbers())
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
-        """The game's texts; actions with names and actions of numbers are in tags."""
+        """A dialogue that shows the game's texts and expects named or numerical actions in tags."""
         in_tags = bool(self.given.actions) or self.numbers() is not None
         kind = TaggedActions if in_tags else AdaptedDialogue
         return kind(self.given.domain, style, max_turns)
@@ -106,7 +106,7 @@ class Gymnasium(TextGames[GymnasiumArguments]):
     extra = "gymnasium"
 
     def make(self) -> Any:
-        """Create a game. Raises ConfigError if gymnasium cannot, or its actions do not fit ``actions``."""
+        """Create a game. Raises ConfigError if gymnasium cannot, or if its actions do not fit ``actions``."""
         import gymnasium
 
         made = self.given.make
@@ -146,7 +146,7 @@ class Gymnasium(TextGames[GymnasiumArguments]):
         return self._numbers
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The base payload and the library's version, since its games change with it."""
+        """As :meth:`TextGames.payload`, with the library's version, since its games change with it."""
         from importlib.metadata import version
 
         return super().payload(number) | {"gymnasium": version("gymnasium")}
@@ -155,7 +155,7 @@ class Gymnasium(TextGames[GymnasiumArguments]):
 class TaggedActions(AdaptedDialogue):
     """A ``Dialogue`` with one action in tags: a name or numbers.
 
-    The compact style leaves the rules out, since small models learn them from demonstrations.
+    In the compact style the prompt has no rules: small models learn them from demonstrations.
     """
 
     reasons = {StopReason.INADMISSIBLE: "an action was not one of the admissible actions"}
@@ -182,7 +182,7 @@ class TaggedActions(AdaptedDialogue):
 
 
 class TextGame(OneFileEngine):
-    """A game as an engine. The reward of an observation is the sum of the rewards so far."""
+    """The engine of one game. The reward of an observation is the sum of the rewards so far."""
 
     def __init__(self, name: str, game: Any, arguments: GameArguments, numbers: str | None = None) -> None:
         self._name = name
@@ -281,9 +281,9 @@ def _is_one_of(space: Any, names: Sequence[str]) -> bool:
 
 
 def described_numbers(space: Any) -> str:
-    """The numbers that an action in a Box, MultiBinary or MultiDiscrete space consists of, for a model.
+    """Describe to the model the numbers of an action in a Box, MultiBinary or MultiDiscrete ``space``.
 
-    One range if all numbers share it, else the ranges in order.
+    It names one range if all numbers share it, else the range of each number in order.
     """
     low, high = _bounds(space)
     ranges = [f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]
@@ -293,7 +293,7 @@ def described_numbers(space: Any) -> str:
 
 
 def read_numbers(action: str, space: Any) -> np.ndarray | None:
-    """The array of ``space`` that ``action`` writes, ``0.5 -1`` or ``[0.5, -1]``; None if it does not."""
+    """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an element of ``space``; None if it is not one."""
     parts = re.sub(r"[\[\],]", " ", action).split()
     low, high = _bounds(space)
     try:
@@ -319,7 +319,7 @@ def _bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def uncoloured(text: str) -> str:
-    """``text`` without colour codes, with brackets around the coloured parts; in linear time."""
+    """``text`` without terminal colour codes; brackets mark the parts that were coloured."""
     parts: list[str] = []
     begun = None  # index of the open bracket in ``parts``
     for part in _COLOUR.split(text):

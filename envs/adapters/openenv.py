@@ -49,7 +49,7 @@ class OpenEnv(TextGames[OpenEnvArguments]):
     extra = "openenv"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The payload of task ``number``: that of every game, and the name and version of the server."""
+        """As :meth:`TextGames.payload`, with the name and version of the server."""
         about = self._described("metadata")
         return super().payload(number) | {"server": {key: about.get(key) for key in ("name", "version")}}
 
@@ -122,7 +122,10 @@ class OpenEnvSession:
             ) from error
 
     def step(self, action: str | int) -> SimpleNamespace:
-        """Play an action. Raises RefusedError for an error of the environment."""
+        """Send an action and return the server's observation, reward and whether the game is over.
+
+        Raises RefusedError if the environment reports an error.
+        """
         return self._request("step", {self._given.action: action})
 
     def close(self) -> None:
@@ -186,7 +189,7 @@ class OpenEnvSession:
 
 
 class RefusedError(RuntimeError):
-    """An error that the server or its environment answered."""
+    """An error that the server or its environment sent in reply."""
 
 
 @cache

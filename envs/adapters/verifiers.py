@@ -39,13 +39,13 @@ class VerifiersArguments(AdapterArguments):
 
 
 class Verifiers(AdaptedEnvironment[VerifiersArguments]):
-    """A taskset with its Env (default: the single-agent one). The taskset defines rewards and weights."""
+    """A taskset of verifiers, which defines rewards and weights, with its Env (default: single-agent)."""
 
     arguments = VerifiersArguments
     extra = "verifiers"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The library's hash of the task, the messages before the first observation, and package versions."""
+        """The library's hash of the task, the messages before its first observation, and package versions."""
         from r3l.envs.adapters.verifiers_engine import messages_before
 
         task = self.loaded()[1][number]
@@ -67,7 +67,11 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
         return AdaptedDialogue(self.given.domain, style, max_turns, stop)
 
     def loaded(self) -> tuple[Any, list[Any]]:
-        """(Env, its tasks up to the last one of a split). Raises ConfigError if it cannot be played here."""
+        """The verifiers Env, and its tasks up to the highest number that a split uses.
+
+        Raises ConfigError if it cannot be loaded, has fewer tasks, or needs something that the engine lacks
+        (``why_not``).
+        """
         from r3l.envs.adapters.verifiers_engine import why_not
 
         end = max(end for _, end in self.given.splits.values())

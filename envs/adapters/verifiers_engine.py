@@ -28,7 +28,7 @@ TOKEN_LIMITS = ("max_input_tokens", "max_output_tokens", "max_total_tokens")
 
 
 def why_not(env: Any, task: Any) -> list[str]:
-    """Reasons why an Env or its tasks cannot be played here; [] if they can."""
+    """Reasons why this engine cannot play an Env or its tasks; [] if it can."""
     seats = {name: value for name, value in env.config if isinstance(value, vf.AgentConfig)}
     needs_runtime: list[str] = []
     for hook in (hook for kind in ("reward", "metric") for hook in task.hooks(kind)):
@@ -63,9 +63,9 @@ def messages_before(task: Any) -> list[dict[str, str]]:
 class VerifiersEngine(OneFileEngine):
     """Engine that plays a verifiers Env, one episode at a time, as a game of observations and actions.
 
-    The Env runs as a coroutine, in an event loop that the engines of a process share in a thread.
-
-    ``by_line``: an action that ends with a line break is a line of a response that continues.
+    The Env runs as a coroutine, in an event loop that the engines of a process share in a thread. ``tasks``:
+    its tasks by number. ``solved_at``: reward from which a task counts as solved. ``by_line``: an action is
+    one line, and a line break at its end means that the response goes on.
     """
 
     def __init__(self, env: Any, tasks: list[Any], solved_at: float, by_line: bool) -> None:
@@ -84,7 +84,10 @@ class VerifiersEngine(OneFileEngine):
         return _in_loop(self._start(task))
 
     def step(self, action: str) -> Observation:
-        """Send a complete response as the reply, and wait for the next message or the end and its reward."""
+        """Add an action to the response; once that is complete, send it and return the Env's next message.
+
+        At the end of the episode the observation has the reward.
+        """
         if self._episode is None or (self._episode.done() and self._episode.exception() is None):
             raise EngineError("step before a successful reset")
         self._response += action
@@ -101,10 +104,9 @@ class VerifiersEngine(OneFileEngine):
         _in_loop(self._cancel())
 
     async def ask(self, messages: list[Any]) -> str:
-        """Hand the dialogue to the model and wait for its reply, the response that ``step`` receives.
+        """Hand ``messages`` to the model and wait for its reply, the response that ``step`` receives.
 
-        Called in the place of a model server when the verifiers Env wants a reply
-        (:class:`SeatInteraction`).
+        :class:`SeatInteraction` calls it where verifiers would call a model server.
         """
         await self._said.put(messages)
         return await self._replies.get()
@@ -168,7 +170,10 @@ class VerifiersEngine(OneFileEngine):
 
 
 class Seat:
-    """The model's seat in a verifiers Env: replaces a vf.Agent, and the engine replies, not a server."""
+    """The agent (verifiers: seat) of an Env that the model plays. It replaces a vf.Agent.
+
+    Its replies are the actions that the engine receives, instead of a model server's.
+    """
 
     def __init__(self, engine: VerifiersEngine, name: str, config: Any, finished: list[Any]) -> None:
         self._engine = engine
@@ -179,14 +184,17 @@ class Seat:
         self.trainable = True
 
     async def run(self, task: Any) -> Any:
-        """One reply to the task's prompt; returns the scored trace."""
+        """Play one reply to the task's prompt; return the scored vf.Trace."""
         async with self.interaction(task) as talk:
             await talk.turn()
         return talk.trace
 
     @asynccontextmanager
     async def interaction(self, task: Any) -> AsyncIterator[SeatInteraction]:
-        """A dialogue; its trace is scored at the end."""
+        """Open a dialogue of several turns; at the end of the block its vf.Trace is scored.
+
+        Raises EngineError for a second dialogue, since an episode is one dialogue.
+        """
         if self._taken:
             self._engine.refusal = EngineError(
                 f"the Env has several dialogues with its seat {self._name!r}, but an episode is one dialogue"
@@ -205,7 +213,10 @@ class Seat:
 
 
 class SeatInteraction:
-    """One dialogue of a seat: replaces a vf.Interaction, and records replies of the engine in a trace."""
+    """One dialogue of an Env with the agent that the model plays; replaces a vf.Interaction.
+
+    ``trace`` is the vf.Trace in which verifiers keeps the messages and from which it computes the score.
+    """
 
     def __init__(self, engine: VerifiersEngine, task: Any, trace: Any, max_turns: int | None) -> None:
         self._engine = engine
@@ -215,7 +226,11 @@ class SeatInteraction:
         self.trace = trace
 
     async def turn(self, message: Any = None) -> Any:
-        """The reply to the prompt or a further message; ``terminated`` if a limit or a @vf.stop ends it."""
+        """Get the model's reply to the prompt or to a further ``message``, as a vf.Segment of one message.
+
+        If the turn limit is reached or a ``@vf.stop`` function of the task says so, the segment is empty and
+        has ``terminated=True``.
+        """
         # Check the limits first, as the library does.
         if self._max_turns is not None and self.trace.num_turns >= self._max_turns:
             self.trace.stop("max_turns")

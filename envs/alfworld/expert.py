@@ -26,13 +26,19 @@ _ITEM = re.compile(r"\ba (\w+ \d+)")
 
 
 def kind_of(name: str) -> str:
-    """The class of a thing: ``"mug 2"`` -> ``"mug"``."""
+    """The class in a displayed name: ``"mug 2"`` -> ``"mug"``."""
     return name.rsplit(" ", 1)[0]
 
 
 @dataclass
 class AlfworldExpert(ScriptedExpert):
-    """Knowledge about the house from the texts so far. Names are as displayed, e.g. ``"drawer 2"``."""
+    """Scripted expert with what the texts so far say about the house. Names are as displayed: ``"drawer 2"``.
+
+    - ``contents``: objects seen in each receptacle; ``closed``: receptacles seen closed
+    - ``here``, ``holding``: the current receptacle and the object in hand
+    - ``treated``: objects that are in the state that the goal requires; ``placed``: delivered object ->
+      receptacle
+    """
 
     goal: HouseGoal
     receptacles: list[str]
@@ -85,7 +91,10 @@ class AlfworldExpert(ScriptedExpert):
         return [r for r in self.receptacles if r not in self.contents]
 
     def where(self, kind: str) -> tuple[str, str] | None:
-        """(item, receptacle) of a seen, undelivered item of ``kind``; the current place comes first."""
+        """(object, receptacle) of a seen object of class ``kind`` that is not delivered yet, or None.
+
+        An object at the current receptacle comes first.
+        """
         places = sorted(self.contents, key=lambda r: r != self.here)
         for place in places:
             at_destination = kind_of(place) == self.goal.destination
@@ -97,7 +106,7 @@ class AlfworldExpert(ScriptedExpert):
         return None
 
     def suggested(self) -> list[str]:
-        """The plan; it never names anything that has not been seen."""
+        """The actions still to do, in order, up to the first that needs an object not seen yet."""
         return plan(self)
 
     def thought(self) -> str:
@@ -127,9 +136,9 @@ class AlfworldExpert(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """A correct action, or at the error rate a superfluous admissible one.
+        """A correct action, or with probability ``error_model.rate`` a superfluous admissible one.
 
-        An agent that overlooks the treatment acts as if the goal did not require it.
+        If ``error_model.overlooks``, the agent forgets to clean, heat or cool the object.
         """
         expert = self
         if error_model.overlooks and self.holding and kind_of(self.holding) == self.goal.object:
@@ -154,7 +163,10 @@ class AlfworldExpert(ScriptedExpert):
         return str(rng.choice(errors or sorted(now.admissible)))
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Judge an action: superfluous, or impossible, which ended the episode; None if it was correct."""
+        """Judge ``action``, after which the text was ``text``; None if it was correct.
+
+        Wrong are superfluous actions, and impossible ones, which ended the episode.
+        """
         steps = tuple(plan(self))
         if not text:
             return WrongAction(turn, "not possible there", steps, fatal=True)
@@ -168,7 +180,10 @@ class AlfworldExpert(ScriptedExpert):
         return f"{len(answers)} steps, {visited} places"
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
-        """The error model after reading; a treatment that the suggestion names is not overlooked."""
+        """The error model after the agent has read the actions ``suggested``.
+
+        If they clean, heat or cool an object, the agent no longer overlooks that.
+        """
         treats = any(action.startswith(tuple(f"{verb} " for verb in VERBS.values())) for action in suggested)
         return replace(error_model, overlooks=error_model.overlooks and not treats)
 
@@ -184,7 +199,7 @@ def expert_of(task: Task, first: str) -> AlfworldExpert:
 
 
 def plan(expert: AlfworldExpert) -> list[str]:
-    """The correct actions from here on; the plan ends early if something must be found first."""
+    """The correct actions from here on; it ends early if an object must be found first."""
     goal = expert.goal
     held = expert.holding
     at = expert.here
@@ -238,7 +253,7 @@ def _search(expert: AlfworldExpert) -> list[str]:
 
 
 def right_actions(expert: AlfworldExpert) -> set[str]:
-    """Every next action of an error-free agent: the plan's first one, or its equivalents."""
+    """Every next action of an error-free agent: the first of :func:`plan`, and those that are as good."""
     steps = plan(expert)
     if not steps:
         return set()

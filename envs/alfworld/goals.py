@@ -32,9 +32,11 @@ _PATTERNS = {family: re.compile(sentence) for family, sentence in _SENTENCES.ite
 
 @dataclass(frozen=True)
 class HouseGoal:
-    """Requirements of a task. Object classes are as displayed (``mug``, ``sinkbasin``).
+    """What a task requires. Object classes are as displayed (``mug``, ``sinkbasin``).
 
-    ``state`` is None, ``clean``, ``hot`` or ``cool``. Exactly one of ``destination`` and ``lamp`` is set.
+    ``family``: the task type. ``object``, ``count``: class and number of the objects. ``state``: None,
+    ``clean``, ``hot`` or ``cool``. Exactly one of ``destination`` (receptacle class to put it in) and
+    ``lamp`` (class of the lamp to look at it under) is set.
     """
 
     family: str

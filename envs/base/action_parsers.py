@@ -20,9 +20,10 @@ ActionParser = Callable[[str], str | None]
 
 
 def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
-    """Positions of the texts between ``<name>`` and the next ``</name>``, left to right, in linear time.
+    """Positions (slices) of the texts between ``<name>`` and the next ``</name>``, left to right.
 
-    A second ``<name>`` before the end tag belongs to the text. A tag that is never closed is ignored.
+    Takes linear time. A second ``<name>`` before the end tag belongs to the text. A tag that is never closed
+    is ignored.
     """
     start: int | None = None
     for tag in _tag(name, any_case).finditer(text):
@@ -45,7 +46,10 @@ def _tag(name: str, any_case: bool) -> re.Pattern[str]:
 
 
 def each_tag_once(response: str) -> str | None:
-    """Parse a response with exactly one thought, one action and no further tag, in any order."""
+    """The action of a response with exactly one thought, one action and no further tag; else None.
+
+    Their order does not matter.
+    """
     found = split_thought(response)
     outside = f"{found.before}\n{found.after}"
     one_of_each = [outside.count(tag) for tag in _TAGS] == [0, 0, 1, 1]
@@ -55,7 +59,10 @@ def each_tag_once(response: str) -> str | None:
 
 
 def one_pair(response: str) -> str | None:
-    """Parse a response with exactly one thought and one action, in any order; unpaired tags are ignored."""
+    """The action of a response with exactly one thought and one action, in any order; else None.
+
+    Unpaired tags are ignored.
+    """
     thoughts, actions = pairs(response)
     return actions[0].strip() if thoughts == len(actions) == 1 else None
 
@@ -73,7 +80,7 @@ def pairs(response: str) -> tuple[int, list[str]]:
 
 
 def first_pair(response: str) -> str | None:
-    """Parse the first action after the end of a thought; other text around them is ignored."""
+    """The first action after the end of a thought; None if there is none. Other text around them is ignored."""
     response = with_opening(response)
     thought = next(between(response, "think"), None)
     action = None if thought is None else first_between(response[thought.stop :], "action")
@@ -81,7 +88,10 @@ def first_pair(response: str) -> str | None:
 
 
 def one_action(response: str) -> str | None:
-    """Parse a response with exactly one action outside its thought, with or without a thought."""
+    """The action of a response with exactly one action outside its thought; else None.
+
+    The thought may be missing.
+    """
     found = split_thought(response)
     outside = (found.before, found.after or "")
     actions = [text[position].strip() for text in outside for position in between(text, "action")]
@@ -89,20 +99,29 @@ def one_action(response: str) -> str | None:
 
 
 def verl_agent_action(response: str, rest: int = 30) -> str:
-    """Parse as verl-agent does: lower-cased text up to the first end tag, else the last ``rest`` letters."""
+    """The action as verl-agent reads it: lower-cased text up to the first end tag.
+
+    Without an end tag, the last ``rest`` letters of the response.
+    """
     text = response.lower()
     start, end = text.find("<action>"), text.find("</action>")
     return text[-rest:] if start == -1 or end == -1 else text[start + len("<action>") : end].strip()
 
 
 def trinity_action(response: str) -> str:
-    """Parse as Trinity-RFT does: text after the first ``<action>``, closed or not; "" without a tag."""
+    """The action as Trinity-RFT reads it: the text after the first ``<action>``, closed or not.
+
+    "" without a tag.
+    """
     _, _, after = response.partition("<action>")
     return after.partition("<action>")[0].partition("</action>")[0].strip()
 
 
 def agentbench_action(label: re.Pattern[str]) -> ActionParser:
-    """Parser of the action after a label, as AgentBench's: group 1 of the first match of ``label``."""
+    """A parser that reads the action after a label, as AgentBench does.
+
+    The action is group 1 of the first match of ``label``.
+    """
 
     def parse(response: str) -> str | None:
         found = label.search(response)
@@ -112,12 +131,12 @@ def agentbench_action(label: re.Pattern[str]) -> ActionParser:
 
 
 def agentgym_action(response: str) -> str:
-    """Parse as AgentGym does: everything after the last ``Action:``; without a label an empty action."""
+    """The action as AgentGym reads it: everything after the last ``Action:``; "" without this label."""
     return response.rpartition("Action:")[2].strip() if "Action:" in response else ""
 
 
 def not_empty(parser: ActionParser) -> ActionParser:
-    """A parser like ``parser`` that counts an empty action as none."""
+    """A parser like ``parser`` that returns None instead of an empty action."""
     return lambda response: parser(response) or None
 
 
@@ -141,5 +160,5 @@ def write_response(thought: str, action: str) -> str:
 
 
 def action_in(response: str) -> str:
-    """The first action of a response, which the released feedback quotes; "" if there is none."""
+    """The first action of a response, which the feedback of the released code quotes; "" if there is none."""
     return (first_between(response, "action") or "").strip()

@@ -42,7 +42,7 @@ _MENTIONED = re.compile(r"[\s`\"'(]</think>[`\"']?[ \t]*[a-z,.;:)]")
 
 
 class AnswerOptions(Options):
-    """Settings of the environment."""
+    """Settings of environments whose problems have one final answer."""
 
     attempts: int = option(
         1,
@@ -64,10 +64,11 @@ class AnswerOptions(Options):
 
 
 def extract(response: str, rule: Rule) -> str | None:
-    """The answer in ``response``, without its box; None if the rule finds none.
+    """The answer in ``response``, without its box; None if there is none.
 
-    A response that was cut off inside its thought has no answer. A sentence that only mentions ``</think>``
-    does not end a thought.
+    ``rule``: ``strict`` accepts only a box or answer tags; other rules also a sentence that states the
+    answer, else the last number. A response that was cut off inside its thought has no answer. A sentence
+    that only mentions ``</think>`` does not end a thought.
     """
     # A box or answer tags, preferably after the thought.
     found = split_thought(response)
@@ -112,7 +113,7 @@ def boxed(text: str) -> str | None:
 
 @dataclass(frozen=True)
 class AnswerGrade:
-    """Verdict on a response; ``answer`` is the extracted text, None if there was none."""
+    """Whether a response is correct; ``answer`` is the text extracted from it, None if there was none."""
 
     correct: bool
     answer: str | None
@@ -178,7 +179,7 @@ class AnswerEngine:
         return self._now
 
     def snapshot(self) -> tuple[tuple[str, ...], int, Observation]:
-        """(lines of the current response, attempts left, last observation)."""
+        """The state for :meth:`restore`: (lines of the current response, attempts left, last observation)."""
         return self._lines, self._left, self._now
 
     def restore(self, snapshot: Any) -> Observation:
@@ -191,7 +192,11 @@ class AnswerEngine:
 
 @dataclass(frozen=True)
 class WrongLine:
-    """The first wrong line (0-based), the cause and the correction; never the problem's answer."""
+    """The first wrong line of a response.
+
+    ``line``: its index from 0. ``cause``: what is wrong. ``correction``: what to do instead, without the
+    problem's answer.
+    """
 
     line: int
     cause: str
@@ -245,14 +250,14 @@ class AnswerDialogue:
         answers: Sequence[tuple[Observation, str, str]],
         now: Observation,
     ) -> list[Message]:
-        """Not supported: these problems have no setting ``history``."""
+        """Raises NotImplementedError: these problems do not support ``history``, a new prompt for each turn."""
         raise NotImplementedError
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
         return Parsed(response)
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """Not needed: a retry ends as its base does."""
+        """Raises NotImplementedError: no error is tolerated in a retry (``retry_tolerates`` is empty)."""
         raise NotImplementedError
 
     def closing(
@@ -275,7 +280,7 @@ class AnswerDialogue:
         return f"The answer was {'correct' if success else 'not correct'}.{ended}"
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """Critique that points at the first wrong line; None for a task without a critic."""
+        """The critic's judgement, which points at the first wrong line; None for a task that it cannot judge."""
         if transcript.success:
             return Critique(Outcome.SUCCESS, "solved", "no wrong line")
         wrong = self._subject.first_wrong_line(transcript.task, [line for line, _ in transcript.answers])

@@ -30,9 +30,10 @@ Write = Callable[[Task, Sequence[str], ErrorModel, np.random.Generator], list[st
 class ErrorRates:
     """Error rates of scripted agents (``error_rates`` of configs/sft).
 
-    The error rate per action is uniform in [``low``, ``high``]; ``systematic`` is the share of errors that
-    recur in the same situation. Per episode, an agent overlooks one kind of thing with probability
-    ``overlook`` and takes one invalid action with probability ``invalid``.
+    Each episode has an agent whose error rate per action is drawn uniformly from [``low``, ``high``].
+    ``systematic``: the share of errors that recur in the same situation. Per episode, the agent overlooks one
+    kind of thing (such as cleaning an object) with probability ``overlook``, and takes one invalid action
+    with probability ``invalid``.
     """
 
     low: float
@@ -51,10 +52,10 @@ CAREFUL = ErrorRates(low=0, high=0, systematic=1, overlook=0)
 
 @dataclass(frozen=True)
 class Demonstrator(ABC):
-    """Makes demonstrations on an environment's engine and compact dialogue.
+    """Makes demonstrations (episode, critique, retry) on an environment's engine and compact dialogue.
 
-    ``task(k)`` is SFT task k, for any k >= 0. ``tasks_repeat``: two numbers may give the same task; then
-    each number draws its own agents.
+    ``task(k)`` is SFT task k, for any k >= 0. ``tasks_repeat``: two numbers may give the same task; then the
+    agents of each number are drawn separately.
     """
 
     package: EnvironmentPackage[Any]
@@ -65,15 +66,16 @@ class Demonstrator(ABC):
     def demonstrate(
         self, engine: RecordedEnvironment, task: Task, variant: int, error_rates: ErrorRates, max_turns: int
     ) -> Demonstration:
-        """Play ``task``, criticise the episode and retry from the critique's turn.
+        """Play ``task`` with an erring agent, criticise the episode, and retry from the critique's turn.
 
-        Deterministic in (task, variant).
+        ``variant``: number of the demonstration among those of the task. The same task and variant always
+        give the same demonstration.
         """
 
     def demonstrations(
         self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
     ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each task of ``indices``."""
+        """``variants`` demonstrations of each SFT task whose number is in ``indices``."""
 
         def tasks_and_variants() -> Iterator[tuple[Task, int]]:
             for index in indices:
@@ -109,7 +111,12 @@ class Demonstrator(ABC):
 
 @dataclass
 class ScriptedEpisode:
-    """State of a scripted agent in an episode: knowledge, errors, actions so far, current suggestion."""
+    """State of a scripted agent in an episode.
+
+    ``invalid_at``: turn of its one invalid action, None for none. ``actions``: those played so far.
+    ``suggested``: the critique's actions that are still to be played. ``error``: why a rule of the dialogue
+    ended the episode, else None.
+    """
 
     engine: RecordedEnvironment
     dialogue: Dialogue
@@ -117,10 +124,10 @@ class ScriptedEpisode:
     now: Observation
     error_model: ErrorModel
     rng: np.random.Generator
-    invalid_at: int | None = None  # turn of the invalid action
+    invalid_at: int | None = None
     actions: list[str] = field(default_factory=list)
-    suggested: list[str] = field(default_factory=list)  # actions of the suggestion that are still to be taken
-    error: StopReason | None = None  # the rule of the dialogue that ended the episode
+    suggested: list[str] = field(default_factory=list)
+    error: StopReason | None = None
 
     def play(self) -> list[Step]:
         """Act until the engine or a rule of the dialogue ends the episode."""
@@ -208,10 +215,12 @@ class ScriptedDemonstrator(Demonstrator):
 
 @dataclass(frozen=True)
 class AnswerDemonstrator(Demonstrator):
-    """Demonstrator for problems with one final answer; ``solution(task)`` gives the correct lines.
+    """Demonstrator for problems with one final answer.
 
+    ``solution(task)`` gives the lines of a correct response; ``write`` makes one with errors.
     ``imitates_errors``: wrong lines are training targets too, so that a base checkpoint has something to
-    unlearn; otherwise they only serve the critique, and a retry has none.
+    unlearn. If False, wrong lines are only there to be criticised, and the retry after the critique has no
+    errors.
     """
 
     solution: Callable[[Task], list[str]]

@@ -22,11 +22,11 @@ Answers = Sequence[tuple[str, str]]  # (action, observation after it) of each st
 
 @dataclass(frozen=True)
 class ErrorModel:
-    """Error behaviour of one agent.
+    """Error behaviour of one scripted agent.
 
     ``rate``: share of its actions that are errors. ``systematic``: share of errors that recur in the same
-    situation; low-temperature sampling hides the others, but these must be unlearned. ``overlooks``: it
-    overlooks one kind of thing.
+    situation; these are what training must unlearn, since sampling at low temperature hides the others.
+    ``overlooks``: it forgets one kind of step, such as cleaning an object.
     """
 
     rate: float
@@ -36,7 +36,7 @@ class ErrorModel:
 
 @dataclass(frozen=True)
 class WrongAction:
-    """A turn with a wrong action, and the correct actions from there on.
+    """A turn (from 0) with a wrong action, why it is wrong, and the correct actions from there on.
 
     ``complete``: the correction reaches the end of the task. ``fatal``: the action ended the episode.
     """
@@ -48,12 +48,12 @@ class WrongAction:
     fatal: bool = False
 
     def decides(self, max_turns: int) -> bool:
-        """Whether the correction would have saved the episode: it is complete and within the turn limit."""
+        """Whether the correction would have solved the task: it is complete and within the turn limit."""
         return self.fatal or (self.complete and self.turn + len(self.correction) <= max_turns)
 
 
 class ScriptedExpert(ABC):
-    """Knowledge from the texts so far, and the correct actions that follow from it."""
+    """A scripted player: what it knows from the texts so far, and the correct actions that follow from it."""
 
     @abstractmethod
     def observe(self, action: str, text: str) -> None:
@@ -61,7 +61,7 @@ class ScriptedExpert(ABC):
 
     @abstractmethod
     def suggested(self) -> list[str]:
-        """The correct actions from here on, as far as the texts reveal them."""
+        """The correct actions from here on, in order, as far as the texts so far reveal them."""
 
     @abstractmethod
     def thought(self) -> str:
@@ -78,15 +78,18 @@ class ScriptedExpert(ABC):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The next action, after ``actions``, of an agent with these errors."""
+        """The next action, after ``actions``, of an agent whose errors follow ``error_model``."""
 
     @abstractmethod
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Judge ``action``, which ``text`` followed; None if it was correct."""
+        """Judge the action of ``turn``, after which the text was ``text``; None if it was correct."""
 
     @abstractmethod
     def summary(self, answers: Answers) -> str:
-        """A few words on what happened in the episode, for a reflection to state."""
+        """A few words on what happened in the episode, which a reflection states.
+
+        ``answers``: (action, observation after it) of every turn.
+        """
 
     def possible(self, action: str, now: Observation) -> bool:
         """Whether a suggested action can be taken now."""
@@ -97,7 +100,7 @@ class ScriptedExpert(ABC):
         return []
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
-        """The error model after the agent has read the suggestion."""
+        """The error model of an agent that has read the actions ``suggested`` by a critique."""
         return error_model
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
@@ -111,7 +114,7 @@ class ScriptedExpert(ABC):
 
 
 def having_read(expert: ScriptedExpert, answers: Answers) -> ScriptedExpert:
-    """Feed ``answers`` to ``expert`` and return it."""
+    """Feed ``answers``, pairs (action, observation after it), to ``expert`` and return it."""
     for action, text in answers:
         expert.observe(action, text)
     return expert
@@ -147,7 +150,7 @@ def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) ->
 
 
 def suggestion_of(actions: Sequence[str]) -> str:
-    """The suggestion text for a sequence of actions."""
+    """The text of a critique's suggestion to take these actions in order."""
     return _THEN.join(actions)
 
 

@@ -12,8 +12,9 @@ from r3l.core.text import Message
 
 
 class VerlAgentFormat(TaggedDialogue):
-    """Mixin for a ``TaggedDialogue`` with ``history``; its prompts are ``window_opening`` and ``window``.
+    """Mixin for a ``TaggedDialogue`` in verl-agent's form: a new prompt each turn, with the last turns in it.
 
+    The number of these turns is the setting ``history``; prompt files are ``window_opening`` and ``window``.
     A prompt of more than ``max_characters`` is replaced by one without earlier turns.
     """
 
@@ -53,13 +54,13 @@ class VerlAgentFormat(TaggedDialogue):
         return self.prompt("window_opening", observation=shown, **values)
 
     def task_values(self, first: Observation) -> dict[str, str]:
-        """Placeholder values about the task."""
+        """Values for the placeholders of a prompt that are about the task, by name."""
         raise NotImplementedError
 
     def observation_text(self, first: Observation, now: Observation) -> str:
-        """The text shown for an observation."""
+        """The text that a prompt shows for the observation ``now``."""
         return now.text.strip()
 
     def action_values(self, now: Observation) -> dict[str, str]:
-        """Placeholder values of a prompt's last part: the possible actions and how to answer."""
+        """Values for the placeholders of a prompt's last part: the possible actions and how to answer."""
         raise NotImplementedError

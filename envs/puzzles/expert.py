@@ -43,12 +43,12 @@ SUBJECT = Subject("puzzles", SYSTEM, first_wrong_line)
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A complete response that begins with ``prefix``: careful, or with one misreading on the way.
+    """Write a complete response that begins with the correct lines ``prefix``, and may have one misreading.
 
-    A solver that ``overlooks`` something reads the problem by the puzzle's bad habit, as long as there is no
-    prefix: a prefix comes from a critique. ``error_model.rate`` is per line, so that long solutions fail
-    more often than short ones; after a critique it is halved. A systematic error is the same misreading each
-    time the problem comes up.
+    ``error_model.rate`` is the probability of the misreading per line that is left, so long solutions fail
+    more often. After a critique, which is when there is a prefix, it is halved. A systematic error is the
+    same misreading at every attempt at the problem. A solver that ``overlooks`` and has no prefix misreads
+    the problem in one fixed way (:meth:`Puzzle.by_habit`).
     """
     kind = puzzle(task.payload["puzzle"])
     data = task.payload["data"]

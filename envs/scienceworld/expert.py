@@ -75,7 +75,7 @@ class ScienceWorldExpert(ScriptedExpert):
             self.seen[self.here] = compact(text)
 
     def suggested(self) -> list[str]:
-        """The plan up to the first action that names an unseen object."""
+        """The actions still to do, in order, up to the first that names an object not seen yet."""
         steps: list[str] = []
         for action in plan(self):
             thing = _thing(action)

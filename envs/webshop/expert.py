@@ -107,7 +107,7 @@ class WebshopExpert(ScriptedExpert):
         return " ".join((*self.wish.attributes, self.wish.kind, *self.wish.options))
 
     def suggested(self) -> list[str]:
-        """The plan; it names only what pages have shown."""
+        """The actions still to do, in order, as far as the pages shown so far reveal them."""
         return plan(self)
 
     def thought(self) -> str:

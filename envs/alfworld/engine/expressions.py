@@ -18,7 +18,10 @@ ATTRIBUTES = ("name", "id", "type", "definite", "indefinite")
 
 @dataclass(frozen=True)
 class Entity:
-    """An object, receptacle or location of a game, with the attributes that templates use."""
+    """An object, receptacle or location of a game, with the attributes that text templates use.
+
+    ``definite`` and ``indefinite``: its articles.
+    """
 
     id: str
     type: str
@@ -36,7 +39,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of an entity, ``variable.attribute``; ``variable`` alone is the attribute ``name``."""
+    """An attribute of an entity, such as ``o.definite``; a variable alone (``o``) is its ``name``."""
 
     variable: str
     attribute: str
@@ -72,9 +75,9 @@ def parse_expression(text: str) -> Expression:
 
 
 def evaluate(expression: Expression, entities: Mapping[str, Entity]) -> str:
-    """The text of an expression; ``entities``: variable -> entity.
+    """The text of an expression. ``entities``: the entity of each variable.
 
-    Raises EngineError for an unbound variable.
+    Raises EngineError for a variable without an entity.
     """
     match expression:
         case Literal(value):

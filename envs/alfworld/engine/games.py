@@ -47,7 +47,7 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 def list_games(split: str, root: str | Path | None = None, expected: int | None = None) -> list[str]:
-    """The sorted game ids of a split.
+    """The sorted game ids of a split. ``root``: folder of the games, see :func:`data_root`.
 
     ``expected``: required number of games (default: the published one; 0: any number except none). Raises
     DataError naming the folder, both numbers and the download command.
@@ -110,7 +110,10 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
 
 
 def load_games(split: str, root: str | Path | None = None, expected: int | None = None) -> Iterator[Task]:
-    """The tasks of a split in id order, read one at a time (a game has about 90 KB)."""
+    """The tasks of a split in id order, read one at a time (a game has about 90 KB).
+
+    Arguments and errors are those of :func:`list_games` and :func:`load_game`.
+    """
     for game_id in list_games(split, root, expected):
         yield load_game(game_id, root)
 

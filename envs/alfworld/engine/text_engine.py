@@ -123,7 +123,10 @@ class AlfworldEngine:
         return self._observation
 
     def step(self, action: str) -> Observation:
-        """Apply ``action`` (blanks around it are ignored); an inadmissible one changes nothing."""
+        """Apply ``action`` (blanks around it are ignored) and return the next observation.
+
+        An inadmissible action changes nothing.
+        """
         if self._start is None:
             raise EngineError("step before a successful reset")
         operator = self._commands.get(action.strip())
@@ -248,10 +251,10 @@ LOADED = 1
 
 
 def take_library() -> Any:
-    """A libdownward handle for one open engine, since a library holds a single problem.
+    """A libdownward handle for one open engine, since a loaded library holds a single problem.
 
-    fast_downward copies the library file for each handle: 33 MB, of which 32 are debugging information. So
-    it is given a shortened file.
+    fast_downward copies the library file for each handle: 33 MB, of which 32 are debugging information. So it
+    is given a shortened file (:func:`loaded_part`).
     """
     with _TAKING:
         if _IDLE:
@@ -273,7 +276,10 @@ def take_library() -> Any:
 
 
 def loaded_part(path: Path) -> bytes:
-    """The bytes of a shared library up to the last one that the loader maps; all if it is not ELF-64."""
+    """The bytes of a shared library up to the last one that the loader maps into memory.
+
+    Returns all bytes of a file that is not ELF-64.
+    """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[: len(ELF_64)] != ELF_64:
             return content[:]

@@ -52,7 +52,10 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class ForEach:
-    """``{node | query}``: the node, once for each way in which the query holds; once if it has no query."""
+    """``{node | query}``: the node's text for each way in which the query's variables match current facts.
+
+    Without a query, the text once.
+    """
 
     node: Expand | Evaluate
     query: Query | None
@@ -88,9 +91,9 @@ class World:
         self._types = tuple((name, tuple(parents)) for name, parents in problem.types)
 
     def answers(self, query: Query, bindings: Bindings) -> list[Bindings]:
-        """All ways to extend ``bindings`` so that every fact of ``query`` holds; [] if there is none.
+        """All ways to extend ``bindings`` so that every fact of ``query`` holds now; [] if there is none.
 
-        A binding maps placeholders of the query to entities. Texts list the results in this order.
+        A binding maps variables of the query to entities. Texts list the results in this order.
         """
         answers: list[Bindings] = [bindings]
         for name, places in query:
@@ -153,7 +156,10 @@ class Grammar:
         return Grammar({**self._rules, rule: (Production(None, parse_nodes(text)),)}, self.actions)
 
     def render(self, nodes: Iterable[Node], bindings: Bindings, world: World) -> str:
-        """The text of ``nodes`` in the current state of ``world``."""
+        """The text of ``nodes`` in the current state of ``world``.
+
+        ``bindings`` gives the entity of each variable.
+        """
         parts: list[str] = []
         for node in nodes:
             if isinstance(node, LiteralText):

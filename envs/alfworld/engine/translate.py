@@ -92,7 +92,7 @@ def packaged_text(name: str) -> str:
 
 
 def problem_key(domain: str, problem: str) -> str:
-    """Cache key of a problem: a hash of everything that its translation depends on."""
+    """Cache key: a hash of the texts and of everything else that their translation depends on."""
     versions = ",".join(f"{name}={version}" for name, version in sorted(EXPECTED_VERSIONS.items()))
     digest = hashlib.sha256()
     for part in (_FORMAT, versions, domain, problem):
@@ -134,7 +134,7 @@ def load_problem(domain: str, problem: str, lib: Any, task_id: str) -> Problem:
 
 
 def cached_problem(domain: str, problem: str) -> Problem | None:
-    """The cached translation; None if it is missing or damaged, so that it is made again."""
+    """The cached translation of a PDDL domain and problem (their texts); None if it is missing or damaged."""
     path = _cache_path(domain, problem)
     try:
         raw = path.read_bytes()

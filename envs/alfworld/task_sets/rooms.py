@@ -51,7 +51,10 @@ _MOST_OF_A_KIND = 3
 
 @dataclass(frozen=True)
 class House:
-    """Parameters of a generated house. Raises ConfigError for an unknown family or an impossible size."""
+    """Parameters of a generated house. Raises ConfigError for an unknown family or an impossible size.
+
+    ``family``: the task type. ``receptacles``, ``objects``: their numbers.
+    """
 
     family: str
     seed: int
@@ -92,7 +95,11 @@ class Thing:
 
 @dataclass(frozen=True)
 class Content:
-    """A drawn room: the place of each object, and the goal."""
+    """The contents drawn for a room, and the goal.
+
+    ``places``: the receptacle of each object. ``target``: class of the objects to deliver. ``destination``:
+    class of the receptacle that they go to, None for a goal with a lamp.
+    """
 
     receptacles: tuple[Thing, ...]
     places: Mapping[Thing, Thing]  # object -> receptacle
@@ -106,7 +113,7 @@ class Rejected(Exception):
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[Any, Mapping[str, Any]]:
-    """The module of alfworld's constants and its goal library, by goal; imported on first use."""
+    """alfworld's module of constants, and its library of goals by name; imported on first use."""
     from alfworld.gen import constants, goal_library
 
     return constants, goal_library.gdict

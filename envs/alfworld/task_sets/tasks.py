@@ -40,7 +40,10 @@ class HouseSplit(DefinitionModel):
 
 
 class AlfworldDefinition(task_sets.TaskSetDefinition):
-    """Houses by group and split. The seeds of splits and of SFT must not overlap."""
+    """Contents of configs/task_sets/alfworld_NAME.yaml: houses by group and split.
+
+    ``sft_first_seed``: first seed of the houses for SFT. The seeds of splits and of SFT must not overlap.
+    """
 
     groups: Mapping[str, HouseGroup]
     splits: Mapping[str, HouseSplit]
@@ -67,7 +70,10 @@ class AlfworldDefinition(task_sets.TaskSetDefinition):
 
 
 class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
-    """Task sets ``NAME/SPLIT`` are houses (about 1 ms each); published games are named by their split."""
+    """The task sets of ALFWorld: generated houses (``NAME/SPLIT``) and published games (``SPLIT``).
+
+    A house takes about 1 ms to generate.
+    """
 
     env = "alfworld"
     definition_type = AlfworldDefinition
@@ -119,7 +125,7 @@ class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
         return _house(houses, groups[index % len(groups)], index // len(groups), seed, "sft")
 
     def validate(self, task: Task) -> None:
-        """Play the walkthrough. Raises DataError if it does not win, or wins before its end."""
+        """Play the task's walkthrough. Raises DataError if it does not win, or wins before its last action."""
         from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 
         engine = AlfworldEngine()

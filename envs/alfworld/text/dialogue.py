@@ -112,7 +112,7 @@ class AlfworldDialogue(TaggedDialogue):
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def lists(self, first_turn: bool) -> bool:
-        """Whether the prompt of a turn lists the admissible actions."""
+        """Whether the prompt of the first turn, or of a later one, lists the admissible actions."""
         return self.options.admissible == "shown" or (first_turn and self.options.admissible == "first")
 
     def _listing(self, actions: Iterable[str], first_turn: bool = False) -> str:
@@ -134,7 +134,10 @@ class AlfworldDialogue(TaggedDialogue):
         return _NAME.findall(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The scripted critic's judgement, from the texts only; None for crowd-sourced task sentences."""
+        """The scripted critic's judgement of an episode, made from its texts alone.
+
+        None for task sentences that people wrote, which the critic cannot parse.
+        """
         try:
             goal = parse_goal(str(transcript.task.payload.get("goal_text", "")))
         except DataError:
@@ -143,9 +146,9 @@ class AlfworldDialogue(TaggedDialogue):
 
 
 def nearest(action: str, admissible: Sequence[str]) -> str:
-    """Replace an inadmissible action by the admissible one with the highest BLEU, as AgentBench does.
+    """The admissible action with the highest BLEU to an inadmissible one, as AgentBench does.
 
-    Among equals the first is taken. If none reaches the threshold, ``action`` is returned.
+    Of equals the first is taken. If none reaches AgentBench's threshold, ``action`` is returned.
     """
     if action in admissible:
         return action
@@ -159,7 +162,7 @@ def nearest(action: str, admissible: Sequence[str]) -> str:
 
 
 def task_sentence(first: str) -> str:
-    """The task sentence in a first observation; without one, all of the text on one line."""
+    """The task sentence in a first observation; all of the text on one line if it has none."""
     match = _TASK.search(first)
     return _flat(match[1] if match else first)
 
@@ -169,7 +172,7 @@ def _flat(text: str) -> str:
 
 
 class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
-    """``AlfworldDialogue`` with the released prompts (``prompts: released``)."""
+    """``AlfworldDialogue`` with the prompts of the paper's released code (``prompts: released``)."""
 
     system = "alfworld_system"
 

@@ -22,7 +22,11 @@ _FIRST_CHECKED = 4  # first turn at which repeated actions end an episode
 
 
 class AgentBenchDialogue(AlfworldDialogue):
-    """``Dialogue`` of ALFWorld for ``response_format: labelled``."""
+    """AgentBench's dialogue form for ALFWorld, in our words (``response_format: labelled``).
+
+    Only the current observation lists the admissible actions; a dialog that is too long loses its earliest
+    messages after the instruction.
+    """
 
     def __init__(
         self,

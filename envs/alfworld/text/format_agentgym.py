@@ -17,7 +17,10 @@ _AGREED = "OK. I will follow these instructions and try to carry out the task."
 
 
 class AgentGymDialogue(AlfworldDialogue):
-    """``Dialogue`` of ALFWorld for ``response_format: last_label``."""
+    """AgentGym's dialogue form for ALFWorld, in our words (``response_format: last_label``).
+
+    One growing dialog, which lists the admissible actions only at its first turn.
+    """
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         shown = "\n".join(first.text.split("\n\n")[1:])  # without the banner

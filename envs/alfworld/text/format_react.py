@@ -22,7 +22,10 @@ _PROMPT = "\n>"
 
 
 class ReactDialogue(AlfworldDialogue):
-    """``Dialogue`` of ALFWorld for ``turn: line``."""
+    """ReAct's dialogue form for ALFWorld, in our words (``turn: line``).
+
+    A transcript of commands and answers; a turn of the model is one line.
+    """
 
     stop: Stop = "line"
 

@@ -17,7 +17,10 @@ _REFUSED = "Nothing happens."
 
 
 class TrinityDialogue(AlfworldDialogue):
-    """``Dialogue`` of ALFWorld for ``response_format: opened``."""
+    """Trinity-RFT's dialogue form for ALFWorld, in our words (``response_format: opened``).
+
+    After the system prompt, user messages contain only observations.
+    """
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         return [Message("system", self.prompt("opened_system")), self.following(first, (), first)]

@@ -11,7 +11,7 @@ from r3l.core.environment import Observation
 
 
 class VerlAgentDialogue(VerlAgentFormat, AlfworldDialogue):
-    """``Dialogue`` of ALFWorld with the setting ``history``."""
+    """verl-agent's dialogue form for ALFWorld: a new prompt each turn (setting ``history``)."""
 
     def task_values(self, first: Observation) -> dict[str, str]:
         return {"task": task_sentence(first.text)}

@@ -75,9 +75,10 @@ _SIDE_BY_SIDE = re.compile(
 
 
 def numbers_side_by_side(gold: str, answer: str) -> bool:
-    r"""Whether only one side has two numbers with a blank between them. math-verify adds 3 4 to 7.
+    r"""True if only one of the two texts has two numbers with a blank between them, such as ``3 4``.
 
-    In \frac 3 4, \log_2 3 and 2^3 5 the first digit is an argument.
+    math-verify reads ``3 4`` as 3 + 4 = 7. In \frac 3 4, \log_2 3 and 2^3 5 the first digit is an argument,
+    so these do not count.
     """
 
     def side_by_side(text: str) -> bool:

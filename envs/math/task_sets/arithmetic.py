@@ -49,7 +49,10 @@ class Operation:
 
 
 def problem(split: str, number: int, operations: int) -> Task:
-    """Problem ``number`` of a split, with ``operations`` operations. The arguments are the seed address."""
+    """Word problem ``number`` of a split, with ``operations`` operations.
+
+    The arguments are its seed address, so the same arguments give the same problem.
+    """
     rng = generator("arithmetic", split, number, operations)
     while True:
         name, thing = str(rng.choice(NAMES)), str(rng.choice(THINGS))
@@ -76,7 +79,7 @@ def problem(split: str, number: int, operations: int) -> Task:
 
 
 def operations(task: Task) -> list[Operation]:
-    """The operations of a templated problem. Raises DataError for any other task."""
+    """The operations of a problem of this module. Raises DataError for any other task."""
     pairs = task.payload.get("operations")
     if pairs is None:
         raise DataError(f"task {task.id} is no arithmetic problem: its payload has no 'operations'")
@@ -96,8 +99,8 @@ def solution(task: Task) -> list[str]:
 def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> str:
     """The line that an erring solver writes after ``lines``.
 
-    A systematic error reads a verb as its opposite, any other is a result off by 1 or 10. An error model
-    that overlooks leaves the last operation out.
+    A systematic error reads a verb as its opposite, any other is a result off by 1 or 10. If
+    ``error_model.overlooks``, the last operation is left out.
     """
     due = operations(task)
     done = len(lines)
@@ -116,7 +119,7 @@ def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A complete response that begins with ``prefix``, by ``error_model``."""
+    """Write a complete response that begins with ``prefix``; each further line is by ``next_line``."""
     lines = list(prefix)
     while not lines or lines[-1].endswith("\n"):
         lines.append(next_line(task, lines, error_model, rng))
@@ -126,7 +129,7 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     """The first line that differs from the solution, and the operation due there without its result.
 
-    None for problems without ``operations``, and if all lines are right.
+    None if all lines are right, and for problems that this module did not generate.
     """
     if "operations" not in task.payload:
         return None
@@ -165,7 +168,7 @@ def _answer(value: int) -> str:
 
 @dataclass(frozen=True)
 class Templated:
-    """A set of templated problems in the file layout of a published one, ``layout``.
+    """A set of word problems generated from templates, in the file layout of the published set ``layout``.
 
     Its problems are ``first`` to ``first + count - 1`` of ``split`` (see ``problem``).
     """
@@ -187,7 +190,7 @@ TEMPLATED = {  # configs/task_sets/math_nano.yaml uses the numbers from 0; sizes
 
 
 def rows(templated: Templated) -> Iterator[Row]:
-    """The rows of a set, with two and three operations in turn."""
+    """The problems of a set as rows of its published layout; two and three operations alternate."""
     for number in range(templated.first, templated.first + templated.count):
         yield _LAYOUTS[templated.layout](problem(templated.split, number, 2 + number % 2))
 

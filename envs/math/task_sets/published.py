@@ -25,17 +25,16 @@ _DAPO_SUFFIX = re.compile(r"\n\nRemember to put your answer on its own line afte
 class Origin:
     """Location of the file of a set, in a data folder and on the hub (dataset, file), and how to read a row.
 
-    Both names may be patterns; the files are read in the order of their names. ``columns``: the columns to
-    read from a parquet file; None for all.
+    Both names may be patterns; the files are read in the order of their names. ``read(row, number)`` gives
+    id, problem and gold answer. ``columns``: the columns to read from a parquet file; None for all.
+    ``without_gold``: numbers (from 0) of rows that have no gold answer and are left out.
     """
 
     file: str
     hub: tuple[str, str]
     read: Callable[[Row, int], Fields]
     columns: tuple[str, ...] | None = None
-    without_gold: frozenset[int] = (
-        frozenset()
-    )  # rows (from 0) whose published solution has an empty box; left out
+    without_gold: frozenset[int] = frozenset()
 
 
 def _gsm8k(row: Row, number: int) -> Fields:

@@ -107,7 +107,10 @@ class Puzzle(ABC):
 
     @abstractmethod
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """Answers that need no reasoning, by name: the same ones for every problem, in its words."""
+        """Answers that need no reasoning, by a name that is the same for every problem, such as all knights.
+
+        Each is written with the words of ``data``, such as the names of its people.
+        """
 
     @abstractmethod
     def work(self, data: Data) -> WorkedSolution:
@@ -118,7 +121,10 @@ class Puzzle(ABC):
         """Misread versions of ``data`` in random order; for at least one the answer of ``work`` is wrong."""
 
     def by_habit(self, data: Data) -> Data:
-        """``data`` as misread by this puzzle's bad habit. Raises ConfigError if the puzzle has none."""
+        """``data`` as misread by a solver that always makes one mistake, such as reading ``and`` as ``or``.
+
+        Raises ConfigError if the puzzle defines no such mistake.
+        """
         raise ConfigError(
             f"puzzle {self.name!r} has no bad habit: set error_rates.overlook to 0 (configs/sft)"
         )

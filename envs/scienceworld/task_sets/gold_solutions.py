@@ -81,7 +81,7 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
 
 
 def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (id, solution) of each problem for which ``solve`` finds one, a fifth of a second each."""
+    """Yield (id, solution) of each problem that ``solve`` solves, a fifth of a second each; skip the others."""
     golden = ScienceWorldEngine()
     player = ScienceWorldEngine()
     for key in ids:

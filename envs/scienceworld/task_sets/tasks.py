@@ -79,7 +79,10 @@ R3L_TEST = (
 
 
 def official_variations(task_type: str, split: str) -> range:
-    """ScienceWorld's own split: of a type's variations two quarters train, one dev, the rest test."""
+    """The variation numbers of ``split`` (train, dev or test) in ScienceWorld's own division of a task type.
+
+    The first two quarters train, the third is dev, the rest test; a quarter is rounded down.
+    """
     count = VARIATIONS[task_type]
     quarter = count // 4
     ends = {"train": (0, 2 * quarter), "dev": (2 * quarter, 3 * quarter), "test": (3 * quarter, count)}
@@ -87,7 +90,7 @@ def official_variations(task_type: str, split: str) -> range:
 
 
 def r3l_variations(task_type: str) -> range:
-    """The released code's selection: the first half of a type's variations, rounded down (audit 3.4)."""
+    """The variation numbers that the released code plays: the first half, rounded down (audit 3.4)."""
     return range(VARIATIONS[task_type] // 2)
 
 

@@ -88,8 +88,11 @@ def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path
 
 
 def make(products: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
-    """``catalogue.build`` under a lock. Raises RunDirectoryError if another process is building there,
-    ConfigError if the folder exists.
+    """Write the catalogue (products, goals, search index) of ``products`` to ``folder``, one process at a
+    time.
+
+    ``name``: part of the catalogue's id and so of task ids. ``page_size``: results on a page. Raises
+    RunDirectoryError if another process is building there, ConfigError if the folder exists.
     """
     with locked(folder):
         remove_unfinished(folder.parent)
