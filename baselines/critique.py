@@ -49,7 +49,10 @@ class SecondTry:
 
 
 async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings, member: int) -> SecondTry:
-    """Play a rollout; if it fails, have it criticised and retry from the start."""
+    """Play a rollout; if it fails, have it criticised and retry from the start.
+
+    ``member``: index of the rollout among those of its task, part of its seed address.
+    """
     episode = await play(ctx, task, member)
     critique = None
     second = None
@@ -63,8 +66,9 @@ async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings,
 
 
 async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSource) -> GuidingCritique | None:
-    """Have a finished episode criticised; None, and counted, if the critique is invalid or leaks the
-    answer.
+    """Have a finished episode criticised by ``source`` (the policy, a judge or the environment's critic).
+
+    None if the critique is invalid or leaks the answer; the metrics count it.
     """
     trajectory = episode.trajectory
     dialogue = ctx.dialogue

@@ -47,11 +47,15 @@ class CritiqueGRPO(GRPO):
 
     @property
     def max_samples(self) -> int:
-        """N samples of a task train, since a refinement takes the place of the rollout that it refines."""
+        """N: a refinement takes the place of the rollout that it refines."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts, refine the failed ones, and let the best improvement replace its rollout."""
+        """Play N rollouts, refine the failed ones, and let the best refinement replace its rollout.
+
+        A refinement counts only if its reward is higher. With ``refined_group: separate`` it is a group of
+        its own.
+        """
         s = self.settings
         tries = await ctx.gather(partial(try_twice, ctx, task, s), range(s.group_size))
 

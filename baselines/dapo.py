@@ -58,7 +58,11 @@ class DAPOSettings(GRPOSettings):
 
 
 class DAPO(GRPO):
-    """GRPO with dynamic sampling (``max_rounds``, ``keep``) and returns lowered by the overlong penalty."""
+    """GRPO with dynamic sampling and the soft overlong penalty.
+
+    Dynamic sampling replaces groups of equal rewards by groups of further tasks (``max_rounds``, ``keep``).
+    The penalty lowers the returns of long rollouts.
+    """
 
     Settings = DAPOSettings
     settings: DAPOSettings
@@ -69,7 +73,7 @@ class DAPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """N per task, in up to ``sampling_rounds`` rounds of tasks."""
+        """N rollouts per task; a step draws tasks in up to ``sampling_rounds`` rounds."""
         return self.settings.group_size * self.settings.sampling_rounds
 
     @property
@@ -91,7 +95,7 @@ class DAPO(GRPO):
         return [Group(task, trajectories, returns=returns)]
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """Reject a group of equal rewards, which has no gradient (dynamic sampling)."""
+        """True unless all rewards of the group are equal, so that it has no gradient (dynamic sampling)."""
         differ = any(not all_equal([self._reward(t) for t in group.trajectories]) for group in groups)
         return differ or not self.settings.drop_uniform
 
@@ -99,6 +103,9 @@ class DAPO(GRPO):
         return float(trajectory.success) if self.settings.binary_reward else trajectory.reward
 
     def overlong_penalty(self, length: int) -> float:
-        """DAPO's soft overlong punishment: 0 up to Lmax - cache tokens, then linear down to -1 at Lmax."""
+        """DAPO's soft overlong punishment of a rollout of ``length`` tokens, from 0 down to -1.
+
+        It is 0 up to ``overlong_max - overlong_cache`` tokens, then falls linearly to -1 at ``overlong_max``.
+        """
         start = self.settings.overlong_max - self.settings.overlong_cache
         return -min(max(length - start, 0) / self.settings.overlong_cache, 1.0)

@@ -59,7 +59,9 @@ class ERLSettings(GRPOSettings, RestartSettings):
         "ERL paper (released code: policy)",
     )
     rescore_distilled: bool = option(
-        True, "compute a distilled retry's old log-probs without its guidance", "ERL released code"
+        True,
+        "old log-probs of a distilled retry are computed again, without the guidance",
+        "ERL released code",
     )
 
     @field_validator("train_on")
@@ -83,7 +85,7 @@ class ERL(GRPO):
 
     @property
     def max_samples(self) -> int:
-        """4 N samples of a task: each attempt may have a reflection, a retry, and the same distilled."""
+        """4 N: each first attempt may have a reflection, a guided retry and a distilled retry."""
         return 4 * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
@@ -92,7 +94,10 @@ class ERL(GRPO):
         return self.groups(task, await ctx.gather(play, range(self.settings.group_size)))
 
     def groups(self, task: Task, attempts: list[ReflectedAttempt]) -> list[Group]:
-        """Groups of first attempts, guided retries, reflections and distilled retries, without empty ones."""
+        """One group each of first attempts, guided retries, reflections and distilled retries.
+
+        Empty groups are left out, and those that the settings exclude from training.
+        """
         s = self.settings
         alone = s.train_on == "reflection_only"
         groups = [Group(task, [a.first for a in attempts], Objective.NONE if alone else Objective.POLICY)]
@@ -123,7 +128,7 @@ class ERL(GRPO):
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """GRPO's advantage of the group, or for distilled retries their return as it is; shape (G,)."""
+        """GRPO's advantage in the group; for distilled retries the return itself. Shape (G,)."""
         if group.baseline is not None:
             return centred(group.returns_G(), group.baseline)
         return np.asarray(super().advantages(group))

@@ -32,7 +32,7 @@ class GiGPOSettings(GRPOSettings):
 
 
 class GiGPO(GRPO):
-    """GRPO whose advantages differ from turn to turn; N plain rollouts in one group."""
+    """GRPO whose advantage compares turns that start from the same state; N plain rollouts in one group."""
 
     Settings = GiGPOSettings
     settings: GiGPOSettings
@@ -40,7 +40,8 @@ class GiGPO(GRPO):
     def advantages(self, group: Group) -> list[np.ndarray]:
         """A(episode) + omega A(turn) on the tokens of each turn, shape (T,) per trajectory.
 
-        A turn whose state no other turn has gets A(turn) = 0.
+        A(episode) compares the returns of the group's trajectories, A(turn) those of turns that start from
+        the same state. A turn whose state no other turn has gets A(turn) = 0.
         """
         s = self.settings
         returns_G = group.returns_G()
@@ -60,7 +61,10 @@ class GiGPO(GRPO):
 
 
 def turn_returns(group: Group, gamma: float) -> list[np.ndarray]:
-    """The return of every turn, shape (K,) per trajectory: its episode's, times ``gamma`` per later turn."""
+    """The return of every turn, shape (K,) per trajectory of K turns.
+
+    It is the trajectory's return, multiplied by ``gamma`` once for every later turn.
+    """
     returns = []
     for episode_return, trajectory in zip(group.returns_G(), group.trajectories, strict=True):
         turns_left_K = np.arange(len(trajectory.turns))[::-1]
@@ -69,9 +73,9 @@ def turn_returns(group: Group, gamma: float) -> list[np.ndarray]:
 
 
 def anchors(trajectories: list[Trajectory]) -> list[list[tuple[int, int]]]:
-    """The indices (trajectory, turn) of the turns from each state, in order of first visits.
+    """The turns that start from the same state: one list of indices (trajectory, turn) per state.
 
-    A rollout may visit a state several times.
+    States are in order of first visit. A rollout may visit a state several times.
     """
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for g, trajectory in enumerate(trajectories):

@@ -45,15 +45,15 @@ class GRPO(TrainedMethod[GRPOSettings]):
     Settings: type[GRPOSettings] = GRPOSettings
 
     def advantages(self, group: Group) -> Advantages:
-        """(r - mean) / (std + 1e-6), shape (G,)."""
+        """(r - mean) / (std + 1e-6) over the returns r of the group, shape (G,)."""
         return standardised(group.returns_G())
 
     def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:
-        """The importance ratio of each token, shape (B, T)."""
+        """The importance ratio of each token, p now / p when it was sampled; shape (B, T)."""
         return losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """max(-A rho, -A clip(rho)), with rho relative to the log-probs at sampling time."""
+        """Loss per token, max(-A rho, -A clip(rho)) with rho from :meth:`ratio`, and metrics; shapes (B, T)."""
         s = self.settings
         ratio_B_T = self.ratio(batch, logprobs_B_T)
         a_B_T = batch.advantages_B_T

@@ -35,10 +35,13 @@ class GSPOSettings(GRPOSettings):
 
 
 class GSPO(GRPO):
-    """GRPO with a sequence ratio."""
+    """GRPO with one importance ratio per sequence: the geometric mean of its token ratios."""
 
     Settings = GSPOSettings
 
     def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:
-        """One value on all tokens of a row; each token keeps its own gradient (GSPO-token)."""
+        """The sequence ratio on all tokens of its row, shape (B, T).
+
+        Each token keeps its own gradient (GSPO-token).
+        """
         return losses.sequence_ratio(logprobs_B_T, batch.old_logprobs_B_T, batch.mask_B_T)

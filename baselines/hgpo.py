@@ -35,7 +35,11 @@ RELEASED = "HGPO released scripts"
 
 
 class HGPOSettings(GRPOSettings):
-    """Settings of HGPO."""
+    """Settings of HGPO.
+
+    A level is a length of history: on level k, for k from 1 to ``history`` + 1, a turn is compared with the
+    turns whose last k observations are equal to its own.
+    """
 
     history: int = option(2, "K: longest history that is compared, in turns", f"{RELEASED}: 2 (or 4)", ge=0)
     gamma: float = option(0.95, "discount of the return per turn", f"{RELEASED}: 0.95", gt=0, le=1)
@@ -59,7 +63,8 @@ class HGPO(GRPO):
     def advantages(self, group: Group) -> list[np.ndarray]:
         """The weighted mean of a turn's advantages over its levels, on its tokens; shape (T,) per trajectory.
 
-        A turn without a non-zero level has 0.
+        On level k a turn is compared with the turns whose last k observations are equal to its own. Levels
+        with advantage 0 are left out of the mean; a turn without others has 0.
         """
         s = self.settings
         returns = turn_returns(group, s.gamma)
@@ -88,7 +93,10 @@ class HGPO(GRPO):
 
 
 def clusters(group: Group, length: int) -> list[list[tuple[int, int]]]:
-    """Indices (trajectory, turn) of turns whose last ``length`` observations are equal; two or more each."""
+    """The turns with equal history: lists of two or more indices (trajectory, turn).
+
+    Two turns have equal history if their last ``length`` observations are equal.
+    """
     found: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
     for g, trajectory in enumerate(group.trajectories):
         observations = states(trajectory)

@@ -33,7 +33,7 @@ class RAFTSettings(MethodSettings):
 
 
 class RAFT(ImitationMethod[RAFTSettings]):
-    """Imitation of successful rollouts."""
+    """Imitation (SFT) of successful rollouts; no policy gradient."""
 
     Settings = RAFTSettings
 

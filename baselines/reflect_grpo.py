@@ -39,7 +39,10 @@ class ReflectedAttempt:
 async def reflect_and_restart(
     ctx: RolloutContext, task: Task, settings: RestartSettings, retries: bool, member: int
 ) -> ReflectedAttempt:
-    """Play a rollout; if it fails, reflect on it and, if ``retries``, retry from the start."""
+    """Play a rollout; if it fails, reflect on it and, if ``retries``, retry from the start.
+
+    ``member``: index of the rollout among those of its task, part of its seed address.
+    """
     episode = await play(ctx, task, member)
     first = episode.trajectory
     reflection = None
@@ -55,7 +58,11 @@ async def reflect_and_restart(
 
 
 class ReflectGRPOSettings(GRPOSettings, RestartSettings):
-    """Settings of Reflect-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of Reflect-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+
+    ``group_size`` does not include ``reflected_rollouts``: with both at N/2, a task has N rollouts before
+    retries.
+    """
 
     group_size: int = option(
         4, "rollouts that are never reflected on (audit 1.9)", "paper and released code: N/2", ge=0, le=4096
@@ -68,11 +75,13 @@ class ReflectGRPOSettings(GRPOSettings, RestartSettings):
         le=4096,
     )
     retry: Literal["works", "released_noop"] = option(
-        "works", "whether retries are played (B-2)", "paper (the released code fails in three environments)"
+        "works",
+        "works: retries are played; released_noop: never (B-2)",
+        "paper (the released code fails in three environments)",
     )
     rescore_distilled: bool = option(
         True,
-        "compute a distilled retry's old log-probs without its guidance",
+        "old log-probs of a distilled retry are computed again, without the guidance",
         "released code: computed again without the guidance (audit 0.2)",
     )
 
@@ -85,11 +94,14 @@ class ReflectGRPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """Plain rollouts, reflected ones, and a retry of each reflected one."""
+        """Plain rollouts, reflected ones, and at most one retry of each reflected one."""
         return self.settings.group_size + 2 * self.settings.reflected_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play plain rollouts, and rollouts that are retried if they fail; one group of all."""
+        """Play plain rollouts, and others that are reflected on and retried if they fail; one group of all.
+
+        A retry is in the group in its distilled form, without the guidance in its prompt.
+        """
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)
         members = range(s.group_size, s.group_size + s.reflected_rollouts)

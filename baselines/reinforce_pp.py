@@ -35,7 +35,10 @@ class ReinforcePP(GRPO):
     settings: ReinforcePPSettings
 
     def step_advantages(self, groups: Sequence[Group]) -> list[np.ndarray]:
-        """(r - mean) / (std + 1e-6), with mean and std over the trainable tokens of all groups."""
+        """(r - mean) / (std + 1e-6), one array per group; mean and std are over all tokens that train.
+
+        r is the return of the token's trajectory, with ``baseline: group_mean`` minus its group's mean.
+        """
         rewards = [group.returns_G() for group in groups]
         if self.settings.baseline == "group_mean":
             rewards = [centred(returns_G) for returns_G in rewards]

@@ -40,5 +40,5 @@ class RLOO(TrainedMethod[RLOOSettings]):
         return centred(group.returns_G()) * (size / max(size - 1, 1))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A log p."""
+        """Loss per token, -A log p, shape (B, T), and no metrics."""
         return losses.policy_gradient(logprobs_B_T, batch.advantages_B_T), {}

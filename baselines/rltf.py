@@ -80,7 +80,7 @@ class RLTFSettings(MethodSettings, CritiqueSettings):
     sft_coef: float = option(0.1, "weight of the imitation loss (RLTF audit 2)", RELEASED, ge=0)
     rescore_distilled: bool = option(
         True,
-        "compute a distilled retry's old log-probs without its guidance",
+        "old log-probs of a distilled retry are computed again, without the guidance",
         "RLTF: log-probs under the first prompt, so that the ratio is 1 (RLTF audit 2)",
     )
     loss_agg: LossAggregation = option(
@@ -116,14 +116,19 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return self.groups(task, tries, ctx.progress)
 
     def sd_weight(self, progress: float) -> float:
-        """Weight of self-distillation: linear in progress (RLTF's released code), or constant."""
+        """Weight of self-distillation at ``progress``, the share of training done (0 to 1).
+
+        Linear from ``sd_coef_start`` to ``sd_coef``, as in RLTF's released code; constant without
+        ``sd_coef_start``.
+        """
         start, end = self.settings.sd_coef_start, self.settings.sd_coef
         return end if start is None else start + (end - start) * progress
 
     def groups(self, task: Task, tries: list[SecondTry], progress: float = 0.0) -> list[Group]:
-        """Groups of first attempts, of second attempts, and the one that ``learn`` adds, without empty ones.
+        """Groups of first attempts, of second attempts, and of what ``learn`` adds, without empty ones.
 
-        Returns of first attempts are r1 + gamma * r2. Each group is centred by itself.
+        The return of a first attempt is r1 + gamma * r2, with the rewards of both attempts. ``progress``: the
+        share of training done.
         """
         s = self.settings
         tries = [t for t in tries if not t.first.failed]
@@ -142,16 +147,16 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """(r - baseline) * weight of the group, shape (G,).
+        """(r - baseline) * weight, shape (G,): the group's own baseline, else the mean of its returns.
 
-        The only second attempt of a group equals the mean, so its advantage is 0 (RLTF audit 2).
+        A second attempt that is alone in its group equals the mean, so its advantage is 0 (RLTF audit 2).
         """
         returns_G = group.returns_G()
         baseline = mean_of(returns_G) if group.baseline is None else group.baseline
         return centred(returns_G, baseline) * group.weight
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A rho, PPO's clipped surrogate, or CISPO (``ratio``).
+        """Loss per token by the setting ``ratio``: -A rho, PPO's clipped surrogate, or CISPO; shape (B, T).
 
         Self-distillation drops tokens that are too unlikely without the critique (``min_logprob``).
         """

@@ -53,7 +53,11 @@ class TreeGRPOSettings(GRPOSettings):
 
 
 class TreeGRPO(GRPO):
-    """GRPO over the leaves of M trees, a rollout with its branches each."""
+    """GRPO over the leaves of M trees per task.
+
+    A tree is a rollout and its branches, which are continuations from random turns of it; each of these
+    complete trajectories is a leaf.
+    """
 
     Settings = TreeGRPOSettings
     settings: TreeGRPOSettings
@@ -88,7 +92,10 @@ class TreeGRPO(GRPO):
         return leaves
 
     def advantages(self, group: Group) -> np.ndarray:
-        """GRPO's advantage among all leaves plus that among the leaves of one tree, shape (G,)."""
+        """GRPO's advantage among all leaves plus that among the leaves of one tree, shape (G,).
+
+        ``levels`` may select one of the two.
+        """
         returns_G = group.returns_G()
         among_task_G = standardised(returns_G)
         among_tree_G = np.zeros(len(returns_G))

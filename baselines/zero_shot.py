@@ -21,7 +21,7 @@ class NoSettings(OptionModel):
 
 
 class ZeroShot(ImitationMethod[MethodSettings]):
-    """The base checkpoint, the reference row of every table."""
+    """The base checkpoint without training, the reference row of every table."""
 
     Settings = NoSettings  # type: ignore[assignment]  # without the options of other methods
     kl_coef = 0.0
