@@ -24,7 +24,11 @@ ALL_WEIGHTS = LoraConfig()
 
 @dataclass(frozen=True)
 class Training:
-    """Bytes on each of the GPUs that train one model on Trinity."""
+    """Bytes on each of the GPUs that train one model on Trinity.
+
+    ``gathered``: the layers whose sharded weights are complete at once. ``reference``: the base checkpoint
+    for a KL, else 0.
+    """
 
     weights: float
     gradients: float
@@ -41,11 +45,11 @@ class Training:
 def training(
     a: ArchitectureConfig, tokens: int, gpus: int = 1, dtype: str = "bfloat16", reference: bool = False
 ) -> Training:
-    """Training with Adam, everything sharded over ``gpus`` (FSDP), micro-batches of ``tokens`` a GPU.
+    """Bytes per GPU of training with Adam, everything sharded over ``gpus`` (FSDP).
 
-    Weights, gradients and both moments are float32; forward and backward passes compute in ``dtype`` and
-    gather, with several GPUs, two layers at once. ``reference``: a frozen copy of the base checkpoint for a
-    KL.
+    ``tokens``: of a micro-batch on each GPU. Weights, gradients and both moments are float32; forward and
+    backward passes compute in ``dtype`` and gather, with several GPUs, two layers at once. ``reference``: a
+    frozen copy of the base checkpoint for a KL.
     """
     share, size = a.parameters / gpus, BYTES[dtype]
     layer = (a.parameters - a.vocabulary * a.hidden) / a.layers
@@ -63,8 +67,9 @@ def training(
 def activations(a: ArchitectureConfig, tokens: int, dtype: str = "bfloat16") -> float:
     """Bytes of a forward and backward pass of ``tokens`` on Trinity, with gradient checkpointing and logits.
 
-    2 t h (L + 4) for the stored layer inputs, then the larger of 10 t V (logits without an entropy term) and
-    4 V h + 80 t h (one layer's backward pass); twice as much in float32.
+    With t = tokens, h = hidden size, L = layers, V = vocabulary: 2 t h (L + 4) for the stored layer inputs,
+    then the larger of 10 t V (logits without an entropy term) and 4 V h + 80 t h (one layer's backward pass);
+    twice as much in float32.
     """
     stored = 2 * tokens * a.hidden * (a.layers + 4)
     layer = 4 * a.vocabulary * a.hidden + 80 * tokens * a.hidden
@@ -78,7 +83,10 @@ def cache_per_token(a: ArchitectureConfig, dtype: str = "bfloat16") -> int:
 
 @dataclass(frozen=True)
 class InTurns:
-    """Bytes on the GPU of a process that samples and trains in turn (the local engine)."""
+    """Bytes on the GPU of a process that samples and trains in turn (the local engine).
+
+    ``training`` and ``caches`` are never in memory at the same time.
+    """
 
     weights: float
     optimiser: float
@@ -88,7 +96,7 @@ class InTurns:
 
     @property
     def total(self) -> float:
-        """The permanent parts, and the larger of the two phases."""
+        """The permanent parts (weights, optimiser, gradients), and the larger of ``training`` and ``caches``."""
         return self.weights + self.optimiser + self.gradients + max(self.training, self.caches)
 
 
@@ -102,14 +110,19 @@ def in_turns(
     lora: LoraConfig = ALL_WEIGHTS,
     checkpointing: bool = True,
 ) -> InTurns:
-    """Memory of micro-batches of ``tokens`` in rows of ``row``; the caches hold at most ``cached`` tokens.
+    """Memory of a process that samples and trains in turn on one GPU, in bytes.
 
-    ``weights``: a copy in ``dtype``, float32 master weights of the trained ones, and the reference model;
-    with an adapter the reference is the model itself. ``optimiser``: both moments. ``gradients``: their
-    float32 sum, which is kept until the next update. ``training``: the peak of a micro-batch and the update
-    beyond these (:func:`_training`). Loading needs less: frozen weights reach the GPU in ``dtype``, trained
-    ones as at most two float32 copies. Of sampling only the caches are counted, not the activations of a
-    pass.
+    A micro-batch has ``tokens`` tokens in rows of ``row`` tokens; the caches of sampling hold at most
+    ``cached`` tokens.
+
+    - ``weights``: a copy in ``dtype``, float32 master weights of the trained ones, and with ``reference`` the
+      base checkpoint for a KL; with an adapter that is the same model with the adapter turned off.
+    - ``optimiser``: both moments of AdamW.
+    - ``gradients``: their float32 sum, which is kept until the next update.
+    - ``training``: the peak of a micro-batch and the update beyond these (:func:`_training`).
+    - ``caches``: keys and values. Activations of sampling are not counted.
+
+    Loading the model takes less: at most two float32 copies of the trained weights are there at once.
     """
     size, lower, added = BYTES[dtype], BYTES[dtype] < 4, adapter_parameters(a, lora)
     trained = added or a.parameters
@@ -178,10 +191,12 @@ def kept_by_layer(
 
 
 def in_flight(a: ArchitectureConfig, row: int) -> float:
-    """Values per token that a layer's backward pass needs at once beyond :func:`kept_by_layer`.
+    """Values per token that the backward pass of one layer needs at once beyond :func:`kept_by_layer`.
 
-    The gradients of the product's two factors and the hidden state (2 i + h); or, after the MLP's 4 i + h
-    are freed, those of repeated keys, values, queries and the hidden state.
+    With i = intermediate size, h = hidden size and rows of ``row`` tokens, it is the larger of two moments.
+    In the MLP (down(silu(gate) * up)): the gradients of both factors and of the hidden state, 2 i + h. In
+    attention, after the 4 i + h values of the MLP are freed: the gradients of keys and values (repeated for
+    each query head), of queries and of the hidden state.
     """
     queries = a.heads * a.head_dim
     in_attention = (2 * keys_read(row) + 1) * queries + a.hidden
@@ -189,9 +204,10 @@ def in_flight(a: ArchitectureConfig, row: int) -> float:
 
 
 def keys_read(row: int) -> float:
-    """Keys that are gathered per token of a row: the queries of a block share all keys up to its end.
+    """Keys that attention gathers per token of a row of ``row`` tokens.
 
-    Rows with a shared prefix gather its keys separately, so short answers to a long prompt take more memory.
+    The queries of a block share all keys up to its end. Rows with a shared prefix gather its keys separately,
+    so short answers to a long prompt take more memory.
     """
     return sum(read for _, read in _blocks(row)) / row
 
@@ -203,7 +219,7 @@ def _blocks(row: int) -> list[tuple[int, int]]:
 
 
 def adapter_parameters(a: ArchitectureConfig, lora: LoraConfig) -> int:
-    """Parameters of both factors of all adapters; 0 if all weights train."""
+    """Number of parameters in both factors (A and B) of all LoRA adapters; 0 if all weights train."""
     queries, states = a.heads * a.head_dim, a.kv_heads * a.head_dim
     width = {"q_proj": queries, "o_proj": queries, "k_proj": states, "v_proj": states}
     return sum(a.layers * lora.rank * (a.hidden + width.get(name, a.intermediate)) for name in lora.targets)
@@ -224,7 +240,9 @@ def _logits(a: ArchitectureConfig, tokens: int, lower: bool, trains: bool) -> fl
 
 @dataclass(frozen=True)
 class SamplingMemory:
-    """Bytes on each GPU of one inference engine; its cache holds so many full-length ``dialogs``."""
+    """Bytes on each GPU of one inference engine. ``dialogs``: how many dialogs of full length its cache
+    holds.
+    """
 
     weights: float
     cache: float
@@ -239,7 +257,11 @@ def sampling(
     tensor_parallel: int = 1,
     dtype: str = "bfloat16",
 ) -> SamplingMemory:
-    """An engine that takes a ``share`` of GPUs with ``card`` bytes: the weights, and the rest as cache."""
+    """Memory of an inference engine that takes a ``share`` of GPUs with ``card`` bytes.
+
+    What the weights leave is cache. ``context``: the longest dialog, in tokens. ``tensor_parallel``: GPUs
+    that share one copy of the weights.
+    """
     weights = a.parameters * BYTES[dtype] / tensor_parallel
     cache = card * share - weights
     return SamplingMemory(weights, cache, cache * tensor_parallel / (context * cache_per_token(a, dtype)))

@@ -80,9 +80,11 @@ class Scope:
 
 
 class Where(Strict):
-    """An entry of ``where`` in configs/methods: its ``settings`` hold if all its conditions do.
+    """Settings of a method that hold if a run fulfils all conditions: an entry of ``where`` in
+    configs/methods.
 
-    Empty: no condition.
+    A condition lists the allowed values; an empty one allows every value. ``samples``: the kind of training
+    sample, a trajectory or a turn.
     """
 
     tiers: list[str] = []
@@ -124,13 +126,15 @@ class Where(Strict):
 
 
 class MethodConfig(Strict):
-    """configs/methods/<name>.yaml.
+    """configs/methods/<name>.yaml: code and settings of a method.
 
     ``code`` is module:Class. ``extends`` names a method whose file is the layer below this one. ``settings``
-    belong to the profile ``paper``; ``profiles``, ``where`` and ``tiers`` change them, in this order. A
-    dotted key changes the run (``train.sync_interval``). ``rates`` holds tuned learning rates: TIER, or
-    TIER@CHANGES for a variant -> environment -> rate. ``needs_stage``: tables show the method only in
-    environments that have SFT before RL.
+    belong to the profile ``paper``; ``profiles``, ``where`` (settings under conditions, see :class:`Where`)
+    and ``tiers`` change them, in this order. A dotted key changes the run (``train.sync_interval``).
+    ``needs_stage``: tables show the method only in environments that have SFT before RL.
+
+    ``rates`` holds tuned learning rates by tier and environment: ``{nano: {alfworld: 1e-4}}``; the key
+    ``nano@alpha=5`` has those of a variant.
     """
 
     method: str
