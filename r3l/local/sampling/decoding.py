@@ -58,9 +58,10 @@ class GenerationRequest:
 
 
 class RequestQueue:
-    """Pending requests. After the first ``take_batch`` the shortest dialog comes first.
+    """Requests that wait to be decoded.
 
-    ``budget``: limit of a batch in tokens: its rows times its longest dialog. A longer dialog is decoded
+    The first batch is of the shortest dialogs, and those that remain are sorted by length. ``budget``: the
+    largest batch in tokens, its rows times its longest dialog; a dialog that is longer than this is decoded
     alone.
     """
 
@@ -79,10 +80,7 @@ class RequestQueue:
         return taken
 
     def most_rows(self) -> int:
-        """The most rows of a batch that includes the first request: token budget by that request's columns.
-
-        0 if the queue is empty.
-        """
+        """The most rows of a batch whose longest dialog is the first request; 0 if the queue is empty."""
         return self._budget // self._requests[0].columns() if self._requests else 0
 
     def take_fitting(self, free: int, rows: int) -> list[GenerationRequest]:

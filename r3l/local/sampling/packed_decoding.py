@@ -252,7 +252,10 @@ class AppendedColumn:
 
 
 class PackedDecoder(Decoder):
-    """Decoder over a RowCache, with attention by torch's operations."""
+    """Decoder whose dialogs have different lengths without padding, with attention by torch's operations.
+
+    The keys and values of its dialogs are in a :class:`RowCache`, one row per dialog.
+    """
 
     caches: type[RowCache] = RowCache
     grows = True  # caches grow with the dialogs, instead of having room for the longest possible ones at once
