@@ -16,11 +16,12 @@ WAIT = 1.0  # seconds: :func:`is_locked` holds a lock for a moment
 
 @contextmanager
 def locked(path: Path, lock: Path | None = None, option: str = "--out", wait: float = WAIT) -> Iterator[None]:
-    """Lock ``path``, a folder or file to be written, for this process; its folder is made.
+    """Lock ``path``, a folder or file to be written, for this process; its parent folder is made.
 
     ``lock``: the file that is locked, by default one next to ``path`` that is removed at the end. ``option``:
-    the one that names another path. Raises RunDirectoryError if another process holds the lock for more than
-    ``wait`` seconds (-1: without limit), or if it cannot be written.
+    the command-line option that the error message tells the user to change. Raises RunDirectoryError if
+    another process holds the lock for more than ``wait`` seconds (-1: wait without limit), or if the lock
+    file cannot be written.
     """
     file = lock or path.with_name(f".{path.name}.lock")
     try:

@@ -96,7 +96,9 @@ def _exchange(new: Path, old: Path) -> None:
 
 
 def is_write_error(error: Exception, folder: Path) -> bool:
-    """True if ``error`` is a failed write in ``folder``, or one that names no file: most likely of the disk."""
+    """True if ``error`` is a failed write in ``folder``, or a write error without a file name, such as a full
+    disk.
+    """
     if isinstance(error, R3LError):
         return False
     if not isinstance(error, OSError):
