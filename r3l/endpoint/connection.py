@@ -230,7 +230,7 @@ def failure(options: EndpointOptions, path: str, error: BaseException) -> Server
 
 
 def one_line(text: str) -> str:
-    """``text`` of a server on one line, without control codes and without secrets, which it may repeat."""
+    """A server's message on one line, without control codes and with secrets (our API key) masked."""
     shown = _TERMINAL.sub(" ", masked_message(text)[:LONGEST])
     plain = "".join(sign if sign.isprintable() else " " for sign in shown)
     return " ".join(plain.split())
