@@ -239,11 +239,11 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
 
 
 def store_probes(results: Path, out: Path) -> list[Path]:
-    """Copy the probes below ``results`` to the same places below ``out``, each with its attempts, compressed; return
-    the result files written.
+    """Copy the probes below ``results``, each with its compressed attempts, to the same places below ``out``.
 
-    Before anything is written, raises DataError for a probe without its attempts or with other ones, and, if ``out``
-    is this project's own store, for one that was made from a tree with uncommitted changes.
+    Returns the result files written. Before anything is written, raises DataError for a probe whose attempts
+    are missing or have another digest than the one in its result. If ``out`` is this project's own store,
+    also for a probe that was made from a tree with uncommitted changes.
     """
     found = sorted((results / PROBES).glob("*.json"))
     for path in found:
