@@ -40,10 +40,10 @@ def new_log() -> Path:
 def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
     """A replacement of ``workflow.execute`` that first waits until no other workflow runs in this folder.
 
-    Snakemake deletes a file before it makes it again, and another workflow may be reading it. The
-    replacement also fixes settings that must hold everywhere, since runs resume from their directories.
-    They are set here because snakemake makes its settings after it has read the Snakefile, and looks for a
-    profile only next to that file.
+    Snakemake deletes a file before it makes it again, and another workflow may be reading it. The replacement
+    also lets the other jobs go on after a failed one, turns snakemake's own lock off, and starts killed jobs
+    again. These settings are made here because snakemake makes its own after it has read the Snakefile, and
+    looks for a profile only next to that file.
     """
     from snakemake.settings.enums import Quietness  # type: ignore[import-untyped]
 

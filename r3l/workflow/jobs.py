@@ -180,7 +180,7 @@ class Jobs:
         return [self._input(f"results/{path}/{EVALUATION}", run) for path, run in self.runs(table).items()]
 
     def further_evaluations(self, table: str) -> list[str]:
-        """The evaluations of a table's runs on question sets."""
+        """The evaluation files of a table's runs on question sets, such as gsm8k, besides their test tasks."""
         runs = self.runs(table)
         files = [Path(path) for path in plan.further_evaluations(self.config, self.tables[table])]
         return [self._input(Path("results", file), runs[str(Path(*file.parts[:5]))]) for file in files]

@@ -131,7 +131,11 @@ def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str,
 
 
 def check_profile(defaults: Mapping[str, Any]) -> None:
-    """Raises ConfigError if default resources of a profile are still placeholders (YOUR_...)."""
+    """Raise ConfigError if default resources of a cluster's Snakemake profile are still placeholders
+    (YOUR_...).
+
+    ``defaults``: resource -> value, the ``default-resources`` of workflow/profiles/slurm/config.yaml.
+    """
     left = [
         f"{name} is still {defaults[name]} (`{where}` shows yours)"
         for name, where in PLACEHOLDERS.items()
