@@ -30,7 +30,10 @@ class Preempted(SystemExit):
 
 
 class StopSignals:
-    """The last stop signal received, and the task that a signal cancels."""
+    """Turns a stop signal (such as SIGTERM) into the cancellation of one asyncio task (see ``cancelling``).
+
+    A signal that comes before the task begins is remembered.
+    """
 
     def __init__(self) -> None:
         self._received: str | None = None
