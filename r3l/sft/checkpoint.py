@@ -149,9 +149,10 @@ def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
 
 
 def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | None]:
-    """The manifest of an interrupted build of this config and its last phase's folder; else a new one, None.
+    """Find out where a build of ``config`` in folder ``out`` goes on.
 
-    Raises DataError if ``out`` holds a model, or the finished phases are not those of this config.
+    Returns (manifest, folder of the last finished phase) of an interrupted build, or (a new manifest, None).
+    Raises DataError if ``out`` already holds a model, or if the finished phases are those of another config.
     """
     remove_unfinished(out.parent, _phases(out))
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
