@@ -41,7 +41,7 @@ class RetrySettings(OptionModel):
     )
     rescore_distilled: bool = option(
         False,
-        "compute a distilled retry's old log-probs without its guidance",
+        "old log-probs of a distilled retry are computed again, without the guidance",
         "unused where the loss of a retry has no importance ratio (R3L: paper; Critique-GRPO: audit 0.6)",
     )
 
