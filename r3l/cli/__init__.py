@@ -73,6 +73,11 @@ class Verb(TyperGroup):
         if args and args[0] in self.commands:
             ctx.args = args
             return args
+        options = {option for parameter in self.params for option in parameter.opts}
+        for word in args:
+            name = word.removeprefix("--")
+            if word.startswith("--") and name in self.commands and word not in options:
+                ctx.fail(f"{word} is no option but a command: r3l {ctx.info_name} {name}")
         words: list[str] = super(TyperGroup, self).parse_args(ctx, args)
         return words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from r3l.cli.printing import print_result, print_shown
 from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from r3l.cli.evaluations import Scored
+    from r3l.cli.evaluations import Planned
     from r3l.config import Run
     from r3l.evaluation.episodes import EpisodeRow
 
@@ -154,7 +154,7 @@ def _play_environment(
     plans = [
         evaluations.planned(entry.model_copy(update={"protocol": name}), out and out / name) for name in names
     ]
-    played = [_with_episodes(plan.play()) for plan in plans]
+    played = _played(plans)
     model_folder = plans[-1].run_dir.parents[1]  # of TIER/ENV/MODEL/METHOD/seedN
     picture = draw(played, (out or model_folder) / "protocols.png")
     table = to_markdown(compared(played))
@@ -169,7 +169,7 @@ def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: boo
     from r3l.report.table import to_markdown
 
     plans = read_file(path, options)
-    played = [_with_episodes(plan.play()) for plan in plans]
+    played = _played(plans)
     table = several(played, [plan.run_dir for plan in plans])
     content = {"evaluations": [evaluation for evaluation, _ in played]}
     if markdown:
@@ -178,14 +178,17 @@ def _play_file(path: Path, options: dict[str, Any], as_json: bool, markdown: boo
         print_shown(content, as_json, table)
 
 
-def _with_episodes(played: Scored) -> tuple[Mapping[str, Any], list[EpisodeRow]]:
-    """An evaluation and its episodes."""
+def _played(plans: Sequence[Planned]) -> list[tuple[Mapping[str, Any], list[EpisodeRow]]]:
+    """The evaluations and their episodes, played in turn under one progress of all episodes."""
     from r3l.evaluation.episodes import EpisodeRow
     from r3l.evaluation.verification import EPISODES
     from r3l.files.json_files import read_jsonl
+    from r3l.processes.progress import one_progress
 
-    where, evaluation = played
-    return evaluation, read_jsonl(where / EPISODES, EpisodeRow)
+    left = [plan for plan in plans if not plan.is_played()]
+    with one_progress(f"{len(left)} evaluations, episodes", sum(plan.episodes() for plan in left)):
+        scored = [plan.play() for plan in plans]
+    return [(evaluation, read_jsonl(where / EPISODES, EpisodeRow)) for where, evaluation in scored]
 
 
 def _print(

@@ -132,6 +132,11 @@ class Planned(NamedTuple):
             check_owner(self.run_dir, self.run)
             check_template(self.run)
 
+    def episodes(self) -> int:
+        """Number of episodes that it plays."""
+        tasks = environment_of(self.run.env).tasks(self.run.env_settings.test_task_set)
+        return len(select_tasks(self.run, tasks)) * self.run.evaluation.episodes_per_task
+
     def is_played(self) -> bool:
         """True if an earlier command finished this evaluation."""
         return (self.run_dir / EVALUATION).is_file() and (

@@ -48,7 +48,7 @@ class Endpoint:
     more tokens than requested; ``cut_short``, responses that the server cut off before that;
     ``cut_prompts``, prompts that it cut; ``answered_by/NAME``, answers by the model that they name;
     ``uncounted``, answers without token counts; ``replaced``, characters that were not Unicode;
-    ``end_marks``, texts that ended with a control token. ``models``: the models that answers name, the
+    ``end_marks``, texts that ended with a control token. ``answering``: the models that answers name, the
     first one first; ``before``: those of earlier connections of the same work. ``wait``: seconds between
     two attempts if the server names no pause (a wait of tenacity); None: up to 8.
     """
@@ -61,7 +61,7 @@ class Endpoint:
     ) -> None:
         self.options = options
         self.counts = Counter[str]()
-        self.models = list(before)
+        self.answering = list(before)
         self._limit_lock = asyncio.Lock()
         self._limit_is_known = False
         self._limit: int | None = None
@@ -251,16 +251,16 @@ class Endpoint:
     def _note_model(self, name: str) -> None:
         """Count an answer of the model ``name``, and warn of the first one by another model than before."""
         self.counts[f"{ANSWERED_BY}{name}"] += 1
-        if name in self.models:
+        if name in self.answering:
             return
-        if len(self.models) == 1:
+        if len(self.answering) == 1:
             log.warning(
                 "%s answers as %s, and as %s before: %s will be of several models or versions. Name "
                 "the one that is meant (%s), or serve no other during the run",
-                *(self.options.shown, name, self.models[0]),
+                *(self.options.shown, name, self.answering[0]),
                 *(self.options.settable.result, self.options.settable.model),
             )
-        self.models.append(name)
+        self.answering.append(name)
 
 
 def _response_limits(body: Mapping[str, Any]) -> list[str]:

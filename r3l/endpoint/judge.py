@@ -61,7 +61,7 @@ class EndpointJudge:
         """Counts of the endpoint, named ``judge/NAME`` (r3l.runs.metrics)."""
         endpoint = self._policy.endpoint
         found = dict(endpoint.counts)
-        if other := sum(n for name, n in models_in(found).items() if name != endpoint.models[0]):
+        if other := sum(n for name, n in models_in(found).items() if name != endpoint.answering[0]):
             found["other_models"] = other
         return {f"judge/{name}": number for name, number in found.items()}
 

@@ -95,23 +95,29 @@ def train(
             if session.model.device.type == "cuda":
                 trainer.probe_memory(run.sampling.max_context)
             resumed_at = trainer.steps_done
+            first_ended = 0.0  # minutes
+
+            def updated(session: LocalSession, run_dir: Path, number: int) -> None:
+                nonlocal first_ended
+                first_ended = first_ended or (time.monotonic() - began) / 60
+                if after_update:
+                    after_update(session, run_dir, number)
+
             try:
                 with time_limit(None if minutes is None else began + 60 * minutes - time.monotonic()):
-                    run_steps(session, method, trainer, totals, run_dir, loggers, after_update)
+                    run_steps(session, method, trainer, totals, run_dir, loggers, updated)
             except Preempted:  # while sampling: the steps before are complete, so keep them
                 if trainer.steps_done > resumed_at:
                     save_checkpoint(session, trainer, totals, run_dir)
-                    spent = (time.monotonic() - began) / 60
-                    if minutes is not None and trainer.steps_done == resumed_at + 1 and spent > minutes:
-                        message = (
-                            "the first step took %.1f minutes, more than --minutes %g: an update is always"
-                        )
-                        log.warning(
-                            message + " ended; give more, or lower train.tasks_per_step", spent, minutes
-                        )
-                elif minutes is not None:
+                if minutes is not None and trainer.steps_done == resumed_at:
                     message = "no step ended within %g minutes: give more, or lower train.tasks_per_step"
                     log.warning(message, minutes)
+                elif minutes is not None and first_ended > minutes:
+                    log.warning(
+                        "the first step ended after %.1f minutes, later than --minutes %g: an update that has "
+                        "begun is always ended; give more, or lower train.tasks_per_step",
+                        *(first_ended, minutes),
+                    )
                 raise
             last = save_checkpoint(session, trainer, totals, run_dir)
         content = result(run, run_dir, last, totals)
@@ -126,7 +132,7 @@ def run_steps(
     totals: Counter[str],
     run_dir: Path,
     loggers: Sequence[str],
-    after_update: AfterUpdate | None,
+    after_update: AfterUpdate,
 ) -> None:
     """Run the steps that are left, adding to ``totals``: collect, batch, update, log, save."""
     run = session.run
@@ -149,8 +155,7 @@ def run_steps(
             metrics = log_step(session, method, collected, rows, update_metrics, totals, run_dir)
             record(metrics)
             history.append(metrics)
-            if after_update:
-                after_update(session, run_dir, trainer.steps_done)
+            after_update(session, run_dir, trainer.steps_done)
 
             # Save every so many steps, or minutes where steps are long.
             due = time.monotonic() - saved >= 60 * run.train.save_minutes

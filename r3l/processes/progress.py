@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from rich.console import Console
@@ -20,12 +22,49 @@ class Advance(Protocol):
     def __call__(self, note: str = "", count: int = 1) -> None: ...
 
 
+@dataclass
+class _Whole:
+    """The progress of a command of several parts, which the progress of each part moves."""
+
+    advance: Advance
+    skip: Callable[[int], None]  # that many more were finished before
+
+
+_whole: ContextVar[_Whole | None] = ContextVar("_whole", default=None)
+
+
+@contextmanager
+def one_progress(label: str, total: int) -> Iterator[None]:
+    """Inside, every :func:`progress` moves one common bar of ``total`` parts instead of showing its own."""
+    with _bar(label, total, 0, LINES) as (advance, skip):
+        before = _whole.set(_Whole(advance, skip))
+        try:
+            yield
+        finally:
+            _whole.reset(before)
+
+
 @contextmanager
 def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Iterator[Advance]:
     """Show progress on stderr until the end of the block: ``total`` parts, ``done`` of them finished before.
 
     If stderr is not a terminal, ``lines`` plain lines are printed, evenly spread over the parts.
     """
+    if whole := _whole.get():
+        whole.skip(done)
+
+        def advance(note: str = "", count: int = 1) -> None:
+            whole.advance(f"{label}: {note}" if note else label, count)
+
+        yield advance
+        return
+    with _bar(label, total, done, lines) as (shown, _):
+        yield shown
+
+
+@contextmanager
+def _bar(label: str, total: int, done: int, lines: int) -> Iterator[tuple[Advance, Callable[[int], None]]]:
+    """A bar, or plain lines; what moves it, and what counts parts that were finished before."""
     console = Console(stderr=True)
     start = done
     began = time.monotonic()
@@ -38,6 +77,12 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total, completed=done, note="")
+
+        def skip(count: int) -> None:
+            nonlocal done, start
+            done += count
+            start += count
+            bar.update(task, completed=done)
 
         def advance(note: str = "", count: int = 1) -> None:
             nonlocal done
@@ -53,7 +98,7 @@ def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Itera
                     text += f"  {clock(seconds_per_part * (total - done))} left"
                 console.print(text, soft_wrap=True, highlight=False, markup=False)
 
-        yield advance
+        yield advance, skip
 
 
 def clock(seconds: float) -> str:

@@ -60,6 +60,16 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(monkeypatch, capsys, tmp_pat
     assert list(tmp_path.iterdir()) == []  # nothing half-written
 
 
+@pytest.mark.parametrize(
+    "words", ["compare r3l --registered", "run --status table1", "tune --show", "table --claims"]
+)
+def test_a_command_that_is_given_as_an_option_is_named(monkeypatch, capsys, words):
+    """docs/preregistration.md, which stays as it is, has `r3l compare --registered`."""
+    code, _, err = run(monkeypatch, capsys, *words.split())
+    verb, name = words.split()[0], words.partition("--")[2].split()[0]
+    assert code == 2 and f"--{name} is no option but a command: r3l {verb} {name}" in err
+
+
 def test_the_version_is_printed_and_nothing_else(monkeypatch, capsys):
     assert run(monkeypatch, capsys, "--version") == (0, f"{r3l.__version__}\n", "")
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from r3l.processes.progress import progress, tracked
+from r3l.processes.progress import one_progress, progress, tracked
 
 
-def test_lines_are_spread_evenly_and_carry_the_note(capsys):
+def test_lines_are_spread_evenly_and_carry_the_note(capsys, monkeypatch):
+    monkeypatch.setattr("r3l.processes.progress.time.monotonic", lambda: 1.0)
     with progress("playing", 20, lines=4) as advance:
         for k in range(20):
             advance(f"{k} solved")
@@ -23,6 +24,24 @@ def test_time_left_is_that_of_the_parts_done_here(capsys, monkeypatch):
     with progress("playing", 20, done=5, lines=5) as advance:
         advance("", count=3)
     assert capsys.readouterr().err.splitlines() == ["playing: 8/20  4 min left"]
+
+
+def test_several_parts_move_one_progress(capsys, monkeypatch):
+    """Ten of 20 parts are left after 4 that were finished before and 6 in a minute: 100 s."""
+    seconds = iter([100.0])
+    monkeypatch.setattr("r3l.processes.progress.time.monotonic", lambda: next(seconds, 160.0))
+    with one_progress("2 evaluations", 20):
+        with progress("alfworld", 10, done=4) as advance:
+            advance("2 solved", count=6)
+        with progress("math", 10) as advance:
+            advance(count=10)
+    with progress("alone", 1) as advance:
+        advance()
+    assert capsys.readouterr().err.splitlines() == [
+        "2 evaluations: 10/20  alfworld: 2 solved  2 min left",
+        "2 evaluations: 20/20  math",
+        "alone: 1/1",
+    ]
 
 
 def test_an_iterable_is_followed_and_may_have_no_length(capsys):

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from program import Program
@@ -17,6 +18,7 @@ from r3l.core.policy import Sampling
 from r3l.core.text import Message
 from r3l.evaluation.evaluate import PLAYED, evaluate_run
 from r3l.files.json_files import read_jsonl
+from r3l.local import engine
 from r3l.local.engine import train
 from r3l.local.sampling.policy import SamplingProgress
 from r3l.local.session import open_session
@@ -118,3 +120,38 @@ def test_batches_of_another_checkpoint_are_played_again(tmp_path):
     played.parent.mkdir(parents=True)
     played.write_text(json.dumps({"evaluated": lies, "episodes": [], "generated": 0}) + "\n")
     assert evaluate_run(tmp_path, TASKS)["episodes"] == 128
+
+
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [
+        (("update", 1), "the first step ended after 11.7 minutes, later than --minutes 10"),
+        (("collect", 1), "no step ended within 10 minutes"),
+        (("collect", 2), ""),
+    ],
+)
+def test_a_first_step_beyond_the_limit_is_said_and_no_other(tmp_path, monkeypatch, caplog, late, said):
+    """The clock goes 700 s on in one phase of a step, and then the limit's signal comes."""
+    jumped, steps = [], {"update": 0, "collect": 0}
+    monkeypatch.setattr(
+        engine,
+        "time",
+        SimpleNamespace(monotonic=lambda: 700.0 * len(jumped), perf_counter=time.perf_counter),
+    )
+
+    def delayed(phase, work):
+        def run(*arguments):
+            steps[phase] += 1
+            if (phase, steps[phase]) == late:
+                jumped.append(phase)
+                os.kill(os.getpid(), signal.SIGALRM)
+            return work(*arguments)
+
+        return run
+
+    for phase in steps:
+        monkeypatch.setattr(engine, phase, delayed(phase, getattr(engine, phase)))
+    small = ["train.steps=3", "train.tasks_per_step=1", "method_settings.group_size=2", "workers=0"]
+    with pytest.raises(Preempted):
+        train(resolve("nano", "math", "grpo", 0, overrides=small), tmp_path, minutes=10)
+    assert (said in caplog.text) if said else "minutes" not in caplog.text
