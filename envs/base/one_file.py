@@ -35,18 +35,21 @@ class OneFileEngine(ABC):
 
     @abstractmethod
     def reset(self, task: Task) -> Observation:
-        """Start ``task``; its payload was drawn by ``OneFileEnvironment.problem``."""
+        """Start ``task``; its payload is what ``OneFileEnvironment.problem`` drew."""
 
     @abstractmethod
     def step(self, action: str) -> Observation:
-        """Apply one action; an admissible one if the last observation lists any."""
+        """Apply one action and return the next observation.
+
+        If the last observation listed admissible actions, the action is one of them.
+        """
 
     def snapshot(self) -> object | None:
-        """None: the worker pool replays the actions instead."""
+        """None: the worker pool reaches an earlier state by replaying the actions."""
         return None
 
     def restore(self, snapshot: object) -> Observation:
-        """Never called: without a snapshot, the worker pool resets the task and replays its actions."""
+        """Never called, since there are no snapshots."""
         raise NotImplementedError
 
     def close(self) -> None:  # noqa: B027 - most engines hold no resources
@@ -54,10 +57,11 @@ class OneFileEngine(ABC):
 
 
 class OneFileEnvironment(EnvironmentPackage[Options]):
-    """Base class; a subclass defines ``name`` (the file's), ``domain`` and ``rules``, engine and problems.
+    """Base class of an environment in one file; a subclass defines its engine and its problems.
 
-    ``sizes``: number of tasks per split. A subclass with ``good_actions`` also has a critic and
-    demonstrations.
+    ``name``: that of the file. ``domain``: subject of the environment, for prompts. ``rules``: instructions
+    for the model. ``sizes``: number of tasks per split. A subclass with ``good_actions`` also has a critic
+    and demonstrations.
     """
 
     options = Options
@@ -72,8 +76,8 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
     def good_actions(self, first: str, answers: Answers) -> list[str]:
         """The actions that a good player would take next, best first; [] if unknown.
 
-        The player reads what the policy reads: the first observation and, for each turn, (action,
-        observation after it).
+        The player reads what the policy reads: ``first``, the first observation, and ``answers``, a pair
+        (action, observation after it) for each turn.
         """
         return []
 
@@ -89,7 +93,10 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
         return OneFileDialogue(self.domain, self.rules, self._player(), style, max_turns)
 
     def make_demonstrator(self, task_set: str) -> Any:
-        """Demonstrator of the scripted player on split ``sft``. Raises ConfigError if there is no player."""
+        """Demonstrator that plays ``good_actions`` on the tasks of split ``sft``.
+
+        Raises ConfigError if the environment has no ``good_actions``.
+        """
         player = self._player()
         if player is None:
             return super().make_demonstrator(task_set)
@@ -111,7 +118,8 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
 class OneFileDialogue(TaggedDialogue):
     """A ``Dialogue`` that shows observations unchanged and expects one action in tags.
 
-    ``rules``: instructions of the full style; in the compact style a model learns them from demonstrations.
+    ``rules``: instructions of the full style; the compact style has none, since a model learns them from
+    demonstrations.
     """
 
     def __init__(self, domain: str, rules: str, player: Player | None, style: Style, max_turns: int) -> None:
@@ -138,14 +146,17 @@ class OneFileDialogue(TaggedDialogue):
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The scripted player's critique; None without a player."""
+        """The judgement of the scripted player (``good_actions``); None if the environment has none."""
         if self._player is None:
             return None
         return criticise(ErringPlayer(self._player, transcript.first), transcript, self.max_turns)
 
 
 class ErringPlayer(ScriptedExpert):
-    """Expert that follows a ``player``; its errors are admissible actions that the player would not take."""
+    """Expert that takes the actions of a ``player`` (``OneFileEnvironment.good_actions``).
+
+    Its errors are admissible actions that the player would not take.
+    """
 
     def __init__(self, player: Player, first: str) -> None:
         self._player = player
@@ -167,7 +178,10 @@ class ErringPlayer(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The best action, or at the error rate another admissible one (the first: a systematic error)."""
+        """The player's best action, or with probability ``error_model.rate`` one that it would not take.
+
+        A systematic error is the first admissible action of this kind, any other a random one.
+        """
         good = self._player(self._first, self._answers)
         if not good:
             raise wrong(
@@ -182,7 +196,7 @@ class ErringPlayer(ScriptedExpert):
         return others[0] if rng.random() < error_model.systematic else others[int(rng.integers(len(others)))]
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """An action is wrong if the player would not have taken it."""
+        """Judge ``action``: it is wrong if the player would not have taken it; None if it is right."""
         good = self._player(self._first, self._answers)
         return None if action in good else WrongAction(turn, f"{action} does not help", tuple(good[:1]))
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Options(OptionModel):
-    """Base of an engine's settings (``options`` of configs/envs/<name>.yaml); used directly: no settings."""
+    """Base class of an engine's settings (``options`` of configs/envs/<name>.yaml); by itself it has none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -42,7 +42,10 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def read_options(kind: type[OptionsT], env: str, options: Mapping[str, Any]) -> OptionsT:
-    """Validate ``options``. Raises ConfigError naming the key, its value and the allowed ones."""
+    """Validate the ``options`` of environment ``env`` as a ``kind``.
+
+    Raises ConfigError naming the key, its value and the allowed ones.
+    """
     try:
         return kind.model_validate(dict(options))
     except ValidationError as error:
@@ -64,14 +67,17 @@ def installed_version(distribution: str) -> str:
 
 
 def split_and_group(task_set: str) -> tuple[str, str | None]:
-    """``nano/test/easy`` as ``("nano/test", "easy")``: a group's blanks are underscores; None: all groups."""
+    """Split the name of a task set into set and task group: ``nano/test/easy`` -> ``("nano/test", "easy")``.
+
+    Underscores stand for blanks in a group's name. The group is None if the name has none: all tasks.
+    """
     *split, group = task_set.split("/")
     return ("/".join(split), group) if len(split) == 2 else (task_set, None)
 
 
 @dataclass(frozen=True)
 class ConstantAnswer:
-    """The best answer that ignores the problem.
+    """The constant answer that solves most tasks: what a model reaches that ignores the problem.
 
     ``success``: its success rate per task group, and for ``all``.
     """
@@ -84,7 +90,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     """An environment: engine, dialogue and task sets. Stateless; it is pickled into worker processes.
 
     - ``name``: the name of its folder, by which ``r3l.envs.registry`` finds it
-    - ``options``: the settings of its engine
+    - ``options``: the class of its engine's settings
     - ``extra``: the extra of pyproject.toml that installs the packages of its engine, if it has one
     - ``version``: raised when a change of its code changes what an episode shows or scores
     - ``decisive``: distributions whose version can change that too
@@ -104,14 +110,17 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def make_dialogue(self, style: Style, max_turns: int, options: OptionsT) -> Dialogue:
-        """Create the dialogue. Raises ConfigError for an unknown style or turn limit."""
+        """Create the dialogue: prompts in a ``style``, the parser of responses, and the turn limit.
+
+        Raises ConfigError for an unknown style or turn limit.
+        """
 
     @abstractmethod
     def task_sets(self) -> TaskSets:
         """The task sets of this environment."""
 
     def make_demonstrator(self, task_set: str) -> Demonstrator:
-        """Source of SFT demonstrations: tasks like those of ``task_set``, but in none of its splits."""
+        """Source of SFT demonstrations on tasks like those of ``task_set`` that are in none of its splits."""
         raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
 
     def constant_answer(self, task_set: str) -> ConstantAnswer | None:
@@ -123,7 +132,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return ""
 
     def refused(self, action: str, answer: str) -> bool:
-        """Whether ``answer``, an observation's text, says that the engine did not carry out ``action``."""
+        """Whether ``answer``, the observation after ``action``, says that the engine did not carry it out."""
         return False
 
     def checks(self) -> list[Finding]:
@@ -158,13 +167,13 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def inputs(self, task_sets: Sequence[str]) -> dict[str, str]:
         """Versions and digests, by name, of all that decides an episode besides task ids and options.
 
-        Every run's fingerprint has them, so they must be cheap to read: no engine is loaded. An input that
-        this machine lacks has the value ``none``.
+        They are part of every run's fingerprint, so they must be cheap to read: no engine is loaded. An input
+        that this machine lacks has the value ``none``.
         """
         return {name: installed_version(name) for name in self.decisive}
 
     def prompt_texts(self) -> dict[str, Path]:
-        """Prompt files by name: the contents of the package's folder ``prompts``, if it has one."""
+        """Paths of the prompt files by name: the contents of the package's folder ``prompts``, if it has one."""
         folder = Path(inspect.getfile(type(self))).parent / "prompts"
         return {path.name: path for path in folder.glob("*.txt")}
 
@@ -174,16 +183,16 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
             requirements.require(self.extra, f"environment {self.name!r}")
 
     def create(self, options: Mapping[str, Any]) -> Environment:
-        """Create an engine with ``options``.
+        """Create an engine with ``options``, after a check that its packages are installed.
 
-        Raises like ``read_options``, ``check_installed`` and ``make_engine``.
+        Raises ConfigError for wrong options or missing packages, and EngineError as ``make_engine``.
         """
         checked = read_options(self.options, self.name, options)
         self.check_installed()
         return self.make_engine(checked)
 
     def dialogue(self, style: Style, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
-        """Create the dialogue with ``options``. Raises like ``read_options`` and ``make_dialogue``."""
+        """Create the dialogue with ``options``. Raises ConfigError for a wrong option, style or turn limit."""
         return self.make_dialogue(style, max_turns, read_options(self.options, self.name, options or {}))
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> Demonstrator:
@@ -205,7 +214,11 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         expert: Callable[[Task, str], ScriptedExpert],
         tasks_repeat: bool = False,
     ) -> ScriptedDemonstrator:
-        """A demonstrator that plays ``expert`` with the compact dialogue and default options."""
+        """A demonstrator that plays ``expert`` with the compact dialogue and default options.
+
+        ``task(k)``: SFT task k. ``expert(task, first observation)``: a new expert for an episode.
+        ``tasks_repeat``: two numbers may give the same task.
+        """
         from r3l.envs.base.demonstrations import ScriptedDemonstrator
 
         return ScriptedDemonstrator(self, task, tasks_repeat, expert)
@@ -218,9 +231,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         error_rates: Mapping[str, float],
         task_sets: Sequence[str] = (),
     ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each task of ``indices``.
+        """``variants`` demonstrations of each SFT task whose number is in ``indices``.
 
-        ``error_rates``: the fields of ``base.demonstrations.ErrorRates``.
+        ``error_rates``: the fields of ``base.demonstrations.ErrorRates``. ``task_sets``: those that the tasks
+        resemble.
         """
         from r3l.envs.base.demonstrations import ErrorRates
 

@@ -22,7 +22,10 @@ _NEXT_SENTENCE = re.compile(r"(?<=\S)(?<!\bapprox)(?<!\bMr|\bDr|\bSt|\bRs|\bNo)(
 
 
 def announced(text: str) -> str | None:
-    """The answer after the last ``####`` or ``answer is``, preferably one with a number, or None."""
+    """The answer after the last ``####`` or ``answer is``, or None if the text has neither.
+
+    If some of these answers have a number, the last of those.
+    """
     text = text.rstrip()
     tails = _MARKED.findall(text)
     if not tails:
@@ -86,7 +89,7 @@ _AFTER_A_NUMBER = re.compile(
 
 
 def said(clause: str) -> str:
-    """The answer in the first sentence of ``clause``, without what leads up to it and what explains it."""
+    """The answer in the first sentence of ``clause``, without words that introduce or explain it."""
     if len(clause) > _LONGEST:
         return clause
     first, *_ = _NEXT_SENTENCE.split(clause.replace("**", "").strip())
@@ -170,7 +173,10 @@ _NEARBY = 200  # characters on each side of a number that its formula may take
 
 
 def last_number(text: str) -> str | None:
-    r"""The last number of ``text``, with the formula that it is part of: \frac{3}{4} does not say 4."""
+    r"""The last number of ``text``, or None; within a formula, the complete formula.
+
+    So the last number of \frac{3}{4} is the fraction, not 4.
+    """
     numbers = list(_NUMBER.finditer(text))
     if not numbers:
         return None

@@ -60,7 +60,7 @@ class TaskSets(ABC):
     def tasks(self, task_set: str) -> list[Task]:
         """The tasks of a task set, sorted by id.
 
-        Raises ConfigError for an unknown task set, DataError if the tasks differ from the committed ones.
+        Raises ConfigError for an unknown task set, DataError if the tasks' sha256 is not the committed one.
         """
 
     @abstractmethod
@@ -69,12 +69,15 @@ class TaskSets(ABC):
 
     @abstractmethod
     def build(self, name: str) -> Path:
-        """Validate every task of a task set, write the file to commit and return its path."""
+        """Generate the task set ``name``, validate every task, and write its file; returns the file's path."""
 
 
 @dataclass(frozen=True)
 class DrawnTaskSets(TaskSets):
-    """Task sets without a committed file. ``draw(split, number)`` makes a task; ``sizes``: tasks by split."""
+    """Task sets that are generated and have no committed file.
+
+    ``draw(split, number)`` makes a task. ``sizes``: number of tasks by split.
+    """
 
     env: str
     sizes: Mapping[str, int]
@@ -101,8 +104,8 @@ class DrawnTaskSets(TaskSets):
 class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
     """Task sets defined by files of configs/task_sets.
 
-    ``others``: task sets without such a file, with their splits. An environment that cannot regenerate these
-    also overrides ``tasks`` and ``committed_hash``.
+    ``others``: further task sets without such a file, such as published ones, with their splits. An
+    environment that cannot generate these itself also overrides ``tasks`` and ``committed_hash``.
     """
 
     env: str
@@ -115,14 +118,14 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
     @abstractmethod
     def spare_task(self, name: str, index: int) -> Task:
-        """SFT task ``index`` (any number >= 0); SFT tasks are in no split of task set ``name``."""
+        """SFT task ``index`` (any number >= 0). SFT tasks are in no split of task set ``name``."""
 
     @abstractmethod
     def validate(self, task: Task) -> None:
         """Raise DataError unless ``task`` can be solved."""
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        """The committed entry of a split; it must have the key ``sha256``."""
+        """The entry of a split in the committed file; it must have the key ``sha256``."""
         groups = dict(sorted(Counter(task.group for task in tasks).items()))
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 
@@ -231,7 +234,7 @@ def split_hash(env: str, name: str, split: str) -> str:
 
 
 def sha256_of(tasks: Iterable[Task]) -> str:
-    """Hash of the ids, groups and payloads of tasks; their order does not matter."""
+    """Hex sha256 of the ids, groups and payloads of tasks; their order does not matter."""
     lines = sorted(json.dumps([t.id, t.group, dict(t.payload)], sort_keys=True) for t in tasks)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

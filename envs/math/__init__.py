@@ -43,7 +43,7 @@ class MathOptions(AnswerOptions):
 
 
 class Math(EnvironmentPackage[MathOptions]):
-    """Word problems of tier nano, and the question sets that papers evaluate on."""
+    """Word problems of tier nano, and published sets of questions such as GSM8K and MATH-500."""
 
     name, options, extra = "math", MathOptions, "math"
     decisive = ("math-verify", "latex2sympy2-extended")  # the grader

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PuzzleOptions(AnswerOptions):
-    """``verifier``: our strict one, or the released one with its defects."""
+    """Settings of the puzzles. ``verifier``: our strict one, or the released code's with its defects."""
 
     verifier: Literal["ours", "released"] = option(
         "ours", "what grades an answer", "our choice: the released one has defects (docs/environments.md)"
@@ -49,9 +49,10 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
         return TASK_SETS
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> AnswerDemonstrator:
-        """Worked solutions of the spare problems of ``task_sets``, one from each in turn.
+        """Demonstrator that writes worked solutions of spare problems, of each of ``task_sets`` in turn.
 
-        Raises ConfigError without task sets: each is another puzzle, so that no default would be right.
+        Spare problems are in no split. Raises ConfigError without task sets: each is another puzzle, so that
+        no default would be right.
         """
         from r3l.envs.base.demonstrations import AnswerDemonstrator
         from r3l.envs.puzzles.expert import solution, write

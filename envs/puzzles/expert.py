@@ -28,7 +28,7 @@ def response(lines: Sequence[str], answer: str) -> list[str]:
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine:
-    """The first line that differs from a careful solver's, and the critique of the answer."""
+    """The first line that differs from the worked solution's, and the critique of the answer."""
     kind = puzzle(task.payload["puzzle"])
     right = solution(task)
     first = first_difference([line.strip() for line in right], [line.strip() for line in lines])

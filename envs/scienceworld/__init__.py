@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class ScienceWorldOptions(TaggedOptions):
-    """Settings of the environment.
+    """Settings of ScienceWorld.
 
     ``reward``: ``score`` is the final score / 100, with 0 for a failure (-100); ``max_gain`` is the largest
-    gain over the first score; ``max_delta_released`` is the largest gain of a single step / 100, a mistake
-    of the released code (audit B-9). The first look around does not count as a step.
+    gain over the first score; ``max_delta_released`` is the largest gain of a single step / 100, a mistake of
+    the released code (audit B-9). The first look around does not count as a step.
 
     ``step_limit`` is in units of the simulator's time: looking and impossible actions take none, ``wait``
     takes 11.
@@ -76,7 +76,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return TASK_SETS
 
     def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
-        """Demonstrator on the solved problems that are in no split; they repeat."""
+        """Demonstrator on problems with a stored solution that are in no split; after the last, they repeat."""
         from r3l.envs.scienceworld.expert import expert_of
 
         task = partial(self.task_sets().spare_task, task_set)

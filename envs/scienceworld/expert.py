@@ -43,7 +43,11 @@ _CONFUSED = ("No known action", "Ambiguous", "Unknown")
 
 @dataclass
 class ScienceWorldExpert(ScriptedExpert):
-    """Knowledge from the texts so far. ``solution``: correct actions from the start, in order."""
+    """Scripted expert that follows ``solution``, correct actions from the start, in order.
+
+    - ``here``: the current place; ``seen``: place -> its shortened observation
+    - ``done``: actions that succeeded, other than going and looking; ``failed``: the task is lost
+    """
 
     solution: Sequence[str]
     here: str = ""
@@ -98,9 +102,9 @@ class ScienceWorldExpert(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The correct action, or at the error rate another one.
+        """The correct action, or with probability ``error_model.rate`` another one.
 
-        An agent that overlooks something takes an object without focusing on it first.
+        If ``error_model.overlooks``, the agent takes an object without focusing on it first.
         """
         steps = plan(self)
         right = steps[0] if steps else LOOK
@@ -123,7 +127,7 @@ class ScienceWorldExpert(ScriptedExpert):
         return str(rng.choice(errors))
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """An action is wrong if it is not the solution's next one."""
+        """Judge ``action``: it is wrong if it is not the solution's next one; None if it is right."""
         steps = plan(self)
         if not steps or action == steps[0]:
             return None

@@ -39,7 +39,13 @@ class Offer:
 
 @dataclass
 class WebshopExpert(ScriptedExpert):
-    """Knowledge from the pages so far. ``at``: kind of the current page (index, results, item or sub)."""
+    """Scripted expert with what the pages so far have shown.
+
+    - ``wish``: what the instruction asks for; ``at``: kind of the current page (index, results, item or sub)
+    - ``query``, ``page``: the last search; ``listed``: asin -> offer on the current page of results
+    - ``asin``, ``item``, ``offered``, ``chosen``: the current product, its option values, and those chosen
+    - ``rejected``: asins of products that do not fit
+    """
 
     wish: Wish
     at: str = "index"
@@ -103,7 +109,7 @@ class WebshopExpert(ScriptedExpert):
 
     @property
     def search(self) -> str:
-        """The complete search: all wanted attributes, the kind and the options."""
+        """The words of the search for everything wanted: the attributes, the kind and the options."""
         return " ".join((*self.wish.attributes, self.wish.kind, *self.wish.options))
 
     def suggested(self) -> list[str]:
@@ -111,7 +117,7 @@ class WebshopExpert(ScriptedExpert):
         return plan(self)
 
     def thought(self) -> str:
-        """A short subgoal for the plan's first action."""
+        """A short subgoal for the next action."""
         if self.at == "index":
             return f"find {self.wish.kind}"
         if self.at == "sub":
@@ -125,9 +131,9 @@ class WebshopExpert(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """A correct action, or at the error rate another one of the page.
+        """A correct action, or with probability ``error_model.rate`` another one that the page offers.
 
-        An agent that overlooks the price limit acts as if the goal had none.
+        If ``error_model.overlooks``, the agent acts as if the goal had no price limit.
         """
         expert = replace(self, wish=replace(self.wish, limit=None)) if error_model.overlooks else self
         if rng.random() >= error_model.rate:
@@ -188,7 +194,7 @@ def right_actions(expert: WebshopExpert) -> set[str]:
 
 
 def is_right(expert: WebshopExpert, action: str) -> bool:
-    """Whether ``action`` is correct; the words of a search may be in any order."""
+    """Whether ``action`` is correct; for a search the order of its words does not matter."""
     if expert.at == "index" and action.startswith("search["):
         return set(expert.search.split()) <= set(action[len("search[") : -1].split())
     return action in right_actions(expert)

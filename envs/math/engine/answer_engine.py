@@ -31,9 +31,9 @@ def _grader() -> Grader:
 
 
 def response_grader(options: MathOptions) -> ResponseGrader:
-    """A function that reads and grades the answer of a response.
+    """A function that extracts the answer of a response and compares it with the gold answer.
 
-    Equal texts and numbers need no grading process.
+    ``options`` name the rules for both. Equal texts and numbers are compared without the grading process.
     """
 
     def grade(task: Task, response: str) -> AnswerGrade:
@@ -51,7 +51,7 @@ def response_grader(options: MathOptions) -> ResponseGrader:
 
 
 def create(options: MathOptions) -> AnswerEngine:
-    """The engine, with the reading and grading that ``options`` name."""
+    """The engine, with the extraction and grading that ``options`` name."""
     return AnswerEngine(options, response_grader(options))
 
 
@@ -59,10 +59,10 @@ _ANSWER_LINE = re.compile(r"Answer:\s*(.+)", re.IGNORECASE)
 
 
 def answer_in(response: str) -> str | None:
-    """The released reading: the content of the first answer tags, else the line after the first ``Answer:``.
+    """The answer as the paper's released code reads it, or None.
 
-    Both also inside the thought; a box stays. None without either, and without a thought in tags. Empty
-    answer tags are an answer.
+    It is the content of the first answer tags (maybe empty), else the line after the first ``Answer:``; both
+    also inside the thought, and with its box. A response without a thought in tags has none.
     """
     text = with_opening(response.strip())
     if first_between(text, "think") is None:
@@ -74,7 +74,7 @@ def answer_in(response: str) -> str | None:
 
 
 def check(gold: str, answer: str) -> bool:
-    """Grade ``answer`` as the paper's released code does, in the calling thread.
+    """Whether ``answer`` is right by the grading of the paper's released code, in the calling thread.
 
     In the main thread it may take 15 s: three alarms of 5 s.
     """
@@ -90,6 +90,9 @@ def check(gold: str, answer: str) -> bool:
 
 
 def check_in_actor(gold: str, answer: str) -> bool:
-    """Grade as the released training and evaluation do: by :func:`check`, but not in the main thread."""
+    """Whether ``answer`` is right, as the released training and evaluation grade it.
+
+    They call :func:`check` outside the main thread, where math-verify's alarms fail, so it compares texts.
+    """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(check, gold, answer).result()

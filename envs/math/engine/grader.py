@@ -30,9 +30,9 @@ By = Literal["text", "number", "symbols", ""]
 
 @dataclass(frozen=True)
 class MathGrade:
-    """The result of a comparison.
+    """The result of comparing an answer with the gold one.
 
-    ``status``: why there was none, or "graded". ``by``: the rule that decided.
+    ``status``: "graded", or why no comparison was possible. ``by``: the rule that decided.
     """
 
     correct: bool
@@ -41,17 +41,17 @@ class MathGrade:
 
 
 def grade(gold: str, answer: str | None) -> MathGrade:
-    """Compare ``answer`` (without its box) with ``gold`` (bare, as the data set has it).
+    """Compare ``answer`` with ``gold``, both without a box; None: the response had no answer.
 
-    May not return in time.
+    There is no time limit, and math-verify may run for minutes: call it in a process (``grader_process``).
     """
     return compare_plainly(gold, answer) or _compare_symbols(gold, str(answer))
 
 
 def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
-    """Grade what needs no math-verify: no answer, one too long, equal texts, two numbers.
+    """Grade what needs no math-verify: no answer, one that is too long, equal texts, two numbers.
 
-    None for all else.
+    None in all other cases.
     """
     if answer is None or not answer.strip():
         return MathGrade(False, "none")
@@ -84,7 +84,7 @@ MEMORY = 2 * 2**30  # bytes of address space: a tower of exponents must not take
 
 
 class TimeIsUpError(BaseException):
-    """The alarm. No Exception: math-verify catches those and would go on without a deadline."""
+    """The time limit of a comparison. Not an Exception: math-verify catches those and would continue."""
 
 
 def main() -> None:

@@ -28,9 +28,9 @@ _START = 120.0  # seconds for the import of sympy on a busy machine
 
 
 class Grader:
-    """Grades answers in a process, started when first needed. Close it, or use it as a context manager.
+    """Grades answers in a process of its own, started when first needed.
 
-    Threads can share one: calls wait for each other.
+    Close it, or use it in a ``with`` block. Threads can share one: calls wait for each other.
     """
 
     def __init__(self, deadline: float = DEADLINE) -> None:
@@ -39,7 +39,7 @@ class Grader:
         self._lock = Lock()
 
     def grade(self, gold: str, answer: str | None) -> MathGrade:
-        """Compare ``answer`` (None: the response had none) with ``gold``."""
+        """Compare ``answer`` (None: the response had none) with ``gold``, within a time limit."""
         with self._lock:
             if self._process is None or not self._process.alive:
                 self._process = _Process(self._deadline)

@@ -27,9 +27,9 @@ ROUNDING = 1e-5  # relative: 0.333333 is a third, as math-verify has it
 
 @lru_cache(maxsize=20_000)
 def parsed(text: str) -> tuple[Any, ...]:
-    """math-verify's reading of ``text`` in a box; empty if it has none.
+    """math-verify's reading of ``text``, put into a box; empty if it cannot read it.
 
-    Without a box LaTeX is lost: 51 of MATH-500's gold answers are then read as nothing.
+    Without a box LaTeX is lost: 51 of MATH-500's gold answers would be read as nothing.
     """
     from math_verify import parse
 
@@ -37,14 +37,18 @@ def parsed(text: str) -> tuple[Any, ...]:
 
 
 def numbers_differ(gold: str, answer: str) -> bool:
-    """Whether two numbers written out differ. math-verify rounds to six decimals: 1.5 is 1.5000001."""
+    """True if both texts are plain numbers of different value.
+
+    math-verify rounds to six decimals, so it takes 1.5 for 1.5000001.
+    """
     return equal_numbers(gold, answer) is False
 
 
 def bases_differ(gold: str, answer: str) -> bool:
-    """Whether the number bases differ. math-verify drops the base, so that 4210_6 is 4210_5.
+    """True if the two numbers have different bases.
 
-    An answer without a base is in the base that the problem asks for; a gold answer without one is decimal.
+    math-verify drops the base, so it takes 4210_6 for 4210_5. An answer without a base is in the base that
+    the problem asks for; a gold answer without one is decimal.
     """
     return bases_agree(gold, answer) is False
 
@@ -52,8 +56,8 @@ def bases_differ(gold: str, answer: str) -> bool:
 def bases_agree(gold: str, answer: str) -> bool | None:
     """Whether two numbers agree in digits and base, such as 101_2 and 101_{2}.
 
-    A gold answer with a base also accepts its digits without the base. None if this cannot be decided
-    here, as for two numbers without a base.
+    A gold answer with a base also accepts its digits without the base. None if this cannot be decided here,
+    as for two numbers without a base.
     """
     gold = normalize(gold)
     answer = normalize(answer)
@@ -90,8 +94,8 @@ def numbers_side_by_side(gold: str, answer: str) -> bool:
 def brackets_differ(gold: str, answer: str) -> bool:
     r"""True if tuples, intervals or sets differ in their brackets. math-verify takes (1,2) for \{1,2\}.
 
-    A list in brackets of any kind is its members: \{(6,3),(9,3)\} is (6,3),(9,3). A list without any, such
-    as 1,2, may be a tuple or a set.
+    In brackets around a list of tuples the kind does not matter: \{(6,3),(9,3)\} is (6,3),(9,3). A list
+    without brackets, such as 1,2, may be a tuple or a set.
     """
     expected = _bracketed(normalize(gold))
     given = _bracketed(normalize(answer))
@@ -118,9 +122,9 @@ _SCALES = re.compile(
 
 
 def scales_differ(gold: str, answer: str) -> bool:
-    r"""Whether only one side has a word that multiplies its number.
+    r"""True if only one of the texts has a word that multiplies its number.
 
-    math-verify leaves out words: 2\text{ dozen} is no 2.
+    math-verify ignores words, so it takes 2\text{ dozen} for 2.
     """
     return _SCALES.findall(gold.casefold()) != _SCALES.findall(answer.casefold())
 
@@ -133,9 +137,9 @@ _NAMED = re.compile(
 
 
 def case_differs(gold: str, answer: str) -> bool:
-    """Whether a symbol is in the other case. math-verify reads 2X as 2x.
+    """True if a symbol is a capital letter in only one of the texts. math-verify takes 2X for 2x.
 
-    Words, and the name before an equals sign, may be written in either: N(n)=2n is 2n.
+    Words may be in either case, and the name before an equals sign: N(n)=2n is 2n.
     """
     if same_word(gold, answer):
         return False
@@ -153,9 +157,9 @@ def _symbols(text: str) -> set[str]:
 
 
 def beyond_rounding(gold: str, answer: str) -> bool:
-    """Whether numbers differ by more than rounding.
+    """True if numbers differ by more than rounding.
 
-    math-verify takes all numbers below its sixth decimal for equal.
+    math-verify takes all numbers that are below its sixth decimal for equal.
     """
     expected, given = parsed(gold), parsed(answer)
     return bool(expected and given) and _far_apart(expected[0], given[0])
@@ -206,5 +210,5 @@ GUARDS: dict[str, Callable[[str, str], bool]] = {
 
 
 def refused_by(gold: str, answer: str) -> str | None:
-    """The name of the first guard that refuses a pair; None if none does."""
+    """The name of the first guard of this module that tells ``answer`` from ``gold``, or None."""
     return next((name for name, refuses in GUARDS.items() if refuses(gold, answer)), None)

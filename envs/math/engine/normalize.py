@@ -310,7 +310,7 @@ _BRACKET = re.compile(r"\\\{|\\\}|[()\[\]{}]")
 
 
 def enclosing(text: str) -> tuple[str, str] | None:
-    r"""The brackets around all of ``text``, such as ``(`` and ``]``; None without any.
+    r"""The brackets around all of ``text``, such as ``("(", "]")``; None if it has none.
 
     Any closing bracket closes any opening one, as in intervals. Braces without a backslash count only around
     a list, as in ``{1,2}``.
@@ -354,7 +354,7 @@ _IN_BRACES = re.compile(r"(?:(?<=\\\\)|(?<=[&=,(]))\{([-+]?[\w.]+)\}")  # braces
 
 @lru_cache(maxsize=20_000)
 def canonical(text: str) -> str:
-    """``text`` without blanks, to be compared as text. A blank between two digits stays."""
+    """``text`` without blanks, for a comparison of texts. A blank between two digits stays."""
     text = APART.sub("\0", normalize(text)).replace(" ", "").replace("\0", " ")
     return _IN_BRACES.sub(r"\1", text)
 
@@ -365,7 +365,7 @@ _RATIO = re.compile(r"([-+]?) ?(?:\\frac\{([-+]?\d+)\}\{(\d+)\}|(\d+) ?/ ?(\d+))
 
 
 def number(text: str) -> tuple[Fraction, bool] | None:
-    """The value of a normalized number, and whether it is written as a fraction; else None."""
+    """(value, whether it is written as a fraction) of a normalized number; None for any other text."""
     ten = Fraction(1)
     if power := _POWER_OF_TEN.fullmatch(text):
         text, exponent = power[1].strip(), int(power[2])
@@ -379,9 +379,9 @@ def number(text: str) -> tuple[Fraction, bool] | None:
 
 
 def numbers_equal(gold: str, answer: str) -> bool | None:
-    """Whether two normalized numbers are equal; None if one is no number.
+    """Whether two normalized numbers are equal; None if one of the texts is no number.
 
-    None too for a decimal that differs from a fraction: it may be rounded, so that math-verify decides.
+    Also None for a decimal that differs from a fraction: it may be rounded, so math-verify has to decide.
     """
     one, other = number(gold), number(answer)
     if one is None or other is None:
@@ -392,18 +392,18 @@ def numbers_equal(gold: str, answer: str) -> bool | None:
 
 
 def same_word(gold: str, answer: str) -> bool:
-    """True if both are the same single word, such as no, in lower case or capitalized."""
+    """True if both texts are the same single word, such as ``no`` and ``No``."""
     words = [TEXT.sub(r"\1", text).strip(" $.()*") for text in (gold, answer)]
     small = all(word.isalpha() and len(word) > 1 and (word.islower() or word.istitle()) for word in words)
     return small and words[0].casefold() == words[1].casefold()
 
 
 def base_suffixes(text: str) -> list[str]:
-    """The bases of the numbers in a normalized ``text``, sorted."""
+    """The number bases written in a normalized ``text``, sorted."""
     return sorted(re.findall(r"(?<![\w.])[0-9A-F]*\d[0-9A-F]*_\{(\d+)\}", text))
 
 
 def digits_in_base(text: str) -> str | None:
-    """The digits of ``text`` if it is one normalized number with a base; else None."""
+    """The digits of ``text`` if it is a single normalized number with a base (``101_2``); else None."""
     whole = re.fullmatch(r"([0-9A-F]+)_\{\d+\}", text)
     return whole[1] if whole else None

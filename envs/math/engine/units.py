@@ -66,7 +66,7 @@ _PERCENT = re.compile(r" ?(?:\\?%|(?:per ?cent|pct)\b\.?)\Z", re.IGNORECASE)
 
 
 def readings(gold: str, answer: str) -> list[tuple[str, str]]:
-    """Pairs of normalized texts, without units and percent signs; one equal pair makes the answer right.
+    """Pairs (gold, answer) of normalized texts without units and percent signs; one equal pair is enough.
 
     Units are dropped if only one side has one, or both have the same. A percentage compared with a plain
     number has two readings, the number before the sign and its hundredth: data sets print 12.5 % as 12.5 or
@@ -101,7 +101,7 @@ def _hundredth(text: str) -> str:
 
 
 def without_units(gold: str, answer: str) -> tuple[str, str]:
-    """Both normalized texts without units, if only one of them has a unit or both have the same."""
+    """Both normalized texts, without units if only one of them has a unit or both have the same."""
     bare_gold, of_gold = _split_unit(gold, letters_are_units=False)
     numeric_gold = not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", bare_gold))
     bare_answer, of_answer = _split_unit(answer, letters_are_units=numeric_gold)
@@ -170,7 +170,7 @@ def _unit_name(unit: str) -> str:
 
 
 def equal_numbers(gold: str, answer: str) -> bool | None:
-    """Whether some reading of both sides is the same number; None if math-verify has to decide."""
+    """Whether the numbers are equal in one of their :func:`readings`; None if math-verify has to decide."""
     decided = [numbers_equal(*reading) for reading in readings(gold, answer)]
     if any(decided):
         return True

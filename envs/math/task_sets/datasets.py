@@ -46,9 +46,10 @@ _FRACTION = re.compile(r"\\[dt]frac")
 
 @dataclass(frozen=True)
 class MathProblem:
-    """A problem of a set. ``gold``: the answer without a box. ``source``: the set. ``lang``: en or zh.
+    """A problem of a published set.
 
-    ``sha256``: 16 hex digits over problem and gold, by which stored results name a problem.
+    ``gold``: the right answer without a box. ``source``: name of the set. ``lang``: en or zh. ``sha256``: 16
+    hex digits over problem and gold, by which stored results name a problem.
     """
 
     id: str
@@ -60,7 +61,7 @@ class MathProblem:
 
 
 def record(source: str, key: str, problem: str, gold: str) -> MathProblem:
-    """A problem with its language and sha256 filled in."""
+    """A problem with its language and sha256 filled in. ``source``: name of the set; ``key``: id within it."""
     digest = hashlib.sha256(json.dumps([problem, gold]).encode()).hexdigest()[:16]
     lang = "zh" if _CHINESE.search(problem) else "en"
     return MathProblem(f"{source}/{key}", problem, gold, source, lang, digest)
@@ -77,7 +78,8 @@ TEMPLATED_TEST_SETS = ("gsm8k_templated", "math500_templated")
 class Cleaning:
     """How to clean training data.
 
-    ``held_out``: its number of test problems. ``tests``: sets not to overlap with.
+    ``held_out``: number of problems to split off for testing. ``tests``: names of the test sets whose
+    problems are dropped.
     """
 
     held_out: int
@@ -95,12 +97,10 @@ SETS = tuple(name for name in (*ORIGINS, *TEMPLATED) if not name.endswith("_raw"
 
 
 def load(name: str, source: Path | None = None) -> list[MathProblem]:
-    """The problems of a set, in its own order.
+    """The problems of the set ``name``, in its own order.
 
-    ``source`` is a folder of data files (default: ``$R3L_MATH``).
-
-    Raises ConfigError for an unknown set; DataError for one that cannot be found or read, or that differs
-    from the frozen one.
+    ``source``: a folder of data files (default: ``$R3L_MATH``). Raises ConfigError for an unknown set;
+    DataError for one that cannot be found or read, or whose sha256 is not the one in sets.json.
     """
     check_known("set", name, SETS)
     problems = cleaned(CLEANED[name], source)[0][name] if name in CLEANED else read_set(name, source)
@@ -137,19 +137,19 @@ def frozen() -> dict[str, dict[str, Any]]:
 
 
 def share_of(problem: MathProblem) -> str:
-    """The part of a divided training set that a problem is in: ``sft``, ``validation`` or ``rl``."""
+    """The part of a training set to which a problem belongs: ``sft``, ``validation`` or ``rl``."""
     tenth = int(problem.sha256, 16) % 10
     return next(share for share, tenths in SHARES.items() if tenth in tenths)
 
 
 def solutions(name: str) -> dict[str, str]:
-    """The worked solutions of a published training set by problem id. Raises as :func:`load`."""
+    """The worked solutions of a published training set, by problem id. Raises as :func:`load`."""
     rows = (row for file in _files(name, None) for row in rows_of(file, ORIGINS[name].columns))
     return {f"{name}/{number}": str(row["answer"]) for number, row in enumerate(rows)}
 
 
 def read_set(name: str, source: Path | None) -> list[MathProblem]:
-    """Read a set from the folder, else this package, else the hub, without a check against sets.json."""
+    """Read a set from the folder ``source``, else this package, else the hub; sets.json is not consulted."""
     if name in TEMPLATED:
         read = ORIGINS[TEMPLATED[name].layout].read
         return [record(name, *read(row, number)) for number, row in enumerate(rows(TEMPLATED[name]))]
@@ -231,7 +231,7 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
 
 @cache
 def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[MathProblem]], CleaningReport]:
-    """The problems of NAME and NAME_train after cleaning NAME_raw, and the number dropped by each rule."""
+    """Clean the training data NAME_raw: the problems of NAME (held out) and NAME_train by name, and a report."""
     raw = read_set(f"{name}_raw", source)
     tests = {test: [p.problem for p in load(test, source)] for test in CLEANING[name].tests}
     train, test, report = clean([(p.problem, p.gold) for p in raw], tests, CLEANING[name].held_out)
@@ -243,9 +243,11 @@ def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[MathProblem]
 
 @dataclass(frozen=True)
 class CleaningReport:
-    """Counts of a cleaning.
+    """Numbers of problems in a cleaning of training data.
 
-    A cluster is a problem with its duplicates; ``overlaps``: clusters dropped, by test set.
+    A cluster is a problem with its duplicates. ``rows``: before cleaning. ``duplicates``, ``conflicting``:
+    dropped as repeated, or with two different answers. ``overlaps``: clusters dropped because a test set has
+    them, by test set. ``train``, ``test``: kept.
     """
 
     rows: int
@@ -261,7 +263,7 @@ class CleaningReport:
 
 
 def normalise(problem: str) -> str:
-    """The text of a problem without layout; problems with equal texts are duplicates."""
+    """The text of a problem without its layout; problems with equal results are duplicates."""
     return _LAYOUT.sub("", _FRACTION.sub(r"\\frac", problem.lower()))
 
 

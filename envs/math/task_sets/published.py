@@ -139,7 +139,7 @@ ORIGINS = {
 
 
 def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """The rows of a file; of a .parquet file only ``columns`` (None: all).
+    """The rows of a data file; of a .parquet file only ``columns`` (None: all).
 
     Raises DataError if it is unreadable.
     """

@@ -32,7 +32,8 @@ PACKAGED = ("gsm8k", "math500", "olympiadbench")  # MIT: may be redistributed
 class MathDefinition(task_sets.TaskSetDefinition):
     """A generated task set, as configured in configs/task_sets/math_NAME.yaml.
 
-    ``splits``: number of problems by group. ``operations``: their length.
+    ``splits``: number of problems by split and group. ``operations``: number of operations in a problem, by
+    group.
     """
 
     splits: Mapping[str, Mapping[str, int]]
@@ -56,9 +57,9 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return self.regenerate(name, split) if name in self.others else super().tasks(task_set)
 
     def committed_hash(self, task_set: str) -> str:
-        """The committed sha256; ``unfrozen`` for a set without one.
+        """The committed sha256 of a task set; ``unfrozen`` for a set without one.
 
-        Its runs can be planned, but loading it is an error.
+        Runs on such a set can be planned, but loading it is an error.
         """
         name, _ = self.parts(task_set)
         if name in self.others:
@@ -76,14 +77,14 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         ]
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` for SFT. The numbers of operations of the task set take turns."""
+        """SFT problem ``index``. The numbers of operations that the task set has alternate."""
         counts = self.definition(name).operations.values()
         fewest = min(counts)
         kinds = max(counts) - fewest + 1
         return problem("warmstart", index, fewest + index % kinds)
 
     def validate(self, task: Task) -> None:
-        """Check that the engine accepts the worked solution."""
+        """Raise DataError unless the engine accepts the worked solution."""
         from r3l.envs.math import MathOptions
         from r3l.envs.math.engine.answer_engine import create
 
@@ -95,11 +96,14 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
             raise DataError(f"task {task.id}: its solution {solution(task)} is not accepted")
 
     def build(self, name: str) -> Path:
-        """Build a task set. Training sets and templated sets are cleaned and frozen."""
+        """Generate the task set ``name`` and write its file.
+
+        A set of training data or of templated problems is cleaned and frozen instead (:func:`freeze`).
+        """
         return freeze(name, None) if name in datasets.CLEANING or name in TEMPLATED else super().build(name)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
-        """The most frequent answer and its success by group."""
+        """The most frequent gold answer, and the success of always giving it, by group."""
         answers = [(task.group, str(task.payload["answer"])) for task in self.tasks(task_set)]
         ((best, _),) = Counter(answer for _, answer in answers).most_common(1)
         groups: dict[str, list[bool]] = {"all": [answer == best for _, answer in answers]}
@@ -133,12 +137,10 @@ def _generated(name: str, split: str) -> tuple[Task, ...]:
 
 
 def freeze(name: str, source: Path | None) -> Path:
-    """Write rows and sha256 of a set to ``sets.json``.
+    """Write number of rows and sha256 of the set ``name`` to ``sets.json``; returns that file.
 
-    Training data is written as two parts, with the report of its cleaning.
-
-    ``source`` is a folder of data files (default: ``$R3L_MATH``, else the hub). Returns the file written.
-    Raises DataError as ``load`` does.
+    Training data is written as two parts, with the report of its cleaning. ``source``: a folder of data files
+    (default: ``$R3L_MATH``, else the hub). Raises DataError as ``load``.
     """
     if name in datasets.CLEANING:
         parts, report = datasets.cleaned(name, source)

@@ -18,7 +18,7 @@ from r3l.core.task import Task
 
 
 def response_grader(options: PuzzleOptions) -> ResponseGrader:
-    """A function that reads and verifies the answer of a response, by ``options.verifier``."""
+    """A function that extracts the answer of a response and verifies it by ``options.verifier``."""
 
     def grade(task: Task, response: str) -> AnswerGrade:
         kind, ours = puzzle(task.payload["puzzle"]), options.verifier == "ours"

@@ -25,7 +25,7 @@ CORRECT = "the answer is correct"
 
 
 class Difficulty(DefinitionModel):
-    """The generator's settings. Problem k is reasoning-gym's item k under ``seed``.
+    """The generator's settings. Problem k is item k of reasoning-gym's data set with this ``seed``.
 
     ``style``: ``released`` is reasoning-gym's own wording, ``compact`` a few words that a nano model can
     read.
@@ -48,7 +48,10 @@ class Difficulty(DefinitionModel):
 
 @dataclass(frozen=True)
 class PuzzleProblem:
-    """A problem with a right answer, the ``data`` to grade answers by, and its group in tables."""
+    """A problem. ``answer``: a right one.
+
+    ``data``: what answers are graded by. ``group``: its group in tables.
+    """
 
     text: str
     answer: str
@@ -84,11 +87,11 @@ class Puzzle(ABC):
 
     @abstractmethod
     def generate(self, index: int, difficulty: Any) -> PuzzleProblem:
-        """Problem ``index`` (from 0, unbounded) under ``difficulty``, which is of this puzzle's own type."""
+        """Problem ``index`` (from 0, unbounded) by the generator's settings ``difficulty``."""
 
     @abstractmethod
     def key(self, data: Data) -> str:
-        """The content of a problem. Problems with equal keys are duplicates, and never in two splits."""
+        """The content of a problem as text. Problems with equal keys are duplicates, and never in two splits."""
 
     @abstractmethod
     def verify(self, data: Data, answer: str) -> bool:
@@ -96,9 +99,9 @@ class Puzzle(ABC):
 
     @abstractmethod
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Whether the released verifier with its defects (RLTF's; for countdown R3L's) accepts.
+        """Whether the verifier of released code accepts ``answer``, right or not. Never raises.
 
-        Never raises.
+        For countdown it is R3L's, for other puzzles RLTF's; both have defects.
         """
 
     @abstractmethod
@@ -118,7 +121,7 @@ class Puzzle(ABC):
 
     @abstractmethod
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """Misread versions of ``data`` in random order; for at least one the answer of ``work`` is wrong."""
+        """Misread versions of ``data`` in random order; under at least one, ``work`` gets a wrong answer."""
 
     def by_habit(self, data: Data) -> Data:
         """``data`` as misread by a solver that always makes one mistake, such as reading ``and`` as ``or``.
@@ -135,11 +138,11 @@ class Puzzle(ABC):
         return [*work.lines, work.answer]
 
     def attempt(self, data: Data, rng: np.random.Generator, skill: float, after: int = 0) -> PuzzleAttempt:
-        """Solve ``data``; with probability 1 - ``skill`` after misreading something once.
+        """Solve ``data`` without an error with probability ``skill``, else after misreading it once.
 
         An attempt is right if and only if ``first_wrong`` is None. In a retry the first ``after`` lines are
-        right; if no mistake is possible after them, the rest is right too. The same generator state gives
-        the same mistake, so that a seed address without a variant (``r3l.core.seeds``) makes it systematic.
+        right; if no mistake is possible after them, the rest is right too. The same generator state gives the
+        same mistake, so a generator that is seeded by the problem alone makes it systematic.
         """
         careful = self.work(data)
         if rng.random() >= skill:
@@ -184,5 +187,5 @@ def _dataset(generator: str, seed: int, parameters: tuple[tuple[str, Any], ...])
 
 
 def range_of(difficulty: Difficulty, *names: str) -> dict[str, Any]:
-    """The named fields of a difficulty as keyword arguments of reasoning-gym."""
+    """The named fields of a difficulty as keyword arguments of reasoning-gym's generator."""
     return {name: getattr(difficulty, name) for name in names}

@@ -30,7 +30,10 @@ _NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 class BinaryMatrixDifficulty(Difficulty):
-    """Number of rows, which is that of columns too, and the probability of a zero."""
+    """``min_n``, ``max_n``: the number of rows, which is also that of columns.
+
+    ``p_zero``: probability of a 0.
+    """
 
     min_n: int = Field(ge=2)
     max_n: int = Field(ge=2, le=9)
@@ -38,7 +41,10 @@ class BinaryMatrixDifficulty(Difficulty):
 
 
 class BinaryMatrix(Puzzle):
-    """The puzzle. An answer has rows on lines or between ``/``, or is a JSON list of lists."""
+    """The puzzle: give the distance of each cell to the nearest 0.
+
+    An answer has rows on lines or between ``/``, or is a JSON list of lists.
+    """
 
     name = "binary_matrix"
     difficulty = BinaryMatrixDifficulty
@@ -62,7 +68,7 @@ class BinaryMatrix(Puzzle):
         return read(answer) == distances(data["matrix"])
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Whether the cells are equal in reading order: white space and so rows do not count, as in RLTF."""
+        """Whether the cells are equal in reading order; white space and line breaks do not count, as in RLTF."""
         gold = [str(cell) for row in distances(data["matrix"]) for cell in row]
         return gold in (answer.split(), released.cells(answer))
 

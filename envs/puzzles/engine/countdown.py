@@ -34,7 +34,10 @@ _LIMITS = ("min_numbers", "max_numbers", "min_value", "max_value", "min_target",
 
 
 class CountdownDifficulty(Difficulty):
-    """The number of numbers, their range, that of targets, and the generator's operators."""
+    """How many numbers a problem has, the range of their values and of the target, and the operators.
+
+    ``operators``: those that the generator uses to make the target.
+    """
 
     min_numbers: int = Field(ge=2)
     max_numbers: int = Field(ge=2, le=6)
@@ -46,7 +49,10 @@ class CountdownDifficulty(Difficulty):
 
 
 class Countdown(Puzzle):
-    """The puzzle. An answer is one expression of whole numbers, ``+ - * /`` and brackets, without ``=``."""
+    """The puzzle: reach a target with given numbers.
+
+    An answer is one expression of whole numbers, ``+ - * /`` and brackets, without ``=``.
+    """
 
     name = "countdown"
     difficulty = CountdownDifficulty
@@ -94,16 +100,16 @@ class Countdown(Puzzle):
         )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """All numbers joined by one operator."""
+        """All numbers in the given order, joined by one operator; named by the operator."""
         return {
             name: f" {sign} ".join(map(str, data["numbers"]))
             for name, sign in (("sum", "+"), ("product", "*"))
         }
 
     def work(self, data: Data) -> WorkedSolution:
-        """Use plus and minus if these suffice: the sum, its excess, and what to subtract instead.
+        """Worked solution: the sum of the numbers, by how much it is too large, and what to subtract instead.
 
-        Otherwise evaluate the generator's expression operation by operation.
+        If plus and minus do not suffice, the generator's expression, operation by operation.
         """
         off = _to_take_off(data["numbers"], data["target"])
         if off is not None:
@@ -113,9 +119,9 @@ class Countdown(Puzzle):
         return WorkedSolution(lines, data["expression"])
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One number or the target misread so that a solution by plus and minus remains.
+        """Problems with one number or the target misread, such that plus and minus still suffice.
 
-        Otherwise one operator of the generator's expression misread.
+        If they do not suffice for ``data``, one operator of the generator's expression is misread.
         """
         total = sum(data["numbers"])
         targets = {total - 2 * sum(subset) for subset in _subsets(data["numbers"])}
@@ -241,7 +247,7 @@ Expression = Number | BinaryOperation
 
 
 def parse(text: str) -> Expression | None:
-    """The expression that is all of ``text``; None for any other text."""
+    """Parse ``text``, which must be an expression and nothing else; None otherwise."""
     tokens = _tokens(text)
     if not tokens:
         return None
@@ -261,7 +267,7 @@ def numbers(expression: Expression) -> list[int]:
 
 
 def worth(expression: Expression) -> Fraction | None:
-    """The value of an expression; None if it divides by zero."""
+    """The exact value of an expression; None if it divides by zero."""
     try:
         return _value(expression)
     except ZeroDivisionError:

@@ -50,7 +50,11 @@ _PART = re.compile(r"(\w+)(?: is | ?[:=–—-] ?| )(?:(?:an?|the) )?(\w+)")
 
 
 class KnightsKnavesDifficulty(Difficulty):
-    """The number of people (from least to most in turn), and the depth and width of their statements."""
+    """Numbers of people, and size of their statements.
+
+    Problems have ``min_people`` to ``max_people`` people in turn. A statement has at most ``depth`` nested
+    connectives, with at most ``width`` parts each.
+    """
 
     min_people: int = Field(ge=2)
     max_people: int = Field(ge=2, le=MOST_PEOPLE)
@@ -59,7 +63,10 @@ class KnightsKnavesDifficulty(Difficulty):
 
 
 class KnightsKnaves(Puzzle):
-    """The puzzle. An answer gives each person's role once: ``A is a knight, B is a knave``."""
+    """The puzzle: knights tell the truth and knaves lie; say who is which.
+
+    An answer gives each person's role once: ``A is a knight, B is a knave``.
+    """
 
     name = "knights_knaves"
     difficulty = KnightsKnavesDifficulty
@@ -82,7 +89,7 @@ class KnightsKnaves(Puzzle):
         return PuzzleProblem(text, gold, data, f"{people} people")
 
     def key(self, data: Data) -> str:
-        """Only the statements: other names or words for roles make the same problem."""
+        """The statements alone: with other names or words for the roles it is the same problem."""
         return json.dumps([_plain(statement) for statement in data["statements"]])
 
     def verify(self, data: Data, answer: str) -> bool:
@@ -91,9 +98,9 @@ class KnightsKnaves(Puzzle):
         return roles is not None and not _contradicting(data, roles)
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Whether the sets of (name, role) are equal as reasoning-gym's parser reads them, as in RLTF.
+        """Whether the (name, role) pairs that reasoning-gym's parser finds are the right ones, as in RLTF.
 
-        It skips other words, so that a negation is lost.
+        The parser skips all other words, so "not a knight" counts as "knight".
         """
         from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
@@ -115,7 +122,10 @@ class KnightsKnaves(Puzzle):
         )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """All fixed sequences of roles, named by T and F, cut to the number of people."""
+        """Every fixed sequence of roles, cut to the number of people.
+
+        Its name has T for a knight and F for a knave.
+        """
         patterns = itertools.product([True, False], repeat=MOST_PEOPLE)
         return {
             "".join("FT"[role] for role in pattern): render(data, pattern[: len(data["names"])])
@@ -145,11 +155,10 @@ class KnightsKnaves(Puzzle):
         return WorkedSolution(lines, render(data, tried))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One word of a statement reversed, or a statement negated.
+        """Problems with one word of a statement reversed, or one statement negated.
 
-        First from some trial on, then from the first trial on.
-
-        ``careful_until``: earlier trials use the ``original_statements``.
+        First those that are misread only from some trial on (``careful_until``: earlier trials use the
+        ``original_statements``), then those misread from the first trial on.
         """
         original = data["statements"]
         variants = [
@@ -178,7 +187,7 @@ def solve(data: Data) -> Roles:
 
 
 def holds(statement: Sequence[Any], roles: Sequence[bool]) -> bool:
-    """Whether a statement is true for given ``roles``."""
+    """Whether a statement is true if ``roles`` says who is a knight, by person."""
     kind, *parts = statement
     if kind in ("telling-truth", "lying"):
         return bool(roles[parts[0]] == (kind == "telling-truth"))

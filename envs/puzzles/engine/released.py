@@ -50,7 +50,7 @@ def answer_in(response: str) -> str | None:
 
 
 def moves(answer: str) -> list[str]:
-    """The moves in an answer; other words are skipped. An answer that denies a path has no moves."""
+    """The moves in an answer; other words are skipped. [] for an answer that says there is no path."""
     text = answer.lower()
     if any(words in text for words in NO_PATH):
         return []
@@ -59,7 +59,7 @@ def moves(answer: str) -> list[str]:
 
 
 def cells(answer: str) -> list[str] | None:
-    """The words that Python prints for a list of rows, of any type; None for anything else."""
+    """The cells of a list of rows, as the words of its text in Python; None for any other answer."""
     if len(answer) > LONGEST_LITERAL:
         return None
     try:
@@ -70,7 +70,7 @@ def cells(answer: str) -> list[str] | None:
 
 
 def solves(equation: str, numbers: Sequence[int], target: int) -> bool:
-    """Whether an equation uses each number once and has the target as its value, within TOLERANCE."""
+    """Whether an equation uses each number once and has a value within TOLERANCE of the target."""
     if not _EQUATION.fullmatch(equation):
         return False
     try:

@@ -41,13 +41,16 @@ class ShortestPathDifficulty(Difficulty):
 
 
 class ShortestPath(Puzzle):
-    """The puzzle. An answer is a list of moves such as ``right down``, or ``infeasible``."""
+    """The puzzle: find a shortest path in a grid.
+
+    An answer is a list of moves (``right down``), or ``infeasible``.
+    """
 
     name = "shortest_path"
     difficulty = ShortestPathDifficulty
 
     def generate(self, index: int, difficulty: ShortestPathDifficulty) -> PuzzleProblem:
-        """See Puzzle.
+        """Problem ``index`` (from 0, unbounded).
 
         The start is never the goal (it is in 3.4 % of the problems of RLTF's own generator).
         """
@@ -69,13 +72,16 @@ class ShortestPath(Puzzle):
         return moves is not None and _are_shortest(data["grid"], moves)
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """True if the moves among the words are a shortest path, or there are none and no path exists."""
+        """True if the moves among the words of ``answer`` are a shortest path.
+
+        If there is no path, True if the answer has no moves.
+        """
         return _are_shortest(data["grid"], released.moves(answer))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the first illegal move, a wrong end or the excess length.
+        """Name the first illegal move, a wrong end, or by how many moves the path is too long.
 
-        Never a direction: on a small grid a single move may be the answer.
+        It never names a direction: on a small grid a single move may be the answer.
         """
         moves = read(answer)
         shortest = search(data["grid"]).path()
@@ -111,7 +117,7 @@ class ShortestPath(Puzzle):
         return WorkedSolution(lines, " ".join(path))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One cell misread as blocked or open; after all of these, the goal misread as another cell."""
+        """Problems with one cell misread as blocked or open, then problems with another cell as the goal."""
         grid = [list(row) for row in data["grid"]]
         cells = [(r, c) for r, row in enumerate(grid) for c, mark in enumerate(row) if mark in "OX"]
         for r, c in shuffled(cells, rng):
@@ -126,7 +132,7 @@ class Search:
     """The result of a breadth-first search.
 
     ``waves``: the new cells at distance 1, 2, ...; the last one is empty if the goal cannot be reached.
-    ``came``: the move that first reached a cell.
+    ``came``: for each reached cell, the move that first reached it.
     """
 
     start: Cell
@@ -147,7 +153,7 @@ class Search:
 
 
 def search(grid: Sequence[str]) -> Search:
-    """Search breadth first from ``*`` until ``#`` or no new cell is reached."""
+    """Search breadth first from the start ``*`` until the goal ``#`` or no new cell is reached."""
     start = _find(grid, "*")
     goal = _find(grid, "#")
     waves: list[list[Cell]] = []

@@ -31,9 +31,9 @@ _LISTED = 1000  # ids of larger splits are not committed: they are numbered in o
 
 
 class PuzzleDefinition(task_sets.TaskSetDefinition):
-    """A task set as configured.
+    """A task set as configured: which puzzle, and the fields of its ``difficulty``.
 
-    ``splits``: number of tasks by group (or ``all``); earlier splits are filled first.
+    ``splits``: number of tasks by split and group (or ``all``); earlier splits are filled first.
     """
 
     puzzle: str
@@ -44,8 +44,8 @@ class PuzzleDefinition(task_sets.TaskSetDefinition):
 class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
     """Task sets of all puzzles.
 
-    A task is valid if its answer and its worked solution verify, a careless attempt does not, and the
-    critique does not contain the answer.
+    A task is valid if the verifier accepts its answer and its worked solution but not an attempt with an
+    error, and if the critique does not contain the answer.
     """
 
     env = ENV
@@ -55,7 +55,7 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         return list(_allocation(name).split(split))
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` of those in no split. Contents may repeat."""
+        """Problem ``index`` of those in no split; two may have the same content."""
         return _allocation(name).spare_task(index)
 
     def validate(self, task: Task) -> None:
@@ -77,7 +77,7 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         return content | ({"ids": [task.id for task in tasks]} if len(tasks) <= _LISTED else {})
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
-        """The committed best constant answer of a split, with its success by group."""
+        """The constant answer that solves most tasks of a split, from the committed file."""
         name, split = self.parts(task_set)
         return ConstantAnswer(**committed(self.env, name)["splits"][split]["constant_answer"])
 
@@ -86,7 +86,7 @@ TASK_SETS = PuzzleTaskSets()
 
 
 def constant_answers(tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
-    """Success of each constant answer on tasks of one puzzle, by group and for ``all``."""
+    """Success rate of each constant answer, by its name, on tasks of one puzzle: by group and for ``all``."""
     kind = puzzle(tasks[0].payload["puzzle"])
     groups = Counter(task.group for task in tasks)
     solved: dict[str, Counter[str]] = defaultdict(Counter)
@@ -113,7 +113,10 @@ def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
 
 @dataclass
 class Allocation:
-    """Generates a task set as far as it is needed. ``spare``: tasks in no split, for demonstrations."""
+    """Generates problems and assigns them to the splits of a task set, as far as this is needed.
+
+    ``spare``: tasks in no split, for demonstrations.
+    """
 
     wanted: PuzzleDefinition
     splits: dict[str, list[Task]] = field(default_factory=dict)

@@ -57,10 +57,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Slot:
-    """A simulator and its state: it has played the actions ``at`` in the task ``key`` (``at`` None:
-    unknown).
+    """A simulator and its state: it has played the actions ``at`` in the task ``key``.
 
-    ``idle``: no running episode will continue from this state.
+    ``at`` None: the state is unknown. ``idle``: no running episode will continue from this state.
     """
 
     engine: Environment
@@ -69,14 +68,14 @@ class Slot:
     idle: bool = True
 
     def leads_to(self, key: str, actions: Actions) -> bool:
-        """Whether this simulator can play on to ``actions`` of the task ``key`` without a restart."""
+        """Whether this simulator can reach the state after ``actions`` of the task ``key`` by playing on."""
         return self.key == key and self.at is not None and self.at == actions[: len(self.at)]
 
 
 class ObservationCache:
     """Observations by task and actions, and the simulators that compute new ones; one per process.
 
-    ``disk``: source of other processes' observations and store for new ones; None for memory only.
+    ``disk``: file with observations of all processes, to which new ones are added; None: memory only.
     """
 
     def __init__(
@@ -108,9 +107,10 @@ class ObservationCache:
         return known
 
     def slot(self, key: str, actions: Actions) -> Slot:
-        """The simulator to move to ``actions``: the nearest on the way there, else a new or an idle one.
+        """A simulator with which to reach the state after ``actions`` of the task ``key``.
 
-        If all are in use, it is the one used last: episodes take turns, so it will be needed again last.
+        It is the one that has played most of these actions, else a new or an idle one. If all are in use, the
+        one used last: episodes take turns, so it will be needed again last.
         """
         near = [slot for slot in self._slots if slot.leads_to(key, actions)]
         if near:
@@ -125,10 +125,10 @@ class ObservationCache:
         return best
 
     def end(self, key: str, actions: Actions, new: dict[Actions, Observation]) -> None:
-        """End an episode: store on disk what it added, and free the simulator that is still at its end.
+        """End an episode: store on disk what it added, and mark its simulator as idle.
 
-        ``key``: the task. ``actions``: all actions of the episode. ``new``: observations that were not
-        cached when it began, each by the actions that led to it.
+        ``key``: the task. ``actions``: all actions of the episode. ``new``: observations that were not cached
+        when it began, each by the actions that led to it.
         """
         if new and self._disk:
             self._disk.add(key, new)
@@ -140,7 +140,7 @@ class ObservationCache:
 class CachedEngine:
     """An ``Environment`` that uses a simulator only for observations that are not cached.
 
-    Snapshots cost nothing.
+    A snapshot is the list of actions so far, which costs nothing.
     """
 
     def __init__(self, cache: ObservationCache) -> None:
@@ -161,7 +161,10 @@ class CachedEngine:
         return self._observe()
 
     def step(self, action: str) -> Observation:
-        """Apply one action. Raises ReplayMismatch if a replay differs from the cached observations."""
+        """Apply one action and return the next observation.
+
+        Raises ReplayMismatch if replaying earlier actions gives other observations than the cached ones.
+        """
         if self._task is None:
             raise EngineError("step before a successful reset")
         self._actions = (*self._actions, action)
@@ -171,7 +174,7 @@ class CachedEngine:
         return self._actions
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to ``snapshot``; a simulator follows when a new observation is needed."""
+        """Return to ``snapshot``. A simulator is moved there only when a new observation is needed."""
         self._end()
         self._actions = tuple(snapshot)
         return self._observe()
@@ -222,7 +225,7 @@ class CachedEngine:
 class DiskCache:
     """Observations by (task, actions so far) in the SQLite file ``path``.
 
-    Raises EngineError if it is unusable.
+    Raises EngineError if the file cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -260,7 +263,10 @@ class DiskCache:
         return observations
 
     def add(self, task: str, new: Mapping[Actions, Observation]) -> None:
-        """Add ``new`` in one transaction; rows that another process has added meanwhile stay."""
+        """Add ``new`` observations of ``task`` in one transaction.
+
+        Rows that another process has added meanwhile stay.
+        """
         texts = [(json.dumps(actions), json.dumps(astuple(now))) for actions, now in new.items()]
         rows = [(task, actions, text, _digest(task, actions, text)) for actions, text in texts]
 

@@ -77,7 +77,7 @@ class JavaLost(EngineError):
 
 
 class Jvm:
-    """A running Java process. It ends with ``close``, and with this process, since then its stdin closes.
+    """A running Java process. It ends with ``close``, or when this process ends, since then its stdin closes.
 
     Raises EngineError for an unsuitable Java or package, JavaLost if the process ends during its start.
     """
@@ -138,7 +138,10 @@ class Jvm:
             self._gateway.detach(simulator.interface)
 
     def call(self, simulator: Simulator, call: Callable[[Any], T]) -> T:
-        """Call ``call`` with the simulator's interface, its own state installed; one call at a time."""
+        """Return ``call(interface)`` of a simulator, with its own copy of Java's global state installed.
+
+        Threads wait for each other.
+        """
         with self._calling:
             if self._in_place is not simulator:
                 # Save the counter of the last simulator, then install this one's fields. If a call fails, no

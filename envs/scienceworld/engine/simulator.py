@@ -46,10 +46,10 @@ class ScienceWorldEngine:
         self._largest_gain = 0  # largest gain over the first score
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task``; the text is its description and a look around. Raises DataError if it is invalid.
+        """Start ``task``. The observation is the task's description and a look around.
 
         Payload: ``task`` (the simulator's name), ``variation``, ``simplifications`` (comma-separated, or
-        "easy").
+        "easy"). Raises DataError if it is invalid.
         """
         self._started = False
         name = task.payload.get("task")
@@ -201,7 +201,7 @@ _caches: dict[ScienceWorldOptions, ObservationCache] = {}
 
 
 def create(options: ScienceWorldOptions) -> CachedEngine:
-    """Create an environment; those of a process share one Java process and its cached observations.
+    """Create an engine; those of a process share one Java process and its cached observations.
 
     Raises EngineError if there is no Java, even if all needed observations are cached.
     """

@@ -24,7 +24,11 @@ _FOCUSED = re.compile(r"You focus on the (.+)\.")
 
 
 def solve(engine: ScienceWorldEngine, task: Task, golden: ScienceWorldEngine) -> list[str] | None:
-    """A solution verified on ``engine``, or None. ``golden``: an engine that computes gold paths."""
+    """A solution of ``task`` that reaches score 100 on ``engine``, or None if none is found.
+
+    Short plans from the texts are tried first, then the path that the simulator computes. ``golden``: an
+    engine for this; it becomes slow.
+    """
     for plan in proposals(engine, task):
         if solves(engine, task, plan):
             return plan
@@ -36,7 +40,7 @@ def solve(engine: ScienceWorldEngine, task: Task, golden: ScienceWorldEngine) ->
 
 
 def shorten(path: Iterable[str]) -> list[str]:
-    """``path`` without waiting and opening doors, and with a teleport and a look around for each walk.
+    """``path`` without waiting and opening doors; one teleport and one look around replace each walk.
 
     There is no look before a ``move``, since the task says where the box is.
     """

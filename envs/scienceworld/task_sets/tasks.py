@@ -95,7 +95,10 @@ def r3l_variations(task_type: str) -> range:
 
 
 def problem(task_type: str, variation: int, split: str, group: str | None = None) -> Task:
-    """A problem as a task, with the released simplifications ("easy"); default ``group``: the task type."""
+    """A problem as a task, with the simplifications of the released code ("easy").
+
+    ``group``: its group in tables, by default the task type.
+    """
     payload = {"task": task_type, "variation": variation, "simplifications": "easy"}
     return Task(f"{task_type}-{variation}", "scienceworld", split, group or task_type, payload)
 
@@ -113,9 +116,10 @@ class TypeGroup(DefinitionModel):
 
 
 class ProblemSplit(DefinitionModel):
-    """A split: ``counts`` problems of each group from ScienceWorld's splits ``from``; task types take turns.
+    """A split: ``counts`` problems of each group; its task types take turns.
 
-    A split takes no problem of an earlier split in the definition.
+    The problems come from the splits ``from`` (key) of ScienceWorld itself. A split takes no problem of an
+    earlier split in the definition.
     """
 
     source: tuple[OfficialSplit, ...] = Field(alias="from")
@@ -125,8 +129,9 @@ class ProblemSplit(DefinitionModel):
 class ScienceWorldDefinition(task_sets.TaskSetDefinition):
     """Contents of configs/task_sets/scienceworld_NAME.yaml.
 
-    ``solve``: number of problems per task type and official split that get a solution. ``max_actions``:
-    length of the longest admitted solution.
+    ``groups``: task types by group. ``solve``: number of problems per task type and official split that get a
+    solution. ``max_actions``: length of the longest admitted solution. ``sft_from``: official splits from
+    which SFT problems come.
     """
 
     groups: Mapping[str, TypeGroup]
@@ -155,7 +160,11 @@ class ScienceWorldDefinition(task_sets.TaskSetDefinition):
 
 
 class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
-    """Task sets with solutions; ``r3l`` (train: 17 types, test: the other 13) and ``official`` have none."""
+    """The task sets of ScienceWorld.
+
+    Sets with a file of configs/task_sets have stored solutions. ``r3l`` (the released code's; train: 17 task
+    types, test: the other 13) and ``official`` (ScienceWorld's own) have none.
+    """
 
     env = "scienceworld"
     definition_type = ScienceWorldDefinition
@@ -188,7 +197,7 @@ class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
         return in_id_order(tasks)
 
     def spare_task(self, name: str, index: int) -> Task:
-        """A solved problem that is in no split; since there are few, they repeat."""
+        """Problem ``index`` of those that have a solution and are in no split; they are few, so they repeat."""
         if index < 0:
             raise ConfigError(f"SFT task {index}: indices start at 0")
         problems = _spare_tasks(name)

@@ -60,12 +60,18 @@ class ScienceWorldDialogue(TaggedDialogue):
         return self._turn(now)
 
     def names(self, action: str) -> list[str]:
-        """Objects in an action, without places: those are the same in every task and often not yet shown."""
+        """The objects in an action.
+
+        Places are left out: they are the same in every task and often not yet shown.
+        """
         things = _VERB.sub("", action, count=1).split(" to ")
         return [thing for thing in things if thing and thing not in PLACES]
 
     def possible(self, action: str, now: Observation) -> bool:
-        """Whether the action has a verb of the stored solutions, since the simulator lists no actions."""
+        """Whether the action begins with a verb of the stored solutions.
+
+        The simulator lists no actions, so ``now`` is not read.
+        """
         return action == LOOK or action.startswith((GO, FOCUS, TAKE, PUT))
 
     def critique(self, transcript: Transcript) -> Critique | None:
@@ -98,7 +104,7 @@ class TrinityScienceWorldDialogue(ScienceWorldDialogue):
 
 
 class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):
-    """``ScienceWorldDialogue`` with the released prompts (``prompts: released``)."""
+    """``ScienceWorldDialogue`` with the prompts of the paper's released code (``prompts: released``)."""
 
     system = "sciworld_system"
     reward = "final_reward"
@@ -116,7 +122,7 @@ class ReleasedScienceWorldDialogue(ReleasedWords, ScienceWorldDialogue):
 
 
 class VerlAgentScienceWorldDialogue(VerlAgentFormat, ScienceWorldDialogue):
-    """``Dialogue`` of ScienceWorld with the setting ``history``."""
+    """verl-agent's form of the dialogue of ScienceWorld: a new prompt each turn (setting ``history``)."""
 
     def task_values(self, first: Observation) -> dict[str, str]:
         return {"task": first.text.partition("\n")[0]}

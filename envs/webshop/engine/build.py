@@ -60,12 +60,15 @@ def definition(name: str) -> WebShopDefinition:
 
 
 def locate(catalogue: str) -> Path:
-    """The folder of the catalogue with this id. Raises DataError if it is missing or another one."""
+    """The folder of the catalogue with this id. Raises DataError if it is missing, or has another id."""
     return _located(catalogue, os.environ.get(VARIABLE, ""), str(cache_folder("webshop")))
 
 
 def original() -> tuple[Path, Meta]:
-    """(folder, meta) of the catalogue that ``$R3L_WEBSHOP`` names. Raises DataError if there is none."""
+    """(folder, meta) of the catalogue of the original's products, which ``$R3L_WEBSHOP`` names.
+
+    Raises DataError if there is none.
+    """
     folder = os.environ.get(VARIABLE)
     if not folder:
         raise DataError(
@@ -106,7 +109,11 @@ def make_original(
     folder: Path,
     limit: int | None = None,
 ) -> Meta:
-    """Build the catalogue of the original's files (see ``catalogue.original_files``) in ``folder``."""
+    """Build the catalogue of the original WebShop in ``folder`` from its files.
+
+    ``items``, ``attributes``, ``human``: its files (see ``catalogue.original_files``). ``limit``: number of
+    products, None for all. Raises as :func:`make`.
+    """
     return make(original_files(items, attributes, human, limit), folder, ORIGINAL)
 
 

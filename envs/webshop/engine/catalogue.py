@@ -51,7 +51,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Meta:
-    """Contents of a catalogue's meta.json. ``sha256`` covers every product, every goal and the page size."""
+    """Contents of a catalogue's meta.json.
+
+    ``schema``: version of the file format. ``products``, ``goals``: their numbers. ``page_size``: results on
+    a page. ``total_length``: of all documents of the search index, in terms. ``sha256`` covers every product,
+    every goal and the page size. ``nouns``: version of the language model that finds nouns.
+    """
 
     schema: int
     name: str
@@ -76,8 +81,8 @@ def original_files(
 ) -> Iterator[Source]:
     """Stream products and goals of the original's files (schema: r3l.envs.webshop.engine.products).
 
-    Without ``human``, goals are made from the records' own instructions. ``limit``: number of records to
-    read.
+    ``items``: product records; ``attributes``: their attributes; ``human``: instructions that people wrote,
+    None: goals come from the records' own instructions. ``limit``: number of records to read.
     """
     known = read_table(attributes, dict)
     instructions = read_table(human, list) if human is not None else {}
@@ -99,7 +104,7 @@ def original_files(
 
 
 def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
-    """Write a catalogue to ``folder`` atomically.
+    """Write a catalogue (products, goals, search index) to ``folder`` atomically.
 
     Raises ConfigError if the folder exists, DataError or RunDirectoryError if the disk is full.
     """
@@ -173,7 +178,10 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
 
 
 class Catalogue:
-    """An opened catalogue; ``Catalogue.at`` keeps one per folder and process. Not thread-safe."""
+    """A catalogue opened for reading: products, goals and search. Not thread-safe.
+
+    ``Catalogue.at`` opens each folder once per process.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Raises DataError unless the folder is a complete catalogue of this release."""
@@ -215,7 +223,10 @@ class Catalogue:
         return None if row is None else int(row[0])
 
     def listed(self, column: str, value: str) -> list[int]:
-        """Numbers of all products of a ``category`` or ``query``, in the order of the item file."""
+        """Numbers of the products with this ``value`` in ``column``, in the order of the item file.
+
+        ``column``: ``category`` or ``query``.
+        """
         assert column in ("category", "query")
         statement = f"SELECT number FROM products WHERE {column} = ? ORDER BY number"
         with self._reading():

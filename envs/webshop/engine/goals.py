@@ -54,7 +54,10 @@ class Goal:
 
 
 def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], where: str) -> Iterator[Goal]:
-    """Goals that people wrote for ``product``; like the original, it skips those without attributes."""
+    """Goals that people wrote for ``product``. Like the original, it skips instructions without attributes.
+
+    ``where``: file and position of the record, for errors.
+    """
     for number, entry in enumerate(instructions):
         at = f"{where}, asin {product.asin}, entry {number}"
         wanted = expect(entry, dict, at, "the entry").get("instruction_attributes", MISSING)
@@ -67,7 +70,10 @@ def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], whe
 
 
 def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str) -> Iterator[Goal]:
-    """Goals made from a record's own instruction: one for each combination of its options."""
+    """Goals made from a record's own instruction: one for each combination of the product's options.
+
+    ``attributes``: its entry in the attribute file. ``where``: file and position, for errors.
+    """
     wish = attributes.get("instruction")
     if wish is None:
         return
@@ -84,14 +90,21 @@ def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str)
 
 
 def in_order(goals: list[Goal]) -> list[Goal]:
-    """Shuffle goals from the order of the item file into the order of the original's session numbers."""
+    """Sort goals by the session numbers of the original, which shuffles them with a fixed seed.
+
+    ``goals`` are in the order of the item file.
+    """
     ordered = list(goals)
     random.Random(SHUFFLE_SEED).shuffle(ordered)
     return ordered
 
 
 def price_limit(asin: str, number: int, price: float) -> float:
-    """The larger of two draws from the four nearest limits above ``price``; NO_LIMIT if only one is left."""
+    """The price limit in dollars of goal ``number`` of product ``asin``, which costs ``price``.
+
+    As in the original, it is the larger of two draws from the four nearest limits above the price; NO_LIMIT
+    if only one is left.
+    """
     above = [limit for limit in _LIMITS if limit > price][:_NEAREST]
     if len(above) < 2:
         return NO_LIMIT

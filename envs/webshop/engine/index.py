@@ -38,7 +38,7 @@ _POSSESSIVE = ("'s", "’s", "＇s", "'S", "’S", "＇S")
 
 
 def terms(text: str) -> list[str]:
-    """The index terms of ``text`` in order, with repetitions."""
+    """The search terms of ``text`` in order, with repetitions."""
     return [term for piece in pieces(text) if (term := term_of(piece)) is not None]
 
 
@@ -49,7 +49,7 @@ def pieces(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def term_of(piece: str) -> str | None:
-    """The index term of ``piece``; None for a stop word or a part that is not a word."""
+    """The search term of ``piece``; None for a stop word or a part that is not a word."""
     match = _WORD.search(piece)
     if match is None:
         return None
@@ -96,7 +96,7 @@ def length_of(code: int) -> int:
 
 
 class IndexWriter:
-    """Collects documents in the order of their numbers, then writes the postings sorted by term.
+    """Writes a search index: collects documents in the order of their numbers, then sorts them by term.
 
     In memory are the vocabulary and one chunk; sorted chunks are kept on disk in ``folder``.
     """
@@ -112,7 +112,7 @@ class IndexWriter:
         self._chunks: list[Path] = []
 
     def add(self, text: str) -> None:
-        """Add the next document."""
+        """Add the text of the next document."""
         before = len(self._tokens)
         for piece in pieces(text):
             number = self._known.get(piece)
@@ -130,7 +130,7 @@ class IndexWriter:
             self._flush()
 
     def finish(self, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Write the files and yield (term, start, documents) for every term.
+        """Write the index files; yield (term, start of its postings, number of its documents) for each.
 
         ``names`` (asins of the documents): equal scores are ranked by them.
         """
@@ -198,7 +198,7 @@ class IndexWriter:
 
 
 class Index:
-    """A written index. Its arrays are memory maps, which the processes of a machine share."""
+    """A search index opened for reading. Its arrays are memory maps, which the processes of a machine share."""
 
     def __init__(self, folder: Path, total_length: int, find: Callable[[str], Term | None]) -> None:
         """``find`` looks up a term. Raises DataError if a file is missing or truncated."""
@@ -220,7 +220,10 @@ class Index:
         return [number for number, _ in self.scored(query, limit)]
 
     def scored(self, query: str, limit: int) -> list[tuple[int, float]]:
-        """(number, Lucene's score) of the ``limit`` best documents, in the order of ``search``."""
+        """(number, score) of the ``limit`` best documents, in the order of ``search``.
+
+        Scores are Lucene's BM25, as in the original.
+        """
         # Sum the terms' scores in double precision, then round, as Lucene does.
         sums = np.zeros(len(self._lengths), dtype=np.float64)
         for term, repeats in Counter(terms(query)).items():

@@ -31,7 +31,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A rendered page. ``bar``: has a search bar; ``targets``: clickable strings by the name in an action."""
+    """A rendered page. ``bar``: whether it has a search bar. ``targets``: what can be clicked, by its name."""
 
     strings: tuple[String, ...]
     bar: bool = False
@@ -73,7 +73,10 @@ def item_page(goal: Goal, product: Product) -> Page:
 
 
 def sub_page(goal: Goal, product: Product, name: str) -> Page:
-    """One of SUBPAGES. There are no reviews, since the original's code that loads them is disabled."""
+    """The page ``name`` of a product, one of SUBPAGES.
+
+    There are no reviews, since the original's code that loads them is disabled.
+    """
     shown = {
         "Description": _text(product.description),
         "Features": [s for bullet in product.bullets for s in _text(f" {bullet} ")],
@@ -83,7 +86,10 @@ def sub_page(goal: Goal, product: Product, name: str) -> Page:
 
 
 def done_page(asin: str, options: Sequence[tuple[str, str]], reward: float) -> Page:
-    """The last page. The original's conversion to text includes its hidden fields."""
+    """The page after a purchase of ``asin`` with the chosen ``options``, (name, value) pairs.
+
+    It includes hidden fields, such as the reward, as the original's conversion to text does.
+    """
     bought = json.dumps(dict(options), sort_keys=True)
     texts = ["Thank you for shopping with us!", "Your code: ", "None", " (Paste it in your MTurk interface.)"]
     texts += [
@@ -115,9 +121,9 @@ def done_page(asin: str, options: Sequence[tuple[str, str]], reward: float) -> P
 
 
 def text_rich(page: Page, url: str, opened: Container[str]) -> str:
-    """The observation ``text_rich``: one string a line, with buttons marked.
+    """The page as the observation ``text_rich``: one string a line, with buttons marked.
 
-    Options that occur in ``url`` and asins in ``opened`` are marked as clicked.
+    Options that occur in ``url`` and products whose asins are in ``opened`` are marked as clicked.
     """
     lines: list[str] = []
     clicked: list[str] = []
@@ -135,7 +141,7 @@ def text_rich(page: Page, url: str, opened: Container[str]) -> str:
 
 
 def text_plain(page: Page) -> str:
-    """The observation ``text``: all strings on one line."""
+    """The page as the observation ``text``: all strings on one line."""
     return SEPARATOR.join(string.text.strip() for string in page.strings)
 
 

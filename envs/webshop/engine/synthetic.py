@@ -137,7 +137,7 @@ _ALL = tuple((category, kind) for category, kinds in _CATEGORIES.items() for kin
 
 
 def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
-    """Generate ``count`` products in the format of WebShop's files.
+    """Generate ``count`` products in the format of the original's files.
 
     Yields (product record, its entry of the attributes file, its entries of the instructions file).
     """
@@ -204,7 +204,10 @@ def read_wish(instruction: str) -> Wish:
 
 
 def is_hard(options: tuple[Any, ...]) -> bool:
-    """Whether a goal with these options is hard: two options and two attributes instead of one of each."""
+    """Whether a goal with these options is hard.
+
+    A hard goal has two options and two attributes, an easy one has one of each.
+    """
     return len(options) == 2
 
 

@@ -52,9 +52,9 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         return self.regenerate(name, split) if name in ORIGINAL_SPLITS else super().tasks(task_set)
 
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of a task set; ``unbuilt`` for original goals without a catalogue.
+        """The sha256 of a task set; ``unbuilt`` for the original's goals without a catalogue.
 
-        So their runs can be planned without one; loading the tasks is then an error.
+        So runs on these can be planned without one; loading the tasks is then an error.
         """
         name, split = self.parts(task_set)
         if name not in ORIGINAL_SPLITS:
@@ -67,12 +67,12 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         return original_tasks(name, split) if name in ORIGINAL_SPLITS else allotted(name)[split]
 
     def spare_task(self, name: str, index: int) -> Task:
-        """A goal that is in no split; since few are left, they repeat."""
+        """SFT task ``index``: a goal that is in no split; since few are left, they repeat."""
         spare = allotted(name)["sft"]
         return spare[index % len(spare)]
 
     def validate(self, task: Task) -> None:
-        """Play ``task`` with an error-free expert."""
+        """Raise DataError unless an error-free expert solves ``task``."""
         from r3l.envs.webshop import ENVIRONMENT
 
         (played,) = ENVIRONMENT.careful([task], _TURNS)

@@ -96,8 +96,7 @@ class WebshopDialogue(TaggedDialogue):
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic's judgement of an episode; like the policy, it reads only the pages.
 
-        None if the instruction is not one of our synthetic catalogue: the critic cannot parse those of the
-        original WebShop.
+        None for instructions of the original WebShop, which the critic cannot parse.
         """
         if not is_wish(pages.instruction(transcript.first)):
             return None
@@ -115,7 +114,7 @@ class WebshopDialogue(TaggedDialogue):
 
 
 def available_actions(now: Observation) -> dict[str, object]:
-    """Possible actions on a page, in the format of the original's ``get_available_actions``."""
+    """The possible actions on a page, in the format of the original's ``get_available_actions``."""
     bar = SEARCH_ACTION in now.admissible
     targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
     return {"has_search_bar": bar, "clickables": [pages.SEARCH.lower()] * bar + targets}
@@ -162,7 +161,7 @@ class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
     system = "webshop_system"
 
     def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The page, and the possible actions as a Python dict prints them."""
+        """The user message of a turn: the page, and the possible actions as a Python dict prints them."""
         (turn,) = self.words.texts("format_observation", "observation", "available_actions")
         return Message(
             "user",
@@ -171,7 +170,10 @@ class ReleasedWebshopDialogue(ReleasedWords, WebshopDialogue):
 
 
 class VerlAgentWebshopDialogue(VerlAgentFormat, WebshopDialogue):
-    """``Dialogue`` of WebShop with the setting ``history``: pages are shown without the instruction."""
+    """verl-agent's form of the dialogue of WebShop: a new prompt each turn (setting ``history``).
+
+    Pages are shown without the instruction.
+    """
 
     max_characters = 13_000  # verl-agent, env_manager.py
 
