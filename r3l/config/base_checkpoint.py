@@ -17,7 +17,7 @@ from r3l.files.json_files import read_json
 
 
 class TaughtRecipe(TypedDict):
-    """The key of an SFT recipe that runs from its model read."""
+    """The key of an SFT recipe that runs read when they start from its model."""
 
     env: str
 

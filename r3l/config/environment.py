@@ -18,7 +18,7 @@ from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 
 class EnvSettings(Strict):
-    """The environment's part of a run: task sets, turns, options of its engine."""
+    """The environment's part of a run: task sets, turn limit, options of its engine."""
 
     train_task_set: TaskSetName
     test_task_set: TaskSetName
@@ -53,7 +53,7 @@ class EnvTierConfig(EnvSettings):
 
 
 class EnvConfig(Strict):
-    """configs/envs/<name>.yaml."""
+    """configs/envs/<name>.yaml: an environment and its settings in each tier."""
 
     env: str
     environment: str = Field("", description="its name in r3l.envs.registry; default: `env`")
@@ -77,7 +77,7 @@ class EnvConfig(Strict):
     sources: dict[str, str]
 
     def in_tier(self, tier: str) -> EnvTierConfig:
-        """Its settings in ``tier``.
+        """The environment's settings in ``tier``.
 
         Raises ConfigError, with what can be given instead, if it has no such tier.
         """

@@ -40,25 +40,28 @@ TaskSetName = Annotated[str, StringConstraints(pattern=TASK_SET, max_length=200)
 
 
 class Strict(OptionModel):
-    """Frozen; unknown keys and numbers that are not finite are errors."""
+    """Base class of configuration models: frozen; unknown keys and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def own_folders(kind: str) -> list[Path]:
-    """The folders of R3L_METHODS or R3L_ENVS, which have methods or environments with their code."""
+    """The folders that R3L_METHODS or R3L_ENVS lists; they have a user's files and code.
+
+    ``kind``: methods or envs.
+    """
     named = os.environ.get(OWN.get(kind, ""), "").split(os.pathsep)
     return [Path(folder).absolute() for folder in named if folder]
 
 
 def own_variables() -> dict[str, str]:
-    """The variables of OWN that are set, with absolute folders, for processes with another directory."""
+    """The set ones of R3L_METHODS and R3L_ENVS, with absolute folders, for processes in another directory."""
     joined = {variable: os.pathsep.join(map(str, own_folders(kind))) for kind, variable in OWN.items()}
     return {variable: own for variable, own in joined.items() if own}
 
 
 def is_own(kind: str, name: str) -> bool:
-    """Whether ``name`` is a user's: this package has no such file."""
+    """Whether ``name`` of ``kind`` (methods, envs) is a user's: this package has no such file."""
     return f"{name}.yaml" not in os.listdir(paths.CONFIGS / kind)
 
 
@@ -103,9 +106,9 @@ def _is_other_kind(path: Path, kind: str) -> bool:
 
 
 def load(kind: str, name: str, model: type[M]) -> M:
-    """Read and validate ``<name>.yaml`` of ``kind`` in {tiers, envs, models, methods, tables}.
+    """Read and validate ``<name>.yaml`` of ``kind`` in {tiers, envs, models, methods, tables} as ``model``.
 
-    Raises ConfigError.
+    Raises ConfigError if the file is unknown or malformed.
     """
     if name not in (known := names(kind)):
         raise ConfigError(unknown(kind[:-1], name, known) + _own_ones(kind))
@@ -135,7 +138,7 @@ def _validated(model: type[M], content: bytes, path: Path) -> M:
 
 
 def find_class(kind: str, code: str) -> Any:
-    """The class that ``module:Class`` names, of this package or in a user's folders of ``kind``.
+    """The class that ``code`` (``module:Class``) names, of this package or in a user's folders of ``kind``.
 
     No other module is imported, even if a file or a manifest names one. Raises ConfigError.
     """
@@ -166,7 +169,7 @@ def find_class(kind: str, code: str) -> Any:
 
 
 def validate(model: type[M], values: Any, where: str) -> M:
-    """``values`` as ``model``. The ConfigError names ``where``, key, value and fix."""
+    """Validate ``values`` as a ``model``. The ConfigError names ``where`` (the file), key, value and fix."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -174,7 +177,7 @@ def validate(model: type[M], values: Any, where: str) -> M:
 
 
 def explain(model: type[BaseModel], error: Any) -> str:
-    """One of pydantic's errors as key, value and fix."""
+    """Describe one of pydantic's errors by key, value and fix."""
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
@@ -209,7 +212,7 @@ def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested dictionaries by dotted keys; an empty dictionary has none."""
+    """Flatten nested dictionaries to dotted keys; an empty dictionary gives no key."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}

@@ -36,7 +36,10 @@ MODEL_FILES = (
 def fingerprint_inputs(
     env: str, model: str, settings: EnvSettings, method_code: str, prompts: Style
 ) -> dict[str, Any]:
-    """The inputs of a run, as JSON values. Raises ConfigError for an unknown task set or recipe."""
+    """Digests and versions of what a run reads (model, task sets, code, prompts), as JSON values.
+
+    They enter its fingerprint. Raises ConfigError for an unknown task set or recipe.
+    """
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)
     texts = package.prompt_texts() if prompts == "full" else {}  # the version covers compact ones
@@ -57,7 +60,7 @@ def fingerprint_inputs(
 
 
 def base_weights(inputs: Mapping[str, Any]) -> str | None:
-    """The digest of the base checkpoint of a run with these inputs, or its revision or name on the hub."""
+    """The digest of the base checkpoint of a run with these ``inputs``, or its revision or name on the hub."""
     if "sft" in inputs:
         return None if inputs["sft_model"] is None else str(inputs["sft_model"])
     model: dict[str, str | None] = inputs["model"]
@@ -65,9 +68,9 @@ def base_weights(inputs: Mapping[str, Any]) -> str | None:
 
 
 def model_identity(model: str) -> dict[str, str | None]:
-    """The sha256 of a model's folder or of its packaged file, else its name and revision on the hub.
+    """What identifies a model: the sha256 of its folder or packaged file, else its name and hub revision.
 
-    ``revision`` is that of this machine's cache, and None if the cache does not have the model.
+    ``revision`` is the one in this machine's cache, and None if the cache does not have the model.
     """
     config = find_model(model)
     if config and config.packaged:
@@ -94,7 +97,10 @@ def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
 
 
 def sft_folder(model: str, name: str) -> Path:
-    """The folder of the result of `r3l sft NAME` for a model of configs/models, a folder or a hub id."""
+    """The folder of the model that `r3l sft NAME` makes from ``model``.
+
+    ``model``: a name of configs/models, a folder or a hub id.
+    """
     return cache_folder("models") / f"{model_name(model)}-{name}"
 
 

@@ -44,12 +44,15 @@ class Variant(NamedTuple):
         return self._replace(changes=(*self.changes, *further))
 
     def value(self, key: str, default: str) -> str:
-        """The text to which the variant changes ``key``, or ``default``."""
+        """The value, as text, to which the variant changes ``key``; ``default`` if it does not."""
         return dict(change.split("=", 1) for change in self.changes).get(key, default)
 
 
 def variant(name: str) -> Variant:
-    """``r3l@alpha=5,profile=fair`` -> (``r3l``, (``alpha=5``, ``profile=fair``)). Raises ConfigError."""
+    """Parse a name: ``r3l@alpha=5,profile=fair`` -> (``r3l``, (``alpha=5``, ``profile=fair``)).
+
+    Raises ConfigError for another form.
+    """
     method, at, text = name.partition("@")
     changes = tuple(text.split(",")) if at else ()
     for change in changes:
@@ -67,9 +70,10 @@ def check_change(text: str) -> None:
 
 @dataclass(frozen=True)
 class Scope:
-    """The parts of a run that decide which settings of a method's file hold. None: any.
+    """The parts of a run that decide which settings of a method's file hold.
 
-    ``environment`` is a name of r3l.envs.registry: ``math`` for gsm8k, math500 and dapo too.
+    ``environment`` is a name of r3l.envs.registry: ``math`` for gsm8k, math500 and dapo too. None: any
+    environment or model.
     """
 
     tier: str
@@ -118,7 +122,7 @@ class Where(Strict):
         return all(not allowed or value in allowed for allowed, value in conditions)
 
     def condition(self) -> str:
-        """The scope in words, for messages: ``released_code, alfworld, qwen2.5-7b``."""
+        """The conditions in words, for messages: ``released_code, alfworld, qwen2.5-7b``."""
         parts = (
             "/".join(part) for part in (self.tiers, self.profiles, self.environments, self.models) if part
         )
@@ -150,7 +154,7 @@ class MethodConfig(Strict):
     sources: dict[str, str]
 
     def settings_in(self, scope: Scope) -> dict[str, tuple[Any, str]]:
-        """The settings that only this file gives a run, each with the source that the file states."""
+        """The settings that this file alone gives a run in ``scope``: key -> (value, stated source)."""
         parts: list[tuple[Mapping[str, Any], Mapping[str, str], str]] = [
             (self.settings, self.sources, "settings"),
             (self.profiles.get(scope.profile, {}), self.sources, f"profiles.{scope.profile}"),
@@ -169,7 +173,7 @@ class MethodConfig(Strict):
 
 
 def source_in(sources: Mapping[str, str], key: str) -> str:
-    """The source that a file states for a dotted key or for its section; '' if it states none."""
+    """The source that ``sources`` states for a dotted key or for the section it is in; '' if none."""
     parts = key.split(".")
     longest_first = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
     return next((sources[name] for name in longest_first if name in sources), "")
@@ -226,7 +230,7 @@ def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
 
 
 def profile_of(row: Variant) -> ProfileName:
-    """The profile that a variant names; by default the paper's. Raises ConfigError for an unknown one."""
+    """The profile that a variant names, by default ``paper``. Raises ConfigError for an unknown one."""
     text = dict(change.split("=", 1) for change in row.changes).get("profile", "paper")
     for profile in PROFILES:
         if profile == text:
@@ -237,7 +241,7 @@ def profile_of(row: Variant) -> ProfileName:
 def method_label(row: Variant) -> str:
     """The name of a method or variant in print: ``R3L (alpha=5)``.
 
-    Who writes the feedback is part of it unless that is the model itself, the default of every method: so
+    It names the author of the feedback unless that is the model itself, the default of every method, so that
     rows with different teachers have different names.
     """
     files, changes = method_files(row.method), row.changes

@@ -26,7 +26,7 @@ CITED = re.compile(r"\b[AB]-\d+|(?:RLTF )?(?:audit|defect) \d[\d.]*\d?(?:(?:,| a
 
 @dataclass(frozen=True)
 class Option:
-    """One declaration.
+    """The declaration of one option, as `r3l list options` prints it.
 
     ``used_by``: methods or environments, comma-separated; empty for an option of a tier or a model.
     """
@@ -76,9 +76,10 @@ def run_options() -> list[Option]:
 
 
 def settings_named(declared: Sequence[Option], wanted: Sequence[str]) -> list[Option]:
-    """The options that are ``wanted`` by name, section (``train``), method or environment.
+    """The options among ``declared`` that ``wanted`` names.
 
-    Raises ConfigError for a word that names none.
+    A word is the name of an option, a section (``train``), a method or an environment. Raises ConfigError for
+    any other word.
     """
     chosen: list[Option] = []
     for word in wanted:

@@ -39,7 +39,7 @@ DIGITS = 12
 
 
 class ProtocolConfig(Strict):
-    """configs/protocols/<env>/<name>.yaml."""
+    """configs/protocols/<env>/<name>.yaml: the rules of a published evaluation, which decide its score."""
 
     protocol: str
     env: str = Field(description="its folder: an environment, or several with the same rules")
@@ -162,7 +162,7 @@ def _examples(protocol: Path, path: Path) -> dict[str, list[str]]:
 
 
 def protocol_of(env: str, identity: str) -> NamedProtocol:
-    """The protocol that a run names. Raises ConfigError if its file has changed since."""
+    """The protocol whose ``identity`` a run records. Raises ConfigError if its file has changed since."""
     found = load_protocol(env, identity.rpartition("-")[0])
     if found.identity != identity:
         raise ConfigError(

@@ -80,10 +80,10 @@ OPTIONS = f"{ENV}options."
 
 
 class Layer(NamedTuple):
-    """Values of a Run, by dotted keys, that a file or the command line (``place``) sets.
+    """Values of a Run, by dotted keys, that one file or the command line sets.
 
-    ``sources`` is one reason for all values, or the ``sources`` of a file; there the key without ``prefix``
-    is looked up in ``section``.
+    ``place``: the name of that file or option. ``sources``: one reason for all values, or the ``sources`` of
+    the file; there the key without ``prefix`` is looked up in ``section``.
     """
 
     place: str
@@ -117,10 +117,10 @@ def resolve(
     overrides: Sequence[str] | None = None,
     tuned: bool = True,
 ) -> Run:
-    """The run that the layers make.
+    """The run that the files of tier, environment, model and method make, with the user's changes on top.
 
-    ``overrides`` are the ``key=value`` of ``--set``: ``train.steps=3``, ``alpha=5``. ``tuned``: whether
-    tuned learning rates are used. Raises ConfigError naming file, key, value and fix.
+    ``overrides`` are the ``key=value`` of ``--set``: ``train.steps=3``, ``alpha=5``. ``tuned``: whether tuned
+    learning rates are used. Raises ConfigError naming file, key, value and fix.
     """
     row, layers = _layers(tier, env, method, model, overrides, tuned)
     place = f"{tier}/{env}/{row.name}"
@@ -183,7 +183,10 @@ def explained(
     model: str | None = None,
     overrides: Sequence[str] | None = None,
 ) -> list[Explained]:
-    """Every value of a run, in the order of Run, with the place that sets it."""
+    """Every value of a run, in the order of Run, with the file or option that sets it.
+
+    Raises as :func:`resolve`.
+    """
     run = resolve(tier, env, method, seed, model, overrides)
     _, layers = _layers(tier, env, method, model, overrides)
     values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
@@ -370,7 +373,7 @@ def build_method(run: Run) -> Method:
 
 
 def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
-    """The Method object of ``code``; ``name`` is for errors.
+    """The Method object of ``code`` (module:Class); ``name`` is for errors.
 
     Raises ConfigError if ``settings`` are wrong.
     """

@@ -40,7 +40,10 @@ NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
 
 
 class Run(TierSettings):
-    """One cell with its seed, fully resolved: what the manifest stores and the fingerprint hashes."""
+    """One method, environment, model and seed with all settings resolved.
+
+    It is what a run's manifest stores and what its fingerprint hashes.
+    """
 
     tier: str
     label: str
@@ -90,11 +93,14 @@ class Run(TierSettings):
         return f"{self.cell}/seed{self.seed}"
 
     def inputs(self) -> dict[str, Any]:
-        """Digests of what the run reads, as it is on this machine now (r3l.config.fingerprint_inputs)."""
+        """Digests and versions of what the run reads on this machine now (r3l.config.fingerprint_inputs)."""
         return fingerprint_inputs(self.env, self.model, self.env_settings, self.method_code, self.prompts)
 
     def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
-        """16 hex digits. ``inputs``: those of a manifest; by default :meth:`inputs`."""
+        """16 hex digits of a hash over the settings and ``inputs``.
+
+        ``inputs``: those of a manifest; by default :meth:`inputs`.
+        """
         values = hashed(self.model_dump(mode="json"))
         values |= {"schema": SCHEMA_VERSION, "inputs": self.inputs() if inputs is None else inputs}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
@@ -110,7 +116,7 @@ class Run(TierSettings):
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a dumped run, of a manifest say, that enter its fingerprint."""
+    """The values of a run, as stored in a manifest, that enter its fingerprint."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     # A section that the run does not use decides nothing.
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:

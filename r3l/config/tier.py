@@ -77,7 +77,7 @@ class TrainConfig(OptimizerConfig):
 
 
 class SamplingConfig(Strict):
-    """Training rollouts."""
+    """Sampling of training rollouts."""
 
     temperature: float = option(
         1.0,
@@ -224,7 +224,7 @@ class TuningConfig(Strict):
 
 
 class TierConfig(TierSettings):
-    """configs/tiers/<name>.yaml."""
+    """configs/tiers/<name>.yaml: the settings of a tier, its default model, and how it tunes."""
 
     tier: str
     label: Label

@@ -17,7 +17,7 @@ FOLDER = "tuning"  # of results and of results/stored
 
 
 def tuning_file(tier: str, env: str, row: Variant) -> Path:
-    """The file of a tuning, below results or results/stored.
+    """The path of a tuning's file, relative to results or results/stored.
 
     Raises ConfigError for a name that cannot be a folder.
     """
@@ -27,12 +27,12 @@ def tuning_file(tier: str, env: str, row: Variant) -> Path:
 
 
 def rates(lr: float, tuning: TuningConfig) -> list[str]:
-    """The grid around a learning rate, lowest first, as texts for a variant."""
+    """The learning rates to try around ``lr``, lowest first, as texts for a variant's name."""
     return [f"{rate:.3g}" for rate in (lr / tuning.span, lr, lr * tuning.span)]
 
 
 def at_rate(row: Variant, rate: str) -> Variant:
-    """The variant that is trained to try a rate, for as many updates as the runs that it is compared in."""
+    """The variant that is trained to try a learning rate, for as many updates as the runs of experiments."""
     return row._replace(changes=(*row.changes, f"{RATE}={rate}"))
 
 
@@ -43,7 +43,7 @@ def yaml_line(tier: str, env: str, row: Variant, rate: float) -> str:
 
 
 def validation_task_set(run: Run) -> str:
-    """The task set on which rates are chosen.
+    """The validation task set of a run, on which learning rates are chosen.
 
     Raises ConfigError if the environment has none in the run's tier.
     """
