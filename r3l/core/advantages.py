@@ -19,7 +19,7 @@ BaselineRule = Literal["mean", "logavgexp"]
 
 
 def all_equal(values: Sequence[float] | np.ndarray) -> bool:
-    """Whether there is nothing to compare.
+    """Whether all values are equal, so that there is nothing to compare.
 
     The standard deviation does not tell: for N equal values it is often a rounding error instead of 0.
     """
@@ -32,9 +32,10 @@ def mean_of(values: Sequence[float] | np.ndarray) -> float:
 
 
 def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float = 1.0) -> float:
-    """The group's baseline: ``mean``, or ``logavgexp`` = tau * log(mean(exp(r / tau))) (OPMD, audit 0.7).
+    """The baseline of a group's returns by ``rule``, from which advantages are measured.
 
-    A group of one has baseline 0, so it keeps its raw return (R3L's released code; RLTF's uses the mean).
+    ``mean``, or ``logavgexp`` = tau * log(mean(exp(r / tau))) (OPMD, audit 0.7). A group of one has baseline
+    0, so it keeps its raw return (R3L's released code; RLTF's uses the mean).
     """
     if len(returns_G) == 1:
         return 0.0

@@ -10,11 +10,11 @@ from r3l.core.task import Task
 
 @dataclass(frozen=True)
 class Step:
-    """One turn: the observation, the response in the environment's format, and the action in it.
+    """One turn: the observation ``now``, the response in the environment's format, and the action in it.
 
-    ``imitate`` is False for an invalid action, which is there to be criticised. ``suggested``: the action was
-    suggested to the agent. ``planned``: the response of an agent that names the action in its thought; empty
-    if the environment has no thoughts.
+    ``imitate`` is False for an invalid action, which is there to be criticised. ``suggested``: a critique
+    suggested the action. ``planned``: the same response with a thought that names the action; empty if the
+    environment has no thoughts.
     """
 
     now: Observation

@@ -87,11 +87,11 @@ class Environment(Protocol):
     def step(self, action: str) -> Observation: ...
 
     def snapshot(self) -> Any | None:
-        """An opaque mark of the current state; None: the pool replays the actions instead."""
+        """An opaque mark of the current state for ``restore``; None: the pool replays the actions instead."""
         ...
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to a snapshot of the current task; the observation at that point."""
+        """Return to a snapshot of the current task; returns the observation of that state."""
         ...
 
     def close(self) -> None: ...
@@ -110,7 +110,7 @@ class Transcript:
     """A finished episode as an environment's critic reads it.
 
     ``first``: the first observation. ``answers``: (action, observation after it), oldest first; an invalid
-    last response is (response, "") with its reason in ``error``.
+    last response is (response, "") with its reason in ``error``, which is None otherwise.
     """
 
     task: Task
@@ -121,7 +121,7 @@ class Transcript:
 
 
 class Outcome(StrEnum):
-    """How a finished episode went."""
+    """How a finished episode went, as a reflection states it."""
 
     SUCCESS = "success"
     INEFFICIENT = "success_but_inefficient"
@@ -130,9 +130,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Critique:
-    """The verdict of an environment's own critic on a finished episode.
+    """The judgement of an environment's own critic on a finished episode.
 
-    ``turn`` (0-based): where to retry; ``suggestion``: what to do there. Both are None for a success.
+    ``outcome``: how it went; ``summary``: what happened; ``cause``: what went wrong. ``turn`` (from 0): where
+    to retry; ``suggestion``: what to do there. Both are None for a success.
     """
 
     outcome: Outcome
@@ -152,7 +153,10 @@ class FeedbackPrompts(Protocol):
     """
 
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
-        """A finished episode as a numbered log, which ends with the closing ``feedback``."""
+        """A finished episode as a numbered log for a prompt; it ends with the closing ``feedback``.
+
+        ``prompts``: the messages before each of ``responses``.
+        """
         ...
 
     def reflection(self, log: str) -> list[Message]:
@@ -168,7 +172,7 @@ class FeedbackPrompts(Protocol):
         ...
 
     def refinement(self, critique: str) -> str:
-        """The text that guides the model in its second attempt: it shows the ``critique`` of the first."""
+        """The text that guides a second attempt: it shows the ``critique`` of the first."""
         ...
 
 
@@ -245,7 +249,7 @@ class Dialogue(Protocol):
         ...
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The verdict of the environment's own critic on a finished episode; None without a critic for it."""
+        """The judgement of the environment's own critic on a finished episode; None without a critic."""
         ...
 
 

@@ -34,10 +34,11 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling parameters. ``max_tokens``: of one response, its end-of-turn token included.
+    """Sampling parameters of one response.
 
-    Under ``stop: line`` a token that holds a line break ends the sampling too; the next ``respond`` continues
-    the response unless a message has been added.
+    ``max_tokens`` includes the end-of-turn token. ``phase``: the response's purpose. Under ``stop: line`` a
+    token that holds a line break ends the sampling too; the next ``respond`` continues the response unless a
+    message has been added.
     """
 
     temperature: float = 1.0
@@ -58,8 +59,9 @@ class Usage:
 class Completion:
     """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog.
 
-    A server that reveals no token ids leaves ids and log-probs empty; ``usage`` then holds its token counts,
-    in which ``prompt`` is the whole dialog.
+    ``logprobs``: one per response token, in nats at the sampling temperature. A server that reveals no token
+    ids leaves ids and log-probs empty; ``usage`` then holds its token counts, in which ``prompt`` is the
+    complete dialog.
     """
 
     text: str
@@ -87,8 +89,9 @@ class Conversation(Protocol):
         ...
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
-        """Append a response that another dialog sampled. Returns its prompt ids in this dialog: the tokens
-        that this dialog has read since its previous response.
+        """Append a response that another dialog sampled.
+
+        Returns its prompt ids in this dialog: the tokens read since the previous response.
         """
         ...
 
@@ -97,18 +100,18 @@ class Conversation(Protocol):
         ...
 
     def fork(self, turns: int) -> Conversation:
-        """A copy of the dialog after its first ``turns`` responses, which shares what is already encoded."""
+        """A copy of the dialog after its first ``turns`` responses; encoded tokens are shared, not copied."""
         ...
 
     def restarted(self) -> Conversation:
-        """An empty dialog that replaces this one; their common beginning is not encoded again."""
+        """An empty dialog that replaces this one; a common beginning of their tokens is not encoded again."""
         ...
 
     def close(self) -> None: ...
 
 
 class JudgePrompts(StrEnum):
-    """Prompts of a judge."""
+    """Form of the prompts that a judge gets: complete instructions with a log, or the policy's own prompt."""
 
     INSTRUCTIONS = "instructions"  # complete instructions and a log of the episode
     AS_POLICY = "as_policy"  # the policy's own prompts, for a judge trained on them

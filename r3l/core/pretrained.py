@@ -20,8 +20,9 @@ UNLOADABLE = (
 
 
 def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
-    """Load ``where`` by ``kind.from_pretrained``. Raises ValueError for a model with its own code, or one of
-    UNLOADABLE.
+    """Load the model, tokenizer or config at ``where`` by ``kind.from_pretrained``.
+
+    Raises ValueError for a model with its own code, or of a class in UNLOADABLE.
     """
     try:
         return kind.from_pretrained(where, trust_remote_code=False, **options)

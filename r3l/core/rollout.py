@@ -40,7 +40,10 @@ Guide = Callable[[list[Message]], Prompt]  # inserts guidance into the first pro
 
 
 class Gather(Protocol):
-    """Runs ``play`` for every item concurrently; supplied by the engine, which batches their responses."""
+    """Runs ``play`` for every item concurrently and returns the results in order.
+
+    The engine supplies it, so that it can sample the responses of all items in common batches.
+    """
 
     def __call__(
         self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]
@@ -104,7 +107,7 @@ class RolloutContext:
     _summands: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def played(self) -> list[Trajectory]:
-        """``trajectories`` in an order that does not depend on which was finished first."""
+        """``trajectories`` sorted, in an order that does not depend on which was finished first."""
 
         def order(t: Trajectory) -> tuple[str, int, int, tuple[int, ...]]:
             return t.task.address, KINDS.index(t.kind), t.member, t.attempt
@@ -112,9 +115,10 @@ class RolloutContext:
         return sorted(self.trajectories, key=order)
 
     def add_fraction(self, counter: str, value: float) -> None:
-        """Add to a counter of fractions.
+        """Add ``value`` to a counter of fractions.
 
-        Its sum is rounded once (fsum), so it does not depend on the order in which episodes end.
+        The values are summed at once with fsum, so the sum does not depend on the order in which episodes
+        end.
         """
         self._summands[counter].append(value)
         self.counters[counter] = math.fsum(self._summands[counter])
@@ -137,7 +141,7 @@ class RolloutContext:
         return completion
 
     def seen(self, observation: Observation) -> Observation:
-        """The observation as well-formed Unicode; counts what was replaced."""
+        """``observation`` as well-formed Unicode; the number of replaced characters is counted."""
         observation, replaced = observation.well_formed()
         self.count_replaced(replaced)
         return observation
@@ -195,10 +199,10 @@ class Continuation:
     """How to continue an episode: as a rollout or as a retry, by which rules and with which guidance.
 
     ``phase`` is also the purpose in the seed address of its draws. ``attempt`` tells several retries of one
-    rollout apart. ``guide`` inserts guidance into the first prompt. Under ``rules: released_lenient`` a
-    retry ends as in the released code (audit B-7): an error that the dialogue tolerates costs a turn and is
-    answered by a text (``Dialogue.tolerated``). From the first such error on, actions are no longer
-    recorded: prompts show those before it, and none counts as repeated.
+    rollout apart. ``guide`` inserts guidance into the first prompt. Under ``rules: released_lenient`` a retry
+    ends as in the released code (audit B-7): an error that the dialogue tolerates costs a turn and is
+    answered by a text (``Dialogue.tolerated``). After the first such error prompts show no further actions,
+    and no action counts as repeated.
     """
 
     phase: Phase = Phase.ROLLOUT

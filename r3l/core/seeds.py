@@ -15,7 +15,10 @@ Address = tuple[str | int, ...]
 
 
 def seed_of(*address: str | int) -> int:
-    """The 64-bit seed of a seed address. Its parts are separated, so ("a", "bc") and ("ab", "c") differ."""
+    """The 64-bit seed of a seed address, a sequence of words and numbers such as ("rollout", 3, "task-7").
+
+    The parts are separated, so ("a", "bc") and ("ab", "c") have different seeds.
+    """
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in address)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
@@ -26,7 +29,10 @@ def generator(*address: str | int) -> np.random.Generator:
 
 
 def uniforms(seed: int, count: int) -> np.ndarray:
-    """The uniform draws in [0, 1) that sample ``count`` tokens at the address with this :func:`seed_of`."""
+    """``count`` uniform draws in [0, 1), by which the tokens of one response are sampled.
+
+    ``seed``: :func:`seed_of` the response's address.
+    """
     return _generator(seed).random(count)
 
 

@@ -33,10 +33,10 @@ class Task:
 
     @property
     def address(self) -> str:
-        """The task's part of a seed address: a single string, since these are also sorted.
+        """The task's part of a seed address, as a single string, since addresses are also sorted.
 
-        A task that occurs twice in one step gets two of them. Otherwise its second group would repeat the
-        rollouts of the first, and they would count double.
+        A task that occurs twice in one step gets two different ones. Otherwise its second group would repeat
+        the rollouts of the first, and they would count double.
         """
         return f"{self.id}\x1f{self.occurrence}" if self.occurrence else self.id
 
@@ -54,9 +54,9 @@ def check_unique(tasks: Sequence[Task], task_set: str) -> None:
 
 
 def shared_problems(tasks: Iterable[Task], others: Iterable[Task]) -> list[Task]:
-    """The ``tasks`` whose problem ``others`` have too: an equal payload, or an equal id without a payload.
+    """The ``tasks`` whose problem is also one of ``others``: an equal payload, or equal ids without payloads.
 
-    Ids do not tell, since they hold the name of the split where an environment draws its problems.
+    Ids alone do not tell, since an environment that draws its problems has the name of the split in them.
     """
 
     def problem(task: Task) -> str:

@@ -40,8 +40,8 @@ class Message:
 class Response:
     """A response split around its first thought.
 
-    ``thought`` is None if there is none; ``after`` is then the whole text. ``after`` is None if the thought
-    was cut off.
+    ``before``: the text before the thought. ``thought`` is None if there is none; ``after`` is then the
+    complete text. ``after`` is None if the thought was cut off.
     """
 
     before: str
@@ -61,7 +61,7 @@ def split_thought(text: str) -> Response:
 
 
 def with_think_tags(text: str) -> str:
-    """The response with its thought in <think> tags, whatever marks its model has for it."""
+    """The response with its thought in <think> tags, even if its model marks thoughts in another way."""
     text = _THOUGHT_MARKS.sub(lambda mark: THOUGHT if mark[1] else END_OF_THOUGHT, text)
     return _BARE_CHANNELS.sub(rf"{THOUGHT}\1{END_OF_THOUGHT}", text)
 
@@ -72,7 +72,7 @@ def after_thought(text: str) -> str:
 
 
 def with_opening(text: str) -> str:
-    """The response, with the opening tag of its thought added if the chat template wrote it."""
+    """The response; if the chat template wrote the opening tag of its thought, that tag is added."""
     return THOUGHT + text if END_OF_THOUGHT in text and THOUGHT not in text else text
 
 
@@ -82,7 +82,7 @@ def printable(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Any value as one short line, for an error."""
+    """Any value as one short line, for an error message."""
     try:
         line = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - repr may be any code; Python's own fails for very long integers
@@ -91,7 +91,7 @@ def shown(value: Any) -> str:
 
 
 def well_formed(text: str) -> tuple[str, int]:
-    """The text with U+FFFD for every lone surrogate, which UTF-8 cannot encode, and their number."""
+    """``text`` with U+FFFD in place of lone surrogates, which UTF-8 cannot encode, and their number."""
     return _LONE_SURROGATE.subn(REPLACEMENT, text)
 
 

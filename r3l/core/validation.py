@@ -36,13 +36,17 @@ LONGEST = 1_000_000  # most characters of an observation; our choice, beyond any
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """A check of one value. ``read`` converts it to a plain Python type, or gives None for a wrong value."""
+    """A check of one value that a user's code returned.
+
+    ``read`` converts it to a plain Python type, or returns None for a wrong value. ``fix``: how to correct
+    it.
+    """
 
     read: Callable[[Any], T | None]
     fix: str
 
     def check(self, who: str, what: str, value: Any) -> T:
-        """The converted value. Raises ContractError for a wrong one."""
+        """Return the converted ``value``, or raise ContractError naming ``who`` returned ``what``."""
         if (read := self.read(value)) is None:
             raise wrong(who, what, value, self.fix)
         return read
@@ -113,8 +117,8 @@ def checked_payload(env: str, returned: Any) -> dict[str, Any]:
 async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
     """Call ``method.explore`` and check its groups. Raises ContractError.
 
-    Trajectories that an error inside the environment ended are left out: their reward is no judgement of what
-    the policy did. A group of which one is left compares nothing, and goes too.
+    Trajectories that ended by an error inside the environment are left out: their reward says nothing about
+    the policy. A group of which one trajectory is left is dropped, since it compares nothing.
     """
     groups = await method.explore(task, ctx)
     who = _named(method)
@@ -225,7 +229,7 @@ def loss_of(
 
 
 def wrong(who: str, what: str, value: Any, fix: str) -> ContractError:
-    """A ContractError that names who returned the value, the value, and the fix."""
+    """A ContractError: ``who`` returned ``value`` for ``what``; ``fix`` says how to correct it."""
     return ContractError(f"{who}: {what} {shown(value)}; {fix}")
 
 
