@@ -102,9 +102,10 @@ def _time_limit() -> Iterator[None]:
 
 
 def try_template(tokenizer: Any) -> AroundResponse:
-    """Check a chat template on a dialog of three messages, first under limits.
+    """Check a chat template on a dialog of three messages, first under limits of time and memory.
 
-    Raises ConfigError if there is no template, or if it fails, does not end in time, or drops a message.
+    Returns what it writes around a response. Raises ConfigError if there is no template, or if it fails, does
+    not end in time, or drops a message.
     """
     if tokenizer.chat_template is None:
         raise ConfigError(
@@ -138,9 +139,9 @@ def try_template(tokenizer: Any) -> AroundResponse:
 
 
 def drops_thoughts(tokenizer: Any) -> bool:
-    """True if the template leaves the thought out of an earlier response, as those of thinking models do.
+    """True if the chat template leaves the thought out of earlier responses, as those of thinking models do.
 
-    The thought is in <think> tags, or in a field of its own if the template writes that of a last response
+    The thought is in <think> tags, or in a message field of its own if the template writes that field
     (gpt-oss).
     """
     in_text = _chat(_QUESTION, f"{THOUGHT}{_THOUGHT}{END_OF_THOUGHT}{_ANSWER}", _QUESTION_2)

@@ -48,7 +48,7 @@ class ChatRenderer:
 
     @property
     def end_texts(self) -> list[str]:
-        """How the tokens are spelled that end a turn."""
+        """The texts of the tokens that end a turn."""
         return [self.tokenizer.decode([end]) for end in sorted(self.end_ids)]
 
     @cached_property
@@ -75,13 +75,19 @@ class ChatRenderer:
         return self._encode(tail, after=self._end_text if ended else _ORDINARY[0])
 
     def response(self, text: str, stop: Stop = "end") -> list[int]:
-        """Token ids of a given response, with its end token unless another line follows (``stop: line``)."""
+        """Token ids of a given response.
+
+        They end with the end token unless ``stop`` is ``line`` and another line follows.
+        """
         goes_on = stop == "line" and text.endswith("\n")
         ids = self._encode(self._plain(text), after=self._generation_prompt)
         return [*ids, *([] if goes_on else [self.end_id])]
 
     def stops(self, stop: Stop) -> frozenset[int]:
-        """The tokens at which sampling stops."""
+        """The ids of the tokens at which sampling stops.
+
+        They are the end tokens and, under ``stop: line``, all tokens with a line break.
+        """
         return self.end_ids if stop == "end" else self._line_ends
 
     @cached_property

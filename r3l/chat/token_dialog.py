@@ -41,7 +41,10 @@ class TokenDialog:
         self._messages.append(message)
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
-        """Append a response of another dialog. Returns the prompt ids that it has in this one."""
+        """Append a response that another dialog sampled.
+
+        Returns its prompt ids in this dialog: the tokens read since the previous response.
+        """
         prompt = self._advance()
         self._accept(prompt, list(completion.response_ids), list(completion.logprobs))
         return tuple(prompt)
@@ -65,13 +68,13 @@ class TokenDialog:
         return fork
 
     def restarted(self) -> Self:
-        """An empty dialog that replaces this one; it keeps the tokens, of which a common prefix is reused."""
+        """An empty dialog that replaces this one; a common beginning of their tokens is not encoded again."""
         fresh = type(self)(self._policy)
         fresh._ids = self._ids
         return fresh
 
     def close(self) -> None:
-        """Nothing to release; subclasses with a KV cache override this."""
+        """Release nothing; subclasses with a KV cache override this."""
 
     @property
     def _rendered(self) -> bool:
