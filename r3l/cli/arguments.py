@@ -28,7 +28,7 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
 
 
 def each_once(changes: list[str] | None) -> list[str] | None:
-    """Check that no key of the ``KEY=VALUE`` texts is set twice. Raises ConfigError."""
+    """Return ``changes`` (``KEY=VALUE`` texts). Raises ConfigError if a key is set twice."""
     keys = [change.partition("=")[0] for change in changes or ()]
     for key in keys:
         if keys.count(key) > 1:
@@ -38,7 +38,10 @@ def each_once(changes: list[str] | None) -> list[str] | None:
 
 
 def output(meaning: str, folder: bool = False) -> Any:
-    """Declare an option for a file (or folder) to write. It is checked before any work starts."""
+    """Declare an option for a file (or ``folder``) to write; ``meaning`` is its help.
+
+    Whether it can be written is checked before any work starts.
+    """
     return typer.Option(help=meaning, dir_okay=folder, callback=_checked_output)
 
 
@@ -91,14 +94,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 
 def named_runs(runs: list[Path] | None) -> list[Path]:
-    """The evaluation.json files of the runs that a command names. Raises DataError."""
+    """The evaluation.json files of the run directories ``runs``. Raises DataError for one without it."""
     from r3l.runs.run_paths import named_evaluation
 
     return [named_evaluation(run) for run in runs or ()]
 
 
 def found(named: list[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
-    """The ``named`` runs, and all under ``results``; a file that is found twice counts once."""
+    """The evaluation.json files of ``named`` runs and of all runs under ``results``, each once.
+
+    Raises DataError for a folder without runs, unless ``may_be_none``.
+    """
     from r3l.runs.run_paths import find_runs
 
     folders = results or ([] if named else [RESULTS])
@@ -110,7 +116,10 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
 
 
 def configured(tier: str | None, **options: Any) -> WorkflowConfig:
-    """configs/workflow.yaml, or the tier's own file, with the ``options`` that are not None."""
+    """The configuration of workflows: configs/workflow.yaml or the tier's own file, and given ``options``.
+
+    Options that are None do not count.
+    """
     from r3l.workflow import plan
 
     given = {key: value for key, value in options.items() if value is not None}
@@ -144,7 +153,7 @@ def named(option: Literal["--env", "--method"], text: str | None) -> list[str] |
 
 
 def seeds_named(text: str | None) -> list[int] | None:
-    """The seeds of ``--seed``. Raises ConfigError."""
+    """The seeds that the option ``--seed`` lists; None without it. Raises ConfigError for other text."""
     parts = listed(text, "--seed")
     if not all(part.isdecimal() and part.isascii() for part in parts or ()):
         raise ConfigError(f"--seed is {text!r}; it must be whole numbers, comma-separated, such as 0,1,2")

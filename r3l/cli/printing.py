@@ -63,7 +63,7 @@ def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -
 
 
 def print_report(content: dict[str, Any], as_json: bool) -> None:
-    """Print a measurement: JSON in any case, indented unless ``as_json``."""
+    """Print a measurement as JSON; indented, unless ``as_json`` asks for one line."""
     print(json.dumps(content, indent=None if as_json else 2))
 
 

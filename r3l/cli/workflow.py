@@ -32,7 +32,11 @@ REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "',
 
 
 def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
-    """A snakemake command. ``config``: keys of configs/workflow.yaml; ``placement``: cores or a profile."""
+    """The words of a snakemake command.
+
+    ``targets``: files to make. ``config``: keys of configs/workflow.yaml. ``placement``: options that say
+    where jobs run (:func:`placement`).
+    """
     here = [] if Path("Snakefile").resolve() == SNAKEFILE else ["--snakefile", str(SNAKEFILE)]
     pairs = [f"{key}={_as_yaml(value)}" for key, value in config.items()]
     shown = ("--printshellcmds", "--show-failed-logs")  # so that a user can repeat each step by hand
@@ -47,7 +51,10 @@ def _as_yaml(value: Any) -> str:
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
-    """The options of snakemake that say where jobs run. Raises ConfigError for an unknown profile."""
+    """The options of snakemake that say where jobs run: a ``profile``, or a number of local ``cores``.
+
+    Raises ConfigError for an unknown profile.
+    """
     if profile is None:
         return ["--cores", cores]
     profiles = WORKFLOW / "profiles"
@@ -115,7 +122,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
 
 
 def others(runs: Mapping[str, Run]) -> list[Path]:
-    """The directories of ``runs`` whose manifests are of another run: they are renamed first."""
+    """The directories of ``runs`` that hold another run by their manifest; these are renamed before a start."""
     from r3l.runs.run_dir import recorded_fingerprint
 
     places = {RESULTS / path: run for path, run in runs.items()}
@@ -160,7 +167,7 @@ def check_cache() -> None:
 
 
 def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> None:
-    """Raise ConfigError if runs without a finished evaluation need packages that are missing.
+    """Raise ConfigError if runs without a finished evaluation on ``split`` need packages that are missing.
 
     This is checked now, not in a job that starts after others have trained for an hour.
     """
