@@ -21,8 +21,8 @@ SCORES = ("group", "episodes", "success", "reward")
 def load_results(*folders: Path | str) -> pd.DataFrame:
     """Evaluated runs under ``folders`` (default: ``results``): one row per run and group of test tasks.
 
-    Columns: tier, env, model, method, seed; group (``all``, or a part of the tasks such as ``hard``),
-    success, reward, episodes; steps and the training budget (rollouts, env_steps, tokens/generated,
+    Columns: tier, env, model, method, seed; group (``all``, or a part of the tasks such as ``hard``), success
+    (0 to 1), reward, episodes; steps and the training budget (rollouts, env_steps, tokens/generated,
     tokens/trained ...); run_dir. Raises DataError if there is no run.
     """
     from r3l.report.frame import COLUMNS, read_runs
