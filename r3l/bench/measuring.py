@@ -19,7 +19,7 @@ SIDE = {"cuda": 8192, "cpu": 1024}  # rows of the matrices: larger than any cach
 
 
 def clock() -> float:
-    """Seconds, read after the GPU has finished its work."""
+    """Present time in seconds, read after the GPU has finished its work; only differences have a meaning."""
     # While a CUDA graph is captured nothing is computed yet, and synchronising is an error.
     if torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
@@ -59,7 +59,7 @@ def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Hardware and software of this machine, and its load."""
+    """Processor, number of CPUs, GPU, system, versions of Python and torch, and the load of the last minute."""
     return {
         "cpu": _cpu_model(),
         "cpus": os.cpu_count(),

@@ -48,7 +48,7 @@ REST = "rest"
 
 
 class Stopwatch:
-    """Seconds by phase, for one thread."""
+    """Measures seconds by phase, for one thread."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)

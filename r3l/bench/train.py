@@ -38,8 +38,10 @@ ArmReport = dict[str, Any]
 
 
 def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
-    """Time ``tasks`` groups of ``group`` first responses of ``length`` tokens. Seconds are medians of
-    ``repeats``.
+    """Time steps (sample, then update) of ``tasks`` groups of ``group`` responses of ``length`` tokens.
+
+    Three implementations are timed: ours, plain `generate` with padded rows, and TRL. Seconds are medians of
+    ``repeats`` steps.
     """
     with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
         # The prompts: each task's opening messages, once per member of its group.
