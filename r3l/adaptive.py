@@ -32,7 +32,7 @@ from r3l.core.trajectory import Group, TrajectoryKind
 
 
 class AdaptiveSettings(R3LSettings):
-    """R3L's options, and how the share of reflected attempts is estimated."""
+    """R3L's options, and how the share of attempts to reflect on is estimated."""
 
     window: int = option(
         10,
@@ -57,12 +57,15 @@ class AdaptiveR3L(R3L):
     needs_history = True
 
     def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
-        """Attempts of this task to reflect on: each slot with probability ``share``."""
+        """Number of attempts at this task to reflect on.
+
+        Each attempt on which R3L would reflect is one with probability :meth:`share`.
+        """
         draws = generator(*ctx.address, "adaptive", task.address).random(super().reflected_now(task, ctx))
         return int((draws < self.share(ctx.history)).sum())
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Explore as R3L does, and count under ``adaptive/`` what the share is estimated from."""
+        """Explore as R3L does, and count under ``adaptive/`` what :meth:`share` is estimated from."""
         groups = await super().explore(task, ctx)
         bases = [t for t in groups[0].trajectories if t.kind is TrajectoryKind.BASE and not t.failed]
         reflections = (t for t in ctx.trajectories if t.kind is TrajectoryKind.REFLECTION)

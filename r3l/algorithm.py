@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
-    """Every option of R3L: one base class for each section of the paper, and here what combines them."""
+    """Every option of R3L: those of reflections, pivots, credit and amplification, and those declared here.
+
+    Codes such as (A-8), (B-13) or (audit 0.6) refer to docs/audit.md.
+    """
 
     retries: int = option(
         1,
@@ -123,8 +126,9 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
 class ReflectedRetry:
     """One retry with the reflection that guided it.
 
-    ``guided`` and ``distilled``: the trajectory with and without guidance. ``pivot``: the turn from which the
-    base carries gradient. ``imitated``: the trajectory to imitate, None if the retry did not improve.
+    ``guided`` and ``distilled``: the trajectory with and without guidance in its prompt. ``pivot``: the turn
+    (from 0) from which the base rollout carries gradient. ``imitated``: the trajectory to imitate, None if
+    the retry did not improve.
     """
 
     reflection: Reflection
@@ -148,8 +152,9 @@ class BaseWithRetries:
 
 
 class R3L(TrainedMethod[R3LSettings]):
-    """Reflect-then-retry: ``explore`` plays a task, ``advantages`` compare a group, ``surrogate`` is the
-    loss.
+    """Reflect-then-retry.
+
+    ``explore`` plays a task, ``advantages`` compares the members of a group, and ``surrogate`` is the loss.
     """
 
     Settings = R3LSettings
@@ -302,7 +307,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau))
 
     def explained_advantages(self, returns_G: np.ndarray) -> list[tuple[float, str]]:
-        """The amplified advantage of each member of a group, with the arithmetic as text for reports."""
+        """(amplified advantage, its arithmetic as text) of each member of a group, for reports.
+
+        ``returns_G``: the members' returns.
+        """
         s = self.settings
         baseline = baseline_of(returns_G, s.baseline, s.baseline_tau)
         name = "baseline" if s.baseline != "mean" or len(returns_G) == 1 else "mean"
@@ -315,7 +323,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return [(float(advantage), text.format(arithmetic.format(r))) for advantage, text, r in values]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """-A log p / (1 + tau), or PPO's clipped surrogate (``importance: clipped``); shape (B, T)."""
+        """Loss per token, shape (B, T): -A log p / (1 + tau) with tau = ``opmd_tau``, and metrics.
+
+        With ``importance: clipped`` it is PPO's clipped surrogate.
+        """
         s = self.settings
         if s.importance == "clipped":
             ratio_B_T = losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)

@@ -16,7 +16,7 @@ ENV_MAX = 1.0  # every environment's rewards end at 1 (audit 3.1)
 
 
 class AmplificationSettings(OptionModel):
-    """Options of amplification."""
+    """Options of amplification; codes such as (A-1) refer to docs/audit.md."""
 
     amplify_rule: AmplifyRule = option(
         "paper",
@@ -37,16 +37,16 @@ class AmplificationSettings(OptionModel):
 
 
 def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> np.ndarray:
-    """Amplified advantages_G, shape (G,), by ``amplify_rule``:
+    """Amplified advantages, shape (G,), by ``amplify_rule``. A is a member's advantage and r its reward:
 
-    - ``paper``: alpha where r reaches the best reward; alpha*A where A > 0; else A.
-    - ``released_code``: exactly 1.0 where r reaches the best reward; alpha*A where A >= 0; else A (A-1, A-2).
-    - ``uniform``: alpha*A where A > 0.
+    - ``paper``: alpha if r reaches the best reward; alpha*A if A > 0; else A.
+    - ``released_code``: exactly 1.0 if r reaches the best reward; alpha*A if A >= 0; else A (A-1, A-2).
+    - ``uniform``: alpha*A if A > 0; else A.
     - ``none``: A.
 
-    ``amplify_all_equal: zero`` keeps A in a group of equal rewards, which would otherwise keep pushing once
-    all members succeed (A-3). ``reward_max: group_max`` implies it: there an all-failed group would be pushed
-    too (A-4).
+    ``reward_max`` says what the best reward is: the environment's or the group's. ``amplify_all_equal: zero``
+    keeps A in a group of equal rewards, which would otherwise keep pushing once all members succeed (A-3).
+    ``reward_max: group_max`` implies it, since there an all-failed group would be pushed too (A-4).
     """
     best_G, raised_G = _cases(advantages_G, rewards_G, settings)
     best_advantage = settings.alpha if settings.amplify_rule == "paper" else 1.0
@@ -54,7 +54,7 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
 
 
 def explain(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> list[str]:
-    """The arithmetic of :func:`amplify` as text, one per member; ``{}`` is the unamplified advantage."""
+    """The arithmetic of :func:`amplify` as text, one per member; ``{}`` in it stands for A."""
     best_G, raised_G = _cases(advantages_G, rewards_G, settings)
     best_advantage = "1" if settings.amplify_rule == "released_code" else f"alpha = {settings.alpha:g}"
     best = "largest reward there is" if settings.reward_max == "env_max" else "largest reward of the group"
