@@ -54,7 +54,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def keep_freed_memory() -> bool:
-    """Keep the memory of freed tensors in this process, for the next ones; false without glibc's mallopt.
+    """Let this process keep the memory of freed tensors for the next ones; False without glibc's mallopt.
 
     By default glibc returns large blocks at once, so that every large tensor costs a page fault for each 4
     KiB.
@@ -84,7 +84,7 @@ def use_onednn(wanted: bool) -> None:
 
 
 def mkl_below(rows: int) -> AbstractContextManager[None]:
-    """Inside, products of matrices with few ``rows`` are MKL's."""
+    """In the block, products of matrices with few ``rows`` are computed by MKL instead of oneDNN."""
     return _rounding(False if rows < FEW else None)
 
 
@@ -95,7 +95,7 @@ def padded_rows(rows: int) -> int:
 
 
 def bfloat16_factors(given: bool) -> AbstractContextManager[None]:
-    """Inside, if ``given``, oneDNN may multiply in bfloat16, since all factors are bfloat16 numbers already.
+    """In the block, let oneDNN multiply in bfloat16 if ``given``: all factors are bfloat16 numbers already.
 
     It adds in float32, so nothing is rounded. With AMX a vocabulary projection of 150,000 words takes less
     than half the time.

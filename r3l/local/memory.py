@@ -30,7 +30,7 @@ S = TypeVar("S", bound=TierSettings)
 
 
 def checks(config: TierConfig) -> Iterator[Finding]:
-    """Check by formula (r3l.config.gpu_memory) that the tier's model fits on the GPU; none at nano."""
+    """Check by formula (r3l.config.gpu_memory) that the tier's model fits on the GPU; no findings at nano."""
     model = find_model(config.model)
     if model is None:
         return
@@ -66,7 +66,7 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
 
 
 def rendered(found: Mapping[str, Any]) -> str:
-    """Lines of text for a :func:`report`."""
+    """The content of a :func:`report` as lines of text."""
     lines = [
         f"{found['run']}: {found['total_gib']:.1f} GiB of GPU memory at most",
         f"  {_parts(found['plan_gib'])}",
@@ -84,7 +84,7 @@ def rendered(found: Mapping[str, Any]) -> str:
 
 
 def overrides(changes: Mapping[str, Any]) -> str:
-    """Options of a command that make these ``changes``."""
+    """The options of a command (``--set KEY=VALUE``) that make these ``changes``."""
     return " ".join(f"--set {key}={str(value).lower()}" for key, value in changes.items())
 
 
@@ -94,7 +94,10 @@ def gpu_memory() -> float | None:
 
 
 def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> memory.InTurns:
-    """The most memory that a run with these settings needs, if it plays ``dialogs`` of each task at once."""
+    """The most GPU memory that a run with these settings needs.
+
+    ``dialogs``: how many dialogs of each task are played at once.
+    """
     train, sampling = settings.train, settings.sampling
     cached = train.tasks_per_step * dialogs * sampling.max_context
     return memory.in_turns(
@@ -112,7 +115,11 @@ def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> 
 def settings_that_fit(
     a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacity: float
 ) -> dict[str, Any] | None:
-    """Cheapest changes that make a run fit ``capacity`` bytes; {} if it fits, None if none is enough."""
+    """Cheapest changes of settings (key -> value) with which a run fits into ``capacity`` bytes.
+
+    ``dialogs``: how many dialogs of each task are played at once. {} if it fits already, None if no changes
+    suffice.
+    """
     train = settings.train
     longest = settings.sampling.max_context
     sampled = settings.sampling.tokens_per_batch or train.tasks_per_step * dialogs * longest
@@ -154,7 +161,10 @@ def changed(settings: S, changes: Mapping[str, Any]) -> S:
 
 @contextmanager
 def out_of_memory_explained(doing: str, remedy: str) -> Iterator[None]:
-    """Turn torch's out-of-memory error into an EngineError that says what to set."""
+    """Turn torch's out-of-memory error in the block into an EngineError that says which setting to change.
+
+    ``doing``: what the block does, ``remedy``: the change, both in words.
+    """
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -52,7 +52,7 @@ class LocalSession(PlaySession):
     tokenizer: Any
 
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
-        """Log-probs of each trajectory's trainable tokens, by the forward pass that trains."""
+        """Log-probs (nats) of each trajectory's trainable tokens, by the forward pass that trains."""
         self.policy.release()
         return trajectory_logprobs(
             self.model,
@@ -177,7 +177,7 @@ def merged_model(run: Run, checkpoint: Path) -> Iterator[Path]:
 
 
 def pass_wanted(run: Run) -> Pass:
-    """Forward pass that trains, and that samples unless vLLM does."""
+    """The forward pass that trains; it also samples, unless vLLM does."""
     return "transformers" if run.compute == "transformers" else "packed"
 
 

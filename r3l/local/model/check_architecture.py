@@ -16,7 +16,7 @@ from r3l.local.sampling.decoding import GenerationRequest, ReferenceDecoder
 
 
 def check_architecture(model: Any) -> None:
-    """Raises ConfigError if the reference decoder fails on ``model``, or differs from its own pass."""
+    """Raise ConfigError if the reference decoder fails on ``model``, or gives other log-probs than it."""
     model.eval()
     # Two dialogs of different lengths and two turns, so that padding, caches and positions take part.
     prompts = ([1, 2, 3], [4, 5, 6, 7, 8])

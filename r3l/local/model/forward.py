@@ -41,7 +41,10 @@ DialogCache = torch.Tensor
 
 
 def cache_shape(config: Any, rows: int, columns: int) -> tuple[int, int, int, int, int, int]:
-    """Shape (L, 2, R, G, T, D) of the caches of ``rows`` dialogs with ``columns`` tokens."""
+    """Shape (L, 2, R, G, T, D) of the keys and values of ``rows`` dialogs (R) with ``columns`` tokens (T).
+
+    L: layers; 2: keys, values; G: key-value heads; D: size of a head.
+    """
     return config.num_hidden_layers, 2, rows, config.num_key_value_heads, columns, head_size(config)
 
 
@@ -63,10 +66,10 @@ def is_of_family(config: Any) -> bool:
 
 
 def has_machine_code(model: Any) -> bool:
-    """True if our kernels compute the attention of ``model``, one of the family.
+    """True if our compiled CPU kernels can compute the attention of ``model``, which is :func:`is_of_family`.
 
-    They need float32 on a CPU, head sizes that are multiples of DIMENSIONS, few threads, and numba, which
-    environments with the pins of other projects lack.
+    They need float32 on a CPU, head sizes that are multiples of DIMENSIONS, few threads, and numba, which is
+    missing in environments with the pins of other projects.
     """
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False
@@ -80,7 +83,11 @@ def hidden_states(
     attend: Attend,
     wanted_W: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Last hidden states, normed, of the tokens ``wanted_W`` (indices; None: all), shape (W, hidden)."""
+    """Last hidden states, after the final norm, of the tokens ``wanted_W``, shape (W, hidden).
+
+    ``ids_N``, ``positions_N``: the N tokens and their positions. ``attend``: attention in each layer.
+    ``wanted_W``: indices among the N tokens; None: all.
+    """
     decoder = model.model
     # As with transformers, the padding token's embedding gets no gradient.
     hidden = functional.embedding(ids_N, decoder.embed_tokens.weight, model.config.pad_token_id)
@@ -103,9 +110,10 @@ def attention(
     values_R_G_T_D: torch.Tensor,
     bias: torch.Tensor,
 ) -> torch.Tensor:
-    """Attention of C queries a row over T columns, shape (R, C, H * D).
+    """Attention of C queries per row over T columns, shape (R, C, H * D).
 
-    ``bias``: -inf in columns that a query does not see, else 0; broadcast to (R, C, T).
+    R: rows; H: query heads, in groups that share one of G key-value heads; D: size of a head. ``bias``: -inf
+    in columns that a query does not see, else 0; it broadcasts to (R, C, T).
     """
     # On a CPU torch's own kernel took 1.1 to 1.3 times as long as two products (results/notebook).
     compute = two_products if queries_R_C_H_D.device.type == "cpu" else torch_kernel
@@ -119,7 +127,10 @@ def two_products(
     values_R_G_T_D: torch.Tensor,
     bias: torch.Tensor,
 ) -> torch.Tensor:
-    """Attention as two products with a softmax in between, shape (R, H, C, D)."""
+    """Attention by two matrix products with a softmax in between, shape (R, H, C, D).
+
+    Shapes and ``bias`` are those of :func:`attention`.
+    """
     rows, heads, count, size = queries_R_H_C_D.shape
     # Query heads of one key-value head are rows of the same product, so keys and values are read once.
     groups, columns = keys_R_G_T_D.shape[1:3]
@@ -136,7 +147,10 @@ def torch_kernel(
     values_R_G_T_D: torch.Tensor,
     bias: torch.Tensor,
 ) -> torch.Tensor:
-    """Attention by torch's kernel, shape (R, H, C, D)."""
+    """Attention by torch's kernel, shape (R, H, C, D).
+
+    Shapes and ``bias`` are those of :func:`attention`.
+    """
     # GPU kernels that take a mask have no key-value groups (``enable_gqa`` would fall back to plain
     # operations). With one query a row the heads of a group become more queries of one head; with several,
     # keys and values are repeated.

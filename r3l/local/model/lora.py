@@ -103,13 +103,13 @@ def adopt(trained: Path, start: Path) -> None:
 
 
 def has_adapter(model: Any) -> bool:
-    """True after :func:`add`."""
+    """True if :func:`add` has given ``model`` an adapter."""
     return hasattr(model, "peft_config")
 
 
 @contextmanager
 def without_adapter(model: Any) -> Iterator[None]:
-    """Inside, the adapter of ``model`` is off: it computes with its frozen weights."""
+    """Turn the adapter of ``model`` off in the block: it computes with its frozen weights."""
     for _, layer in _layers(model):
         layer.enable_adapters(False)
     try:
@@ -120,7 +120,10 @@ def without_adapter(model: Any) -> Iterator[None]:
 
 
 def projected(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
-    """Apply a linear ``module``; a layer of peft by three products, since each operation costs GPU time."""
+    """Apply the linear layer ``module`` to hidden states (N, H).
+
+    For a layer of peft these are three products, since each further operation costs GPU time.
+    """
     if not hasattr(module, "lora_A") or module.disable_adapters:
         return module(hidden_N_H)  # type: ignore[no-any-return]
     a, b = module.lora_A[_NAME].weight, module.lora_B[_NAME].weight
@@ -129,9 +132,10 @@ def projected(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
 
 
 def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """``weights`` of ``model`` by the names of its base checkpoint, with W + alpha / rank * B A for W.
+    """The weights of ``model`` with its adapter merged: W + alpha / rank * B A in place of each W.
 
-    Computed in float64 and rounded once, so that merged models have the same bytes on every machine.
+    ``weights``: those of ``model`` by name; the result has the names of the base checkpoint. Computed in
+    float64 and rounded once, so that merged models have the same bytes on every machine.
     """
     own = {name: weight for name, weight in weights.items() if ".lora_" not in name}
     plain = {name.replace(".base_layer.", "."): weight for name, weight in own.items()}
@@ -168,7 +172,10 @@ def _write(
 
 
 def load(folder: Path, model: Any) -> None:
-    """Load the adapter in ``folder`` into ``model``. Raises CheckpointError for another base checkpoint."""
+    """Load the adapter in ``folder`` into ``model``.
+
+    Raises CheckpointError if it was trained on another base checkpoint.
+    """
     config = read_json(folder / CONFIG)
     revision = model.peft_config[_NAME].revision
     if config["revision"] != revision:

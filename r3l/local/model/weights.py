@@ -61,19 +61,25 @@ class CausalLM(nn.Module):
         return self.lm_head.weight.dtype
 
     def gradient_checkpointing_enable(self) -> None:
-        """Compute activations again in the backward pass."""
+        """Keep no activations in the forward pass; the backward pass computes them again."""
         for layer in self.model.layers:
             layer.gradient_checkpointing = True  # type: ignore[assignment]  # torch knows no attribute of a class
 
     def save_pretrained(self, folder: Path, state_dict: dict[str, torch.Tensor]) -> None:
-        """Write a folder that transformers loads; ``state_dict``: weights by name, tied ones once."""
+        """Write a folder that transformers can load.
+
+        ``state_dict``: weights by name, tied ones only once.
+        """
         self.config.save_pretrained(folder)
         self._generation.save_pretrained(folder)
         save_file(state_dict, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def load(folder: Path) -> CausalLM | None:
-    """Model in ``folder``; None for another architecture, or other files. Raises ValueError."""
+    """The model in ``folder``; None for another architecture or other files.
+
+    Raises ValueError if the files cannot be loaded.
+    """
     if not all((folder / name).is_file() for name in (WEIGHTS, GENERATION)):
         return None
     config = pretrained(AutoConfig, folder)

@@ -32,7 +32,10 @@ PLENTY = 0.5  # share of the GPU's memory below which caches and graphs stay whi
 
 
 class GraphStorage(Storage):
-    """Memory of the caches and the graphs that read it, kept until a batch or training needs more memory."""
+    """Memory of the caches on a GPU and the CUDA graphs that read it.
+
+    It is kept until a batch or training needs more memory.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,9 +69,10 @@ class GraphStorage(Storage):
         return self._graphs[key]
 
     def release(self) -> None:
-        """Give the memory to training, unless the GPU has plenty for both.
+        """Free the memory for training, unless the GPU has enough for both.
 
-        Training's need is known: the peak so far includes the largest micro-batch (Trainer.probe_memory).
+        The need of training is known: the peak so far includes the largest micro-batch
+        (Trainer.probe_memory).
         """
         if self._flat is None or self._flat.device.type != "cuda":
             return
@@ -83,20 +87,20 @@ class GraphStorage(Storage):
 
 
 class GraphCache(RowCache):
-    """RowCache with extra rows, empty dialogs, up to a number of rows that graphs exist for."""
+    """RowCache padded with empty dialogs to a number of rows for which a CUDA graph exists."""
 
     def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
         super().__init__(_rounded(rows), columns, like, storage)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Keep only ``rows``, and extra rows, which are copies of row 0 with length 0."""
+        """Keep only ``rows``, and pad with copies of row 0 that have length 0."""
         extra = [0] * (_rounded(len(rows)) - len(rows))
         super().keep_rows([*rows, *extra])
         self.lengths[len(rows) :] = extra
 
 
 class GraphColumn(AppendedColumn):
-    """One new token of every row, in memory with a fixed address, as a graph needs it."""
+    """One new token of every row, in memory whose address never changes, as a CUDA graph needs it."""
 
     def __init__(self, cache: RowCache, end: int) -> None:
         rows = len(cache.lengths)
@@ -113,9 +117,9 @@ class GraphColumn(AppendedColumn):
 
 
 class Graph:
-    """Captured forward pass of one more token of every row of ``cache``; valid while that memory stays.
+    """Captured forward pass that decodes one token per row of ``cache``.
 
-    On a CPU, for tests, a replay computes the pass again.
+    Valid while the cache's memory stays. On a CPU, for tests, a replay computes the pass again.
     """
 
     def __init__(self, model: Any, cache: RowCache, end: int, logits_B_V: torch.Tensor, pool: Any) -> None:
@@ -129,7 +133,7 @@ class Graph:
                 self._compute()
 
     def logits(self, tokens: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
-        """Logits after ``tokens``, float64, shape (B, V); the next call overwrites them."""
+        """Logits after the given token of each row, float64, shape (B, V); the next call overwrites them."""
         self._column.put(tokens, positions)
         if self._graph is None:
             self._compute()
@@ -145,7 +149,7 @@ class Graph:
 
 
 class GraphDecoder(PackedDecoder):
-    """PackedDecoder that decodes by graphs: one for each number of rows and each ``GROWTH`` columns."""
+    """PackedDecoder that decodes by CUDA graphs, one per number of rows and per ``GROWTH`` columns."""
 
     caches = GraphCache
     grows = False  # a graph reads memory with a fixed address

@@ -49,7 +49,7 @@ class GenerationRequest:
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Tokens of the dialog with a response of ``max_tokens``; if not ``at_most``, of one token."""
+        """Tokens of the dialog after a response of ``max_tokens``; if not ``at_most``, after one new token."""
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
@@ -73,7 +73,7 @@ class RequestQueue:
         return bool(self._requests)
 
     def take_batch(self) -> list[GenerationRequest]:
-        """Take the requests of a new batch, in their order."""
+        """Take the requests of a new batch, in the order in which they were queued."""
         first, *rest = packed([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]
         self._requests = [self._requests[k] for part in rest for k in part]
@@ -151,7 +151,10 @@ class Decoder(ABC):
                 self.live += newcomers
 
     def projection(self) -> Projection:
-        """Vocabulary projection; on a CPU cast once a batch: it takes as long as all layers of a token."""
+        """The vocabulary projection; on a CPU its weights are cast once per batch.
+
+        The cast takes as long as all layers of a token.
+        """
         if self.model.device.type != "cpu":
             return vocabulary_projection(self.model)
         self._projection = self._projection or vocabulary_projection(self.model)
@@ -311,9 +314,9 @@ class PaddedCache:
         self.valid_B_T[:, self._start : self.filled] = valid_B_C
 
     def seen(self, window: int | None = None) -> torch.Tensor:
-        """Mask of the columns that new ones attend to, bool, shape (B, 1, C, filled).
+        """Mask of the columns that new tokens attend to, bool, shape (B, 1, C, filled).
 
-        These are a column itself and the tokens before it; with a ``window`` only the last ``window - 1`` of
+        A token attends to itself and all earlier ones; with a ``window`` only to the last ``window - 1`` of
         them.
         """
         valid_B_T = self.valid_B_T[:, : self.filled]

@@ -32,12 +32,15 @@ ACTIVATIONS = 2**26  # numbers between the two halves of an MLP, for tokens that
 
 
 def rounded_up(count: int, step: int) -> int:
-    """The next multiple of ``step``."""
+    """``count`` rounded up to a multiple of ``step``."""
     return -(-count // step) * step
 
 
 class Storage:
-    """Memory for the caches of one batch after another: new pages cost a tenth of sampling on a CPU."""
+    """Memory that the caches of one batch after another use.
+
+    New memory for each batch would cost a tenth of sampling on a CPU.
+    """
 
     def __init__(self) -> None:
         self._flat: torch.Tensor | None = None
@@ -54,13 +57,14 @@ class Storage:
         return self._flat[:size].view(*shape)
 
     def release(self) -> None:
-        """Called before training, which may need the memory; here it stays."""
+        """Called before training, which may need the memory; this class keeps it."""
 
 
 class RowCache:
     """Keys and values of a batch of dialogs: a dialog's token at position p is in column p of its row.
 
-    ``columns``: room for tokens at first; ``like``: the model.
+    ``columns``: number of tokens for which there is room at first. ``like``: the model, whose sizes, type and
+    device it has. ``storage``: where its memory comes from.
     """
 
     def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
@@ -232,7 +236,7 @@ class AppendedColumn:
         self.hide_later()
 
     def hide_later(self) -> None:
-        """Make the bias by which no token attends to columns after its own."""
+        """Compute the attention bias: 0 up to the column of a row's own token, -inf in later columns."""
         device = self._layers.device
         hidden = torch.arange(self._end, device=device) > self.positions_N[:, None, None]
         # In the type of the caches, so that it is cast once and not in every layer.

@@ -95,11 +95,14 @@ class LocalPolicy:
         """Forget earlier rollouts, so that those of the next step or batch do not depend on them."""
 
     def release(self) -> None:
-        """Give GPU memory that only sampling needs to training: called after the rollouts."""
+        """Free GPU memory that only sampling needs; called after the rollouts, before training."""
         self._storage.release()
 
     def sync_weights(self) -> dict[str, float]:
-        """Sample with the present weights of ``model`` from now on; metrics. Here the two share them."""
+        """Sample with the present weights of ``model`` from now on; returns metrics.
+
+        Here both have the same weights in memory, so there is nothing to do.
+        """
         return {}
 
     def close(self) -> None:

@@ -72,7 +72,7 @@ class VllmPolicy(LocalPolicy):
         self.sync_weights()
 
     def begin(self) -> None:
-        """Wake vLLM up, with an empty prefix cache."""
+        """Wake vLLM up and empty its prefix cache."""
         if not self._awake:
             self._llm.wake_up()
             self._awake = True
@@ -80,7 +80,7 @@ class VllmPolicy(LocalPolicy):
             raise RuntimeError("vLLM keeps its prefix cache: a request is still being sampled")
 
     def release(self) -> None:
-        """Let vLLM sleep on a GPU: its weights move to the machine's memory, its caches are dropped."""
+        """Put vLLM to sleep on a GPU: its weights move to the machine's memory, its caches are dropped."""
         if self._shares_memory and self._awake:
             self._llm.sleep(level=1)
             self._awake = False

@@ -32,10 +32,10 @@ BLOCK = 64
 
 
 class PrefixTree:
-    """Tree of ``rows``, arrays of token ids with shape (T,) each.
+    """Tree in which rows of token ids share their common beginnings, so that these are computed once.
 
-    ``ids_N`` and ``positions_N`` are the token ids and positions of its nodes; ``paths`` holds, for each row
-    in the given order, the nodes of its tokens.
+    A node is a token after a certain prefix. ``ids_N`` and ``positions_N`` are the token ids and positions of
+    the nodes; ``paths`` holds, for each of ``rows`` in the given order, the nodes of its tokens.
     """
 
     def __init__(self, rows: Sequence[np.ndarray], device: torch.device) -> None:
@@ -61,11 +61,11 @@ class PrefixTree:
         self._plan_attention(np.array(starts), device)
 
     def pad_nodes(self, nodes_W: np.ndarray) -> np.ndarray:
-        """Nodes whose last hidden states are wanted; subclasses may append some to round their number up."""
+        """The nodes whose last hidden states are computed: ``nodes_W``, to which subclasses may append some."""
         return nodes_W
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Attention of every node over the path to it, shape (N, H * D).
+        """Attention of every node over the nodes on the path to it, shape (N, H * D).
 
         ``states_N_2_G_D``: keys and values. ``layer`` is not needed: a tree has no cache.
         """
