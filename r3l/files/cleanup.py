@@ -21,8 +21,9 @@ _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .
 
 
 def remove_unfinished(*folders: Path) -> None:
-    """Remove what killed processes of this machine left half-written in ``folders``, which the caller has
-    locked.
+    """Remove half-written files that killed processes of this machine left in ``folders``.
+
+    The caller must have locked the folders.
     """
     for path in (path for folder in folders for path in folder.glob(".*.tmp")):
         match = _UNFINISHED.fullmatch(path.name)
@@ -40,8 +41,9 @@ def remove_unfinished(*folders: Path) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Make a folder in the system's temporary one for the block; such folders of killed processes are
-    removed.
+    """Make a folder in the system's temporary folder for the block; its name begins with ``prefix``.
+
+    Such folders of killed processes are removed.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*/{LOCK}"):
         with suppress(OSError, Timeout):  # another user's, or in use

@@ -33,7 +33,7 @@ _hidden: set[str] = set()  # secrets of this process that are in no environment 
 
 
 def hide(*secrets: str) -> None:
-    """Mask these texts from now on."""
+    """Mask these texts from now on, in files, messages and logs."""
     _hidden.update(filter(None, secrets))
 
 
@@ -52,7 +52,10 @@ def hide_fields(fields: Any) -> None:
 
 
 def masked(text: str, shortest: int = IN_DATA) -> str:
-    """``text`` with MASK for each secret, also as it is written in JSON, in an address, and in base64."""
+    """``text`` with MASK for each hidden secret, also as it is written in JSON, in an address, and in base64.
+
+    ``shortest``: secrets with fewer characters are not masked.
+    """
     pattern = _pattern(frozenset(secret for secret in _secrets() if len(secret) >= shortest))
     return pattern.sub(MASK, text) if pattern else text
 

@@ -28,7 +28,10 @@ def checked(name: str, ok: bool, detail: str, fix: str) -> Finding:
 
 
 def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
-    """A finding with the result of ``find``, which starts foreign code: its errors are findings too."""
+    """The finding of a check: ``find`` returns its detail; if it raises, the finding is not ok.
+
+    ``find`` starts foreign code, so any exception is caught. ``fix``: how to correct it.
+    """
     try:
         return Finding(name, True, find())
     except DataError as error:
@@ -38,7 +41,7 @@ def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
 
 
 def packages(extra: str) -> list[str]:
-    """Names of the packages of an extra, from the installed metadata; [] if r3l itself is not installed."""
+    """Names of the packages that an extra of pyproject.toml installs; [] if r3l itself is not installed."""
     from packaging.requirements import Requirement
 
     if not _is_installed(DISTRIBUTION):
@@ -51,12 +54,15 @@ def packages(extra: str) -> list[str]:
 
 
 def missing(extra: str) -> list[str]:
-    """Packages of the extra that are not installed."""
+    """Packages of an extra that are not installed."""
     return [name for name in packages(extra) if not _is_installed(name)]
 
 
 def require(extra: str, purpose: str) -> None:
-    """Raises ConfigError, with the command that installs them, if packages of the extra are missing."""
+    """Raise ConfigError, with the command that installs them, if packages of an extra are missing.
+
+    ``purpose``: what they are needed for, in words.
+    """
     if lacking := missing(extra):
         verb = "is" if len(lacking) == 1 else "are"
         raise ConfigError(

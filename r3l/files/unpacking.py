@@ -28,7 +28,10 @@ class Decompressor(Protocol):
 
 
 def most(packed: int, floor: int = FLOOR) -> int:
-    """The most bytes that a file or text of ``packed`` bytes may unpack to; ``floor``: what any may."""
+    """The most bytes to which a file or text of ``packed`` bytes may unpack.
+
+    ``floor``: the bytes that even a tiny one may have.
+    """
     return floor + RATIO * packed
 
 
@@ -44,8 +47,9 @@ def unpacked(packed: bytes, decompressor: Decompressor, limit: int, name: object
 
 
 def bounded_lines(stream: io.BufferedIOBase, limit: int, name: object) -> Iterator[bytes]:
-    """The lines of a decompressing ``stream``. Raises DataError before they have more than ``limit`` bytes
-    in all.
+    """The lines of a decompressing ``stream``.
+
+    Raises DataError before they have more than ``limit`` bytes in all; ``name``: of the file, for the error.
     """
     left = limit
     while line := stream.readline(left + 1):

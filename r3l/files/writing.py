@@ -23,7 +23,10 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write and rename: a reader sees the old file or the complete new one, even if the writer is killed."""
+    """Write ``path`` atomically: a reader sees the old file or the complete new one.
+
+    That holds even if the writer is killed, since a finished file is renamed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     try:
@@ -34,7 +37,7 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """:func:`write_atomic` in UTF-8, secrets masked."""
+    """Write text in UTF-8 as :func:`write_atomic`, with secrets masked."""
     write_atomic(path, masked(text).encode())
 
 
@@ -111,8 +114,9 @@ def is_write_error(error: Exception, folder: Path) -> bool:
 
 @contextmanager
 def writable(path: Path, make: bool = True) -> Iterator[None]:
-    """Turn a failed write in the block into an error that names the file and the fix; ``make``: make its
-    folder.
+    """Turn a failed write in the block into RunDirectoryError, which names the file and the fix.
+
+    ``make``: also make its folder.
     """
     try:
         if make:
@@ -127,14 +131,14 @@ def writable(path: Path, make: bool = True) -> Iterator[None]:
 
 
 def check_writable(path: Path) -> None:
-    """Raises RunDirectoryError if nothing can be written at ``path``. Leaves nothing there."""
+    """Raise RunDirectoryError if nothing can be written at ``path``. Leaves nothing there."""
     there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if folder.exists())
     with writable(path, make=False), tempfile.TemporaryFile(dir=path if path.is_dir() else there):
         pass
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Raises RunDirectoryError if the disk of ``folder`` has less than ``needed`` bytes free."""
+    """Raise RunDirectoryError if the disk of ``folder`` has less than ``needed`` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise RunDirectoryError(

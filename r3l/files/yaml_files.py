@@ -19,8 +19,9 @@ LARGEST = 2**14  # bytes; libyaml follows brackets by recursion, and ends the pr
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file. Raises ConfigError if it cannot be read or is not a mapping of names to
-    values.
+    """The content of a YAML file by its keys.
+
+    Raises ConfigError if it cannot be read or is not a mapping of names to values.
     """
     try:
         content = path.read_bytes()
