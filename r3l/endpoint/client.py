@@ -127,11 +127,11 @@ class Endpoint:
         return await self._sample(TokenAnswer, "/completions", body, len(ids))
 
     async def models(self) -> list[str]:
-        """Names of the served models. Raises ServerError."""
+        """Names of the models that the server has. Raises ServerError."""
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
     async def about(self) -> dict[str, Any]:
-        """Fields of /models that tell weights apart: vLLM's folder, llama.cpp's sizes, of others nothing."""
+        """Fields of /models that tell weights apart: vLLM's folder, llama.cpp's sizes; {} for other servers."""
         entry = entry_of_model(await self._get("/models"), self.options.model)
         return {key: entry[key] for key in _OF_WEIGHTS if entry.get(key) is not None}
 
@@ -297,13 +297,13 @@ def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
 
 
 async def about_model(options: EndpointOptions) -> dict[str, Any]:
-    """Description of the model by its server (:meth:`Endpoint.about`)."""
+    """What the server says of its model's weights (:meth:`Endpoint.about`)."""
     async with Endpoint(options) as endpoint:
         return await endpoint.about()
 
 
 async def only_model(options: EndpointOptions) -> str:
-    """Name of the served model. Raises ServerError unless there is exactly one."""
+    """Name of the model that the server has. Raises ServerError unless there is exactly one."""
     async with Endpoint(options) as endpoint:
         try:
             names = await endpoint.models()

@@ -52,8 +52,10 @@ ReceivedT = TypeVar("ReceivedT")
 
 
 class Connection(httpx2.AsyncClient):
-    """HTTP client of one attempt; openai's client repeats it after httpx2's errors, not after
-    ServerError."""
+    """HTTP client for one attempt at a request.
+
+    openai's client repeats an attempt after one of httpx2's errors, not after a ServerError.
+    """
 
     def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
         super().__init__(limits=httpx2.Limits(max_connections=None))
@@ -64,7 +66,7 @@ class Connection(httpx2.AsyncClient):
         self._warned = self._answered = float("-inf")  # times of the last warning and the last answer
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """The answer, read to its end and checked."""
+        """Send ``request``; the response is read to its end and checked."""
         aside = request.headers.pop(ASIDE, None) is not None
         self._counts["requests"] += 1
         path = request.url.path.removeprefix(urlsplit(self._options.base).path)

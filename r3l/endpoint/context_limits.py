@@ -61,11 +61,11 @@ _ROOMS = ("max_model_len", "context_length", "max_context_length", "context_wind
 
 @dataclass(frozen=True)
 class Room:
-    """Numbers of tokens that a refusal names; None for those it does not.
+    """Token counts that a server names when it refuses a request because the context is full.
 
-    ``limit``: most tokens of prompt and response together; ``prompt``: those of the prompt; ``total``: those
-    of prompt and requested response; ``response``: most tokens of a response; ``input_limit``: most tokens
-    of a prompt, given the requested response.
+    None for those it does not name. ``limit``: most tokens of prompt and response together; ``prompt``: those
+    of the prompt; ``total``: those of prompt and requested response; ``response``: most tokens of a response;
+    ``input_limit``: most tokens of a prompt, given the requested response.
     """
 
     limit: int | None = None
@@ -75,10 +75,10 @@ class Room:
     input_limit: int | None = None
 
     def left(self, requested: int, limit: int | None, prompt: int | None) -> int | None:
-        """Tokens left for a response after one of ``requested`` was refused: below 1 if none, None if
-        unknown.
+        """Tokens left for a response, after a request for ``requested`` tokens was refused.
 
-        ``limit``, ``prompt``: the same numbers from other sources, if known.
+        Below 1 if none are left, None if unknown. ``limit``, ``prompt``: tokens of the context and of the
+        prompt, if known from elsewhere.
         """
         if prompt is None:
             prompt = self.prompt
@@ -94,7 +94,10 @@ class Room:
 
 
 def room_of_refusal(status: int, text: str) -> Room | None:
-    """Parse a refused request's error as "context full"; None if it was refused for another reason."""
+    """The token counts in a refusal if it says that the context is full; None if it has another reason.
+
+    ``status``: the HTTP status. ``text``: the response's body.
+    """
     if status < 400 or status in (401, 403, 404, 429):
         return None
     try:
@@ -121,7 +124,7 @@ def room_of_refusal(status: int, text: str) -> Room | None:
 
 
 def message(text: str) -> str:
-    """Message of an error's JSON; the whole ``text`` if there is none."""
+    """The message in the JSON ``text`` of an error; all of ``text`` if it has none."""
     try:
         objects = list(_objects(json.loads(text)))
     except (ValueError, RecursionError):
@@ -131,7 +134,7 @@ def message(text: str) -> str:
 
 
 def entry_of_model(models: Any, name: str) -> dict[str, Any]:
-    """Entry of a model in the answer of /models; or of the only model; else {}."""
+    """The entry of model ``name`` in the JSON of /models; of the only model if it has another name; else {}."""
     data = models.get("data") if isinstance(models, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     named = [entry for entry in entries if entry.get("id") == name] or (entries if len(entries) == 1 else [])
@@ -139,13 +142,13 @@ def entry_of_model(models: Any, name: str) -> dict[str, Any]:
 
 
 def limit_of_model(models: Any, name: str) -> int | None:
-    """Context limit of a model in the answer of /models; None if it has none."""
+    """The context limit of model ``name`` in the JSON of /models, in tokens; None if it has none."""
     entry = entry_of_model(models, name)
     return _first_room(entry, entry.get("meta"))
 
 
 def limit_of_properties(properties: Any) -> int | None:
-    """Context limit in the answer of llama.cpp's /props; None if it has none."""
+    """The context limit in the JSON of llama.cpp's /props, in tokens; None if it has none."""
     if not isinstance(properties, dict):
         return None
     return _first_room(properties.get("default_generation_settings"), properties)

@@ -58,7 +58,7 @@ class EndpointJudge:
         return replace(completion, text=after_thought(completion.text).strip())
 
     def counts(self) -> dict[str, float]:
-        """Counts of the endpoint, named ``judge/NAME`` (r3l.runs.metrics)."""
+        """The endpoint's counts of requests and retries, each named ``judge/NAME`` (r3l.runs.metrics)."""
         endpoint = self._policy.endpoint
         found = dict(endpoint.counts)
         if other := sum(n for name, n in models_in(found).items() if name != endpoint.answering[0]):
@@ -67,7 +67,10 @@ class EndpointJudge:
 
 
 def judge_options(run: Run) -> EndpointOptions | None:
-    """Options of the judge of ``run``; None if it needs none. Raises ConfigError if one is missing."""
+    """Address and options of the judge of ``run``; None if its method needs no judge.
+
+    Raises ConfigError if a needed option is missing.
+    """
     if feedback_source(run.method_settings) is not FeedbackSource.JUDGE:
         return None
     url, judge = os.environ.get(ADDRESS, ""), run.judge
@@ -87,10 +90,10 @@ def judge_options(run: Run) -> EndpointOptions | None:
 
 @asynccontextmanager
 async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
-    """Inside, ``ctx`` has the judge of ``run``, if it needs one; its counts are added to ``ctx`` at the end.
+    """Give ``ctx`` the judge of ``run``, if it needs one, for the block; its counts are added to ``ctx``.
 
-    A step has a connection of its own. The models that answered earlier ones are in ``ctx.history``, also
-    after a restart, so another model is noticed whenever it comes.
+    Each step has its own connection. ``ctx.history`` has the models that answered in earlier steps, also
+    after a restart, so a change of model is always noticed.
     """
     options = judge_options(run)
     if options is None:

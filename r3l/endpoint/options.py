@@ -27,7 +27,10 @@ class ServerError(R3LError, RuntimeError):
 
 
 class DialogTooLongError(ServerError):
-    """The context is full: no room for dialog and response. ``room``: token counts that the server names."""
+    """The context is full: it has no room for dialog and response.
+
+    ``room``: the token counts that the server names.
+    """
 
     def __init__(self, message: str, room: Room) -> None:
         super().__init__(message)
@@ -35,8 +38,10 @@ class DialogTooLongError(ServerError):
 
 
 class UnfinishedError(ServerError):
-    """The server's answers are incomplete. ``lasting``: the reason, if repeating would not help (a
-    filter)."""
+    """The server's responses stay incomplete.
+
+    ``lasting``: the reason, if repeating the request would not help (such as a content filter).
+    """
 
     def __init__(self, message: str, lasting: str | None) -> None:
         super().__init__(message)
@@ -44,7 +49,10 @@ class UnfinishedError(ServerError):
 
 
 class Settable(NamedTuple):
-    """Names of the settings that messages tell the user to change, and of what the answers are for."""
+    """Names of the settings that error messages tell the user to change.
+
+    ``result``: what the responses are for, in words.
+    """
 
     url: str = "--server"
     model: str = "--model"
@@ -64,11 +72,12 @@ def models_in(counts: Mapping[str, float]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """A served model.
+    """A model at a server, and how it is called.
 
-    ``url``: the server's base, with or without ``/v1``, and a query if it needs one. ``concurrency``:
-    dialogs at once. ``deadline``: seconds for one request. ``fields``: added to every request; a null
-    removes a field that would be sent otherwise.
+    ``url``: the server's base address, with or without ``/v1``, and a query if it needs one. ``model``: its
+    name there. ``concurrency``: dialogs at once. ``deadline``: seconds for one request. ``fields``: added to
+    every request; a null removes a field that would be sent otherwise. ``settable``: names of these settings
+    for errors.
     """
 
     url: str
@@ -107,7 +116,7 @@ class EndpointOptions:
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def check_there(self) -> None:
-        """Raises ServerError if nothing listens at the address. Behind a proxy only the client can tell."""
+        """Raise ServerError if nothing listens at the address; behind a proxy this is not checked."""
         parts = urlsplit(self.base)
         host = str(parts.hostname)
         if getproxies().get(parts.scheme) and not proxy_bypass(host):

@@ -24,13 +24,12 @@ _LINES = re.compile(r"[^\n]*\n+|[^\n]+\Z")
 
 
 class MessagePolicy:
-    """Policy that sends all messages of a dialog at every turn; the server renders them with its chat
-    template.
+    """Policy that sends all messages of a dialog at every turn; the server renders them.
 
     ``max_context``: most tokens of a dialog, as far as the server counts them. ``lines``: most lines of a
-    response, where a turn is one line: the response is then sampled as a whole and its lines become turns.
+    response if a turn is one line: the complete response is sampled, and its lines become turns.
     ``renderer``: the model's own tokenizer and template, if known; ``same_template`` then tells whether the
-    server renders opening prompts alike.
+    server's rendering of opening prompts has as many tokens.
     """
 
     def __init__(
@@ -53,7 +52,10 @@ class MessagePolicy:
         return MessageConversation(self)
 
     def check_template(self, messages: list[Message], read: int) -> None:
-        """Compare the tokens that the server ``read`` for opening ``messages`` with our own rendering."""
+        """Warn if our rendering of the opening ``messages`` has not ``read`` tokens, the server's count.
+
+        Sets ``same_template``.
+        """
         if self._renderer is None or self.same_template is False:
             return
         own = len(self._renderer.opening(messages))
@@ -67,8 +69,10 @@ class MessagePolicy:
             )
 
     def note_cut_prompt(self, read: int, before: int) -> None:
-        """Count a prompt of which the server ``read`` no more tokens than of the shorter one ``before``
-        it."""
+        """Count a prompt that the server has cut, and warn at the first.
+
+        It ``read`` no more tokens than of the dialog's previous, shorter prompt (``before``).
+        """
         self.endpoint.counts["cut_prompts"] += 1
         if not self._cuts_prompts:
             self._cuts_prompts = True
@@ -126,7 +130,7 @@ class MessageConversation:
         return type(self)(self._policy)
 
     def close(self) -> None:
-        """The server keeps no dialog."""
+        """Release nothing: the server keeps no dialog."""
 
     async def _sample(self, sampling: Sampling, address: Address) -> list[Completion]:
         """The next response, as one completion, or one for each line."""

@@ -67,9 +67,10 @@ _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class UnusableAnswer(httpx2.RequestError):
-    """The answer is not JSON, or not of the protocol; ``text``: its content, which may repeat the request.
+    """The server's response is not JSON, or not of the protocol.
 
-    It is one of httpx2's errors, after which openai's client repeats a request.
+    ``text``: its content, which may repeat the request. It is one of httpx2's errors, after which openai's
+    client repeats a request.
     """
 
     def __init__(self, reason: str, content: bytes = b"") -> None:
@@ -93,9 +94,9 @@ def _end_marks(ends: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class UnfinishedAnswer(httpx2.RequestError):
-    """A response that is incomplete, or may be. openai's client repeats the request.
+    """The model's response is incomplete, or may be; openai's client repeats the request.
 
-    ``reason``: a word for counts. ``lasting``: a repetition would most likely get the same answer.
+    ``reason``: a word for counts. ``lasting``: a repetition would most likely get the same response.
     """
 
     def __init__(self, reason: str, words: str, lasting: bool) -> None:
@@ -150,21 +151,27 @@ def _first(choices: Sequence[ChoiceT]) -> ChoiceT:
 
 
 def read_json_of_server(content: bytes) -> Any:
-    """The JSON value of an answer. Raises ValueError if it is not JSON or has too many values to read fast."""
+    """Parse a server's response as JSON.
+
+    Raises ValueError if it is not JSON or has too many values to read fast.
+    """
     if content.count(b",") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     return json.loads(content.decode(errors="surrogateescape"))
 
 
 class Answer(_Part):
-    """Fields of all answers."""
+    """Fields that all of a server's responses have."""
 
     usage: _Usage | None = None
     _replaced: int = PrivateAttr(0)
 
     @classmethod
     def read(cls, content: bytes) -> Self:
-        """Parse an answer from JSON, secrets masked. Raises UnusableAnswer, naming the first wrong field."""
+        """Parse a response from JSON, with secrets masked.
+
+        Raises UnusableAnswer naming the first wrong field.
+        """
         try:
             value = read_json_of_server(content)
             if isinstance(value, dict):  # the other fields of an answer may be large
@@ -187,20 +194,20 @@ class Answer(_Part):
 
     @property
     def answered_by(self) -> str:
-        """Name of the model that answered, if the answer holds a response; else ""."""
+        """Name of the model that the server names in its response; "" if that holds no text of a model."""
         return ""
 
     @property
     def was_cut(self) -> bool:
-        """True if the response ended at a limit."""
+        """True if the response was cut off at a token limit."""
         return False
 
     def check_complete(self) -> None:
-        """Raises UnfinishedAnswer if the answer has no complete response that could be graded."""
+        """Raise UnfinishedAnswer unless there is a complete response that can be graded."""
 
     @property
     def counted(self) -> Usage | None:
-        """Token counts of the server; None if it gives none."""
+        """Token counts of the server (prompt, response); None if it gives none."""
         usage = self.usage
         if usage is None or usage.prompt_tokens is usage.completion_tokens is None:
             return None
@@ -227,7 +234,7 @@ class _Completion(Answer):
 
 
 class ChatAnswer(_Completion):
-    """Answer of /chat/completions."""
+    """Response of /chat/completions."""
 
     class _ChatChoice(_Ended):
         class _Message(_Part):
@@ -246,7 +253,10 @@ class ChatAnswer(_Completion):
 
     @property
     def text(self) -> str:
-        """The response with its thought in <think> tags; without a closing tag if no answer follows."""
+        """The response with its thought in <think> tags.
+
+        A thought after which nothing follows has no closing tag.
+        """
         message = _first(self.choices).message
         text, thought = with_think_tags(message.content or ""), message.thought
         if not thought or END_OF_THOUGHT in text:
@@ -291,7 +301,7 @@ class ChatAnswer(_Completion):
 
 
 class TokenAnswer(_Completion):
-    """Answer of /completions with ``return_token_ids`` (vLLM from 0.10.2 on)."""
+    """Response of /completions with ``return_token_ids`` (vLLM from 0.10.2 on)."""
 
     class _TokenChoice(_Ended):
         token_ids: list[_Token] | None = None
@@ -316,7 +326,7 @@ class TokenAnswer(_Completion):
 
 
 class ModelList(Answer):
-    """Answer of /models."""
+    """Response of /models."""
 
     class _Model(_Part):
         id: str
