@@ -27,7 +27,10 @@ from r3l.runs.session import PlaySession
 
 
 class CurvePoint(TypedDict):
-    """One line of curve.jsonl: the scores after update ``step``. ``solved``: TASK/MEMBER of each success."""
+    """One line of curve.jsonl: scores on the test task set after update ``step``.
+
+    ``solved``: TASK/MEMBER of each successful episode.
+    """
 
     step: int
     task_set: str
@@ -38,7 +41,7 @@ class CurvePoint(TypedDict):
 
 
 def check_curve(run: Run) -> None:
-    """Raise ConfigError if a run's ``evaluation.curve`` cannot be played."""
+    """Raise ConfigError if test tasks cannot be played after the updates that ``evaluation.curve`` names."""
     if run.engine != "local":
         raise ConfigError(
             f"evaluation.curve={list(run.evaluation.curve)} needs the local engine, and {run.cell} has "

@@ -33,7 +33,10 @@ NAMED = 5  # tasks named in a message
 
 
 class PlayedEpisode(BaseModel):
-    """One episode of a foreign file: the columns that are read. Others are ignored."""
+    """One episode in a file of another program: the columns that are read. Others are ignored.
+
+    ``conditions``: values of batch, worker and seed, as far as the file has them.
+    """
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
@@ -57,10 +60,10 @@ class PlayedEpisode(BaseModel):
 
 @dataclass(frozen=True)
 class Dependence:
-    """Permutation test of whether outcomes of the same task depend on ``on``.
+    """Permutation test of whether outcomes of the same task depend on the condition ``on``.
 
     ``p``: two-sided, outcomes permuted within each task, Holm's correction over the tests of one file.
-    ``tasks``: tasks that tell, those played with both outcomes.
+    ``tasks``: number of tasks with both outcomes; only these tell anything.
     """
 
     on: str
@@ -70,16 +73,17 @@ class Dependence:
 
 @dataclass(frozen=True)
 class EpisodeCheck:
-    """What a file of episodes says.
+    """What `r3l verify episodes` finds in a file of episodes.
 
-    - ``tasks``: tasks of the task set, or those that occur if no set was named (``named`` is False).
-    - ``plays``: for each number of episodes, how many tasks have so many: {1: 134} is a whole evaluation.
+    - ``tasks``: number of tasks in the task set, or in the file if no set was named (``named`` is False).
+    - ``plays``: number of tasks by number of episodes: {1: 134} is a complete evaluation.
     - ``missing``, ``unknown``, ``repeated``: tasks never played, ids that the set does not have, and tasks
       played more often than most.
     - ``success``: mean over tasks of each task's mean; ``over_episodes``: mean over episodes.
     - ``bounds``: success over the task set if all missing tasks had failed, or succeeded.
-    - ``stops``: episodes by stop reason; ``at_limit``: episodes of as many turns as the limit, those of
-      them that succeeded, and episodes that are longer; None without turns or limit.
+    - ``stops``: number of episodes by stop reason.
+    - ``at_limit``: (episodes with as many turns as the limit, successes among them, longer episodes); None
+      without turns or limit.
     """
 
     episodes: int
@@ -98,15 +102,15 @@ class EpisodeCheck:
 
     @property
     def wrong(self) -> bool:
-        """Whether the tasks were not played equally often."""
+        """True if the tasks were not played equally often."""
         return bool(self.missing or self.unknown or self.repeated)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for ``--json``."""
+        """All fields as JSON values, for ``--json``."""
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The check in words, for the terminal."""
+        """The findings in words, for the terminal."""
         of = "of the task set" if self.named else "in the file (name --task-set to find missing ones)"
         played = ", ".join(
             f"{tasks:,} {'once' if times == 1 else f'{times} times'}" for times, tasks in self.plays.items()
@@ -153,10 +157,8 @@ class EpisodeCheck:
 def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[PlayedEpisode]:
     """Read a JSONL or CSV file with one line per episode.
 
-    ``columns``: the file's name of a column where it is not ours, ``{"task": "gamefile"}``. Columns named
-    batch, worker or seed become ``conditions``.
-
-    Raises DataError naming file, line, column, value and fix.
+    ``columns``: our name of a column -> the file's, such as ``{"task": "gamefile"}``. Columns named batch,
+    worker or seed become ``conditions``. Raises DataError naming file, line, column, value and fix.
     """
     columns = dict(columns or {})
     known = [*(name for name in PlayedEpisode.model_fields if name != "conditions"), *CONDITIONS]
@@ -204,8 +206,9 @@ def check_episodes(
 ) -> EpisodeCheck:
     """Count how often each task of ``task_ids`` was played, and test what its outcomes depend on.
 
-    ``task_ids``: of the task set; None if it is not known, then of the tasks that occur. A path such as
+    ``task_ids``: those of the task set; None: those of the episodes. A path such as
     ``/data/valid_seen/pick-7/trial_1/game.tw-pddl`` names the task ``valid_seen/pick-7/trial_1``.
+    ``max_turns``: the turn limit, if known.
     """
     ids = list(dict.fromkeys(task_ids if task_ids is not None else (row.task for row in episodes)))
     by_path = {tuple(task.split("/")): task for task in ids}

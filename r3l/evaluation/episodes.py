@@ -36,8 +36,11 @@ SHOWN_ENDINGS = {StopReason.FORMAT, StopReason.TRUNCATED, StopReason.ENV_FAILED}
 
 
 class EpisodeRow(TypedDict):
-    """One line of episodes.jsonl. Hashes are over token ids (texts, if a server keeps its ids) and over
-    responses."""
+    """One line of episodes.jsonl. ``member``: number of the episode among those of its task.
+
+    ``tokens``: sampled ones. ``transcript_sha256``: over token ids, or over texts if a server keeps its ids.
+    ``responses_sha256``: over the texts of responses.
+    """
 
     task: str
     group: str
@@ -52,7 +55,11 @@ class EpisodeRow(TypedDict):
 
 
 class EpisodeBatch(TypedDict):
-    """One line of an evaluation under way. ``evaluated``: digests of model, task set and settings."""
+    """One batch of an evaluation that is not finished, as a line of its file.
+
+    ``evaluated``: digests of model, task set and settings. ``generated``: tokens sampled. ``impossible``:
+    turns whose action the environment did not carry out. ``counts``: those of a policy at a server.
+    """
 
     evaluated: dict[str, str | None]
     episodes: list[EpisodeRow]
@@ -70,7 +77,10 @@ class GroupScore(TypedDict):
 
 
 class EvaluatedCheckpoint(TypedDict):
-    """The checkpoint of an evaluation. ``sha256`` is None for a served model."""
+    """The checkpoint that an evaluation played: its training step and the digest of its weights.
+
+    ``sha256`` is None for a model at a server.
+    """
 
     step: int
     sha256: str | None
@@ -96,8 +106,8 @@ class Evaluation(RunIdentity):
 class PlayedEpisodes:
     """All episodes of an evaluation, in the order of their tasks.
 
-    ``generated``: tokens sampled. ``counts``: what a server's policy counted besides. ``impossible``: turns
-    whose action the environment did not carry out.
+    ``generated``: tokens sampled. ``counts``: those of a policy at a server. ``impossible``: turns whose
+    action the environment did not carry out.
     """
 
     episodes: list[EpisodeRow]
@@ -109,11 +119,12 @@ class PlayedEpisodes:
 def play_all(
     session: PlaySession, tasks: Sequence[Task], path: Path, evaluated: Mapping[str, str | None]
 ) -> PlayedEpisodes:
-    """Play ``episodes_per_task`` base rollouts of every task.
+    """Play ``episodes_per_task`` rollouts of every task, without reflection or guidance.
 
     ``path`` gets a line for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for each
-    episode. Lines with the same ``evaluated`` (weights, task set, configuration) are kept and not played
-    again. That is sound since every draw is seeded by its address: an episode does not depend on its batch.
+    episode. Batches that ``path`` already has are not played again if they have the same ``evaluated``
+    (weights, task set, configuration). That is sound since every draw is seeded by its address: an episode
+    does not depend on its batch.
     """
     run = session.run
     wanted: list[Member] = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
@@ -250,9 +261,9 @@ def transcript(trajectory: Trajectory) -> Line:
 
 
 def unusable(transcripts: Path) -> dict[str, list[str]]:
-    """The first task that ended by each reason that makes a response invalid, with the response.
+    """For each reason that makes a response invalid, the first task that ended by it, and the response.
 
-    Of an environment that failed: its error. {} if no transcripts were kept.
+    For an environment that failed, its error instead of the response. {} if no transcripts were kept.
     """
     ended = [row for row in read_jsonl(transcripts) if row["stop_reason"] in SHOWN_ENDINGS and row["turns"]]
     return {

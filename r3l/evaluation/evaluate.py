@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 
 
 def checkpoint_of(run_dir: Path) -> str | None:
-    """The path of a run's last checkpoint, or of its base checkpoint if it trains nothing.
+    """The path of the weights to evaluate: a run's last checkpoint, else its base checkpoint.
 
-    None if a server had the model. Raises CheckpointError if the weights there are not those that
+    None if the model was at a server. Raises CheckpointError if the weights there are not those that
     result.json names by their digest.
     """
     result = read_json(run_dir / RESULT, Result)
@@ -65,9 +65,9 @@ def checkpoint_of(run_dir: Path) -> str | None:
 
 
 def training_warning(run: Run, tasks: Sequence[Task]) -> str:
-    """A sentence if ``tasks`` have problems on which ``run``, or the run that made its model, trained; or "".
+    """A warning if some of ``tasks`` are problems on which ``run`` trained, or the run that made its model.
 
-    Training sets whose data is not on this machine are not compared.
+    "" if not. Training sets whose data is not on this machine are not compared.
     """
     trained = []
     while True:
@@ -98,7 +98,7 @@ def training_warning(run: Run, tasks: Sequence[Task]) -> str:
 def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel | None = None) -> Evaluation:
     """Evaluate a finished run; return the content of evaluation.json.
 
-    Writes and signs episodes.jsonl and evaluation.json. The files are in ``run_dir``; for another task set
+    Writes episodes.jsonl, evaluation.json and their digests. They are in ``run_dir``; for another task set
     than the run's test task set, in a folder there (r3l.runs.run_paths). ``served``: a model behind a server
     that samples in place of the checkpoint.
     """

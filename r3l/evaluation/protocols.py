@@ -29,11 +29,11 @@ _NOT_PLAYED = (
 
 
 def select_tasks(run: Run, tasks: Sequence[Task]) -> list[Task]:
-    """The tasks that an evaluation of ``run`` plays, in their order.
+    """The tasks that an evaluation of ``run`` plays, in the order of ``tasks``.
 
-    A draw depends only on the run's seed and the tasks' ids and groups, and a larger one contains every
-    smaller one. ``by_group`` takes as many of a group at every seed. Raises ConfigError if there are fewer
-    tasks than ``evaluation.tasks``.
+    ``evaluation.tasks`` says how many and ``evaluation.draw`` which ones. A draw depends only on the run's
+    seed and the tasks' ids and groups, and a larger one contains every smaller one. ``by_group`` takes as
+    many of a group at every seed. Raises ConfigError if there are fewer tasks.
     """
     wanted = run.evaluation.tasks
     if wanted is None:
@@ -79,9 +79,9 @@ def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:
 
 
 def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
-    """``KEY:
+    """Settings of ``run`` that decide a score and differ from the protocol's.
 
-    VALUE (protocol: VALUE)`` for each setting that decides a score and differs from the protocol's.
+    One text each: ``KEY: VALUE (protocol: VALUE)``.
     """
 
     def settings(of: Run) -> dict[str, Any]:

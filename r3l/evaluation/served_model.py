@@ -40,10 +40,11 @@ class Dialog(StrEnum):
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model behind an endpoint.
+    """A model behind a server.
 
-    ``tokenizer``: folder or hub id of its tokenizer; None: the tokenizer of the run's model, if that is on
-    this machine. ``about``: what the server says of the model's weights.
+    ``dialog``: the form in which dialogs are sent. ``tokenizer``: folder or hub id of its tokenizer; None:
+    the tokenizer of the run's model, if that is on this machine. ``about``: what the server says of the
+    model's weights.
     """
 
     endpoint: EndpointOptions
@@ -55,7 +56,7 @@ class ServedModel:
     def identity(self) -> dict[str, str]:
         """Everything outside the run's settings that can change a response; stored in the manifest.
 
-        The address is left out: a restarted server may have another one, and --out names the folder to
+        The address is not part of it: a restarted server may have another one, and --out names the folder to
         resume in.
         """
         return {
@@ -112,13 +113,13 @@ class ServedModel:
 
 @dataclass(kw_only=True)
 class ServedSession(PlaySession):
-    """A play session whose policy is behind a server: every episode is a batch of its own."""
+    """A session that plays with a model at a server; every episode is a batch of its own."""
 
     served: ServedModel
     endpoint: Endpoint
 
     def take_counts(self) -> dict[str, float]:
-        """Numbers of requests and retries since the last call."""
+        """Counts of requests, retries and irregular responses since the last call."""
         counts: dict[str, float] = dict(self.endpoint.counts)
         self.endpoint.counts.clear()
         return counts
@@ -162,7 +163,7 @@ def model_named(served: str) -> str:
 
 
 def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
-    """Raise RunDirectoryError if the directory holds another run, or the same run with other requests."""
+    """Raise RunDirectoryError if ``run_dir`` holds another run, or this run with other requests to a server."""
     path = run_dir / MANIFEST
     if not path.is_file():
         return

@@ -83,9 +83,9 @@ def stored_runs() -> Path:
 def fetch(source: str | None = None) -> Path:
     """Unpack an archive of stored runs; return its folder.
 
-    Earlier runs stay until the new ones are complete. ``source``: a file or a URL; by default the archive
-    that was released with this wheel, whose digest the wheel knows. Raises DataError for any other file,
-    ConfigError in a checkout.
+    ``source``: a file or a URL; by default the archive that was released with this wheel, whose digest the
+    wheel knows. Runs from an earlier archive stay until the new ones are complete. Raises DataError for any
+    other file, ConfigError in a checkout.
     """
     if is_checkout():
         raise ConfigError(f"nothing to fetch: this checkout has the stored runs already, in {folder()}")
@@ -272,7 +272,7 @@ def store_probes(results: Path, out: Path) -> list[Path]:
 
 
 def probes_in(folder: Path) -> list[Path]:
-    """Results of probes in ``folder``: a folder of results, or that of the probes in it."""
+    """The result files of probes in ``folder``, a folder of results or the folder ``probe`` in one."""
     return sorted(folder.glob("*.json" if folder.resolve().name == PROBES else f"{PROBES}/*.json"))
 
 
@@ -324,7 +324,7 @@ def _is_stored(source: Path, target: Path) -> bool:
 
 @dataclass(frozen=True)
 class Origins:
-    """The code and the plan that runs were made from, as `r3l verify` reports them.
+    """The code and the pre-registration that runs were made from, as `r3l verify` reports them.
 
     ``dirty``: directories of runs whose code is in no commit. ``plans``: numbers of runs by the SHA-256 of
     the pre-registration they were made under; None: before there was one.
@@ -339,7 +339,7 @@ class Origins:
         return {"dirty": [str(path) for path in self.dirty], "preregistration": plans}
 
     def lines(self) -> list[str]:
-        """The printed lines: dirty seeds by cell, then the number of versions of the plan of these runs."""
+        """The lines to print: runs of uncommitted code by cell, then the number of pre-registration texts."""
         lines = []
         if self.dirty:
             lines.append(f"{len(self.dirty)} were made from a tree with uncommitted changes:")
@@ -360,7 +360,7 @@ class Origins:
 
 
 def origins(run_dirs: Sequence[Path]) -> Origins:
-    """Read the origins of runs from their manifests."""
+    """Read from their manifests which code and which pre-registration runs were made from."""
     manifests = [read_json(run_dir / MANIFEST, Manifest) for run_dir in run_dirs]
     plans = Counter(manifest.get("preregistration_sha256") for manifest in manifests)
     dirty = [path for path, manifest in zip(run_dirs, manifests, strict=True) if is_dirty(manifest["commit"])]

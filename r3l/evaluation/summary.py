@@ -38,9 +38,10 @@ SHOWN = 150  # characters shown of each end of a long response; our choice
 
 
 def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None = None) -> str:
-    """Lines about the content of an evaluation.json, warnings last.
+    """The summary that is printed after an evaluation, warnings last.
 
-    ``over_tasks``: interval of the success over tasks, if each task was attempted several times.
+    ``evaluation``: content of evaluation.json. ``over_tasks``: interval of the success over tasks, if each
+    task was played several times.
     """
     max_turns = run.env_settings.max_turns
     groups, counts, tasks = evaluation["groups"], evaluation["stops"], evaluation["task_set"]
@@ -120,13 +121,13 @@ def played_how(evaluation: Mapping[str, Any], run: Run) -> str:
 
 
 def caveats(evaluation: Mapping[str, Any]) -> list[str]:
-    """The line that says what is known against a score on this task set; none if nothing is."""
+    """What is known against a score on the evaluation's task set, as one line; [] if nothing."""
     task_set = evaluation["task_set"]
     return [f"warning: task set {task_set['name']}: {task_set['warning']}"] if task_set.get("warning") else []
 
 
 def several_models(agent: Mapping[str, Any] | None) -> str | None:
-    """A warning that the server's answers name several models or versions; None if they name one or none."""
+    """A warning if the server's responses name several models or versions, else None."""
     models = (agent or {}).get("answered_by", {})
     if len(models) < 2:
         return None
@@ -157,7 +158,7 @@ def endings(counts: Mapping[str, int]) -> str:
 
 
 def fixes(run: Run) -> dict[StopReason, str]:
-    """For each ending that the setting can have caused, what to change in the settings of ``run``."""
+    """For each ending of an episode that a setting of ``run`` can have caused, what to change."""
     sampling, env_settings = run.sampling, run.env_settings
     if run.prompts == "compact":
         reader = "; a language model needs --set prompts=full"
@@ -185,9 +186,10 @@ def warnings(
     examples: Mapping[str, Sequence[str]],
     suspect: Mapping[StopReason, str],
 ) -> list[str]:
-    """A line for each ``suspect`` ending that more than a tenth of the episodes have: fix and example.
+    """A warning for each ending in ``suspect`` that more than a tenth of the episodes have.
 
-    An environment's own errors are said of a single episode too.
+    ``counts``: episodes by ending. ``examples``: a response for each. ``suspect``: ending -> how to avoid it.
+    Errors of the environment are reported even for a single episode.
     """
     lines = []
     for reason, fix in suspect.items():

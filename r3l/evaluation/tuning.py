@@ -68,10 +68,11 @@ class TuningResult(TypedDict):
 
 
 def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
-    """Choose a learning rate by RULE; return it with the standard error of a rate's mean.
+    """Choose a learning rate by RULE; return it with the standard error of a rate's mean success.
 
-    ``scores``: by rate, one success per seed, in one order of the seeds. The error is that of a mean over seeds,
-    from the variance over seeds averaged over the rates. Raises ValueError for a single seed.
+    ``scores``: by rate, one success per seed; the seeds have the same order for all rates. The error is that
+    of a mean over seeds, from the variance over seeds averaged over the rates. Raises ValueError for a single
+    seed.
     """
     if min(map(len, scores.values())) < 2:
         raise ValueError("an interval needs two seeds")
