@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class WaitingRequest(Generic[P, R]):
-    """A request at the barrier: ``(phase, address)`` orders it, ``payload`` is what ``serve`` gets."""
+    """A request at the barrier: ``(phase, address)`` orders it, ``payload`` is what ``Barrier.serve`` gets."""
 
     phase: Phase
     address: Address
@@ -40,11 +40,11 @@ class WaitingRequest(Generic[P, R]):
 
 
 class Barrier(Generic[P, R]):
-    """Counts live coroutines and calls ``serve(payloads)`` when all of them wait.
+    """Collects the requests of concurrent coroutines and serves them in one batch when all of them wait.
 
-    ``serve`` gets the payloads of one phase, sorted by address, and returns one result each. Addresses of
-    one phase must be comparable: numbers and words at the same positions. Coroutines that send requests
-    must run under :meth:`gather`; only the outermost coroutine may also send requests itself.
+    ``serve(payloads)`` gets the payloads of one phase, sorted by address, and returns one result each.
+    Addresses of one phase must be comparable: numbers and words at the same positions. Coroutines that send
+    requests must run under :meth:`gather`; only the outermost coroutine may also send requests itself.
     """
 
     def __init__(self, serve: Callable[[list[P]], Sequence[R]]) -> None:

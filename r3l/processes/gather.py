@@ -22,8 +22,9 @@ def outside_event_loop() -> Iterator[None]:
 
 
 async def together(play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
-    """A ``Gather`` (``r3l.core.rollout``): plays all items concurrently. Tasks start in the order of
-    ``items``.
+    """Play all items concurrently; the results are in the order of ``items``.
+
+    (A ``Gather`` of r3l.core.rollout.) Tasks also start in this order.
     """
 
     # ``play(item)`` is called when its task starts, not before: a task that is cancelled earlier has no

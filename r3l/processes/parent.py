@@ -16,12 +16,15 @@ PARENT = "R3L_PARENT"  # environment variable of a workflow's job: process id of
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Have the kernel send signal ``number`` to this process when its parent dies. Also a ``preexec_fn``."""
+    """Have the kernel send signal ``number`` to this process when its parent dies. May be a ``preexec_fn``."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_with_workflow() -> None:
-    """End a workflow's job when the workflow dies: an orphan would keep the run's directory locked."""
+    """Called in a workflow's job: end this process when the workflow dies.
+
+    An orphan would keep the run's directory locked.
+    """
     parent = os.environ.pop(PARENT, None)
     if parent is not None:
         end_with_parent()

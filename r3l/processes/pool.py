@@ -62,7 +62,7 @@ class EnvironmentHandle:
         return await self._call("rewind", turn)
 
     async def close(self) -> None:
-        """Give the engine back for reuse. An engine that is already lost needs no closing."""
+        """Give the engine back to the pool. An engine that is already lost needs no closing."""
         with contextlib.suppress(WorkerLost):
             await self._pool.call(self._key, "close", None)
 
@@ -122,9 +122,10 @@ class WorkerProcess:
         theirs.close()
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """One call on environment ``key``. Raises the engine's own error, or WorkerLost.
+        """Call ``verb`` (reset, step, rewind ...) with ``argument`` on environment ``key`` of this process.
 
-        Raises EngineError if no process can be started at all, since that concerns more than one episode.
+        Raises the engine's own error, WorkerLost if the process dies or hangs, or EngineError if no process
+        can be started at all, since that concerns more than one episode.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._send_and_wait, key, verb, argument)
@@ -235,7 +236,10 @@ class EnvironmentPool:
             )
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """One call on environment ``key``. Raises the engine's own error, or WorkerLost."""
+        """Call ``verb`` (reset, step, rewind ...) with ``argument`` on environment ``key`` of the pool.
+
+        Raises the engine's own error, or WorkerLost.
+        """
         if self._here is not None:
             return self._here.call(key, verb, argument)
         return await self._workers[key % len(self._workers)].call(key, verb, argument)

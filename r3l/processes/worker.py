@@ -24,10 +24,10 @@ class WorkerLost(EngineLost):
 
 
 class RecordedEnvironment:
-    """An engine with the record of its trajectory: the worker-side half of a handle.
+    """An engine that records its trajectory, so that a rewind can replay it; it runs in a worker.
 
-    The record is of the trajectory that began with the last reset. Nothing is added to it after a rewind,
-    so that any number of retries can start from its turns.
+    The record is of the trajectory that began with the last reset. Nothing is added to it after a rewind, so
+    that any number of retries can start from its turns.
     """
 
     def __init__(self, engine: Environment, env: str = "") -> None:
@@ -104,7 +104,10 @@ class EnvironmentHost:
         self._free: list[RecordedEnvironment] = []  # closed, kept for reuse
 
     def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """Call ``verb`` on environment ``key``. A reset starts an unknown one; others raise WorkerLost."""
+        """Call ``verb`` with ``argument`` on environment ``key``.
+
+        A reset starts an environment with a new key; other calls with an unknown key raise WorkerLost.
+        """
         if key not in self._live:
             if verb != "reset":
                 raise WorkerLost(f"an environment worker of {self._factory.name!r} was replaced")
@@ -119,7 +122,10 @@ class EnvironmentHost:
 
 
 def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connection) -> None:
-    """Answer calls until the other end of ``pipe`` is closed. Errors are sent back to the caller."""
+    """Loop of a worker process: answer calls until the other end of ``pipe`` is closed.
+
+    Exceptions are sent back to the caller.
+    """
     host = EnvironmentHost(factory, options)
     while True:
         try:
