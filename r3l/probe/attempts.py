@@ -44,11 +44,13 @@ class OwnReflection:
     """The model's reflection on one of its attempts, and the retries that follow from it.
 
     ``invalid``: why it could not be used, else None. ``right``: it states the attempt's outcome correctly.
-    ``agrees``: agreement with the environment's critic; None if one of them names no pivot (the turn to
-    retry from). Retries, None without a pivot: ``guided`` and ``unguided`` start at the pivot, with and
-    without the hint, ``from_start`` at the first turn with the hint. ``fresh``: another attempt at the task,
-    to compare with. ``equal``: chance that fresh attempts succeed with as many tokens as ``guided`` took;
-    ``short``: there were too few of them to use up those tokens.
+    ``agrees``: agreement with the environment's critic; None if one of them names no pivot (the turn to retry
+    from).
+
+    Retries, None without a pivot: ``guided`` and ``unguided`` start at the pivot, with and without the hint,
+    ``from_start`` at the first turn with the hint. ``fresh``: another attempt at the task, to compare with.
+    ``equal``: chance that fresh attempts succeed with as many tokens as ``guided`` took; ``short``: there
+    were too few of them to use up those tokens.
     """
 
     invalid: str | None = None
@@ -65,9 +67,10 @@ class OwnReflection:
 
 @dataclass(frozen=True)
 class CriticReflection:
-    """The verdict of the environment's critic on a failed attempt, and two retries from the turn it names.
+    """The judgement of the environment's critic on a failed attempt, and two retries from the turn it names.
 
-    ``guided`` has the critic's hint, ``unguided`` has none. ``cause``: None if it found no wrong action.
+    ``guided`` has the critic's hint, ``unguided`` has none. ``cause``: what went wrong, None if it found no
+    wrong action.
     """
 
     cause: str | None
@@ -79,9 +82,9 @@ class CriticReflection:
 class Attempt:
     """One attempt of a probe at a task, from the start and without guidance, and what followed it.
 
-    ``actions``: number of readable actions, None if responses are answers; ``shown``: how many of them name
-    only what was shown before. ``own``: the model's reflection and its retries. ``critic``: those of the
-    environment's critic after a failure, None if it names no turn.
+    ``tokens``: sampled ones. ``actions``: number of readable actions, None if responses are answers;
+    ``shown``: how many of them name only objects that were shown before. ``own``: the model's reflection and
+    its retries. ``critic``: those of the environment's critic after a failure, None if it names no turn.
     """
 
     task: str
@@ -102,8 +105,8 @@ class Attempt:
 class Played:
     """All that a probe played. ``expert``: success of the error-free expert by task id, None without one.
 
-    ``now``: number of attempts played by this call, not resumed from an earlier one; ``seconds``: their time
-    by activity.
+    ``now``: number of attempts that this call played itself, not read from an earlier one. ``seconds``: their
+    time by activity.
     """
 
     attempts: list[Attempt]
@@ -113,5 +116,5 @@ class Played:
 
     @property
     def halves(self) -> list[str]:
-        """Names of the task groups (easy, hard), the easier one first: their names sort that way."""
+        """Names of the task groups, the easier one first (alphabetically: easy, hard)."""
         return sorted({attempt.group for attempt in self.attempts})

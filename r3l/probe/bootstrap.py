@@ -36,17 +36,17 @@ class Measure:
 
 
 def mean(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of a column over the attempts that count."""
+    """Mean of a column over the attempts that count for it (those without NaN)."""
     return resampled(table, [column], lambda sums, counts: sums[..., 0] / counts[..., 0])
 
 
 def share(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of something that is true (1) or false (0)."""
+    """Share of attempts for which ``column`` is true (1), of those where it is not NaN."""
     return bounded_share(mean(table, column))
 
 
 def bounded_share(measure: Measure) -> Measure:
-    """The share with Wilson's interval, where all tasks agree on 0 or 1."""
+    """``measure``, a share; if all tasks agree on 0 or 1, with Wilson's interval instead of the bootstrap's."""
     if measure.value not in (0.0, 1.0) or measure.low != measure.high:
         return measure
     low, high = wilson_bounds(measure.value, measure.tasks)
@@ -54,10 +54,10 @@ def bounded_share(measure: Measure) -> Measure:
 
 
 def paired_difference(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of differences of two successes, each -1, 0 or 1.
+    """Mean of ``column``, differences of two successes, each -1, 0 or 1.
 
-    If all tasks have the same difference, another one would have occurred in at most a share of them:
-    Wilson's upper bound of a share of which nothing was seen.
+    If all tasks have the same difference, the bootstrap has no spread. Then the interval allows for as many
+    other values as Wilson's upper bound of a share of which none was seen.
     """
     measure = mean(table, column)
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:
@@ -68,12 +68,12 @@ def paired_difference(table: pd.DataFrame, column: str) -> Measure:
 
 
 def ratio(table: pd.DataFrame, upper: str, lower: str) -> Measure:
-    """Mean of ``upper`` over the mean of ``lower``, each over the attempts that have it."""
+    """Mean of column ``upper`` over the mean of column ``lower``, each over the attempts that have it."""
     return resampled(table, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
 
 
 def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
-    """Mean of ``first`` minus that of ``second``, two shares, each over the attempts that have it."""
+    """Mean of column ``first`` minus that of ``second``, both shares, each over the attempts that have it."""
     found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
     one, other = mean(table, first), mean(table, second)
     if found.low != found.high or one.value is None or other.value is None:
@@ -87,10 +87,10 @@ def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
 def resampled(
     table: pd.DataFrame, columns: Sequence[str], combine: Callable[[Floats, Floats], Floats]
 ) -> Measure:
-    """A measure computed from sums of table columns, with a bootstrap interval over tasks.
+    """A measure computed from sums of table columns, with a 95 % bootstrap interval over tasks.
 
     ``table``: one row per attempt, with its ``task``; NaN: the attempt does not count for the column.
-    ``combine``: the measure from the sums and the counts of ``columns`` (last axis).
+    ``combine(sums, counts)``: the measure from the sums and the counts of ``columns`` (last axis).
     """
     tasks, task_A = np.unique(table.task.to_numpy(str), return_inverse=True)
     values_A_C = table[[*columns]].to_numpy(float)

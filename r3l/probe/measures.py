@@ -151,7 +151,7 @@ def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
 
 
 def per_1000(table: pd.DataFrame, success: str, tokens: str) -> Measure:
-    """Successes for every 1,000 generated tokens."""
+    """Successes per 1,000 generated tokens: the sums of two columns, ``success`` and ``tokens``."""
     return resampled(table, [success, tokens], lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
@@ -295,9 +295,9 @@ def measures(played: Played) -> dict[str, Measure]:
 
 
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Compare each retried attempt with another, independent attempt at its task, as a fresh try would be.
+    """Give each retried attempt another, independent attempt at its task, to compare its retries with.
 
-    It is the next one at the task; the last attempt takes the first. Sets ``fresh``, ``equal`` and
+    It is the next attempt at the task; the last attempt takes the first. Sets ``fresh``, ``equal`` and
     ``short``.
     """
     of_task: dict[str, list[Attempt]] = {}
@@ -320,8 +320,8 @@ def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
 def equal_tokens(others: Sequence[Attempt], tokens: int) -> tuple[float, bool]:
     """Chance of a success if ``others`` are played one after another until ``tokens`` are used up.
 
-    An attempt cut short by the end of the tokens counts by the share of it that they pay for. Also returns
-    whether tokens were left after all of ``others``.
+    An attempt cut short by the end of the tokens counts by the fraction of it that fits. Also returns whether
+    tokens were left after all of ``others``.
     """
     for other in others:
         if other.tokens > tokens:

@@ -51,7 +51,11 @@ from r3l.runs.session import PlaySession
 
 
 class BatchLine(TypedDict):
-    """A finished batch. ``probed``: what identifies the probe. ``sha256``: of the attempts; r3l 0.1 wrote none."""
+    """A finished batch of a probe, as a line of its file.
+
+    ``probed``: digests that identify the probe (model, settings, tasks). ``sha256``: of the attempts; r3l 0.1
+    wrote none.
+    """
 
     probed: dict[str, str | None]
     attempts: list[dict[str, Any]]
@@ -256,7 +260,10 @@ class Retries:
     _played: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
-        """The model's own reflection, and the retries from the pivot that it names."""
+        """Let the model reflect on the attempt, and play the retries from the pivot that it names.
+
+        ``critique``: of the environment's critic, to compare with; None without one.
+        """
         reflection = await reflect(self.ctx, self.base, self.settings)
         parsed, last = reflection.parsed, reflection.trajectory.turns[-1:]
         text = last[0].response

@@ -48,7 +48,10 @@ SCHEMA = 2
 
 
 class Target(Strict):
-    """Target for one measure: bounds of its value, and of its interval's lower end (``interval_above``)."""
+    """Target for one measure: bounds of its value, and of the lower end of its interval.
+
+    ``interval_above``: that end must be greater.
+    """
 
     at_least: float | None = None
     at_most: float | None = None
@@ -73,7 +76,10 @@ class Target(Strict):
 
 
 class Targets(Strict):
-    """configs/probe_targets.yaml. ``targets``: of base checkpoints of tier nano; ``gate``: of any model."""
+    """configs/probe_targets.yaml, by measure.
+
+    ``targets``: for base checkpoints of tier nano; ``gate``: for any model that is to be trained.
+    """
 
     gate: dict[str, Target]
     targets: dict[str, Target]
