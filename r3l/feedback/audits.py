@@ -27,14 +27,17 @@ GRADES = ("wrong", "partial", "accurate")  # by the number of right ones among p
 
 
 class Leak(StrEnum):
-    """How feedback contains the gold answer."""
+    """How feedback contains the gold answer.
+
+    ``told``: it is nowhere else. ``quoted``: the problem or the attempt has it too.
+    """
 
     TOLD = "told"  # it appears nowhere else
     QUOTED = "quoted"  # it also appears in the problem or the attempt, such as a number of the problem
 
 
 def leak_of(text: str, answer: object, known: Iterable[str]) -> Leak | None:
-    """How the feedback ``text`` gives away ``answer``; None if it does not contain it as whole words.
+    """How the feedback ``text`` gives away ``answer``; None if it does not contain it as complete words.
 
     ``known``: the texts of the problem and the attempt. An answer that also occurs there is only quoted
     (``QUOTED``), else it is leaked (``TOLD``). Case and spacing are ignored.
@@ -47,9 +50,9 @@ def leak_of(text: str, answer: object, known: Iterable[str]) -> Leak | None:
 
 
 def audit(ctx: RolloutContext, episode: Episode, text: str) -> Leak | None:
-    """Find and count leaks of the task's gold answer in ``text``, written on ``episode``.
+    """Find the task's gold answer in ``text``, feedback on ``episode``, and count it in the metrics.
 
-    None for no leak, or a task without an answer in its payload.
+    None without a leak, or for a task without an answer in its payload.
     """
     answer = episode.trajectory.task.payload.get("answer")
     if answer is None:
@@ -78,7 +81,7 @@ class Agreement:
 
     @property
     def grade(self) -> str:
-        """One of GRADES."""
+        """The agreement as one word of GRADES."""
         return GRADES[self.near + self.same_cause]
 
 

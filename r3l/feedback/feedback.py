@@ -39,7 +39,7 @@ NOTHING = ("", "-", "none", "null", "n/a")  # values of a line that mean null
 
 
 class FeedbackSource(StrEnum):
-    """Who writes the feedback between two attempts."""
+    """Author of the feedback between two attempts."""
 
     SELF = "self"  # the policy
     ENVIRONMENT = "environment"  # the environment's own critic, or the policy if the critic has no comment
@@ -78,7 +78,7 @@ class ParsedReflection:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], coerced: bool = False) -> ParsedReflection:
-        """The reflection in a document that is known to be valid."""
+        """The reflection in ``document``, a JSON object that is known to be valid."""
         perfect = document["trajectory_outcome"] == Outcome.SUCCESS
         suggestion = None if perfect else document.get("improvement_suggestion")
         return cls(
@@ -102,7 +102,7 @@ class ParsedReflection:
 
 @dataclass(frozen=True)
 class ParsedCritique:
-    """A critique, as the guidance made from it."""
+    """A valid critique. ``guidance``: the text made from it that guides the second attempt."""
 
     guidance: str
 
@@ -121,7 +121,7 @@ class InvalidFeedback:
 
 
 def feedback_of(content: Mapping[str, Any]) -> Feedback:
-    """The inverse of ``as_json``."""
+    """Read feedback from ``content``, the JSON object that its ``as_json`` gave."""
     if "invalid" in content:
         return InvalidFeedback(content["invalid"])
     return ParsedCritique(content["guidance"]) if "guidance" in content else ParsedReflection.of(content)
@@ -157,8 +157,9 @@ def parse_reflection(
     turns: int,
     rules: ReflectionRules = STRICT,
 ) -> ParsedReflection | InvalidFeedback:
-    """Parse a reflection on an episode of ``turns`` turns. Accepts any string; a bad one gives
-    InvalidFeedback.
+    """Parse a reflection on an episode of ``turns`` turns.
+
+    Accepts any string; a text that is not valid by ``rules`` gives InvalidFeedback.
     """
     if rules.schema == "lines":
         return _validated(_document_of_lines(after_thought(text)), turns, rules)
@@ -182,7 +183,7 @@ def parse_reflection(
 
 
 def reflection_lines(document: Mapping[str, Any]) -> str:
-    """A reflection in the schema ``lines``, without its null values."""
+    """A reflection as text in the schema ``lines``; keys with a null value are left out."""
     values = {key: document.get(name) for name, key in LINES.items()}
     return "\n".join(f"{key}: {value}" for key, value in values.items() if value is not None)
 

@@ -62,7 +62,7 @@ class FeedbackDialog:
     def on(
         cls, ctx: RolloutContext, episode: Episode, kind: TrajectoryKind, attempt: tuple[int, ...] = ()
     ) -> FeedbackDialog:
-        """Open a feedback dialog on a finished episode."""
+        """Open the dialog of a reflection or critique (``kind``) on a finished episode."""
         turns = episode.trajectory.turns
         if ctx.dialogue.style == "compact":
             return cls(episode, kind, episode.conversation.fork(len(turns)), list(turns), attempt)
@@ -89,8 +89,9 @@ class FeedbackDialog:
         return written
 
     def close(self, ctx: RolloutContext, completion: Completion, parsed: Feedback) -> Trajectory:
-        """The trajectory that trains to write ``completion`` (only that turn has gradient), logged in
-        ``ctx``.
+        """End the dialog; returns the trajectory that trains to write ``completion``, its last turn.
+
+        Only that turn has gradient. The trajectory is logged in ``ctx``.
         """
         self.conversation.close()
         base = self.episode.trajectory

@@ -11,5 +11,5 @@ PROMPTS = Path(__file__).parent / "prompts"
 
 @cache
 def template(name: str) -> Template:
-    """The text ``r3l/feedback/prompts/<name>.txt`` with ``$name`` placeholders."""
+    """The text of ``r3l/feedback/prompts/<name>.txt``, with ``$name`` placeholders to fill."""
     return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())
