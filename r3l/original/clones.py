@@ -27,7 +27,7 @@ class Repository:
     commits: tuple[str, ...]
 
     def how(self) -> str:
-        """The shell commands that clone the repository and set the environment variable."""
+        """The shell commands that clone the repository and set ``variable``."""
         folder = Path(self.url).stem
         checkout = f"git clone {self.url} && git -C {folder} checkout {self.commits[0]}"
         return f"{checkout} && export {self.variable}=$PWD/{folder}"

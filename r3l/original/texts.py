@@ -39,21 +39,24 @@ class Text:
         return frozenset(part for is_field, part in self.parts if is_field)
 
     def fill(self, values: Mapping[str, object]) -> str:
-        """The string with the value of each expression."""
+        """The string with each expression replaced by its value in ``values``."""
         return "".join(str(values[part]) if is_field else part for is_field, part in self.parts)
 
 
 def render(path: str, **values: object) -> str:
-    """Render a template of the released code with its jinja2 options. Raises ConfigError as ``read``."""
+    """Render the template ``path`` of the released code with its jinja2 options.
+
+    Raises ConfigError as ``read``.
+    """
     environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(read(path)).render(values)
 
 
 def texts(path: str, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
-    """Find strings in ``function`` of a file of the released code, in order of appearance.
+    """Find strings in ``function`` of the Python file ``path`` of the released code, in order of appearance.
 
-    Only strings whose f-string expressions are exactly ``fields`` and, if given, whose use is ``used`` (see
-    Text). Raises ConfigError if there is none.
+    Only strings whose f-string expressions are exactly ``fields`` and, if given, whose ``Text.used`` is
+    ``used``. Raises ConfigError if there is none.
     """
     strings = [text for text in _strings(path, function) if used in (None, text.used)]
     found = tuple(text for text in strings if text.fields == frozenset(fields))
@@ -65,9 +68,9 @@ def texts(path: str, function: str, *fields: str, used: str | None = None) -> tu
 
 @cache
 def read(path: str) -> str:
-    """The text of a file in the clone that $R3L_RELEASE names.
+    """The text of the file ``path`` in the clone of the released code that $R3L_RELEASE names.
 
-    Raises ConfigError if there is no clone or no such file, or if the text is not the released one.
+    Raises ConfigError if there is no clone or no such file, or if its text is not one of the audited commits.
     """
     return _read(folder_of(R3L), path)
 
