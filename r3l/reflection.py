@@ -98,7 +98,10 @@ RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environmen
 
 @dataclass(frozen=True)
 class Reflection:
-    """A parsed reflection, and the trajectory that trains to write it (only its last turn has gradient)."""
+    """A parsed reflection, its author, and the trajectory that trains to write it.
+
+    Only the last turn of the trajectory has gradient.
+    """
 
     parsed: ParsedReflection | InvalidFeedback
     trajectory: Trajectory
@@ -106,12 +109,12 @@ class Reflection:
 
     @property
     def perfect(self) -> bool:
-        """Whether it is valid and finds nothing to improve."""
+        """Whether the reflection is valid and finds nothing to improve."""
         return isinstance(self.parsed, ParsedReflection) and self.parsed.perfect
 
 
 def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> str:
-    """A critique written as a reflection. Base checkpoints were taught these keys, in this order."""
+    """A critique written as a reflection, with the keys and the order that base checkpoints were taught."""
     document = {
         "trajectory_summary": critique.summary,
         "root_cause_analysis": critique.cause,
@@ -125,7 +128,7 @@ def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> 
 async def reflect(
     ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
 ) -> Reflection:
-    """Have a finished episode reflected on by the source that ``feedback`` names.
+    """Have the author that ``settings.feedback`` names reflect on a finished episode.
 
     ``attempt`` tells several reflections on one episode apart. Results are counted under ``reflection/``.
     """
@@ -186,11 +189,11 @@ async def reflect(
 async def critic_verdict(
     ctx: RolloutContext, episode: Episode, corruption: float, attempt: tuple[int, ...] = ()
 ) -> Critique | None:
-    """The critic's verdict on a finished episode; a share ``corruption`` of verdicts is misleading.
+    """The judgement of the environment's critic on a finished episode; None if it has none.
 
-    A misleading verdict keeps summary and outcome; cause, pivot and hint are those that the critic would give
-    if the same actions had been an attempt at another task of ``ctx.tasks``, drawn by seed. A verdict without a pivot
-    stays as it is. Counted under ``reflection/corrupted``.
+    A share ``corruption`` of judgements is made misleading: summary and outcome stay, but cause, pivot and
+    hint are those that the critic would give if the same actions had been an attempt at another task of
+    ``ctx.tasks``, drawn by seed. One without a pivot stays as it is. Counted under ``reflection/corrupted``.
     """
     transcript = episode.transcript()
     verdict = ctx.dialogue.critique(transcript)
@@ -234,7 +237,10 @@ def reflection_request(
 def full_instructions(
     dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
 ) -> list[Message]:
-    """Build the full request in our own words, around a numbered log of the episode."""
+    """Build the request for a reflection in our own words: complete instructions around a log of the episode.
+
+    ``first``: the episode's first observation.
+    """
     feedback = shown_feedback(trajectory, settings.reflection_sees)
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
     lines = settings.reflection_schema == "lines"
@@ -250,7 +256,10 @@ def full_instructions(
 
 
 def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
-    """The outcome as a reflection prompt shows it; ``answer`` adds ``task.payload["answer"]`` if present."""
+    """The outcome of an episode as a reflection prompt shows it.
+
+    ``sees``: nothing, the outcome, or with ``answer`` also ``task.payload["answer"]`` if there is one.
+    """
     if sees == "none":
         return "(not shown)"
     answer = trajectory.task.payload.get("answer")
@@ -270,7 +279,10 @@ def released_log(release: FeedbackPrompts, trajectory: Trajectory, prompts: Prom
 
 
 def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -> str:
-    """The episode as a numbered log: the opening, then each response with the observation that it answers."""
+    """The episode as a numbered log: the opening, then each response with the observation that it answers.
+
+    ``first``: the episode's first observation.
+    """
     opening = "\n".join(m.content for m in dialogue.opening(trajectory.task, first))
     lines = [f"Task and first observation:\n{opening}"]
     for k, turn in enumerate(trajectory.turns):
