@@ -96,11 +96,12 @@ dist: setup
 trinity: $(TRINITY_STAMP)
 
 # Packages of a GPU machine or of any other one, by uv: pip takes half an hour to resolve them and cannot override. r3l
-# without its own pins: numpy 2.4 and verl cannot stand together.
+# without its own pins: numpy 2.4 and verl cannot stand together. With bytecode, for Ray ends if one of its processes takes
+# 15 seconds to start, as their imports would on a busy machine.
 $(TRINITY_STAMP): configs/trinity/$(TRINITY_KIND).txt $(call moved,$(TRINITY)) | $(STAMP)
 	$(call drop_moved,$(TRINITY))
 	@[ -x $(TRINITY)/bin/python ] || $(BIN)/python -m venv $(TRINITY)
-	$(BIN)/uv pip sync --python $(TRINITY)/bin/python $(UV_ARGS) configs/trinity/$(TRINITY_KIND).txt
+	$(BIN)/uv pip sync --compile-bytecode --python $(TRINITY)/bin/python $(UV_ARGS) configs/trinity/$(TRINITY_KIND).txt
 	$(BIN)/uv pip install --python $(TRINITY)/bin/python $(UV_ARGS) --no-deps -e .
 	@touch $@
 

@@ -36,7 +36,6 @@ setup(
             "data/*",
             "*.mplstyle",
         ],
-        "r3l": ["trinity/vllm_stub/**/*"],
         "r3l.data": [
             *(
                 "Snakefile",

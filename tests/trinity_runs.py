@@ -20,13 +20,15 @@ def start(engine, steps, run_dir, method="r3l", settings=(), **variables):
     options = ["--engine", engine, "--method", method, "--run-dir", str(run_dir)]
     for setting in (f"train.steps={steps}", *SETTINGS, *settings):
         options += ["--set", setting]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    # Ray ends if one of its processes, which import much, takes 15 s to start: bytecode is kept.
+    kept = {"PYTHONDONTWRITEBYTECODE": ""}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **kept, **variables}
     command = [sys.executable, "-m", "r3l.cli", "train", *options]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
 
 
 def finish(process):
-    _, errors = process.communicate(timeout=900)
+    _, errors = process.communicate(timeout=1800)
     return process.returncode, errors
 
 

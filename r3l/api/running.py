@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from r3l.config import Run
     from r3l.evaluation.episodes import Evaluation
     from r3l.evaluation.served_model import ServedModel
+    from r3l.runs.loggers import Log
     from r3l.runs.result import Result
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,11 @@ def default_run_dir(run: Run) -> Path:
 
 
 def train_run(
-    run: Run, where: Path, loggers: Sequence[str] = (), minutes: float | None = None, set_aside: bool = False
+    run: Run,
+    where: Path,
+    loggers: Sequence[str | Log] = (),
+    minutes: float | None = None,
+    set_aside: bool = False,
 ) -> Result:
     """Train with the run's engine, or the local one if the method trains nothing; the content of result.json.
 

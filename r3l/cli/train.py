@@ -43,9 +43,12 @@ def train(
     Example: `r3l train --method grpo --seed 1 --set train.lr=1e-4`
 
     Example: `until r3l train --tier smol --minutes 10; do [ $? = 75 ] || break; done`
+
+    Example: `r3l train --tier paper --set train.steps=3`, which ends with a forecast for all steps
     """
     from r3l.api.running import default_run_dir, train_run
     from r3l.config import TierConfig, load, resolve, variant
+    from r3l.runs import forecast
     from r3l.runs.loggers import LOGGERS
 
     for name in logger or []:
@@ -54,8 +57,23 @@ def train(
         method = variant(method).changed(engine=engine).name
     run = resolve(tier, env, method, seed, model, overrides)
     where = run_dir or default_run_dir(run)
-    result = train_run(run, where, logger or (), minutes, set_aside)
+    times = forecast.StepTimes()
+    result = train_run(run, where, [*(logger or ()), times], minutes, set_aside)
     text = f"{_sentences(run, result)}\nin {where}\nnext: r3l evaluate {where}"
+
+    # A shortened run that was measured from its first step forecasts the configured one.
+    shortened = [change for change in overrides or () if change.startswith("train.steps=")]
+    if shortened and len(times.metrics) == run.train.steps >= forecast.LEAST_STEPS:
+        others = [change for change in overrides or () if change not in shortened]
+        planned = resolve(tier, env, method, seed, model, others).train.steps
+        if planned > run.train.steps:
+            from r3l.trinity.config import EVALUATE_EVERY
+            from r3l.trinity.job import evaluation_seconds
+
+            evaluation = evaluation_seconds(where)
+            measured = times.forecast(run, None, evaluation, EVALUATE_EVERY if evaluation else 0)
+            forecast.write(measured, where)
+            text += f"\n{forecast.sentences(measured, planned)}"
     print_result(result, as_json, text)
 
 

@@ -31,6 +31,7 @@ from r3l.local.session import LocalSession, check_installed, open_session, pass_
 from r3l.local.training.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
+from r3l.runs.loggers import Log
 from r3l.runs.manifest import manifest
 from r3l.runs.preemption import Preempted, time_limit
 from r3l.runs.result import Result, finished_result, result
@@ -45,7 +46,7 @@ AfterUpdate = Callable[[LocalSession, Path, int], None]  # session, run director
 def train(
     run: Run,
     run_dir: Path,
-    loggers: Sequence[str] = (),
+    loggers: Sequence[str | Log] = (),
     minutes: float | None = None,
     after_update: AfterUpdate | None = None,
 ) -> Result:
@@ -131,7 +132,7 @@ def run_steps(
     trainer: Trainer,
     totals: Counter[str],
     run_dir: Path,
-    loggers: Sequence[str],
+    loggers: Sequence[str | Log],
     after_update: AfterUpdate,
 ) -> None:
     """Run the steps that are left, adding to ``totals``: collect, batch, update, log, save."""

@@ -27,10 +27,12 @@ from r3l.config import (
     variant,
 )
 from r3l.core.errors import ConfigError
+from r3l.files.paths import RESULTS
 from r3l.report import published
 from r3l.report.labels import env_label
 from r3l.report.published import Reference
 from r3l.report.table import Column, Table, table
+from r3l.runs import forecast
 
 GPUS = 16  # "two servers with 8 H20 each" (note of the published table)
 MODEL, METHOD = "qwen2.5-1.5b", "grpo"  # what is scaled where a number is missing
@@ -65,9 +67,14 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
 
 
 def training_hours(run: Run) -> float | None:
-    """Expected hours of a training on the GPUs of its cluster; None where it has none."""
+    """Expected hours of a training: by a forecast in results/, else by the paper's seconds on its GPUs.
+
+    None for a run without GPUs that has no forecast.
+    """
     if not trains(run):
         return 0.0
+    if measured := forecast.find(run, RESULTS):
+        return forecast.seconds(measured, run.train.steps) / 3600
     cluster = gpu_cluster(run)
     return costs([run])[0].gpu_hours / (cluster.nodes * cluster.gpus_per_node) if cluster else None
 

@@ -28,27 +28,30 @@ Log = Callable[[Metrics], None]  # takes the metrics of one step, "step" include
 
 
 @contextmanager
-def open_loggers(names: Sequence[str], run_dir: Path) -> Iterator[Log]:
-    """Open the loggers ``names``, each in the folder of its name in ``run_dir``, and log the steps so far.
+def open_loggers(loggers: Sequence[str | Log], run_dir: Path) -> Iterator[Log]:
+    """Open ``loggers``, each in the folder of its name in ``run_dir``, and log the steps so far.
 
-    Yields a function that logs a further step. Raises ConfigError for an unknown logger, and for one whose
+    A logger may also be a function, which is called with each further step. Yields a function that logs a
+    further step. Raises ConfigError for an unknown logger, and for one whose
     package is not installed.
     """
     with ExitStack() as stack:
-        logs = []
-        for name in names:
+        functions = [logger for logger in loggers if not isinstance(logger, str)]
+        named = []
+        for name in (logger for logger in loggers if isinstance(logger, str)):
             check_known("logger", name, LOGGERS)
             # Begin the copy again: steps after the last checkpoint are run a second time.
             shutil.rmtree(run_dir / name, ignore_errors=True)
             (run_dir / name).mkdir(parents=True)
-            logs.append(stack.enter_context(LOGGERS[name](run_dir)))
+            named.append(stack.enter_context(LOGGERS[name](run_dir)))
 
         def log(metrics: Metrics) -> None:
-            for write in logs:
+            for write in (*named, *functions):
                 write(metrics)
 
-        for line in read_metrics(run_dir) if logs else []:
-            log(line)
+        for line in read_metrics(run_dir) if named else []:
+            for write in named:
+                write(line)
         yield log
 
 

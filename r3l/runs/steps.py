@@ -24,7 +24,7 @@ from r3l.core.finite import check_finite
 from r3l.core.trajectory import Group, Objective, Trajectory, TrajectoryKind
 from r3l.files.json_files import append_jsonl, rewrite_jsonl
 from r3l.processes.progress import progress
-from r3l.runs.loggers import open_loggers
+from r3l.runs.loggers import Log, open_loggers
 from r3l.runs.metrics import (
     COLLECT_SECONDS,
     GENERATED_TOKENS,
@@ -173,7 +173,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 @contextmanager
-def recording(run: Run, run_dir: Path, loggers: Sequence[str], done: int) -> Iterator[RecordStep]:
+def recording(run: Run, run_dir: Path, loggers: Sequence[str | Log], done: int) -> Iterator[RecordStep]:
     """Open the loggers and the progress of a training, ``done`` steps of which are finished.
 
     Yields a function that checks, writes and shows the metrics of a step.

@@ -19,6 +19,7 @@ from r3l.trinity.sizes import planned_models, tokens_per_gpu
 
 CARD = 80.0  # GiB per GPU to plan with if this machine has no GPU
 USABLE = 0.9  # share of a GPU; the rest is for CUDA, NCCL and fragmentation (Trinity warns at 0.8 or 0.9)
+COLOCATED = 0.25  # share of vLLM on the GPU that it shares with verl (Trinity 0.6.0, config_validator.py)
 OVERFULL = 1.5  # largest micro-batch, of the limit (verl 0.8, seqlen_balancing.py; four rows of 0.73 limits)
 MAKE = "make trinity"
 VERSIONS = {  # package: compatible versions, how to install them
@@ -43,6 +44,7 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
     models = [planned for planned in planned_models() if model in (None, planned.model)]
     yield _gpus(cards, models)
     yield from (_memory(tier, envs, each, min(cards) if cards else CARD) for each in models)
+    yield from (_one_card(tier, envs, each, max(cards) if cards else CARD) for each in models)
     yield from _versions()
     yield from map(weights, models)
 
@@ -91,6 +93,35 @@ def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -
     fits = training.total <= USABLE * card * GIB and sampling.dialogs >= 1
     fix = "lower train.tokens_per_microbatch, raise sequence_parallel or tensor_parallel, or take more GPUs"
     return checked(f"memory plan of {model.model} (formula)", fits, found, fix)
+
+
+def _one_card(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -> Finding:
+    """Plans for a single GPU, by formula: verl and vLLM share it, or the local engine uses it in turns.
+
+    Trinity's mode `colocate` gives vLLM a quarter of the GPU. No run uses this mode: as these plans show,
+    training and sampling of this tier's dialogs seldom fit one GPU together.
+    """
+    from r3l.local.memory import overrides, report  # imports torch, which takes a second
+
+    runs = [resolve(tier, env.env, "r3l@engine=local", 0, model.model) for env in envs]
+    tokens = max(max(run.train.tokens_per_microbatch, run.sampling.max_context) for run in runs)
+    training = (
+        gpu_memory.training(model.architecture, math.ceil(OVERFULL * tokens), 1, model.dtype).total / GIB
+    )
+    sampling = COLOCATED * card
+    together = "fits" if training + sampling <= USABLE * card else "does not fit"
+    plan = max((report(run, card * GIB) for run in runs), key=lambda plan: plan["total_gib"])
+    if plan["fits"]:
+        in_turns = f"{plan['total_gib']:.0f} GiB, fits"
+    elif plan["set"]:
+        in_turns = f"{plan['total_gib_then']:.0f} GiB with {overrides(plan['set'])}"
+    else:
+        in_turns = f"{plan['total_gib']:.0f} GiB, does not fit"
+    found = (
+        f"of {card:.0f} GiB: colocated, training {training:.0f} and sampling {sampling:.0f} GiB, {together}; "
+        f"--engine local, {in_turns}"
+    )
+    return Finding(f"{model.model} on one GPU (formula)", True, found)
 
 
 def _versions() -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from r3l.files.writing import write_json_atomic, write_text_atomic
 from r3l.local.checkpoint import check_template
 from r3l.runs import metrics as run_metrics
 from r3l.runs import trajectory_log
+from r3l.runs.loggers import Log
 from r3l.runs.manifest import manifest
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, read_metrics
 from r3l.runs.preemption import stop_at_once, time_limit
@@ -71,7 +72,7 @@ class Backend(Protocol):
         """Path of the last checkpoint, in Hugging Face layout."""
 
 
-def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float | None = None) -> Result:
+def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: float | None = None) -> Result:
     """Train ``run`` in ``run_dir``, or resume it; write and return the content of result.json.
 
     Raises Preempted after ``minutes`` or a signal to stop; the next call resumes from the newest
@@ -122,7 +123,7 @@ def train(run: Run, run_dir: Path, loggers: Sequence[str] = (), minutes: float |
 def _run_trinity(
     run: Run,
     run_dir: Path,
-    loggers: Sequence[str],
+    loggers: Sequence[str | Log],
     backend: Backend,
     environment: TrinityEnvironment,
     config: Config,

@@ -23,6 +23,9 @@ FATAL = (  # printed by `trinity run`: the run has failed, though the process ma
     b"Error during explorer preparation",
     b"Explorer or Trainer failed",
     b"WorkflowRunner run task error",
+    b"NCCL weight sync failed",  # a warning in Trinity; the explorer would wait SYNC_SECONDS for the weights
+    b"Save LoRA adapter error",  # and no adapter is saved
+    b"Background save '",  # of a checkpoint, has failed
     b"can fulfill resource request",  # Ray, if the cluster is too small; it waits forever
 )
 LONGEST = max(len(word) for word in FATAL)
@@ -67,6 +70,12 @@ def reported(job: Path) -> dict[int, dict[str, float]]:
     return {step: {k: v for steps in by_role for k, v in steps[step].items()} for step in sorted(complete)}
 
 
+def evaluation_seconds(folder: Path) -> float:
+    """Seconds of Trinity's evaluation before the first step, in any job under ``folder``; 0 if it made none."""
+    files = folder.rglob("monitor/steps-explorer.jsonl")
+    return max((line.get("time/eval", 0.0) for file in files for line in read_jsonl(file)), default=0.0)
+
+
 def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
     """Rewrite Trinity's state files so that both roles resume after ``step``, the newest checkpoint's step.
 
@@ -92,8 +101,11 @@ def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
 
 def log_tail(job: Path, output: Path) -> str:
     """The end of the newest log with an error, else of ``output``, the output of `trinity run`."""
+    # Trinity logs some fatal errors as warnings.
+    words = ("ERROR", *(word.decode() for word in FATAL))
     logs = sorted((job / "log").rglob("*.log"), key=lambda log: log.stat().st_mtime)
-    failed = [log for log in logs if "ERROR" in log.read_text(errors="replace")]
+    texts = {log: log.read_text(errors="replace") for log in logs}
+    failed = [log for log in logs if any(word in texts[log] for word in words)]
     log = failed[-1] if failed else output
     lines = log.read_text(errors="replace").replace("\r", "").splitlines()
     return f"The end of {log}:\n" + "\n".join(lines[-TAIL:])

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -21,13 +21,14 @@ from r3l.files.paths import ROOT
 from r3l.processes.parent import end_with_parent, kill
 
 START = 120.0  # seconds within which Ray must start; our choice
+TRIES = 5  # attempts to start it; our choice
+STARTED = b"Ray runtime started"  # printed by `ray start`
 LOOPBACK = "127.0.0.1"
 COUNT = """
 import ray
 ray.init(log_to_driver=False)
 print(len(ray.nodes()), int(ray.cluster_resources().get("GPU", 0)))
 """
-STUB = Path(__file__).with_name("vllm_stub")  # see its docstring
 SECONDS_TO_END = 10.0  # after SIGTERM, for a process and its children; then they are killed
 
 
@@ -82,9 +83,8 @@ class TrinityEnvironment:
         arguments += [f"--{k}={v}" for k, v in options.items()]
         with temporary_folder("r3l-ray-") as temporary:  # Ray has sockets there, whose paths must be short
             command = [self.program("ray"), "start", *arguments, f"--temp-dir={temporary}"]
-            with ray.process(command, "ray.log") as head:
-                ray.wait(head, "ray.log")
-                yield replace(ray, heads=(head,))
+            with ExitStack() as stack:
+                yield replace(ray, heads=(_started(ray, command, stack),))
 
     def joined(self, folder: Path, address: str) -> Ray:
         """The running cluster at ``address``; this process neither starts nor ends it."""
@@ -116,10 +116,8 @@ class TrinityEnvironment:
 
     def _variables(self, folder: Path, address: str) -> dict[str, str]:
         """Environment variables of all processes that use the cluster at ``address``."""
-        # Trinity imports vLLM even if it is not used; without vLLM the stub takes its place.
-        path = [str(ROOT), *([] if self.has("vllm") else [str(STUB)])]
         # The user's own modules, such as environments, must stay importable in every process.
-        path += filter(None, [os.environ.get("PYTHONPATH")])
+        path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
             **os.environ,
             **own_variables(),
@@ -130,7 +128,9 @@ class TrinityEnvironment:
             "OMP_NUM_THREADS": "1",
             "HF_DATASETS_CACHE": str(folder.absolute() / "datasets"),
             "RAY_DEDUP_LOGS": "0",
-            "RAY_raylet_start_wait_time_s": f"{START:.0f}",  # its own 30 s are too short on a busy machine
+            # Else Ray starts a worker for each CPU that it was told of, which are more than there are.
+            "RAY_prestart_worker_first_driver": "0",
+            "RAY_enable_worker_prestart": "0",
         }
 
 
@@ -170,19 +170,11 @@ class Ray:
             time.sleep(0.5)
 
     def _has(self, nodes: int) -> bool:
-        # With one node the only question is whether Ray answers, which `ray status` says.
-        if nodes > 1:
-            counted = self.environment.count(self.variables)
-            return counted is not None and counted[0] >= nodes
-        status = [self.environment.program("ray"), "status"]
-        done = subprocess.run(
-            status,
-            env=self.variables,
-            capture_output=True,
-            check=False,
-            preexec_fn=end_with_parent,
-        )
-        return done.returncode == 0
+        # `ray start` says itself when one node is up. Asking Ray takes seconds of a core each time.
+        if nodes == 1:
+            return STARTED in (self.folder / "ray.log").read_bytes()
+        counted = self.environment.count(self.variables)
+        return counted is not None and counted[0] >= nodes
 
     def trinity(self, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Run `trinity run` with ``config`` until the end of the block, with its output in trinity.log."""
@@ -194,6 +186,25 @@ class Ray:
     ) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Run ``command`` with the cluster's variables until the end of the block, its output in ``log``."""
         return _running(command, self.folder / log, variables or self.variables)
+
+
+def _started(ray: Ray, command: Sequence[str], stack: ExitStack) -> subprocess.Popen[bytes]:
+    """Start Ray's head; it ends with ``stack``. Raises EngineError after TRIES attempts.
+
+    Ray ends if its agents, which import much, are not ready within 15 s: on a busy machine they may not be.
+    """
+    for tries_left in reversed(range(TRIES)):
+        with ExitStack() as attempt:
+            head = attempt.enter_context(ray.process(command, "ray.log"))
+            try:
+                ray.wait(head, "ray.log")
+            except EngineError:
+                if not tries_left:
+                    raise
+            else:
+                stack.push(attempt.pop_all())
+                return head
+    raise AssertionError
 
 
 @contextmanager

@@ -34,6 +34,19 @@ def test_what_is_missing_says_how_to_get_it(findings):
     assert own.ok and own.detail.endswith("models/Qwen2.5-1.5B-Instruct")
 
 
+def test_one_card_by_hand(findings):
+    """80 GiB, dialogs of 20,480 tokens: 1.5 times as many in a micro-batch; vLLM has a quarter of the card."""
+    a = find_model("qwen2.5-1.5b").architecture
+    found = findings["qwen2.5-1.5b on one GPU (formula)"].detail
+    tokens, weights = 30_720, 18 * a.parameters  # 16 bytes each, and a copy in bfloat16
+    kept, logits = 2 * tokens * 1536 * 32, 10 * tokens * 151936
+    training = (weights + kept + logits) / memory.GIB
+    assert found.startswith(
+        f"of 80 GiB: colocated, training {training:.0f} and sampling 20 GiB, does not fit; --engine local, "
+    )
+    assert "--set sampling.tokens_per_batch=" in found.partition("--engine local")[2]
+
+
 def test_locked_packages_are_those_that_the_doctor_accepts():
     """`make trinity` installs them; tests/trinity/test_locks.py resolves them again."""
     from packaging.specifiers import SpecifierSet

@@ -123,15 +123,37 @@ def test_without_trinitys_environment_the_error_names_the_fix(tmp_path, monkeypa
     assert not (tmp_path / "run").exists()  # before any work
 
 
-def test_a_cluster_that_is_too_small_ends_the_run(tmp_path, monkeypatch):
-    """Ray prints this message repeatedly, while `trinity run` waits forever."""
+@pytest.mark.parametrize(
+    "message",
+    [
+        "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 2.0}.",
+        "WARNING 11-28 10:00 [trainer.py:242] NCCL weight sync failed (Explorer may have exited); continuing",
+        "ERROR 11-28 10:00 [checkpoint.py:87] Background save 'model' failed at step 2",
+    ],
+)
+def test_a_failure_after_which_trinity_waits_ends_the_run(message, tmp_path, monkeypatch):
+    """Ray waits forever for GPUs, Trinity's explorer hours for weights."""
     monkeypatch.setattr(job, "GRACE", 0.0)
-    message = "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 2.0}."
     program = f"import time; print({message!r}, flush=True); time.sleep(600)"
     with _running([sys.executable, "-c", program], tmp_path / "trinity.log", os.environ) as trinity:
         assert list(job.follow(tmp_path, tmp_path / "trinity.log", trinity))[0] == {}
         assert trinity.poll() is None  # Trinity itself would wait
     assert message in job.log_tail(tmp_path, tmp_path / "trinity.log")
+
+
+def test_ray_that_does_not_come_up_is_started_again(tmp_path):
+    """On a busy machine its agents take longer than the 15 s that it gives them."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/ray"
+    program.write_text(
+        "#!/bin/sh\nif [ -f tried ]; then echo Ray runtime started.; sleep 600; fi\ntouch tried; exit 1\n".replace(
+            "tried", str(tmp_path / "tried")
+        )
+    )
+    program.chmod(0o755)
+    with TrinityEnvironment(tmp_path).ray(tmp_path, "127.0.0.1", {}) as ray:
+        assert ray.heads[0].poll() is None and (tmp_path / "tried").is_file()
+    assert ray.heads[0].poll() is not None
 
 
 def test_the_end_of_ray_ends_the_wait_for_trinity(tmp_path):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from r3l.files.paths import ROOT
-from r3l.trinity.processes import STUB
 
 PYTHON = Path(os.environ.get("R3L_TRINITY", ROOT / ".venv-trinity")) / "bin" / "python"
 INSIDE = Path(__file__).with_name("inside")
@@ -17,7 +16,7 @@ INSIDE = Path(__file__).with_name("inside")
 @pytest.mark.skipif(not PYTHON.is_file(), reason=f"no Trinity: {PYTHON} does not exist (make trinity)")
 @pytest.mark.parametrize("file", sorted(path.name for path in INSIDE.glob("test_*.py")))
 def test_inside(file):
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", STUB)))
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
     program = [PYTHON, "-m", "pytest", "-x", INSIDE / file]
     variables = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(program, cwd=ROOT, env=variables, capture_output=True, text=True)

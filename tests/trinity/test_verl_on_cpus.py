@@ -73,6 +73,14 @@ def test_a_run_that_loses_its_trainer_goes_on_and_equals_the_local_one(tmp_path)
     assert largest_difference(*last) < 1e-4
 
 
+def test_a_run_that_cannot_send_its_weights_ends_at_once(tmp_path):
+    """Trinity only warns of it: its explorer would wait SYNC_SECONDS, over three hours, for the weights."""
+    process = start_verl(2, tmp_path, VERL_CPU_FAULT="weights")
+    code, errors = finish(process)
+    assert code != 0 and "Trinity failed after 0 of 2 steps" in errors
+    assert "NCCL weight sync failed" in errors and "the network card is gone" in errors
+
+
 def test_vllm_samples_what_verl_trains(tmp_path):
     """Two engines with other arithmetic: log-probs agree, and weights come across after each update."""
     ended(start_verl(2, tmp_path, VERL_CPU_SAMPLER="vllm"))

@@ -62,6 +62,17 @@ def send_weights_by_file(distributed):
     )
 
 
+def send_no_weights(distributed):
+    class Broken:
+        def sync_weight(self, iterator):
+            raise RuntimeError("the network card is gone")
+
+        def teardown(self):
+            pass
+
+    distributed.WeightTransferEngine.create = staticmethod(lambda *args, **options: Broken())
+
+
 def sample_locally(vllm_model):
     from verl_sampler import LocalSampler
 
@@ -81,6 +92,8 @@ HOOKS = {
     "trinity.trainer.verl.config": compute_in_float32,
     "trinity.utils.distributed": send_weights_by_file,
 }
+if os.environ.get("VERL_CPU_FAULT") == "weights":
+    HOOKS["trinity.utils.distributed"] = send_no_weights
 if os.environ.get("VERL_CPU_SAMPLER") == "vllm":
     HOOKS["trinity.common.models.vllm_worker"] = work_on_cpu
 else:

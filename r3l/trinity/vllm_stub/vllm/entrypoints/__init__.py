@@ -1,1 +1,0 @@
-"""Part of the vLLM stub (see the package)."""

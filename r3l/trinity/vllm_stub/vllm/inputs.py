@@ -1,5 +1,0 @@
-"""Part of the vLLM stub (see the package)."""
-
-from typing import Any
-
-MultiModalDataDict = Any
