@@ -30,6 +30,7 @@ def doctor(
     Example: `r3l doctor --tier paper --env webshop --model qwen2.5-1.5b --method r3l`
     """
     from r3l.config import resolve
+    from r3l.report.table import Cell, Column, table
     from r3l.workflow import doctor as checks
 
     run = None
@@ -41,7 +42,13 @@ def doctor(
         "ok": all(check.ok for check in results),
         "checks": [vars(check) for check in results],
     }
-    print_shown(content, as_json, checks.render(results))
+    columns = [
+        Column("check"),
+        Column("", lambda check: Cell("ok" if check.ok else "FAIL", bold=not check.ok)),
+        Column("found", lambda check: check.detail, drop=1),
+        Column("fix"),
+    ]
+    print_shown(content, as_json, table("r3l doctor", columns, results))
     if not content["ok"]:
         raise typer.Exit(2)
 

@@ -194,7 +194,12 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def differences_table(rows: Sequence[dict[str, Any]]) -> Table:
-    return table("Where paper and released code differ", list(map(Column, COLUMNS)), rows, summary(rows))
+    return table(
+        "Where paper and released code differ",
+        [Column(name, drop=int(name == "audit")) for name in COLUMNS],
+        rows,
+        summary(rows),
+    )
 
 
 def _settings(run: Run) -> Mapping[tuple[str, str], Any]:

@@ -417,12 +417,12 @@ def map_table(rows: Sequence[Comparison]) -> Table:
                 )
         notes.append(text)
     columns = [
-        Column("comparison", name_of, no_wrap=True),
-        Column("model"),
-        Column("seeds", form="d"),
-        Column("rate", lambda row: Cell(f"{row['learning_rate']:g}")),
+        Column("comparison", name_of),
+        Column("model", drop=1),
+        Column("seeds", form="d", drop=2),
+        Column("rate", lambda row: Cell(f"{row['learning_rate']:g}"), drop=2),
         Column("guided - fresh", lambda row: _interval(row, "guided_minus_fresh"), right=True, no_wrap=True),
-        Column("base", lambda row: row["base_success"], ".2f"),
+        Column("base", lambda row: row["base_success"], ".2f", drop=2),
         *(Column(name, partial(_interval, name=name), right=True, no_wrap=True) for name in DIFFERENCES),
     ]
     return table(

@@ -83,7 +83,7 @@ def impossible_table(rows: Sequence[PublishedCheck]) -> Table:
 
     columns = [
         Column("table", lambda row: row.number.table),
-        Column("model", lambda row: row.number.backbone),
+        Column("model", lambda row: row.number.backbone, drop=1),
         Column("benchmark", lambda row: row.number.benchmark),
         Column("row", lambda row: row.number.label),
         Column("value", lambda row: str(row.number.value), right=True),

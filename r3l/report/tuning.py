@@ -44,10 +44,13 @@ def tuning_table(tunings: Sequence[TuningResult]) -> Table:
             text = f"{tried['lr']:g}: {tried['success']:.3f} ({seeds})"
             return Cell(text, bold=tried["lr"] == tuning["chosen"])
 
-        return Column(name, cell, right=True)
+        return Column(name, cell, right=True, drop=0 if name == "usual" else 1)
 
     def total(name: str, key: str) -> Column:
-        return Column(name, lambda t: sum(run[key] for rate in t["rates"] for run in rate["runs"]), ",.0f")
+        def of(tuning: TuningResult) -> float:
+            return sum(run[key] for rate in tuning["rates"] for run in rate["runs"])
+
+        return Column(name, of, ",.0f", drop=2)
 
     columns = [
         Column("env", lambda tuning: env_label(tuning["env"])),

@@ -13,9 +13,6 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-
 from r3l.config import (
     EnvConfig,
     EnvTierConfig,
@@ -80,14 +77,6 @@ def lacking(runs: Iterable[Run]) -> list[str]:
         except DataError as error:
             found.append(f"data of {env}: {error}")
     return found
-
-
-def render(checks: list[Finding]) -> Table:
-    table = Table("check", "", "found", "fix", title="r3l doctor")
-    for check in checks:
-        mark = "[green]ok[/]" if check.ok else "[red]fail[/]"
-        table.add_row(escape(check.name), mark, escape(check.detail), escape(check.fix))
-    return table
 
 
 def _packages() -> Iterator[Finding]:

@@ -31,7 +31,7 @@ def test_each_is_played_as_its_line_says_and_stands_in_one_table(monkeypatch, ca
         assert len(seen) == asked  # all there
     lines = [line for line in err.splitlines() if "episodes: " in line]
     assert len(lines) == 10 and all(line.startswith("2 evaluations, episodes: ") for line in lines), err
-    assert "math zero_shot@engine=server" in lines[0] and "react" in lines[-1] and " left" in lines[0]
+    assert "math zero_shot@" in lines[0] and "react" in lines[-1] and " left" in lines[0]
     assert "react" in out and "tier smol" in out and out.count("/tiny@") == 2
     first, second = json.loads(text)["evaluations"]
     assert (first["env"], first["episodes"], second["protocol"]["name"]) == ("math", 15, "react")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from report.commands_in_terminal import END
 from rich.console import Console
 
 from r3l.config import PROFILES
@@ -75,31 +80,79 @@ def test_no_number_is_cut_and_what_is_left_out_is_named(stored):
                         assert not {*wanted} - {*printed}, (name, width, column, row[column].text)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(
-    "words", [["list", "envs"], ["list", "options"], ["list", "methods"], ["table", "published"]]
-)
-def test_commands_know_how_wide_their_terminal_is(words, width):
-    """In a pseudo-terminal, since what goes into a pipe is printed wide."""
+def in_terminal(commands, widths):
+    """(exit code, text) of each command at each width, of a process whose output is a pseudo-terminal.
+
+    What goes into a pipe is printed wide.
+    """
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(width), "LINES": "50", "TERM": "xterm", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "r3l.cli", *words]
-    done = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment)
+    environment = {**os.environ, "LINES": "50", "TERM": "xterm", "NO_COLOR": "1"}
+    program = [sys.executable, str(Path(__file__).with_name("commands_in_terminal.py"))]
+    arguments = [json.dumps(commands), *map(str, widths)]
+    done = subprocess.Popen(
+        [*program, *arguments], stdout=theirs, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment
+    )
     os.close(theirs)
     parts = []
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not part:
-            break
-        parts.append(part)
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 65536):
+            parts.append(part)
     os.close(ours)
     assert done.wait() == 0
-    text = re.sub(r"\x1b\[[0-9;]*m", "", b"".join(parts).decode())
-    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
-    if words == ["list", "envs"]:
-        assert "scienceworld" in text  # a name is not broken
-    if words[0] == "list":
-        assert len(text.splitlines()) < 50  # it fits the screen
+    text = re.sub(r"\x1b\[[0-9;]*m", "", b"".join(parts).decode().replace("\r\n", "\n"))
+    outputs = re.findall(rf"(.*?){END}(\d+)\n", text, re.DOTALL)
+    assert len(outputs) == len(commands) * len(widths)
+    return [(int(code), text) for text, code in outputs]
+
+
+def words_of(text):
+    """(words of an output and how often each is there; names of the columns that it leaves out)."""
+    text = " ".join(text.replace("\u2500", "").split())
+    left_out = re.findall(r"Left out at \d+ columns: (.*?) \(all: --json\)\.", text)
+    return Counter(re.sub(r"Left out at \d+ columns: .*? \(all: --json\)\.", "", text).split()), left_out
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_commands_know_how_wide_their_terminal_is(width):
+    commands = [["list", "envs"], ["list", "options"], ["list", "methods"], ["table", "published"]]
+    for words, (code, text) in zip(commands, in_terminal(commands, [width]), strict=True):
+        assert code == 0 and max(len(line.rstrip()) for line in text.splitlines()) <= width
+        if words == ["list", "envs"]:
+            assert "scienceworld" in text  # a name is not broken
+        if words[0] == "list":
+            assert len(text.splitlines()) < 50  # it fits the screen
+
+
+LISTS = ("envs", "methods", "models", "tiers", "tables", "figures", "options", "differences")
+PRINTED = [
+    *(["list", name] for name in LISTS),
+    *(
+        ["list", "envs", "alfworld"],
+        ["list", "methods", "r3l", "grpo"],
+        ["list", "options", "train", "alpha"],
+    ),
+    ["list", "options", "--env", "math", "--method", "r3l"],
+    *(["tune", "show"], ["table", "published"], ["table", "published", "--impossible"], ["table", "map"]),
+    ["table", "probe", *map(str, sorted((STORED / "probe").glob("*.json")))],
+]
+
+
+@pytest.mark.slow
+def test_no_command_cuts_a_word_or_number_in_a_narrow_terminal():
+    """A narrow output has the words of the wide one, or says which columns it leaves out; no other words."""
+    wide = 2000
+    outputs = iter(in_terminal(PRINTED, [*WIDTHS, wide]))
+    for words in PRINTED:
+        found = {width: next(outputs) for width in (*WIDTHS, wide)}
+        code, text = found.pop(wide)
+        every, left_out = words_of(text)
+        assert not left_out and code in (0, 2), words
+        for width, (its_code, its_text) in found.items():
+            shown, left_out = words_of(its_text)
+            assert its_code == code and not shown - every, (words, width, shown - every)
+            if not left_out:
+                assert shown == every, (words, width, every - shown)
+            # The names of the columns are in the first line below a title, which is shown or named.
+            named = {word for names in left_out for word in names.replace(",", " ").split()}
+            titles = {word for line in text.splitlines()[:2] for word in line.split()}
+            assert titles <= {*shown, *named}, (words, width, titles - {*shown, *named})
