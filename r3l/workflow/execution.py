@@ -31,7 +31,7 @@ GRACE = 60.0  # seconds that jobs have to save a checkpoint when they are stoppe
 
 
 def new_log() -> Path:
-    """Path of the next snakemake log, named by the time; its folder is made."""
+    """Path of a new snakemake log, named by the time; its folder is made."""
     path = LOGS / f"snakemake-{datetime.now():%Y-%m-%dT%H-%M-%S}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
@@ -71,11 +71,11 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
 
 
 def keep_words(workflow: Any, executor_settings: Any) -> None:
-    """Let every word of a submitted job's command reach the node as it is.
+    """Let every word of a submitted job's command reach the node unchanged.
 
     On the way are three shells (of the submission, of the job, of `srun`) and Snakemake's own parser. As
-    Snakemake 9.27 and its Slurm plugin 2.8 write the command, the first shell runs what a `$` or a backtick
-    in a model's path says, and a wildcard with a comma, such as r3l@alpha=5,retries=2, arrives torn.
+    Snakemake 9.27 and its Slurm plugin 2.8 write the command, the first shell would execute a `$` or a
+    backtick in a model's path, and a wildcard with a comma, such as r3l@alpha=5,retries=2, would be split.
     """
     from snakemake_interface_executor_plugins import utils
     from snakemake_interface_executor_plugins.executors import real

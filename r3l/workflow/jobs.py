@@ -124,7 +124,7 @@ class Jobs:
         return self._input(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:
-        """Hash of all that decides ``table``: fingerprints of its runs, and the published numbers."""
+        """Hash of everything that ``table`` depends on: fingerprints of its runs, and the published numbers."""
         fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
         content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
         return hashlib.sha256(content.encode() + plan.published_numbers()).hexdigest()
@@ -141,7 +141,7 @@ class Jobs:
         return [run.fingerprint() for of_rate in tried.values() for run in of_rate.values()]
 
     def tunings(self, _: Any) -> list[str]:
-        """The tuning files of all methods that Table 1 trains."""
+        """Paths of the tuning files of all methods that Table 1 trains."""
         trained = [run for run in self.runs("table1").values() if trains(run)]
         paths = [tuning.tuning_file(run.tier, run.env, variant(run.method)) for run in trained]
         return [f"results/{path}" for path in dict.fromkeys(paths)]
@@ -154,18 +154,21 @@ class Jobs:
         return self.run(wildcards).fingerprint()
 
     def priority(self, wildcards: Any) -> int:
-        """Expected seconds: the longest run starts first, so that no long run is left at the end."""
+        """Priority of a run's job: its expected seconds, so that the longest run starts first.
+
+        Otherwise a long run may be left alone at the end.
+        """
         return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
 
     def threads(self, kind: JobKind) -> Callable[[Any], int]:
-        """Function from a job's wildcards to its number of CPUs, for a rule's ``threads:``."""
+        """A function from a job's wildcards to its number of CPUs, for ``threads:`` of a rule."""
         return lambda wildcards: self._request(kind, wildcards).cpus
 
     def requests(self, kind: JobKind) -> dict[str, ForJob]:
-        """Memory, time, nodes and GPUs of the jobs of one ``kind``, for a rule's ``resources:``.
+        """Memory, time, nodes and GPUs of the jobs of one ``kind``, for ``resources:`` of a rule.
 
-        By Snakemake's resource name a function from a job's wildcards to the value. CPUs are not among them:
-        see :meth:`threads`.
+        The result maps each of Snakemake's resource names to a function from a job's wildcards to the value.
+        CPUs are not among them: see :meth:`threads`.
         """
 
         def translated(wildcards: Any) -> dict[str, int | str | None]:
@@ -202,10 +205,13 @@ class Jobs:
 
 
 def log_path(rule: str, *further: str) -> str:
-    """Log path of a run's job, with wildcards; ``further`` distinguishes several jobs of one run."""
+    """Path of the log of a run's job, with Snakemake's wildcards.
+
+    ``further`` distinguishes several jobs of one run.
+    """
     return f"{LOGS}/{rule}/{'/'.join([STATE.removeprefix('results/'), *further])}.log"
 
 
 def task_sets(wildcards: Any) -> dict[str, str]:
-    """Hashes of the task sets that environment and tier of a job use."""
+    """Committed hashes of the task sets in a job's environment and tier, by name."""
     return task_set_hashes(wildcards.tier, wildcards.env)

@@ -53,7 +53,7 @@ class ResourceRequest(Strict):
 
 
 class Walltime(Strict):
-    """The time limit of a training whose hours are known."""
+    """How the time limit of a training is computed from its expected hours."""
 
     start: int = Field(ge=0, description="minutes before the first step")
     margin: float = Field(ge=1, description="factor on the estimated hours")
@@ -118,8 +118,9 @@ def requested_resources(
 
 
 def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str, int | str | None]:
-    """A request in Snakemake's terms. With ``gres``, GPUs of this name are requested per node, else in
-    total.
+    """The resources ``request`` by Snakemake's names.
+
+    ``gres``: name under which a cluster's GPUs are requested, per node; None: as a number in total.
     """
     return {
         "mem_mb": request.mem_mb,

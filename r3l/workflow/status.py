@@ -28,7 +28,7 @@ EVALUATIONS = {"test": evaluation_of, "validation": validation_evaluation}
 
 
 class State(StrEnum):
-    """The state of a run."""
+    """State of a run in `r3l run status`."""
 
     DONE = "done"
     TRAINED = "trained"
@@ -121,7 +121,7 @@ def survey(
 
 
 def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
-    """Expected seconds until all runs are trained, on ``cores`` cores; None if one's are unknown."""
+    """Expected seconds until all runs are trained, on ``cores`` cores; None if unknown for one of them."""
     work, longest = 0.0, 0.0
     for status in statuses:
         if status.seconds_left is None:

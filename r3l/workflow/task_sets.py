@@ -24,7 +24,10 @@ class CheckedTaskSets(TypedDict):
 
 
 def task_set_hashes(tier: str, env: str) -> dict[str, str]:
-    """Committed hashes of an environment's task sets in a tier; when one changes, the check is stale."""
+    """Committed hashes of an environment's task sets in a tier, by name.
+
+    When one changes, the check of the task sets has to be repeated.
+    """
     settings = env_settings(tier, env)
     environment = environment_of(env)
     names = (settings.train_task_set, settings.test_task_set, settings.validation_task_set)
