@@ -23,7 +23,7 @@ from r3l.trinity.experience import CollectedTask, training_batch, unpack
 
 
 class MethodAdvantage(AdvantageFn, ExperienceOperator):
-    """Operator in Trinity's experience pipeline; each call gets all experiences of one step.
+    """Operator in Trinity's experience pipeline that computes advantages; each call gets all of one step.
 
     ``experiences``: number that the trainer reads per step; ``folder``: folder of the trajectory log.
     """
@@ -40,9 +40,10 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         return self.process(exps)
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
-        """Training experiences of a step, and its metrics under the local engine's names.
+        """Turn the collected experiences of a step into training experiences with advantages.
 
-        Raises ConfigError if the step has more rows than the trainer reads.
+        Also returns the step's metrics, under the local engine's names. Raises ConfigError if the step has
+        more rows than the trainer reads.
         """
         # The method may drop a task, for example if all of its rewards are equal.
         tasks = unpack(exps)
@@ -93,9 +94,8 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
 
     @classmethod
     def compute_in_trainer(cls) -> bool:
-        """False: Trinity shall compute advantages in its experience pipeline.
-
-        Only there all groups of a step are together.
+        """False: advantages are computed in the pipeline, the only place where all groups of a step are
+        together.
         """
         return False
 

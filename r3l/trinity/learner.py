@@ -33,7 +33,10 @@ KEPT = 512  # dialogs whose caches are kept: more than a step samples at once; o
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """A request for one response to ``ids``. ``seed``: r3l.core.seeds.seed_of its address."""
+    """A request to sample one response to the prompt ``ids``.
+
+    ``seed``: r3l.core.seeds.seed_of its seed address.
+    """
 
     ids: list[int]
     max_tokens: int
@@ -50,9 +53,10 @@ class Datum:
 
 
 class Learner:
-    """Trainer and sampler of a run, resumed from the newest checkpoint in ``run_dir``.
+    """Trainer and sampler of a run on this machine, resumed from the newest checkpoint in ``run_dir``.
 
-    ``trainer.sampler`` keeps its weights while ``trainer.model`` trains; ``sync`` copies the new ones.
+    ``trainer.model`` trains; ``trainer.sampler`` samples, with older weights until ``sync`` copies the new
+    ones.
     """
 
     def __init__(self, run: Run, run_dir: Path) -> None:
@@ -84,7 +88,9 @@ class Learner:
 
     @torch.inference_mode()
     def sample(self, samples: Sequence[SampleRequest]) -> list[tuple[list[int], list[float]]]:
-        """Tokens and log-probs of responses, sampled in one batch with the weights of the last ``sync``."""
+        """(token ids, log-probs) of each response, sampled in one batch with the weights of the last
+        ``sync``.
+        """
         # Only the end of each prompt is encoded: the rest is in the caches of the dialog's last turn.
         requests = []
         for sample in samples:
@@ -100,7 +106,10 @@ class Learner:
         return [(request.ids, request.logprobs) for request in requests]
 
     def logprobs(self, ids: Sequence[int], of_base: bool) -> list[float]:
-        """Log-prob of each token given its prefix, 0 for the first; by the sampler or the base model."""
+        """Log-prob (nats) of each token of ``ids`` given the tokens before it, 0 for the first.
+
+        By the base checkpoint if ``of_base``, else by the sampler.
+        """
         model = self.trainer.reference if of_base else self.trainer.sampler
         ids_1_T = torch.tensor([ids])
         with torch.no_grad(), lora.without_adapter(model) if of_base else nullcontext():

@@ -10,7 +10,10 @@ from r3l.core.method import Method
 
 
 def planned_rollouts(method: Method) -> int:
-    """N in the released configurations. One call of our workflow makes all N rollouts and their retries."""
+    """N of the released configurations, the rollouts of a task.
+
+    One call of our workflow makes all N rollouts and their retries.
+    """
     settings = method.describe()
     return int(settings.get("group_size", 1)) + int(settings.get("reflected_rollouts", 0))
 
@@ -30,12 +33,12 @@ def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
 
 
 def planned_models() -> list[ModelConfig]:
-    """Models with a `cluster` in their configuration."""
+    """Models of configs/models whose file has the key `cluster`."""
     return [model for name in names("models") if (model := find_model(name)) and model.cluster]
 
 
 def planned_model(run: Run) -> ModelConfig:
-    """The model's configuration. Raises ConfigError if it plans no GPUs."""
+    """The file of the run's model in configs/models. Raises ConfigError if it has no key `cluster`."""
     model = find_model(run.model)
     if model is None or model.cluster is None:
         planned = ", ".join(model.model for model in planned_models())

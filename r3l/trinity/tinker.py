@@ -58,7 +58,7 @@ class Tinker:
                 shutil.rmtree(folder)
 
     def reset_to(self, step: int) -> None:
-        """Write the name of our checkpoint where Trinity's tinker trainer looks for its own."""
+        """Write the name of our checkpoint of ``step`` where Trinity's tinker trainer looks for its own."""
         path = self.job / f"global_step_{step}" / "remote_checkpoint_path.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"tinker://run/weights/{checkpoint.name_of(step)}", encoding="utf-8")

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 
 def replace_flash_attn() -> None:
-    """Let verl take the functions of transformers if flash-attn is not installed."""
+    """Let verl use the padding functions of transformers if flash-attn is not installed."""
     if find_spec("flash_attn") or not find_spec("verl"):
         return
     import einops
