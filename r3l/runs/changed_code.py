@@ -35,7 +35,7 @@ def changed_since(run_dir: Path, run: Run) -> list[str]:
 def set_aside_changed(run_dir: Path, run: Run) -> None:
     """Rename ``run_dir``, with a warning, if it holds the same run made by other versions of user code.
 
-    So the run starts again and does not mix results of two versions.
+    The run then starts again, and does not mix results of two versions.
     """
     if changed := changed_since(run_dir, run):
         with locked(run_dir):
@@ -45,7 +45,7 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 
 
 def check_environment(run: Run, run_dir: Path) -> None:
-    """Raises ConfigError if the code of a user's environment changed since the run in ``run_dir``."""
+    """Raise ConfigError if the code of a user's environment changed since the run in ``run_dir``."""
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
     if recorded and run.env not in names("envs"):
         hint = own_code_at(read_manifest(run_dir))

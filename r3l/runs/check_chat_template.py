@@ -22,9 +22,9 @@ Dialog = tuple[list[Message], list[Message]]  # messages before the first respon
 def try_dialogs(
     run: Run, renderer: ChatRenderer, rendered_by_server: bool = False, task_set: str | None = None
 ) -> None:
-    """Raises ConfigError if the chat template cannot render the dialogs that ``run`` sends.
+    """Raise ConfigError if the chat template cannot render the dialogs that ``run`` sends.
 
-    Most templates refuse a system message in mid-dialog, some refuse any. Those of thinking models drop
+    Most templates refuse a system message in mid-dialog, some refuse any. Templates of thinking models drop
     earlier thoughts, so a dialog that keeps them is one that the model has never seen; a server that renders
     the messages (``rendered_by_server``) drops them itself. The first task of ``task_set`` is rendered; by
     default of the one that the run plays.

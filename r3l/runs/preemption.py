@@ -22,7 +22,7 @@ EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 
 
 class Preempted(SystemExit):
-    """The command was ended by a stop signal. Not an Exception, so that nothing handles it as a failure."""
+    """A stop signal ended the command. Not an Exception, so that nothing handles it as a failure."""
 
     def __init__(self, signal_name: str) -> None:
         super().__init__(EXIT_CODE)
@@ -45,13 +45,16 @@ class StopSignals:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)  # also wakes a waiting loop
 
     def check(self) -> None:
-        """Called by long work inside the task: raises CancelledError after a stop signal."""
+        """Raise CancelledError after a stop signal; long work inside the task calls it now and then."""
         if self._received and self._task:
             raise asyncio.CancelledError
 
     @contextmanager
     def cancelling(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Let stop signals, earlier ones too, cancel ``task`` in this block. Raises Preempted after one."""
+        """Let stop signals cancel ``task`` in this block, also signals that came before it.
+
+        Raises Preempted if one did.
+        """
         self._task = task
         if self._received:  # before the task began
             task.cancel()
@@ -67,7 +70,10 @@ class StopSignals:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Send SIGALRM to this process after ``seconds`` (None: never), for one of the two blocks below."""
+    """Send SIGALRM to this process after ``seconds`` (None: never).
+
+    :func:`stop_signals` and :func:`stop_at_once` take it for a stop signal.
+    """
     if seconds is not None:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
@@ -78,8 +84,9 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Receive stop signals in the block. Outside the main thread, which Python's signals need, none are
-    received.
+    """Receive stop signals in the block, to cancel a task by them.
+
+    Outside the main thread none are received, since Python's signals need it.
     """
     signals = StopSignals()
     if threading.current_thread() is not threading.main_thread():

@@ -19,7 +19,7 @@ FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 
 
 class RunIdentity(TypedDict):
-    """The keys of a result or an evaluation that name its run."""
+    """The keys of a result or an evaluation that say which run it is of."""
 
     schema: int
     cell: str
@@ -34,10 +34,11 @@ class RunIdentity(TypedDict):
 
 
 class Result(RunIdentity):
-    """result.json. ``budget``: totals over all steps. ``final``: mean training scores of the last steps.
+    """result.json of a finished run.
 
-    ``checkpoint`` is None if nothing was trained; the digest is then that of the base checkpoint, which is
-    not copied, or None for a model at a server.
+    ``budget``: totals over all steps. ``final``: mean training scores of the last steps. ``checkpoint`` is
+    None if nothing was trained; the digest is then that of the base checkpoint, which is not copied, or None
+    for a model at a server.
     """
 
     profile: str

@@ -79,19 +79,19 @@ def is_locked(run_dir: Path) -> bool:
 
 
 def forget_after(path: Path, step: int) -> None:
-    """Drop the lines of steps after ``step``, the checkpoint's: those steps will be run again."""
+    """Drop the lines of ``path`` about steps after ``step``, the checkpoint's: those steps will run again."""
     if path.is_file():
         rewrite_jsonl(path, [row for row in read_jsonl(path, StepLine) if row["step"] <= step])
 
 
 def recorded_fingerprint(run_dir: Path) -> str | None:
-    """The fingerprint of the run that a directory holds, or None."""
+    """The fingerprint of the run that a directory holds; None if it holds none."""
     path = run_dir / MANIFEST
     return read_json(path, RecordedRun)["fingerprint"] if path.is_file() else None
 
 
 def is_stored(run_dir: Path, fingerprint: str) -> bool:
-    """Whether the directory holds this run finished but without checkpoints, as stored runs are."""
+    """Whether the directory holds the run with this fingerprint, finished but without checkpoints (stored)."""
     if any((run_dir / "checkpoints").glob("step-*")):
         return False
     if (run_dir / EVALUATION).is_file():
@@ -104,8 +104,9 @@ def is_stored(run_dir: Path, fingerprint: str) -> bool:
 
 
 def check_owner(run_dir: Path, run: Run) -> None:
-    """Raises CheckpointError if training would overwrite another run, or this one finished without
-    checkpoints.
+    """Raise CheckpointError if training would overwrite what the directory holds.
+
+    That is another run, or the same one, finished but without its checkpoints.
     """
     fingerprint = run.fingerprint()
     recorded = recorded_fingerprint(run_dir)

@@ -24,17 +24,17 @@ def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
 
 
 def evaluation_of(run_dir: Path, run: Run) -> Path:
-    """evaluation.json on the run's test task set."""
+    """Path of the evaluation.json on the run's test task set."""
     return run_dir / EVALUATION
 
 
 def validation_evaluation(run_dir: Path, run: Run) -> Path:
-    """evaluation.json on the run's validation task set. Raises ConfigError if it has none."""
+    """Path of the evaluation.json on the run's validation task set. Raises ConfigError if it has none."""
     return evaluation_folder(run_dir, validation_task_set(run), run.env_settings.test_task_set) / EVALUATION
 
 
 def run_dir_of(evaluation: Path) -> Path:
-    """The run directory of an evaluation.json, on its test task set or a further one."""
+    """The run directory to which an evaluation.json belongs, on the test task set or a further one."""
     folders = list(evaluation.parents)
     # A task set's name has one or two parts, so FURTHER is one or two folders above the file's own.
     for folder, above in zip(folders[1:3], folders[2:4], strict=False):
@@ -44,7 +44,10 @@ def run_dir_of(evaluation: Path) -> Path:
 
 
 def named_evaluation(path: Path) -> Path:
-    """The evaluation.json of a run directory; a file is returned as it is. Raises DataError."""
+    """The evaluation.json of a run directory ``path``; a file is returned as it is.
+
+    Raises DataError if there is none.
+    """
     if not path.is_dir():
         return path
     if (path / EVALUATION).is_file():
@@ -113,8 +116,9 @@ def runs_of(
 
 
 def first_found(found: Iterable[list[Path]]) -> list[Path]:
-    """Runs from several folders, a list each; a cell's method is taken only from the first folder that has
-    it.
+    """Merge lists of runs from several folders, a list each.
+
+    The runs of a method in an environment come from the first folder that has any.
     """
     chosen: list[Path] = []
     known: set[tuple[str, str, str]] = set()

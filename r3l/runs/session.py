@@ -52,7 +52,7 @@ def rollout_context(
 
 @dataclass
 class PlaySession:
-    """A run's policy, environment workers and dialogue, for the length of a command.
+    """A run's policy, environment workers and dialogue, open for the length of a command.
 
     An evaluation plays ``batches_at_once`` batches of ``batch`` episodes concurrently.
     """
@@ -69,11 +69,11 @@ class PlaySession:
     batches_at_once: int = 1
 
     def take_counts(self) -> dict[str, float]:
-        """Counts of a policy at a server since the last call; {} for a local one."""
+        """Counts of requests and retries since the last call, for a policy at a server; {} for a local one."""
         return {}
 
     def conditions(self) -> dict[str, Any]:
-        """Settings of a policy at a server that scores depend on; {} for a local one."""
+        """What scores of a policy at a server depend on besides the run's settings; {} for a local one."""
         return {}
 
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]] | None:

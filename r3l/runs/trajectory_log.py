@@ -33,7 +33,11 @@ Line = dict[str, Any]  # a TrajectoryLine without step and method, which the eng
 
 
 class LoggedTurn(TypedDict):
-    """One turn. ``response``: [text, tokens, trained] of each run of tokens that all train or all do not."""
+    """One turn of a logged trajectory.
+
+    ``response``: [text, tokens, trained] of each run of tokens that all train or all do not. ``advantage``:
+    the turn's mean, only if the method's advantages differ by token.
+    """
 
     prompt: str
     prompt_tokens: int
@@ -45,8 +49,10 @@ class LoggedTurn(TypedDict):
 
 
 class LoggedTrajectory(TypedDict):
-    """One trajectory. ``advantage``: its mean over sampled tokens. ``trainable``: [first, end) of turns
-    with credit.
+    """One logged trajectory.
+
+    ``advantage``: mean over its sampled tokens. ``trainable``: [first, end) of the turns that carry gradient.
+    ``parsed``: content of a reflection or critique.
     """
 
     kind: str
@@ -71,7 +77,11 @@ class LoggedGroup(TypedDict):
 
 
 class TrajectoryLine(TypedDict):
-    """One line: a task of a step. ``group``: the task's, such as easy. ``selected_as``: first or taught."""
+    """One line of the trajectory log: a task of a step with its groups.
+
+    ``group``: the task's, such as easy. ``selected_as``: why it is logged: the step's first task, or one of
+    those that teach something (taught).
+    """
 
     step: int
     method: str
@@ -82,7 +92,10 @@ class TrajectoryLine(TypedDict):
 
 
 def logged_steps(steps: int) -> set[int]:
-    """The logged ones of ``steps`` steps: the first, the middle and the last."""
+    """The numbers of the steps whose trajectories are logged, of ``steps`` in all.
+
+    They are the first, the middle and the last.
+    """
     return {1, (steps + 1) // 2, steps}
 
 
@@ -92,10 +105,10 @@ def lines(
     played: Sequence[Trajectory],
     decode: Decode,
 ) -> list[Line]:
-    """The lines of a step, without step and method: its first task, and the next two that teach something.
+    """The lines to log for a step: its first task, and the next two that teach something.
 
     ``tasks``: the groups of each task of the batch. ``played``: all trajectories that were sampled for them
-    (``RolloutContext.trajectories``). ``decode``: token ids to text.
+    (``RolloutContext.trajectories``). ``decode``: token ids to text. The caller adds step and method.
     """
     # The advantages of each group: of the method for policy groups, None for the others.
     policy = [group for groups in tasks for group in groups if group.objective is Objective.POLICY]
