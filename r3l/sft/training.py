@@ -36,9 +36,10 @@ FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; ou
 
 
 def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SFTManifest:
-    """Make the base checkpoint of a recipe in ``out``; its manifest. ``base`` replaces the recipe's model.
+    """Make the base checkpoint of recipe ``name`` in ``out``; returns its manifest.
 
-    A finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
+    ``base``: model to start from instead of the recipe's. ``workers``: processes that play demonstrations. A
+    finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
     when all are finished. Raises RunDirectoryError if another process builds there, or the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
@@ -99,8 +100,9 @@ def _render_all(
 
 
 def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> list[float]:
-    """Run the steps of phase ``number`` (from 0); mean losses over windows of a tenth of it, at most 100
-    steps.
+    """Run the steps of phase ``number`` (from 0); returns the course of its loss.
+
+    These are means over windows of a tenth of the phase, at most 100 steps.
     """
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
@@ -132,7 +134,7 @@ class WeightedCrossEntropy:
     loss_agg: LossAggregation = "token_mean"
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """A scalar, and no further metrics."""
+        """The scalar loss of a micro-batch, and no metrics."""
         return -(batch.weight_B_T * logprobs_B_T).sum(), {}
 
 
@@ -161,7 +163,10 @@ def _lr_share(step: int, phase: SFTPhase) -> float:
 
 
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
-    """About ``tokens_per_step`` tokens of examples, each kind up to its share; drawn by address."""
+    """Draw the examples of a step: about ``tokens_per_step`` tokens, each kind up to its share.
+
+    The draw is seeded by the recipe's seed and the step.
+    """
     rng = generator(config.seed, "warmstart", step)  # a fixed label: another draws other examples
     batch: list[SFTExample] = []
     for kind, share in config.shares.items():
