@@ -56,8 +56,8 @@ def bounded_share(measure: Measure) -> Measure:
 def paired_difference(table: pd.DataFrame, column: str) -> Measure:
     """Mean of ``column``, differences of two successes, each -1, 0 or 1.
 
-    If all tasks have the same difference, the bootstrap has no spread. Then the interval allows for as many
-    other values as Wilson's upper bound of a share of which none was seen.
+    If all tasks have the same difference, the bootstrap has no spread. Each bound is then as far away as
+    Wilson's upper bound for the share of an event that no task showed.
     """
     measure = mean(table, column)
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:

@@ -76,9 +76,10 @@ class Target(Strict):
 
 
 class Targets(Strict):
-    """configs/probe_targets.yaml, by measure.
+    """configs/probe_targets.yaml: targets by measure.
 
-    ``targets``: for base checkpoints of tier nano; ``gate``: for any model that is to be trained.
+    ``gate``: what a model shows in which reflecting pays. ``targets``: what the base checkpoints of tier nano
+    should be like.
     """
 
     gate: dict[str, Target]
