@@ -43,7 +43,7 @@ def doctor(
         "checks": [vars(check) for check in results],
     }
     columns = [
-        Column("check"),
+        Column("check", lambda check: check.name),
         Column("", lambda check: Cell("ok" if check.ok else "FAIL", bold=not check.ok)),
         Column("found", lambda check: check.detail, drop=1),
         Column("fix"),

@@ -13,11 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from program import run
 from report.commands_in_terminal import END
 from rich.console import Console
 
+from r3l.cli import printing
 from r3l.config import PROFILES
 from r3l.files.paths import ROOT, STORED
+from r3l.files.requirements import Finding
 from r3l.report import options, probes, tables
 from r3l.report.budget import budget_rows, budget_table
 from r3l.report.claim_verdicts import claim_verdicts
@@ -29,7 +32,7 @@ from r3l.report.published import load
 from r3l.report.published_checks import check, summary_table
 from r3l.report.registered import load_registered, registered_rows, registered_table
 from r3l.report.tuning import tuning_table, tunings
-from r3l.workflow import plan
+from r3l.workflow import doctor, plan
 
 NUMBER = re.compile(r"[+-]?\d[\d,]*\.?\d*")
 WIDTHS = (80, 100)
@@ -156,3 +159,14 @@ def test_no_command_cuts_a_word_or_number_in_a_narrow_terminal():
             named = {word for names in left_out for word in names.replace(",", " ").split()}
             titles = {word for line in text.splitlines()[:2] for word in line.split()}
             assert titles <= {*shown, *named}, (words, width, titles - {*shown, *named})
+
+
+def test_the_doctor_keeps_the_command_to_copy(monkeypatch, capsys):
+    """What was found gives way first, and a long command continues on the next line between its words."""
+    command = f"huggingface-cli download Qwen/Qwen2.5-7B-Instruct --revision {'0123456789abcdef' * 2}"
+    missing = Finding("weights of qwen2.5-7b", False, f"not in {'/root/.cache' * 4}", command)
+    monkeypatch.setattr(doctor, "examine", lambda tier, run: [Finding("python", True, "3.11.7", ""), missing])
+    monkeypatch.setattr(printing, "console", lambda: Console(width=80))
+    code, text, _ = run(monkeypatch, capsys, "doctor", "--tier", "paper")
+    assert code == 2 and all(word in text.split() for word in (*command.split(), "FAIL", "python"))
+    assert "Left out at 80 columns: found (all: --json)." in text
