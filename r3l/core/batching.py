@@ -220,7 +220,10 @@ def balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
 
 
 def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of rows with these lengths, shortest first, cut so that rows x longest <= ``budget`` tokens."""
+    """Batches of indices of rows with these ``lengths``, shortest rows first.
+
+    Each batch has rows x longest row <= ``budget`` tokens; a longer row is a batch by itself.
+    """
     parts: list[list[int]] = []
     # Neighbours in length pad each other least.
     for k in sorted(range(len(lengths)), key=lambda k: lengths[k]):
