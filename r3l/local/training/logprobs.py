@@ -175,7 +175,7 @@ class LogprobMismatch:
 
     @property
     def mean(self) -> float:
-        """Mean in nats; 0 without a token."""
+        """Mean of the absolute differences, in nats; 0 without a token."""
         return self.sum / max(self.tokens, 1)
 
     def metrics(self) -> dict[str, float]:
