@@ -94,9 +94,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
 
     @classmethod
     def compute_in_trainer(cls) -> bool:
-        """False: advantages are computed in the pipeline, the only place where all groups of a step are
-        together.
-        """
+        """False: advantages are computed in the pipeline, where all groups of a step are together."""
         return False
 
     @classmethod

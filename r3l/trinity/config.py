@@ -122,7 +122,10 @@ def trinity_config(run: Run, place: Place) -> Config:
 
 
 def as_yaml(run: Run, config: Config) -> str:
-    """``config`` as YAML with a heading. The run, used several times, is written once as a YAML anchor."""
+    """``config`` as YAML; the first line is a comment that names Trinity's version and the run.
+
+    ``config`` contains the run several times; YAML writes it once, as an anchor, and refers to it.
+    """
     run_name = f"{run.cell}, seed {run.seed}, profile {run.profile}"
     head = f"# Trinity-RFT {VERSION}: {run_name} (r3l export trinity)\n"
     return head + str(yaml.safe_dump(config, sort_keys=False))

@@ -46,7 +46,11 @@ class CollectedTask:
 
 
 def pack(collected: CollectedTask) -> list[Experience]:
-    """One experience per trajectory; the first one also carries the task, its groups and counters."""
+    """One experience per trajectory.
+
+    The first one also carries the task, the groups that are trained together (by indices of their
+    trajectories) and the runner's metrics, from which :func:`unpack` restores ``collected``.
+    """
     # A trajectory may be in several groups, and a group may have trajectories that were not collected:
     # number each object once, the collected ones first.
     in_groups = [t for group in collected.groups for t in group.trajectories]

@@ -77,10 +77,11 @@ def evaluation_seconds(folder: Path) -> float:
 
 
 def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
-    """Rewrite Trinity's state files so that both roles resume after ``step``, the newest checkpoint's step.
+    """Rewrite Trinity's state files in ``job`` so that explorer and trainer resume after ``step``.
 
-    Trinity saves the explorer's progress at every step but the trainer's only at checkpoints, so after a
-    crash they would resume from different steps.
+    ``step``: that of the newest checkpoint; 0 deletes the folder ``job``. ``tasks_per_step``: from it follows
+    how many tasks the explorer skips. Trinity saves the explorer's progress at every step but the trainer's
+    only at checkpoints, so after a crash they would resume from different steps.
     """
     if step == 0:
         shutil.rmtree(job, ignore_errors=True)

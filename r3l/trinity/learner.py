@@ -88,8 +88,9 @@ class Learner:
 
     @torch.inference_mode()
     def sample(self, samples: Sequence[SampleRequest]) -> list[tuple[list[int], list[float]]]:
-        """(token ids, log-probs) of each response, sampled in one batch with the weights of the last
-        ``sync``.
+        """(token ids, log-probs) of each response, sampled in one batch.
+
+        The weights are those of the last ``sync``.
         """
         # Only the end of each prompt is encoded: the rest is in the caches of the dialog's last turn.
         requests = []
