@@ -369,7 +369,10 @@ def totals(rows: Iterable[Counts]) -> Counter[str]:
 
 
 def measured(rows: Sequence[Counts]) -> dict[str, float]:
-    """Sums over a training's steps of all metrics that are in no result: seconds, and repaired faults."""
+    """Sums over the steps of a training of the metrics that result.json leaves out.
+
+    These are seconds, and faults that were repaired.
+    """
     sums = {name: sum(row.get(name, 0) for row in rows) for name in MEASURED}
     return {name: total for name, total in sums.items() if total}
 
