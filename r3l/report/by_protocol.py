@@ -42,7 +42,7 @@ def compared(played: Played) -> Table:
 
 
 def draw(played: Played, path: Path) -> Path:
-    """Success by protocol with its interval over tasks, as a PNG; ``path``."""
+    """Draw success by protocol with its interval over tasks, as the PNG file ``path``; returns it."""
     import matplotlib.style  # takes a second
 
     with matplotlib.style.context(style.SHEET):

@@ -99,7 +99,16 @@ def base_success(runs: pd.DataFrame) -> float | None:
 
 
 class LearningTest(Strict):
-    """Success of ``method`` minus that of ``against`` on the way; or what ``method`` saves until a level."""
+    """Compare how fast two methods learn, in one of two ways.
+
+    With ``after``: success of ``method`` minus that of ``against`` after these updates (their mean; for
+    training success, the mean from the first to the second). The difference after ``minus_after`` is
+    subtracted, if given. With ``equal: tokens`` or ``rollouts``, both are compared at equal spending: what
+    the cheaper of the two had spent by that update.
+
+    With ``until``: how much less ``method`` spends, in the unit ``saves``, until it reaches a level, which is
+    this share of the final success of ``against``.
+    """
 
     method: str
     against: str
@@ -122,7 +131,10 @@ class LearningTest(Strict):
         return self
 
     def values_S(self, runs: pd.DataFrame) -> list[float]:
-        """One value per seed that both methods have, of the runs of one bench; empty without such runs."""
+        """The value of the test for each seed that both methods have, shape (S,); [] without such seeds.
+
+        ``runs``: of one (tier, environment, model), one row each.
+        """
         rate, runs, start = learning_rate(runs, RATE_OF), whole(runs), base_success(runs)
         if rate is None:
             return []

@@ -41,13 +41,14 @@ PROBE_CONDITIONS = (
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """One claim in one environment, or by one probe where a model was probed several times there.
+    """The test of one claim in one environment, or by one probe if a model was probed several times there.
 
-    ``probe``: what tells this probe from the others, such as its reflection schema; empty for a single one.
-    ``effect`` is over ``count`` seeds or tasks (``over``); None where nothing is stored. ``comparison``: the
-    effect judged with all others; None below MIN_SEEDS seeds. ``paper``: the published effect, in
-    ``paper_metric``, from the file and lines ``paper_source``. ``learning_rates``: those of both methods where they
-    differ; ``at_equal_rates``: the effect with the first method at the second one's rate, None if that has not run.
+    ``probe``: what distinguishes this probe from the others, such as its reflection schema; empty for a
+    single one. ``effect`` is over ``count`` seeds or tasks (``over``); None without stored runs.
+    ``comparison``: the effect judged with all others of its family; None below MIN_SEEDS seeds. ``paper``:
+    the published effect, in ``paper_metric``, from the file and lines ``paper_source``. ``learning_rates``:
+    those of both methods if they differ; ``at_equal_rates``: the effect with the first method at the second
+    one's rate, None if that has not run.
     """
 
     claim: Claim
@@ -71,7 +72,11 @@ class ClaimVerdict:
 
     @property
     def verdict(self) -> str:
-        """A word of :class:`Verdict`, ``too few (2 seeds)``, ``not tested`` or ``not tested: 5 of 10 seeds``."""
+        """The verdict in print.
+
+        It is ``too few (2 seeds)``, ``not tested``, ``not tested: 5 of 10 seeds``, or else a value of
+        :class:`Verdict`, such as ``supported``, ``rejected`` or ``inconclusive``.
+        """
         if self.seeds_due:
             return f"{NOT_TESTED}: {self.count} of {self.seeds_planned} seeds"
         if self.comparison:
@@ -80,12 +85,12 @@ class ClaimVerdict:
 
     @property
     def seeds_planned(self) -> int:
-        """Training seeds that were registered for this claim here; 0: none were."""
+        """Number of training seeds registered for this claim in this environment; 0 if none were."""
         return self.claim.seeds.get(self.bench[1], 0)
 
     @property
     def seeds_due(self) -> int:
-        """Registered seeds that are not done; there is no verdict before it is 0."""
+        """Number of registered seeds that have not run; there is no verdict before it is 0."""
         return max(0, self.seeds_planned - self.count)
 
     @property
@@ -118,18 +123,24 @@ class ClaimVerdict:
 
     @property
     def as_claimed(self) -> bool:
-        """True if the verdict is what the claim says."""
+        """True if the verdict is the one that confirms the claim (``Claim.says``)."""
         return self.verdict == self.claim.says
 
     @property
     def power(self) -> float | None:
-        """Probability of showing the paper's effect, with the spread that is measured here."""
+        """Probability that the test shows the paper's effect, given the spread measured here.
+
+        None without a test or a published effect, and for claims of equivalence.
+        """
         if self.comparison is None or self.claim.says != "ahead" or self.paper is None:
             return None
         return self.comparison.effect.power(self.paper, self.comparison.level)
 
     def flat(self, margin: float) -> dict[str, Any]:
-        """One value per column of the CSV file."""
+        """One record for the CSV file, a value per column.
+
+        ``margin``: largest difference that counts as equivalent.
+        """
         tier, env, model = self.bench
         compared, tested = self.comparison, self.effect if self.count >= MIN_SEEDS else None
         low, high = tested.bounds() if tested else (None, None)
@@ -221,7 +232,11 @@ def claim_verdicts(
 
 
 def probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dict[str, Content]]:
-    """Probes by the bench of the runs that start from the probed model, then by what tells them apart."""
+    """Probes by (tier, environment, model) of the runs that start from the probed model, then by name.
+
+    The name is what differs between probes of one model, such as the reflection schema; empty for one probe.
+    ``baseline``: a method of these runs, whose settings name the SFT recipe.
+    """
     found: dict[Bench, list[Content]] = {}
     for probe in probes:
         # Runs name their model without the recipe of its SFT.

@@ -73,7 +73,10 @@ class MethodComparison:
 
     @property
     def verdict(self) -> str:
-        """A word of :class:`Verdict`; with the number of seeds if there are too few for a test."""
+        """The verdict in print: ``ahead``, ``behind``, ``equivalent`` or ``inconclusive`` (:class:`Verdict`).
+
+        With too few seeds for a test, ``incomplete (2 common seeds)``.
+        """
         if self.difference is None or self.difference.verdict is Verdict.INCOMPLETE:
             return f"{Verdict.INCOMPLETE} ({self.pairs} common seed{'' if self.pairs == 1 else 's'})"
         return self.difference.verdict

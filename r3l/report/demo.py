@@ -10,9 +10,11 @@ from r3l.report.trajectory_view import LoggedTask, Member, logged_tasks
 
 
 def shortest_example(run_dirs: Iterable[Path]) -> tuple[LoggedTask, Member] | None:
-    """The shortest to read in which a failed attempt is solved by a retry from a later turn than the first,
-    which then trains with a positive advantage; of equally short ones the first. None where the runs have
-    none."""
+    """The shortest logged example of a retry that helped; None if no run has one.
+
+    A failed attempt is solved by a retry from a later turn than the first, which then trains with a positive
+    advantage. Of equally short ones it is the first.
+    """
     found = [
         (task, member)
         for run_dir in run_dirs
@@ -38,7 +40,7 @@ def _turns(member: Member) -> int:
 
 
 def update_line(metrics: dict[str, float], steps: int) -> str:
-    """An update in a sentence."""
+    """One sentence on an update, from its ``metrics``; ``steps``: the number of updates in all."""
     retries, better = metrics.get("retry/count", 0), metrics.get("retry/improved", 0)
     seconds = metrics["seconds/collect"] + metrics["seconds/train"]
     return (

@@ -36,10 +36,11 @@ COMMAND = "r3l list differences"
 
 
 def methods(tier: str) -> list[dict[str, Any]]:
-    """One row a method: label, code, the most rollouts of a task, and the settings of each profile.
+    """One record per method: label, code, the most rollouts of a task, and the settings of each profile.
 
-    Settings are complete (defaults included); ``changed`` lists those in which a profile differs from ``paper``,
-    ``where`` what holds in some environments, for some models or for turns only, and no tier sets otherwise.
+    Settings are complete (defaults included); ``changed`` lists those in which a profile differs from
+    ``paper``. ``where`` lists settings that hold only in some environments, for some models or for turns,
+    unless the tier sets them.
     """
     load("tiers", tier, TierConfig)
     rows = []

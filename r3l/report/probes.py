@@ -56,7 +56,11 @@ class JudgedTarget(TypedDict):
 
 
 class ProbeMeasure(TypedDict):
-    """A measure of a probe with its 95 % interval. ``n``: observations, of ``tasks`` tasks."""
+    """A measure of a probe with its 95 % interval.
+
+    ``n``: number of observations, of ``tasks`` tasks. ``target``: its target in words; ``met``: whether it is
+    reached.
+    """
 
     value: Number | None
     low: Number | None
@@ -119,7 +123,10 @@ def _size(probe: Content) -> tuple[float, str]:
 
 
 def name_of(probe: Content) -> str:
-    """The printed name of a probe: its model, and what of its reflections is not as usual: form, author, hints."""
+    """The printed name of a probe: its model, and how its reflections differ from the usual ones.
+
+    That is their form, their author or their hints.
+    """
     schema, feedback = probe.get("reflection_schema", "strict"), probe.get("feedback", "self")
     wrong = probe.get("feedback_corruption", 0)
     parts = [
@@ -132,7 +139,7 @@ def name_of(probe: Content) -> str:
 
 
 def size_of(probe: Content) -> str | None:
-    """Parameters, where they are known: ``1.5 M``, ``0.49 B``."""
+    """The number of parameters of the probed model, such as ``1.5 M`` or ``0.49 B``; None if unknown."""
     count = probe["model"].get("parameters")
     return count and (f"{count / 1e9:.2g} B" if count >= 1e8 else f"{count / 1e6:.2g} M")
 
@@ -161,8 +168,11 @@ def probe_table(probes: Sequence[Content]) -> Table:
 
 
 def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
-    """The probes as flat records for JSON or CSV output: one for each measure of each probe, and one for each
-    difference of R3L to GRPO that is expected after it (``expected_early``, ``expected_final``)."""
+    """The probes as flat records for JSON or CSV output, one for each measure of each probe.
+
+    One more for each difference of R3L to GRPO that the map predicts (``expected_early``,
+    ``expected_final``).
+    """
     records = []
     for probe in probes:
         place = {

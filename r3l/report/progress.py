@@ -23,7 +23,11 @@ Inspect = Callable[[], list[Status]]
 
 
 def follow(inspect: Inspect, at_work: Callable[[], bool], console: Console, cores: int) -> list[Status]:
-    """Show the runs while the workflow is ``at_work``, on ``cores``; their last status."""
+    """Show the runs while the workflow is ``at_work``; returns their last status.
+
+    ``inspect`` gives the present status of all runs. ``cores``: on how many cores they run, for the time
+    left.
+    """
     began = time.monotonic()
 
     def overview(statuses: Sequence[Status]) -> str:
@@ -91,7 +95,7 @@ def phrase(status: Status) -> str:
 
 
 def summary(statuses: Sequence[Status], seconds: float, left: float | None) -> str:
-    """One line on all runs: how many are done, and the time left, if known."""
+    """One line on all runs: how many are done, the ``seconds`` so far, and those ``left``, if known."""
     done, trained, failed = (
         sum(status.state is state for status in statuses)
         for state in (State.DONE, State.TRAINED, State.FAILED)

@@ -31,7 +31,10 @@ TRAINED = ("GRPO", "R3L")  # of the paper's Table 1, which has no games played b
 
 
 class CitedScore(Strict):
-    """A published number; ``differs``: why it is not by the same protocol, empty where it is."""
+    """A published score in [0, 1], with its number of episodes ``n`` and its ``source``.
+
+    ``differs``: why it was not measured by the same protocol; empty if it was.
+    """
 
     env: str
     protocol: str
@@ -48,10 +51,10 @@ class CitedScore(Strict):
 
 
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
-    """Mean over tasks of each task's mean over its attempts, with an interval.
+    """Mean of ``key`` over tasks (of each task's mean over its attempts), with a 95 % interval.
 
-    Attempts at one task are not independent, so the sample is the tasks: Wilson's interval if every task
-    mean is 0 or 1, else Student's.
+    Attempts at one task are not independent, so the sample is the tasks: Wilson's interval if every task mean
+    is 0 or 1, else Student's.
     """
     means = _of_tasks(episodes, key)
     return t_interval(means) if {*means} - {0.0, 1.0} else wilson_interval(means)
@@ -66,7 +69,7 @@ def _of_tasks(episodes: Episodes, key: str) -> list[float]:
 
 
 def passes(episodes: Episodes, key: str = "success") -> list[float]:
-    """One mean per attempt number, over all tasks."""
+    """The mean of ``key`` over all tasks, one for each attempt number."""
     by_member = defaultdict(list)
     for row in episodes:
         by_member[row["member"]].append(float(row[key]))
@@ -74,9 +77,9 @@ def passes(episodes: Episodes, key: str = "success") -> list[float]:
 
 
 def beside(env: str, protocol: str) -> list[CitedScore]:
-    """Published numbers of an environment; those of ``protocol`` come first, others say how they differ.
+    """Published scores in an environment to show with ours; those of ``protocol`` come first.
 
-    Raises DataError for a damaged file of them.
+    Others have ``differs`` set. Raises DataError if their file is damaged.
     """
     cited = [row for _, row in read_csv(paths.CONFIGS / "protocols/published.csv", CitedScore)]
     rows = [row for row in (*cited, *_of_paper(env)) if row.env == env]
@@ -115,7 +118,12 @@ def _of_paper(env: str) -> list[CitedScore]:
 
 
 def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
-    """Lines below an evaluation's summary: the standard error and, under a protocol, published numbers."""
+    """The lines that follow an evaluation's summary.
+
+    Without a protocol, the standard error over tasks of the mean success. With one, also the protocol's
+    measure with its interval, the tokens generated, and published scores in this environment: those by the
+    same protocol, then others and why they are not comparable.
+    """
     if "protocol" not in evaluation:
         return [_spread(episodes)]
     env, name = evaluation["env"], evaluation["protocol"]["name"]
@@ -162,7 +170,7 @@ def shown(of: Interval) -> str:
 
 
 def several(played: Sequence[tuple[Evaluation, Episodes]], places: Sequence[Path]) -> Table:
-    """The table of several evaluations, one row each; notes name their folders, ``places``."""
+    """The table of several evaluations, one row each; notes name their folders ``places``."""
     columns = [
         Column("environment", lambda row: row[0]["env"]),
         Column("model", lambda row: row[0]["model"]),

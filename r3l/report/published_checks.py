@@ -14,7 +14,7 @@ from r3l.report.table import Column, Table, table
 
 
 def is_count(value: Decimal, n: int) -> bool:
-    """True if some k/n, rounded (halves either way) or truncated to the digits of ``value``, is ``value``.
+    """True if a share k/n can have been printed as ``value``, rounded (halves either way) or truncated.
 
     Then one pass over ``n`` tasks that are solved or not can have been printed as ``value``. If not,
     something was averaged, smoothed, or measured on another number of tasks. The arithmetic is exact: in
@@ -63,7 +63,7 @@ def check(rows: Sequence[Published], known: Sequence[Published] | None = None) -
 
 
 def summary(rows: Sequence[PublishedCheck]) -> dict[str, int]:
-    """Counts; a quantity in conflict counts once however often it was published."""
+    """Counts of the findings; a quantity with conflicting values counts once, however often it was published."""
     return {
         "cells": len(rows),
         "checked": sum(row.is_count is not None for row in rows),

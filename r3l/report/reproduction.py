@@ -17,8 +17,9 @@ Row = dict[str, Any]
 
 
 def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
-    """A row for each run, given by its evaluation.json, wherever that is: the run's own files say what it is.
+    """Compare runs with the stored runs of the same settings in ``stored``; one row each.
 
+    ``evaluations``: their evaluation.json files, in any folder: a run's own files say which run it is.
     ``verdict``: "not stored", or that of :func:`compare_runs`.
     """
     rows: list[Row] = []
@@ -34,12 +35,12 @@ def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
 
 
 def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
-    """How a run compares with the stored one.
+    """Compare a run with the stored run of the same name.
 
-    ``equal``: episodes that agree in every stored field, the transcript's hash included. ``verdict``:
-    "another configuration"; "identical"; "within the interval" or "outside the interval" that a second
-    sample of the stored run's episodes would have (Wilson, 95 %). ``differs``: what may explain it: engine,
-    versions, hardware.
+    ``equal``: number of episodes that agree in every stored field, the transcript's hash included.
+    ``verdict``: "another configuration"; "identical"; "within the interval" or "outside the interval" that a
+    second sample of the stored run's episodes would have (Wilson, 95 %). ``differs``: engine, versions or
+    hardware, which may explain a difference.
     """
     row: Row = {"stored_success": float(old.success)}
     if fresh.fingerprint != old.fingerprint:
@@ -66,14 +67,18 @@ def compare_runs(fresh: pd.Series, old: pd.Series) -> Row:
 
 
 def equal_episodes(fresh: Sequence[Mapping[str, Any]], old: Sequence[Mapping[str, Any]]) -> int:
-    """How many stored episodes have a fresh one of the same task and member with the same values."""
+    """How many of the stored episodes ``old`` were reproduced.
+
+    Such an episode equals the fresh one of the same task and ``member`` (number of the attempt at the task)
+    in every field that is stored.
+    """
     by_key = {(episode["task"], episode["member"]): episode for episode in fresh}
     twins = [(episode, by_key.get((episode["task"], episode["member"]), {})) for episode in old]
     return sum(episode.items() <= twin.items() for episode, twin in twins)
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    """A line for each row, with its run."""
+    """One line of text for each row of :func:`reproduction`."""
     return [f"{row['run']}: {sentence(row)}" for row in rows]
 
 

@@ -164,10 +164,11 @@ def _row(
 def published_rows(
     runs: pd.DataFrame, reference: Reference, tier: str, seeds_planned: int, title: str, reason: str
 ) -> pd.DataFrame:
-    """A row for every number of ``reference``, with our runs of its model, benchmark and method where there
-    are any.
+    """A row for every number of ``reference``, with our runs of its model, benchmark and method if any.
 
-    ``reason``: why there are none. Numbers without a run keep their benchmark's name in ``env``.
+    ``tier`` and ``seeds_planned`` are values of rows without runs, ``reason`` says why there are none, and
+    ``title`` is the column ``table`` of all rows. Numbers without a run keep their benchmark's name in
+    ``env``.
     """
     ours: dict[tuple[str, str, str], list[pd.DataFrame]] = {}
     for (model, env, method), seeds in whole(runs).groupby(["model", "env", "method"], sort=False):

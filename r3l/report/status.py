@@ -10,7 +10,10 @@ from r3l.workflow.status import MEANINGS, State, Status
 
 
 def status_table(statuses: Sequence[Status]) -> Table:
-    """Methods by environments, with the seeds that are done and what the others do; what is left below."""
+    """The table of methods by environments: seeds that are done, and the states of the others.
+
+    A note says how much is left.
+    """
     envs = list(dict.fromkeys(status.run.env for status in statuses))
     methods = list(dict.fromkeys(status.run.method for status in statuses))
 

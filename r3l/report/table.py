@@ -55,8 +55,12 @@ FLOAT = r"""% needs \usepackage{{booktabs,adjustbox}}
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of a cell; ``value`` ranks and sorts it (None: no number, or no complete one); ``title``: when hovering;
-    ``runs``: the place under a results folder of those that it is about, to which the HTML report links."""
+    """The text of a cell.
+
+    ``value``: the number by which it is ranked and sorted, None without a complete one. ``title``: shown when
+    hovering. ``runs``: path below a results folder of the runs that it is about, to which the HTML report
+    links.
+    """
 
     text: str
     value: float | None = None
@@ -71,12 +75,13 @@ EMPTY = Cell("")
 
 @dataclass(frozen=True)
 class Column:
-    """``of`` gives a row's value here, by default what it calls ``name``: None is an empty cell, a text and a
-    Cell stand as they are, a number is written by ``form``, a format specification, which also aligns the
-    column to the right.
+    """A column of a table.
 
-    ``drop``: where a terminal is too narrow, columns are left out, the largest first; 0: never.
-    ``filter``: a reader of the HTML may narrow the column to one value, this one at first ("": all); None: no filter.
+    ``of`` gives the value for a row, by default its entry ``name``. None is an empty cell; a text or a Cell
+    is shown as it is; a number is written by the format specification ``form``, which also aligns the column
+    to the right. ``drop``: if a terminal is too narrow, columns are left out, the largest ``drop`` first; 0:
+    never. ``filter``: a reader of the HTML can narrow the column to one value, at first to this one ("":
+    all); None: no filter.
     """
 
     name: str
@@ -109,7 +114,7 @@ class Column:
 
 @dataclass
 class Section:
-    """Rows under one ``title``, which is a column of its own in Markdown and HTML."""
+    """Rows under one ``title``; in Markdown and HTML the title is a column."""
 
     title: str
     rows: list[Row]
@@ -117,7 +122,10 @@ class Section:
 
 @dataclass
 class Table:
-    """The first column names the rows. ``notes`` stand below. ``by``: what the titles of sections name."""
+    """A table in a form that can be printed, and written as HTML, LaTeX, Markdown or CSV.
+
+    The first column names the rows. ``notes`` follow the table. ``by``: what the titles of sections name.
+    """
 
     title: str
     columns: Sequence[Column]
@@ -140,7 +148,7 @@ class Table:
         )
 
     def section(self, title: str) -> dict[str, Row]:
-        """The rows of a section by their name. Raises StopIteration for a title that there is not."""
+        """The rows of a section by their name. Raises StopIteration if no section has this title."""
         rows = next(section.rows for section in self.sections if section.title == title)
         return {row[self.names[0]].text: row for row in rows}
 
@@ -198,7 +206,7 @@ def table(
     *notes: str,
     by: Callable[[Any], str] = lambda row: "",
 ) -> Table:
-    """``rows`` in sections of consecutive rows for which ``by``, their environment, is the same."""
+    """Make a table of ``rows``; ``by`` gives a row's section, for which rows must be consecutive."""
     sections = [
         Section(name, [{column.name: column.cell(row) for column in columns} for row in part])
         for name, part in groupby(rows, key=by)
@@ -207,8 +215,10 @@ def table(
 
 
 def mark_best(rows: Sequence[Row], columns: Mapping[str, int]) -> None:
-    """Make the best cells bold where two have a value; ``columns``: 1 if the highest is best, -1 if the
-    lowest."""
+    """Make the best cell of each column bold, if at least two have a value.
+
+    ``columns``: 1 if the highest is best, -1 if the lowest.
+    """
     for name, sign in columns.items():
         ranked = [sign * cell.value for row in rows if (cell := row[name]).value is not None]
         if len(ranked) > 1:
@@ -262,13 +272,12 @@ def _width(widths: Sequence[int]) -> int:
 
 
 def rounded(value: Any) -> Any:
-    """A number as csv files hold it."""
+    """``value``, rounded as csv files have it if it is a number."""
     return round(float(value), DIGITS) if isinstance(value, float) else value
 
 
 def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of a csv file, or of --json: ``columns`` of ``rows``, rounded; None: there is no such
-    value."""
+    """The rows as csv files and --json have them: ``columns`` of ``rows``, rounded; None for a missing value."""
     return [
         {name: rounded(value) for name, value in row.items()} for row in rows[[*columns]].to_dict("records")
     ]
@@ -287,13 +296,13 @@ def write(rows: Sequence[Mapping[str, object]], table: Table, out: Path) -> None
 
 
 def write_text(text: str, out: Path) -> None:
-    """Write a file at once. Raises RunDirectoryError naming the file where it cannot be written."""
+    """Write a file atomically. Raises RunDirectoryError naming the file if it cannot be written."""
     with writable(out):
         write_text_atomic(out, text)
 
 
 def to_markdown(table: Table) -> str:
-    """A pipe table with its title and notes; the title of a section stands in its first row."""
+    """The table as a pipe table with title and notes; the title of a section is in its first row."""
 
     def text(cell: Cell) -> str:
         return f"**{markdown(cell.text)}**" if cell.bold else markdown(cell.text)
@@ -318,7 +327,7 @@ def markdown(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A floating table that fits the page of any style; the title of a section stands above its rows."""
+    """The table as a LaTeX float that fits the page of any style; the title of a section is above its rows."""
 
     def text(cell: Cell) -> str:
         guard = "{}" if cell.text[:1] in ("[", "*") else ""  # else options of the end of the row before

@@ -90,9 +90,10 @@ def _derive(method: R3L, trajectories: Sequence[Any]) -> None:
 def pack(run_dir: Path, limit: int) -> str | None:
     """The trajectories of a run for the viewer: JSON, compressed to a tenth, in base64; None if it kept none.
 
-    ``tasks``: step, task, group, selected_as, and ``members``: the trajectories of each member of the group, in
-    the order of retries and KINDS. At most ``limit`` characters but always one task; ``left_out`` counts what did not
-    fit. Tasks that taught something go before the first of a step, and every step has its turn.
+    ``tasks``: step, task, group, selected_as, and ``members``: the trajectories of each member of the group,
+    in the order of retries and KINDS. The text has at most ``limit`` characters, but at least one task;
+    ``left_out`` counts tasks that did not fit. Tasks that taught something are preferred to a step's first
+    task, and steps take turns.
     """
     lines = read(run_dir)
     if not lines:
@@ -138,7 +139,11 @@ def _task(line: Line) -> Line:
 
 
 def by_member(line: Line) -> list[list[ExplainedTrajectory]]:
-    """The trajectories of a task by members of its group, each in the order of retries and KINDS."""
+    """The trajectories of a task, one list per member of its group.
+
+    A list begins with the base rollout; then come reflections and retries, retry by retry, in the order of
+    KINDS.
+    """
     columns: list[ExplainedTrajectory] = [
         trajectory | {"objective": group["objective"]}
         for group in line["groups"]

@@ -51,7 +51,7 @@ class Printable:
     """Something that ``rich`` prints and a notebook shows."""
 
     def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
-        """The parts, from top to bottom; ``in_colour``: with what the colours mean."""
+        """The parts to print, from top to bottom; ``in_colour``: with a legend of the colours."""
         raise NotImplementedError
 
     def __rich__(self) -> RenderableType:
@@ -67,7 +67,7 @@ class Printable:
 
 @dataclass(frozen=True, repr=False)
 class Member(Printable):
-    """An attempt with the reflections on it and its retries, in the order in which they came."""
+    """A rollout with the reflections on it and its retries, in the order in which they came."""
 
     trajectories: Sequence[ExplainedTrajectory]
 
@@ -133,7 +133,7 @@ class LoggedTask(Printable):
 
     @property
     def place(self) -> str:
-        """The run, as under a folder of results, and the step and task."""
+        """The run's path below a folder of results, and the step and task."""
         return f"{'/'.join(self.source.parts[-5:])}, step {self.step}, task {self.task}"
 
     def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:

@@ -14,9 +14,9 @@ from r3l.report.table import Cell, Column, Table, table
 
 
 def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | None) -> list[TuningResult]:
-    """The tunings of a tier below ``results``; ``envs`` and ``method`` None: of all.
+    """The tunings of a tier below ``results``, by default of all environments and methods.
 
-    Raises DataError if there are none, or a file names a rate that it did not try.
+    Raises DataError if there are none, or if a file names a learning rate that it did not try.
     """
     chosen: list[TuningResult] = []
     for path in sorted((results / FOLDER / tier).glob("*/*.json")):
@@ -35,7 +35,7 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
 
 
 def tuning_table(tunings: Sequence[TuningResult]) -> Table:
-    """A line for each method and environment; the columns are its lowest, usual and highest rate."""
+    """A line per method and environment: success at the lowest, usual and highest learning rate."""
 
     def rate(place: int, name: str) -> Column:
         def cell(tuning: TuningResult) -> Cell:

@@ -43,11 +43,11 @@ FIGURES = {
 
 
 def draw(name: str, runs: pd.DataFrame, out: Path, table: TableConfig | None = None) -> list[Path]:
-    """Draw a figure into the folder ``out``, or as the one file ``out`` (.pdf, .png); returns what was
-    written.
+    """Draw a figure into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    ``table`` gives the order of the methods, and the baseline of differences; by default it is the figure's own.
-    Raises DataError where the runs hold nothing that it could show, RunDirectoryError where ``out`` cannot be written.
+    ``table`` gives the order of the methods, and the baseline of differences; by default it is the figure's
+    own. Raises DataError if the runs have nothing to show in it, RunDirectoryError if ``out`` cannot be
+    written.
     """
     import matplotlib.style
 

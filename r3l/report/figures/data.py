@@ -39,7 +39,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Shown:
-    """The environments of a figure, by name, and the table whose runs they are."""
+    """The content of a figure: runs by environment, and the table that gives their order."""
 
     benches: list[Bench]
     table: TableConfig
@@ -50,7 +50,7 @@ class Shown:
         return pd.concat([seeds for bench in self.benches for seeds in bench.runs.values()])
 
     def labels(self) -> dict[str, str]:
-        """The label of each method, in the order of the figure."""
+        """The printed name of each method, in the order of the figure."""
         labels = {method: label for bench in self.benches for method, label in bench.labels().items()}
         order = self.benches[0].order if self.benches else []
         return {method: labels[method] for method in order if method in labels}

@@ -30,10 +30,10 @@ MARKERS = {"seeds": "o", "tasks": "s"}
 
 
 def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
-    """Draw the claims into the folder ``out``, or as the one file ``out``; returns what was written.
+    """Draw the claims into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    Registered and exploratory claims are left out: r3l figure held_out is about these. Effects in another unit than
-    shares have no place on the axis: their rows say so. Raises RunDirectoryError where ``out`` cannot be written.
+    Registered and exploratory claims are left out: `r3l figure held_out` shows these. Effects in another unit
+    than shares are not on the axis; their rows say so. Raises RunDirectoryError if ``out`` cannot be written.
     """
     import matplotlib.style
     from matplotlib.figure import Figure

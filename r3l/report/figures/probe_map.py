@@ -24,9 +24,10 @@ TITLES = {"early": "Early: training success, first third", "final": "Final: test
 
 
 def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
-    """Draw the map into the folder ``out``, or as the one file ``out``; returns what was written.
+    """Draw the map into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    Raises DataError without comparisons, RunDirectoryError where ``out`` cannot be written.
+    The map shows R3L minus GRPO over a probe's guided minus fresh. Raises DataError without comparisons,
+    RunDirectoryError if ``out`` cannot be written.
     """
     import matplotlib.style
     from matplotlib import colormaps

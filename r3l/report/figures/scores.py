@@ -23,11 +23,11 @@ THRESHOLDS = np.linspace(0, 1, 201)
 
 
 def scores(shown: Shown) -> Drawn:
-    """Every method's mean, seeds and interval.
+    """Figure of test success: each method's mean, its seeds and its interval.
 
     Bars are 95 % t-intervals over seeds. With one seed they are Wilson intervals over that run's tasks, drawn
-    dashed: they say how exactly one run was measured, not how another would end. The axis ends at 1, whatever
-    intervals do.
+    dashed: they say how exactly one run was measured, not how another would end. The axis ends at 1, even if
+    an interval does not.
     """
     columns = max(len(groups(bench.rows)) for bench in shown.benches)
     heights = [len(bench.runs) + 1.2 for bench in shown.benches]
@@ -70,10 +70,10 @@ def _group(ax: Axes, bench: Bench, group: str) -> None:
 
 
 def differences(shown: Shown) -> Drawn:
-    """Test success minus the baseline's, paired by task and seed (r3l.stats.comparison.Effect.paired).
+    """Figure of test success minus the baseline's, paired by task and seed (``Effect.paired``).
 
-    With one common seed the interval is over the differences of its tasks, drawn dashed. Raises DataError
-    where no method has a seed in common with the baseline.
+    With one common seed the interval is over the differences of its tasks, drawn dashed. Raises DataError if
+    no method has a seed in common with the baseline.
     """
     baseline = shown.table.baseline
     common = {bench.env: _common(bench, baseline) for bench in shown.benches}
@@ -116,9 +116,9 @@ def _common(bench: Bench, baseline: str) -> set[int]:
 
 
 def profile(shown: Shown) -> Drawn:
-    """The profile of every method that was run in all environments of the figure (r3l.stats.profiles).
+    """Figure of performance profiles (r3l.stats.profiles) of the methods with runs in all environments.
 
-    Raises DataError where there is none.
+    Raises DataError if there is no such method.
     """
     compared = shown.only(lambda run: all(run.method in bench.runs for bench in shown.benches))
     labels = compared.labels()

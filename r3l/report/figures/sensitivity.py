@@ -40,10 +40,10 @@ SETTINGS: dict[str, tuple[str, Setting]] = {  # table: (axis label, the value in
 
 
 def sensitivity(shown: Shown) -> Drawn:
-    """Figure of success over the values of the table's setting: a line per method, a subplot per
-    environment.
+    """Figure of success over the values of a setting: a line per method, a subplot per environment.
 
-    Raises DataError if no method has runs with two values.
+    The setting is the one that the table's variants change. Raises DataError if no method has runs with two
+    values.
     """
     label, setting = SETTINGS[shown.table.table]
     lines = {bench.env: _lines(bench, setting) for bench in shown.benches}

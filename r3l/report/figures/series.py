@@ -24,21 +24,21 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One seed: ``y`` and ``x`` after each of the ``updates`` that have a value."""
+    """The curve of one seed: ``x`` and ``y`` after each of the ``updates`` at which y is known."""
 
     updates: Integers
     x: Floats
     y: Floats
 
     def at(self, updates: Integers) -> tuple[Floats, Floats]:
-        """(x, y) after ``updates``, all of which have a value."""
+        """(x, y) after the given updates, all of which must be known."""
         shared = np.isin(self.updates, updates)
         return self.x[shared], self.y[shared]
 
 
 @dataclass(frozen=True)
 class Band:
-    """Means over seeds; ``low`` and ``high``: the 95 % t-interval of ``mean``, None under MIN_SEEDS seeds."""
+    """Means over seeds, and ``low`` and ``high``, their 95 % t-interval; None below MIN_SEEDS seeds."""
 
     x: Floats
     mean: Floats
@@ -47,7 +47,7 @@ class Band:
 
 
 def mean_of(key: str) -> Value:
-    """The mean of a metric over the window, at updates that recorded it."""
+    """A function that gives the mean of metric ``key`` over a window of updates, those that recorded it."""
 
     def value(rows: Sequence[Metrics]) -> float | None:
         return float(np.mean([row[key] for row in rows if key in row])) if key in rows[-1] else None
@@ -56,7 +56,7 @@ def mean_of(key: str) -> Value:
 
 
 class WindowSums(Mapping[str, float]):
-    """The counts of several updates added up. A quantity reads few of the hundred, so each is added when read."""
+    """Sums of each count over several updates, as a mapping. A sum is computed when it is read."""
 
     def __init__(self, rows: Sequence[Metrics]) -> None:
         self.rows = rows
@@ -75,13 +75,15 @@ class WindowSums(Mapping[str, float]):
 
 
 def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
-    """A quantity of the counts of the whole window together: steps with more rollouts, or retries, weigh
-    more."""
+    """A function that gives ``quantity`` of the counts of a window of updates, added up.
+
+    So updates with more rollouts or retries weigh more.
+    """
     return lambda rows: quantity(WindowSums(rows))
 
 
 def rate_of(name: str) -> Value:
-    """A rate of r3l.runs.metrics, of the counts of the window."""
+    """A function that gives the rate ``name`` of r3l.runs.metrics from the counts of a window of updates."""
     (rate,) = [rate for rate in RATES if rate.name == name]
     return of_counts(rate.of)
 
@@ -102,14 +104,17 @@ def minutes(row: Metrics) -> float:
 
 
 def values_of(metrics: Sequence[Metrics], value: Value, window: int = WINDOW) -> list[float | None]:
-    """The running ``value`` at each update, of it and the ones before it in the window."""
+    """``value`` at each update, of the window that ends there; ``window``: its number of updates.
+
+    None at updates where it is not defined.
+    """
     return [value(metrics[max(0, k - window) : k]) for k in range(1, len(metrics) + 1)]
 
 
 def curve(
     metrics: Sequence[Metrics], values: Sequence[float | None], advance: Advance = updates
 ) -> Curve | None:
-    """A seed's ``values`` against the running sum of ``advance``; None where no update has one."""
+    """One seed's ``values`` against x, the running sum of ``advance`` over updates; None without a value."""
     xs = np.cumsum([advance(row) for row in metrics])
     defined = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
     if not len(defined):
@@ -118,10 +123,10 @@ def curve(
 
 
 def band(curves: Sequence[Curve]) -> Band:
-    """Mean and band after the updates of which every seed has a value; ``x`` is a mean over seeds as well.
+    """Mean and interval over ``curves``, at the updates at which every seed has a value.
 
-    So seeds are compared after equally many updates also where x is tokens or time, which differ between
-    them.
+    ``x`` is a mean over seeds too: so seeds are compared after equally many updates, even if x is tokens or
+    time, which differ between them.
     """
     common = reduce(np.intersect1d, [c.updates for c in curves])
     x_S_U, y_S_U = np.array([c.at(common) for c in curves]).swapaxes(0, 1)

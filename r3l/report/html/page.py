@@ -44,7 +44,8 @@ CELL = [*BENCH, "method"]
 def to_html(table: Table, cells: Mapping[str, Any] = MappingProxyType({})) -> Markup:
     """A table as HTML, with its title and notes; section titles become a first column that can be filtered.
 
-    ``cells``: the runs of the report by TIER/ENV/MODEL/METHOD. A number whose runs are in it links to them.
+    ``cells``: the runs of the report by TIER/ENV/MODEL/METHOD. A number that is about some of these runs
+    links to them.
     """
     filters = {column.name: column.filter for column in table.columns if column.filter is not None}
     names, rows = table.names, list(table.cells())
@@ -82,12 +83,12 @@ def write(
     probes: Sequence[Content] = (),
     comparison: Table | None = None,
 ) -> Path:
-    """Write the report of ``runs`` to ``out``: their scores, curves and trajectories, then what they say of
-    the paper's claims, then budgets and settings.
+    """Write the report of ``runs`` to the HTML file ``out``; returns its path.
 
-    ``figures``: PNG files to show; without any the runs' learning curves are drawn. ``probes``: for claims about fixed
-    models. ``comparison``: a table of `r3l compare`, which goes first. Raises RunDirectoryError where ``out`` cannot be
-    written, DataError for a figure that cannot be read.
+    It has their scores, curves and trajectories, then what they say about the paper's claims, then budgets
+    and settings. ``figures``: PNG files to show; without any, the runs' learning curves are drawn.
+    ``probes``: for claims about fixed models. ``comparison``: a table of `r3l compare`, which goes first.
+    Raises RunDirectoryError if ``out`` cannot be written, DataError for a figure that cannot be read.
     """
     whole_runs, scored = whole(runs), score_tables(runs, seeds_planned)
     shown, without_room = viewer(whole_runs)
@@ -233,7 +234,7 @@ def viewer(runs: pd.DataFrame) -> tuple[list[dict[str, Any]], int]:
 
 
 def run_id(run: Any) -> str:
-    """A run's place under a results folder."""
+    """The path of a run below a results folder, TIER/ENV/MODEL/METHOD/seedN."""
     return "/".join([run.tier, run.env, run.model, run.method, f"seed{run.seed}"])
 
 
