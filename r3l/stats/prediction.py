@@ -18,7 +18,7 @@ MIN_POINTS = 4  # of a line with an interval: two degrees of freedom
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted value with the interval in which a new one is expected with probability CONFIDENCE."""
+    """A predicted value, and the interval that has a new value with probability CONFIDENCE."""
 
     value: float
     low: float
@@ -29,8 +29,8 @@ class Prediction:
 class Line:
     """Least-squares line y = intercept + slope * x through ``count`` points.
 
-    ``deviation``: of the residuals, with count - 2 degrees of freedom. ``centre`` and ``squares``: mean of x,
-    and the sum of squared differences from it.
+    ``deviation``: standard deviation of the residuals, with count - 2 degrees of freedom. ``centre`` and
+    ``squares``: mean of x, and the sum of squared differences from it.
     """
 
     intercept: float
@@ -54,7 +54,10 @@ class Line:
         return cls(intercept, slope, deviation, len(x), float(x.mean()), squares)
 
     def at(self, x: float) -> Prediction:
-        """The value expected at ``x``, with the interval of one new value there (not of the line's height)."""
+        """The value of y predicted at ``x``, with the interval of one new observation there.
+
+        That is wider than the interval of the line itself.
+        """
         value = self.intercept + self.slope * x
         error = self.deviation * math.sqrt(1 + 1 / self.count + (x - self.centre) ** 2 / self.squares)
         half = self._quantile * error
@@ -62,13 +65,16 @@ class Line:
 
     @property
     def slope_bounds(self) -> tuple[float, float]:
-        """Interval of the slope."""
+        """Interval of the slope at level CONFIDENCE, by Student's t with count - 2 degrees of freedom."""
         half = self._quantile * self.deviation / math.sqrt(self.squares)
         return self.slope - half, self.slope + half
 
     @property
     def p_value(self) -> float:
-        """Two-sided p-value of a slope of 0, by Student's t with count - 2 degrees of freedom."""
+        """Two-sided p-value of the test that the slope is 0.
+
+        Student's t with count - 2 degrees of freedom.
+        """
         if not self.deviation:
             return 0.0 if self.slope else 1.0
         return float(
@@ -85,7 +91,10 @@ class Line:
 
 
 def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[str]) -> float:
-    """Least-squares slope of y over x with an intercept of its own for each group."""
+    """Least-squares slope of y over x if each group of points has its own intercept.
+
+    ``groups_N``: the group of each point.
+    """
     frame = pd.DataFrame({"x": x_N, "y": y_N})
     within = frame - frame.groupby(list(groups_N)).transform("mean")
     return float((within.x * within.y).sum() / (within.x**2).sum())
