@@ -219,11 +219,17 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
 
     # Context distillation: the same responses under the prompts without guidance.
     played = guided.turns[restart.turn :]
-    own_turns = [replace(turn, prompt_ids=turn.unguided_prompt_ids or ()) for turn in played]
+    # The guided prompts become its teacher's context.
+    own_turns = []
+    for turn in played:
+        unguided_ids = turn.unguided_prompt_ids or ()
+        taught_ids = turn.prompt_ids if turn.prompt_ids != unguided_ids else None
+        own_turns.append(replace(turn, prompt_ids=unguided_ids, teacher_prompt_ids=taught_ids))
     distilled = replace(
         guided,
         kind=TrajectoryKind.DISTILLED,
         turns=[*guided.turns[: restart.turn], *own_turns],
         rescore=settings.rescore_distilled,
+        hint=restart.guidance or "",
     )
     return Retry(guided, distilled)

@@ -20,7 +20,7 @@ from r3l.core.batching import rows_of
 from r3l.core.errors import ConfigError
 from r3l.core.task import Task
 from r3l.local.cpu import use_onednn
-from r3l.local.engine import collect, trainer_of
+from r3l.local.engine import collect, score, trainer_of
 from r3l.local.session import LocalSession, open_session, policy_of
 from r3l.local.training.trainer import Trainer
 
@@ -96,6 +96,7 @@ class _ArmBench:
         began = clock()
         collected = collect(self._session, self._method, self._tasks, number)
         middle = clock()
+        score(self._session, trainer, collected.groups)
         metrics = trainer.step(rows_of(self._method, collected.groups, self._session.run.samples))
         ended = clock()
         self._session.model.load_state_dict(self._weights)
@@ -116,6 +117,7 @@ class _ArmBench:
             with timing(self._session.loop) as collecting:
                 collected = collect(self._session, self._method, self._tasks, number)
             with timing(self._session.loop) as training:
+                score(self._session, trainer, collected.groups)
                 trainer.step(rows_of(self._method, collected.groups, self._session.run.samples))
             self._session.model.load_state_dict(self._weights)
             steps.append(

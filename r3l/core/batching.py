@@ -33,8 +33,11 @@ class Row:
 
     @property
     def no_signal(self) -> bool:
-        """True without gradient in a loss without KL: the advantage is zero, or no token is trainable."""
-        return not np.any(self.mask * (1.0 if self.sft else self.advantage))
+        """True without gradient in a loss without KL: no token is trainable, or the advantage is zero and
+        no teacher has scored the row.
+        """
+        by_teacher = self.taught and not self.off_policy
+        return not np.any(self.mask * (1.0 if self.sft or by_teacher else self.advantage))
 
     @property
     def kind(self) -> str:
@@ -54,12 +57,31 @@ class Row:
         """Whether the old log-probs belong to another context, so that the engine must recompute them."""
         return False
 
+    @property
+    def taught(self) -> bool:
+        """Whether the row has a teacher, whose log-probs are ``teacher_logprobs``."""
+        return False
+
+    @property
+    def teacher_logprobs(self) -> np.ndarray:
+        """Log-probs in the teacher's context; the old ones without a teacher."""
+        return self.old_logprobs
+
+    @property
+    def success(self) -> bool:
+        """Whether its episode succeeded; False without one."""
+        return False
+
 
 @dataclass(frozen=True)
 class TrajectoryRow(Row):
-    """The row of a trajectory, or of one of its turns."""
+    """The row of a trajectory, or of one of its turns.
+
+    ``untaught_advantage``: the advantage if teachers said what the policy says; None: the same.
+    """
 
     trajectory: Trajectory
+    untaught_advantage: Advantage | None = None
 
     @property
     def kind(self) -> str:
@@ -78,6 +100,18 @@ class TrajectoryRow(Row):
     @property
     def rescore(self) -> bool:
         return self.trajectory.rescore
+
+    @property
+    def taught(self) -> bool:
+        return self.trajectory.taught
+
+    @property
+    def teacher_logprobs(self) -> np.ndarray:
+        return self.trajectory.teacher_logprobs()
+
+    @property
+    def success(self) -> bool:
+        return self.trajectory.success
 
     @property
     def mean_advantage(self) -> float:
@@ -112,6 +146,13 @@ def rows_of(
         advantages: list[Advantage] = [1.0] * len(trajectories)
         if objective is Objective.POLICY:
             advantages = [a for of_group in advantages_of(method, own_groups) for a in of_group]
+        # A method may weigh its advantages by what teachers say: compute them without, for metrics.
+        untaught: Sequence[Advantage | None] = [None] * len(trajectories)
+        if objective is Objective.POLICY and any(t.taught and not t.off_policy for t in trajectories):
+            silent = [
+                replace(g, trajectories=[t.with_silent_teacher() for t in g.trajectories]) for g in own_groups
+            ]
+            untaught = [a for of_group in advantages_of(method, silent) for a in of_group]
 
         # One weight per trajectory, for each of its trainable tokens.
         if method.loss_agg == "traj_mean":
@@ -122,13 +163,16 @@ def rows_of(
         else:
             weights = [1.0] * len(trajectories)
 
-        for trajectory, weight, advantage in zip(trajectories, weights, advantages, strict=True):
+        columns = zip(trajectories, weights, advantages, untaught, strict=True)
+        for trajectory, weight, advantage, alone in columns:
             end = 0
             for piece in _pieces(trajectory, samples):
                 # Cut an advantage per token into the parts of the pieces.
                 start, end = end, end + len(piece.token_ids())
                 part = advantage[start:end] if isinstance(advantage, np.ndarray) else advantage
-                rows.append(_row(piece, weight, part, sft=objective is Objective.SFT))
+                row = _row(piece, weight, part, sft=objective is Objective.SFT)
+                untaught_part = alone[start:end] if isinstance(alone, np.ndarray) else alone
+                rows.append(replace(row, untaught_advantage=untaught_part))
     return rows
 
 
@@ -283,6 +327,8 @@ def collate(rows: Sequence[Row], device: torch.device) -> Batch:
         weight_B_T=padded([r.weight for r in rows], torch.float32),
         old_logprobs_B_T=padded([r.old_logprobs for r in rows], torch.float32),
         advantages_B_T=padded([np.broadcast_to(r.advantage, r.ids.shape) for r in rows], torch.float32),
+        teacher_logprobs_B_T=padded([r.teacher_logprobs for r in rows], torch.float32),
+        taught_B=torch.tensor([r.taught for r in rows], device=device),
         sft_B=torch.tensor([r.sft for r in rows], device=device),
         off_policy_B=torch.tensor([r.off_policy for r in rows], device=device),
     )

@@ -75,6 +75,11 @@ def shaped_probability(
     return -advantages_B_T * p_B_T / (p_B_T + gamma)
 
 
+def reverse_kl(logprobs_B_T: torch.Tensor, teacher_logprobs_B_T: torch.Tensor) -> torch.Tensor:
+    """sg(l - lT) l: its gradient is that of the KL from the teacher, at the sampled token alone."""
+    return (logprobs_B_T.detach() - teacher_logprobs_B_T) * logprobs_B_T
+
+
 def without_unlikely(
     loss_B_T: torch.Tensor, logprobs_B_T: torch.Tensor, off_policy_B: torch.Tensor, min_logprob: float | None
 ) -> torch.Tensor:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import torch
 
 LossAggregation = Literal["traj_mean", "token_mean", "token_sum", "microbatch_released"]
+# Weights of a teacher: those that sampled, those of the base checkpoint, or an exponential average of the
+# weights after each update.
+TeacherWeights = Literal["live", "frozen", "average"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Batch:
     - ``weight_B_T``: the share of each token in its loss. The loss of a step is the plain sum of weight x
       per-token loss over its micro-batches, so it does not depend on packing.
     - ``old_logprobs_B_T``: log-probs at sampling time; ``advantages_B_T``: one per token.
+    - ``teacher_logprobs_B_T``: log-probs in the teacher's context (see Trajectory); on rows without a
+      teacher the old ones. ``taught_B``: rows with a teacher, bool.
     - ``sft_B``: rows to imitate, bool. ``off_policy_B``: rows sampled under another context than the one they
       are trained in (see Trajectory), bool.
     - ``ref_logprobs_B_T``: log-probs of the base checkpoint, only for methods with a KL term.
@@ -45,6 +50,8 @@ class Batch:
     weight_B_T: torch.Tensor
     old_logprobs_B_T: torch.Tensor
     advantages_B_T: torch.Tensor
+    teacher_logprobs_B_T: torch.Tensor
+    taught_B: torch.Tensor
     sft_B: torch.Tensor
     off_policy_B: torch.Tensor
     ref_logprobs_B_T: torch.Tensor | None = None
@@ -59,6 +66,8 @@ class Batch:
             self.weight_B_T[only],
             self.old_logprobs_B_T[only],
             self.advantages_B_T[only],
+            self.teacher_logprobs_B_T[only],
+            self.taught_B[only],
             self.sft_B[only],
             self.off_policy_B[only],
             None if reference is None else reference[only],
@@ -81,12 +90,15 @@ class Method(Criterion, Protocol):
 
     ``trains``: False for a method that leaves the base checkpoint unchanged. ``max_rounds`` > 1 lets the
     engine draw more tasks in place of those whose groups ``keep`` rejects. ``needs_history``: ``explore``
-    reads the metrics of earlier steps.
+    reads the metrics of earlier steps. ``teacher``: the weights that score a teacher's context;
+    ``teacher_rate``: share of the new weights in an average, at each update.
     """
 
     trains: bool
     max_rounds: int
     needs_history: bool
+    teacher: TeacherWeights
+    teacher_rate: float
 
     @property
     def max_rollouts(self) -> int:
@@ -166,11 +178,16 @@ class TrainedMethod(Generic[S]):
     trains = True
     max_rounds = 1
     needs_history = False  # True: explore reads ctx.history, the metrics of earlier steps
+    teacher: TeacherWeights = "live"
+    teacher_rate = 0.0
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = self.Settings(**settings)
         self.kl_coef = self.settings.kl_coef if self.settings.kl != "none" else 0.0
         self.loss_agg = self.settings.loss_agg
+        # Options of methods whose rollouts have a teacher (r3l.baselines.teacher).
+        self.teacher = getattr(self.settings, "teacher", self.teacher)
+        self.teacher_rate = getattr(self.settings, "teacher_rate", self.teacher_rate)
 
     def describe(self) -> Mapping[str, Any]:
         return self.settings.model_dump(mode="json")

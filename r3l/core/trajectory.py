@@ -7,7 +7,7 @@ sampled (``response_ids``); the token sequence of a trajectory is their concaten
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -55,6 +55,8 @@ class Turn:
       complete context of the response.
     - ``action``: parsed from the response; ``error``: why it could not be.
     - ``unguided_prompt_ids``: of a guided retry, the prompt ids without guidance (see r3l.retry).
+    - ``teacher_prompt_ids``: the prompt ids that a teacher reads instead (see Trajectory); None: the same.
+    - ``teacher_logprobs``: log-probs of the response in the teacher's context, once scored.
     - ``refused``: the engine did not carry out the action.
     - ``admissible``: the actions that were possible, if the environment has such a list.
     """
@@ -68,6 +70,8 @@ class Turn:
     action: str | None = None
     error: StopReason | None = None
     unguided_prompt_ids: tuple[int, ...] | None = None
+    teacher_prompt_ids: tuple[int, ...] | None = None
+    teacher_logprobs: tuple[float, ...] | None = None
     usage: Usage | None = None  # token counts of a response without ids
     refused: bool = False
     admissible: tuple[str, ...] = ()
@@ -110,6 +114,11 @@ class Turn:
 class Trajectory:
     """A dialog with its outcome.
 
+    A *teacher* is the policy in a context that holds more than the one that trains: guidance, a solved
+    attempt. Its context is ``teacher_prompt_ids`` of the turns. A distilled retry was sampled in it, so its
+    log-probs there are those of sampling. Any other trajectory with a teacher is scored in it by the engine,
+    before advantages are computed.
+
     - ``member``: index of the rollout among those of its task.
     - ``stop_reason``: None for a reflection or critique, whose last turn has a ``finish_reason``.
     - ``feedback``: the environment's closing message, which reflections show but the policy never sees.
@@ -118,6 +127,7 @@ class Trajectory:
     - ``trainable``: the turns that carry gradient; None: all.
     - ``rescore``: the log-probs belong to another context (a distilled retry was sampled under guidance), so
       the engine computes those of the sampling policy under this one.
+    - ``hint``: the text that only the teacher reads.
     - ``attempt``: tells several retries of one member apart.
     - ``parsed``: the content of a reflection or critique, for logs.
     - ``failed``: the environment's own error, which ended the episode. Such an episode is in no group, and
@@ -135,6 +145,7 @@ class Trajectory:
     restart_turn: int = 0
     trainable: range | None = None
     rescore: bool = False
+    hint: str = ""
     attempt: tuple[int, ...] = ()
     parsed: Feedback | None = None
     failed: str = ""
@@ -143,6 +154,58 @@ class Trajectory:
     def off_policy(self) -> bool:
         """Whether it was sampled under another context than the one it is trained in."""
         return self.kind in (TrajectoryKind.DISTILLED, TrajectoryKind.REFINED)
+
+    @property
+    def taught(self) -> bool:
+        """Whether it has a teacher, so that its two log-probs of a token differ by what the hint says."""
+        return any(turn.teacher_prompt_ids or turn.teacher_logprobs for turn in self.turns)
+
+    @property
+    def awaits_teacher(self) -> bool:
+        """Whether the engine has to score it in the teacher's context."""
+        unscored = any(turn.teacher_logprobs is None for turn in self.turns)
+        return self.taught and unscored and not self.off_policy
+
+    def in_teacher_context(self) -> Trajectory:
+        """The same responses after the prompts that the teacher reads, all trainable."""
+        turns = []
+        for turn in self.turns:
+            prompt_ids = turn.prompt_ids if turn.teacher_prompt_ids is None else turn.teacher_prompt_ids
+            turns.append(replace(turn, prompt_ids=prompt_ids, teacher_prompt_ids=None))
+        return replace(self, turns=turns, trainable=None)
+
+    def set_teacher_logprobs(self, logprobs_S: Sequence[float] | np.ndarray | None) -> None:
+        """Keep the teacher's log-probs of all S sampled tokens, in order; None: the policy's own, a teacher
+        that says nothing.
+        """
+        if logprobs_S is None:
+            logprobs_S = [value for turn in self.turns for value in turn.logprobs]
+        values = self._by_turn(logprobs_S)
+        turns = zip(self.turns, values, strict=True)
+        self.turns = [replace(turn, teacher_logprobs=of_turn) for turn, of_turn in turns]
+
+    def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
+        """Keep log-probs in the context that trains; those of sampling become the teacher's."""
+        turns = zip(self.turns, self._by_turn(logprobs_S), strict=True)
+        self.turns = [
+            replace(turn, logprobs=of_turn, teacher_logprobs=turn.logprobs) for turn, of_turn in turns
+        ]
+
+    def with_silent_teacher(self) -> Trajectory:
+        """The same with a teacher that says what the policy says: no hint was read."""
+        if not self.taught or self.off_policy:
+            return self
+        turns = [replace(turn, teacher_logprobs=turn.logprobs) for turn in self.turns]
+        return replace(self, turns=turns)
+
+    def _by_turn(self, values_S: Sequence[float] | np.ndarray) -> list[tuple[float, ...]]:
+        """The values of all sampled tokens, cut into those of each turn."""
+        values = [float(value) for value in values_S]
+        found = []
+        for turn in self.turns:
+            found.append(tuple(values[: len(turn.response_ids)]))
+            values = values[len(turn.response_ids) :]
+        return found
 
     @property
     def actions(self) -> list[str]:
@@ -174,7 +237,30 @@ class Trajectory:
         """Log-probabilities at sampling time, 0 on tokens that were not sampled, shape (T,)."""
         return self._over_turns(lambda turn, _: np.asarray(turn.logprobs, dtype=float))
 
-    def spread(self, values_K: Sequence[float]) -> np.ndarray:
+    def teacher_logprobs(self) -> np.ndarray:
+        """Log-probabilities in the teacher's context, 0 on tokens that were not sampled, shape (T,).
+
+        Without a teacher they are those of sampling. Raises ValueError if they have not been scored yet.
+        """
+        if self.awaits_teacher:
+            raise ValueError(f"task {self.task.id}: the teacher's log-probs have not been scored")
+        return self._over_turns(
+            lambda turn, _: np.asarray(
+                turn.logprobs if turn.teacher_logprobs is None else turn.teacher_logprobs, dtype=float
+            )
+        )
+
+    def teacher_gap(self) -> np.ndarray:
+        """D: log-prob in the teacher's context minus that of sampling, 0 on other tokens, shape (T,)."""
+        return self.teacher_logprobs() - self.old_logprobs()
+
+    def teacher_gaps_by_turn(self) -> np.ndarray:
+        """The sum of :meth:`teacher_gap` over each of the K turns, shape (K,)."""
+        sizes = [len(turn.prompt_ids) + len(turn.response_ids) for turn in self.turns]
+        parts = np.split(self.teacher_gap().astype(float), np.cumsum(sizes)[:-1]) if sizes else []
+        return np.asarray([part.sum() for part in parts])
+
+    def spread(self, values_K: Sequence[float] | np.ndarray) -> np.ndarray:
         """The value of each of the K turns on its sampled tokens, 0 on other tokens; shape (T,)."""
         return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), values_K[k]))
 
@@ -213,3 +299,8 @@ class Group:
     def returns_G(self) -> np.ndarray:
         """The returns from which advantages are computed: ``returns``, else the rewards; shape (G,)."""
         return self.rewards_G() if self.returns is None else np.asarray(self.returns, dtype=float)
+
+
+def unique(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Each object once, in order: a trajectory may be in several groups."""
+    return list({id(t): t for t in trajectories}.values())

@@ -38,6 +38,7 @@ HUB = 10.0  # seconds to wait for the hub's first answer; our choice
 SMALL_FILES = 16 << 20  # bytes of a checkpoint without tensors; a published tokenizer takes 11 MB
 OPTIMIZER = "optimizer.safetensors"
 SAMPLER = "sampler.safetensors"
+TEACHER = "teacher.safetensors"
 STATE = "trainer.json"
 
 
@@ -240,7 +241,8 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
         return final
     folder.mkdir(exist_ok=True)  # not its parents: a run's directory that was deleted stays deleted
 
-    # Collect the tensors: trained weights, the optimiser's state, the weights of a sampler that lags behind.
+    # Collect the tensors: trained weights, the optimiser's state, the weights of a sampler that lags behind,
+    # and of a teacher that averages.
     trained = trainer.master_weights.state_dict()
     moments: dict[str, torch.Tensor] = {}
     for index, parameter in enumerate(trainer.master_weights.parameters):
@@ -250,6 +252,8 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
     if trainer.sampler is not trainer.model:
         own = {name: p for name, p in trainer.sampler.named_parameters() if p.requires_grad}
         tensors[SAMPLER] = {name: p.detach().contiguous() for name, p in own.items()}
+    if trainer.average is not None:
+        tensors[TEACHER] = {name: weight.contiguous() for name, weight in trainer.average.weights.items()}
     size = sum(tensor.nbytes for of_file in (trained, *tensors.values()) for tensor in of_file.values())
     check_room(folder, SMALL_FILES + size)
 
@@ -288,7 +292,9 @@ def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
 
 
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
-    """Restore the optimiser, and a sampler that lags behind, exactly as they were after ``step`` updates."""
+    """Restore the optimiser, a sampler that lags behind and a teacher that averages, exactly as they were
+    after ``step`` updates.
+    """
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.master_weights.parameters):
         state = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}
@@ -298,4 +304,7 @@ def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
     if trainer.sampler is not trainer.model:
         # Not strict: frozen weights are not stored, and tied ones once.
         trainer.sampler.load_state_dict(load_file(checkpoint / SAMPLER), strict=False)
+    if trainer.average is not None:
+        for name, weight in load_file(checkpoint / TEACHER).items():
+            trainer.average.weights[name].copy_(weight)
     trainer.steps_done = step

@@ -20,7 +20,7 @@ from r3l.core.batching import TrajectoryRow, rows_of
 from r3l.core.method import Method
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step, with_occurrences
-from r3l.core.trajectory import Group
+from r3l.core.trajectory import Group, unique
 from r3l.core.validation import explored, kept
 from r3l.endpoint.judge import judging
 from r3l.files.json_files import append_jsonl, read_jsonl
@@ -28,6 +28,7 @@ from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.model.precision import cast_parameters
 from r3l.local.session import LocalSession, check_installed, open_session, pass_wanted
+from r3l.local.training.teacher import score_teachers
 from r3l.local.training.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
@@ -145,12 +146,13 @@ def run_steps(
             # Collect: the method explores each task of the step, with the weights of the last sync.
             collected = collect(session, method, tasks, trainer.steps_done + 1, history)
 
-            # Batch: groups become rows of tokens with advantages and weights.
+            # Batch: teachers score, then groups become rows of tokens with advantages and weights.
+            scoring = score(session, trainer, collected.groups)
             rows = rows_of(method, collected.groups, run.samples)
 
             # Update. Rows with a number that is not finite are kept in a file for inspection.
             with keeping_batch(run, collected.number, run_dir, rows):
-                update_metrics = update(session, trainer, rows)
+                update_metrics = scoring | update(session, trainer, rows)
 
             # Log: one line of metrics.jsonl, and of some steps the trajectories.
             metrics = log_step(session, method, collected, rows, update_metrics, totals, run_dir)
@@ -231,6 +233,19 @@ def collect(
     return Collected(number, accepted, refused, ctx, metrics)
 
 
+def score(session: LocalSession, trainer: Trainer, groups: Sequence[Group]) -> Metrics:
+    """Score the trajectories that have a teacher, in place (r3l.local.training.teacher); metrics."""
+    taught = unique([t for group in groups for t in group.trajectories if t.taught])
+    if not taught:
+        return {}
+    session.policy.release()
+    began = time.perf_counter()
+    longest = session.run.sampling.max_context
+    counts = score_teachers(trainer, taught, session.run.samples, longest)
+    seconds = {"seconds/score": time.perf_counter() - began} if counts else {}
+    return counts | seconds | steps.feedback_metrics(taught, session.tokenizer)
+
+
 def update(session: LocalSession, trainer: Trainer, rows: Sequence[TrajectoryRow]) -> Metrics:
     """One optimiser step; every ``train.sync_interval`` steps the sampler gets the new weights."""
     config = session.run.train
@@ -284,7 +299,7 @@ def trainer_of(session: LocalSession, method: Method) -> Trainer:
     """Trainer of a session's model, with the base checkpoint as reference if a KL is needed."""
     run = session.run
     reference: Any | None = None
-    if method.kl_coef > 0 or run.train.kl_metric_every > 0:
+    if method.kl_coef > 0 or run.train.kl_metric_every > 0 or method.teacher == "frozen":
         base = base_checkpoint_of(run)
         if run.lora.rank:  # the reference is the same model with its adapter off
             reference = session.model
@@ -302,4 +317,6 @@ def trainer_of(session: LocalSession, method: Method) -> Trainer:
         sampler=session.policy.model,
         master_weights=session.master_weights,
         forward=pass_wanted(run),
+        teacher=method.teacher,
+        teacher_rate=method.teacher_rate,
     )

@@ -17,7 +17,7 @@ import torch
 from r3l.config import Run, base_checkpoint_of, build_method
 from r3l.core.batching import rows_of
 from r3l.core.errors import EngineError
-from r3l.local.engine import collect, trainer_of
+from r3l.local.engine import collect, score, trainer_of
 from r3l.local.model.precision import LIMITS
 from r3l.local.session import open_session
 
@@ -40,6 +40,7 @@ def preflight(run: Run) -> dict[str, Any]:
         session.policy.release()
         began = time.perf_counter()
         groups = [group for of_task in [*collected.tasks, *collected.refused] for group in of_task]
+        score(session, trainer, groups)
         mismatch = trainer.logprob_mismatch(rows_of(method, groups, run.samples))
         seconds = time.perf_counter() - began
 

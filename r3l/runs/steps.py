@@ -89,6 +89,25 @@ def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped
     return metrics
 
 
+def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
+    """``teacher/contexts``: trajectories with a teacher; ``teacher/with_feedback``: those whose teacher reads
+    the hint.
+
+    Looked up in the tokens, since a chat template or a limit may drop a text: the hint as the tokenizer gives
+    it back, without white space.
+    """
+    found = 0
+    for t in taught:
+        ids = [i for turn in t.turns for i in turn.teacher_prompt_ids or ()]
+        hint = tokenizer.decode(tokenizer.encode(t.hint, add_special_tokens=False))
+        found += bool(_dense(hint)) and _dense(hint) in _dense(tokenizer.decode(ids))
+    return {"teacher/contexts": len(taught), "teacher/with_feedback": found}
+
+
+def _dense(text: str) -> str:
+    return "".join(text.split())
+
+
 def row_metrics(rows: Sequence[TrajectoryRow]) -> Metrics:
     """Advantages and token counts of the rows of a step.
 

@@ -95,6 +95,11 @@ def trinity_config(run: Run, place: Place) -> Config:
             f"method {run.method!r} reads the metrics of earlier steps, which Trinity-RFT's explorers do not "
             "have; use --engine local"
         )
+    if method.teacher != "live":
+        raise ConfigError(
+            f"method {run.method!r}, teacher: {method.teacher!r} needs weights that Trinity-RFT's rollout model "
+            "does not hold; set method_settings.teacher=live, or use --engine local"
+        )
 
     run_args = {"run": run.model_dump(mode="json")}
     cluster = cluster_of(run, place.nodes, place.gpus_per_node) if place.backend == "verl" else None

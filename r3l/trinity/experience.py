@@ -26,7 +26,13 @@ from r3l.feedback.feedback import feedback_of
 INFO = "r3l"  # key of our part of ``info``
 TRAJECTORY_FIELDS = ("member", "reward", "success", "feedback", "restart_turn", "rescore", "failed")
 TURN_FIELDS = ("observation", "response", "action")
-SCALARS = {"token_weight": torch.float32, "sft": torch.bool, "off_policy": torch.bool}  # one value per row
+# One value per row.
+SCALARS = {
+    "token_weight": torch.float32,
+    "sft": torch.bool,
+    "off_policy": torch.bool,
+    "taught": torch.bool,
+}
 FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
 
 
@@ -115,6 +121,7 @@ def _experience(t: Trajectory, position: int, index: int) -> Experience:
                 "sampled": len(turn.response_ids),
                 "finish_reason": turn.finish_reason.value,
                 "error": turn.error and turn.error.value,
+                "teacher_logprobs": turn.teacher_logprobs and list(turn.teacher_logprobs),
                 **{name: getattr(turn, name) for name in TURN_FIELDS},
             }
             for turn in t.turns
@@ -153,6 +160,7 @@ def _trajectory(experience: Experience, task: Task) -> Trajectory:
                 logprobs=tuple(logprobs[middle:end]),
                 finish_reason=FinishReason(packed["finish_reason"]),
                 error=StopReason(packed["error"]) if packed["error"] else None,
+                teacher_logprobs=packed["teacher_logprobs"] and tuple(packed["teacher_logprobs"]),
                 **{name: packed[name] for name in TURN_FIELDS},
             )
         )
@@ -182,7 +190,12 @@ def _row_experience(row: TrajectoryRow, number: int, model_version: int) -> Expe
     mask = torch.from_numpy(row.mask[start:] > 0)
     advantages = torch.from_numpy(np.broadcast_to(row.advantage, row.ids.shape)[start:].astype(np.float32))
     # All tokens of a row that train have the same weight, so one number is enough.
-    scalars = {"token_weight": float(row.weight.max(initial=0.0)), "sft": row.sft, "off_policy": t.off_policy}
+    scalars = {
+        "token_weight": float(row.weight.max(initial=0.0)),
+        "sft": row.sft,
+        "off_policy": t.off_policy,
+        "taught": row.taught,
+    }
     return Experience(
         eid=EID(task=t.task.id, run=t.member, step=number, suffix=t.kind),
         tokens=torch.from_numpy(row.ids.astype(np.int32)),
@@ -191,6 +204,7 @@ def _row_experience(row: TrajectoryRow, number: int, model_version: int) -> Expe
         action_mask=mask,
         advantages=advantages,
         returns=advantages.clone(),
+        teacher_logprobs=torch.from_numpy(row.teacher_logprobs[start:]),
         reward=float(t.reward),
         info={"model_version": model_version, **scalars},
         custom_fields=FIELDS,
@@ -200,6 +214,7 @@ def _row_experience(row: TrajectoryRow, number: int, model_version: int) -> Expe
 def _empty(model_version: int) -> Experience:
     # One prompt token and one response token, which the mask leaves out.
     nothing = torch.zeros(1)
+    scalars = {"token_weight": 0.0, "sft": False, "off_policy": False, "taught": False}
     return Experience(
         tokens=torch.zeros(2, dtype=torch.int32),
         prompt_length=1,
@@ -207,7 +222,8 @@ def _empty(model_version: int) -> Experience:
         action_mask=nothing > 0,
         advantages=nothing.clone(),
         returns=nothing.clone(),
+        teacher_logprobs=nothing.clone(),
         reward=0.0,
-        info={"model_version": model_version, "token_weight": 0.0, "sft": False, "off_policy": False},
+        info={"model_version": model_version, **scalars},
         custom_fields=FIELDS,
     )

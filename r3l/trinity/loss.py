@@ -41,13 +41,25 @@ class MethodLoss(PolicyLossFn):
         old_logprob: torch.Tensor,
         action_mask: torch.Tensor,
         advantages: torch.Tensor,
+        teacher_logprobs: torch.Tensor,
+        taught: torch.Tensor,
         token_weight: torch.Tensor,
         sft: torch.Tensor,
         off_policy: torch.Tensor,
         **kwargs: torch.Tensor,
     ) -> Loss:
         """Loss and additive metrics. Raises NonFiniteError for a NaN or infinite log-prob or loss."""
-        return self._loss(logprob, old_logprob, action_mask, advantages, token_weight, sft, off_policy)
+        return self._loss(
+            logprob,
+            old_logprob,
+            action_mask,
+            advantages,
+            teacher_logprobs,
+            taught,
+            token_weight,
+            sft,
+            off_policy,
+        )
 
     def _loss(
         self,
@@ -55,6 +67,8 @@ class MethodLoss(PolicyLossFn):
         old_logprob: torch.Tensor,
         action_mask: torch.Tensor,
         advantages: torch.Tensor,
+        teacher_logprobs: torch.Tensor,
+        taught: torch.Tensor,
         token_weight: torch.Tensor,
         sft: torch.Tensor,
         off_policy: torch.Tensor,
@@ -69,6 +83,8 @@ class MethodLoss(PolicyLossFn):
             weight_B_T=mask_B_T * _rows(token_weight, 1)[:, None],
             old_logprobs_B_T=_rows(old_logprob, 2),
             advantages_B_T=_rows(advantages, 2),
+            teacher_logprobs_B_T=_rows(teacher_logprobs, 2),
+            taught_B=_rows(taught, 1),
             sft_B=_rows(sft, 1),
             off_policy_B=_rows(off_policy, 1),
             ref_logprobs_B_T=None if ref_logprob is None else _rows(ref_logprob, 2),
@@ -115,6 +131,8 @@ class MethodLossWithReference(MethodLoss):
         old_logprob: torch.Tensor,
         action_mask: torch.Tensor,
         advantages: torch.Tensor,
+        teacher_logprobs: torch.Tensor,
+        taught: torch.Tensor,
         token_weight: torch.Tensor,
         sft: torch.Tensor,
         off_policy: torch.Tensor,
@@ -127,6 +145,8 @@ class MethodLossWithReference(MethodLoss):
             old_logprob,
             action_mask,
             advantages,
+            teacher_logprobs,
+            taught,
             token_weight,
             sft,
             off_policy,

@@ -23,15 +23,17 @@ from r3l.core.method import Method
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import unique
 from r3l.core.validation import explored
 from r3l.endpoint.judge import judging
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool
+from r3l.runs import steps
 from r3l.runs.session import finished_share, rollout_context
 from r3l.trinity.config import OCCURRENCE, TASK_KEY
 from r3l.trinity.experience import CollectedTask, pack
 from r3l.trinity.policy import TrinityPolicy
+from r3l.trinity.scoring import score
 
 POLL = 0.05  # seconds between two queries for new weights; our choice
 SYNC_TIMEOUT = 600.0  # seconds to wait for new weights; our choice
@@ -100,8 +102,13 @@ class MethodWorkflow(Workflow):
             groups = await explored(setting.method, task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
-        # A distilled retry was sampled under guidance, but trains without it and needs log-probs without it.
-        groups = await _rescored(groups, ctx.policy, ctx.sampling.temperature)  # type: ignore[arg-type]
+        taught = unique([t for group in groups for t in group.trajectories if t.taught])
+        if taught:
+            ctx.counters.update(steps.feedback_metrics(taught, setting.tokenizer))
+        run = setting.run
+        longest = run.sampling.max_context
+        temperature = ctx.sampling.temperature
+        ctx.counters.update(await score(groups, ctx.policy, run.samples, longest, temperature))  # type: ignore[arg-type]
         return pack(CollectedTask(task, position, groups, ctx.played(), ctx.counters))
 
     def _context(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
@@ -148,22 +155,3 @@ async def wait_for_weights(model: ModelWrapper, version: int) -> int:
         await asyncio.sleep(POLL)
         waited += POLL
     return max(int(await model.model_version_async), 0)
-
-
-async def _rescored(groups: list[Group], policy: TrinityPolicy, temperature: float) -> list[Group]:
-    """Replace the log-probs of trajectories that were sampled in another context than they train in."""
-
-    async def rescored(t: Trajectory) -> Trajectory:
-        if not t.rescore:
-            return t
-        logprobs = await policy.logprobs(t.token_ids().tolist(), temperature)
-        turns = []
-        at = 0
-        for turn in t.turns:
-            at += len(turn.prompt_ids)
-            end = at + len(turn.response_ids)
-            turns.append(replace(turn, logprobs=tuple(logprobs[at:end])))
-            at = end
-        return replace(t, turns=turns)
-
-    return [replace(group, trajectories=await together(rescored, group.trajectories)) for group in groups]

@@ -19,16 +19,20 @@ OLD = torch.tensor(
 )
 NEW = OLD + torch.tensor([[0, 0.5, -0.6, 0.1], [0, 0, 0.3, -0.3], [0, -0.2, 0.4, 0]], dtype=torch.float64)
 REF = OLD - 0.2
+# Teacher's log-probs minus the old ones.
+TAUGHT = torch.tensor([[0, 0.4, -0.2, 0.0], [0, 0, 0.1, -0.3], [0, 0.3, -0.1, 0]], dtype=torch.float64)
 A = [1.5, -0.8, 0.6]
 
 
-def batch(sft=(False,) * 3, off=(False,) * 3, ref=False):
+def batch(sft=(False,) * 3, off=(False,) * 3, ref=False, taught=(False,) * 3):
     return Batch(
         ids_B_T=torch.zeros(3, 4, dtype=torch.int64),
         mask_B_T=MASK,
         weight_B_T=WEIGHT,
         old_logprobs_B_T=OLD,
         advantages_B_T=torch.tensor(A, dtype=torch.float64)[:, None].expand(3, 4),
+        teacher_logprobs_B_T=OLD + TAUGHT,
+        taught_B=torch.tensor(taught),
         sft_B=torch.tensor(sft),
         off_policy_B=torch.tensor(off),
         ref_logprobs_B_T=REF if ref else None,

@@ -127,6 +127,11 @@ class MasterWeights:
             self.parameters = [torch.nn.Parameter(p.detach().clone()) for p in self._computed]
             cast_parameters(model, dtype)
 
+    @property
+    def computed(self) -> list[torch.nn.Parameter]:
+        """The parameters that the model computes with, in the order of ``parameters``."""
+        return self._computed
+
     def accumulate_gradients(self) -> None:
         """Add a micro-batch's gradients to those of the master weights."""
         for master, computed in self._pairs():

@@ -86,13 +86,14 @@ def trajectory_logprobs(
     temperature: float,
     tokens_per_microbatch: int,
     wanted: forward.Pass,
+    tree_of: type[PrefixTree] = PrefixTree,
 ) -> list[NDArray[np.float32]]:
     """Log-probs under ``model`` of the trainable tokens of each trajectory, one array for each.
 
     ``samples``: what a row is, a trajectory or a turn; ``wanted``: the forward pass, as in
-    ``forward.pass_of``.
+    ``forward.pass_of``; ``tree_of``: see :func:`tree_logprobs`.
     """
-    logprobs_by = tree_logprobs if forward.pass_of(model, wanted) == "packed" else token_logprobs
+    packed = forward.pass_of(model, wanted) == "packed"
     rows = rows_to_score(trajectories, samples)
     # Rows that begin alike are scored as neighbours; results go back to the rows' own order.
     of_row = [np.zeros(0, dtype=np.float32)] * len(rows)
@@ -100,7 +101,8 @@ def trajectory_logprobs(
     for part in packed_by_prefix([row.ids for row in rows], tokens_per_microbatch):
         batch = collate([rows[k] for k in part], model.device)
         with torch.no_grad():
-            of_batch = logprobs_by(model, batch.ids_B_T, batch.mask_B_T, temperature)
+            arguments = (model, batch.ids_B_T, batch.mask_B_T, temperature)
+            of_batch = tree_logprobs(*arguments, tree_of) if packed else token_logprobs(*arguments)
             logprobs_B_T = of_batch.float().cpu().numpy()
         for k, logprobs_T in zip(part, logprobs_B_T, strict=True):
             of_row[k] = logprobs_T[: len(rows[k].ids)][rows[k].mask > 0]
@@ -196,10 +198,10 @@ class TaughtLogprobs:
         self.hinted: list[torch.Tensor] = []
 
     def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Count a micro-batch, whose old log-probs of distilled tokens are those under the hint."""
+        """Count a micro-batch."""
         trained_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0)
         distilled_B_T = trained_B_T & (batch.off_policy_B & ~batch.sft_B)[:, None]
-        self.hinted.append(batch.old_logprobs_B_T[distilled_B_T].cpu())
+        self.hinted.append(batch.teacher_logprobs_B_T[distilled_B_T].cpu())
         imitated_B_T = trained_B_T & batch.sft_B[:, None]
         for name, chosen_B_T in (("distilled", distilled_B_T), ("imitated", imitated_B_T)):
             self.logprobs[name].append(logprobs_B_T.detach()[chosen_B_T].float().cpu())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
@@ -21,7 +21,7 @@ from r3l.core.batching import (
     weighted_as_released,
 )
 from r3l.core.finite import check_finite, check_rows_finite
-from r3l.core.method import Batch, Criterion
+from r3l.core.method import Batch, Criterion, TeacherWeights
 from r3l.core.validation import loss_of
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.model import lora
@@ -30,9 +30,14 @@ from r3l.local.model.precision import MasterWeights, recompute_activations
 from r3l.local.training.adamw import AdamW
 from r3l.local.training.logprobs import LogprobMismatch, TaughtLogprobs, token_logprobs, tree_logprobs
 from r3l.local.training.prefix_tree import PrefixTree
+from r3l.local.training.teacher import AveragedWeights
+from r3l.local.training.teacher_share import TeacherGaps, TeacherShare, without_teachers
 from r3l.runs import steps
 
 R = TypeVar("R", bound=Row)
+# Updates from one to the next in which the teacher's share in the gradient is measured, which takes another
+# backward pass; our choice.
+SHARE_EVERY = 10
 log = logging.getLogger(__name__)
 
 
@@ -46,13 +51,29 @@ def tree_of(model: Any) -> type[PrefixTree]:
     return KernelTree
 
 
+@dataclass
+class UpdateMeasures:
+    """What is measured in an update, besides its loss. ``share``: in some updates only."""
+
+    mismatch: LogprobMismatch = field(default_factory=LogprobMismatch)
+    distilled: TaughtLogprobs = field(default_factory=TaughtLogprobs)
+    gaps: TeacherGaps = field(default_factory=TeacherGaps)
+    share: TeacherShare | None = None
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics of all of them; called before the gradient is clipped."""
+        found = {**self.mismatch.metrics(), **self.distilled.metrics(), **self.gaps.metrics()}
+        return found if self.share is None else found | self.share.metrics()
+
+
 class Trainer:
     """Optimiser of a model; only ``step`` and ``optimizer_step`` change its weights.
 
     ``reference``: the base checkpoint, for a KL; ``model`` itself if an adapter trains, which is then
     turned off. ``temperature``: the one of sampling. ``sampler``: the model that samples, if its weights lag
-    behind. ``master_weights``: float32 weights of a model that computes in another type
-    (``model.precision``). ``forward``: the forward pass that computes log-probs (``model.forward``).
+    behind. ``teacher``, ``teacher_rate``: the weights that score a teacher's context (r3l.core.method).
+    ``master_weights``: float32 weights of a model that computes in another type (``model.precision``).
+    ``forward``: the forward pass that computes log-probs (``model.forward``).
     """
 
     def __init__(
@@ -65,6 +86,8 @@ class Trainer:
         sampler: Any | None = None,
         master_weights: MasterWeights | None = None,
         forward: Pass = "packed",
+        teacher: TeacherWeights = "live",
+        teacher_rate: float = 0.0,
     ) -> None:
         self.model = model
         self.criterion = criterion
@@ -73,8 +96,10 @@ class Trainer:
         self.sampler = sampler or model
         self.temperature = temperature
         self.forward = pass_of(model, forward)
-        self._tree_of = tree_of(model) if self.forward == "packed" else PrefixTree
+        self.tree_of = tree_of(model) if self.forward == "packed" else PrefixTree
         self.master_weights = master_weights or MasterWeights(model)
+        self.teacher = teacher
+        self.average = AveragedWeights(self.master_weights, teacher_rate) if teacher == "average" else None
         if config.gradient_checkpointing:
             recompute_activations(model)
         self.optimizer: Any = AdamW(
@@ -98,16 +123,16 @@ class Trainer:
             # Gradients of all micro-batches add up to one update, so that their size is a matter of memory.
             self.model.train()
             self.optimizer.zero_grad()
-            mismatch = LogprobMismatch()
-            taught = TaughtLogprobs()
+            measures = UpdateMeasures()
+            if self.steps_done % SHARE_EVERY == 0 and any(row.taught for row in trained):
+                measures.share = TeacherShare(self.master_weights)
             for part in self._microbatches(trained):
                 batch = collate(part, self.model.device)
                 size = " x ".join(map(str, batch.ids_B_T.shape))
                 with out_of_memory_explained(f"in training a micro-batch of {size} tokens", TRAINING_REMEDY):
-                    self._backward(batch, part, mismatch, taught, metrics)
+                    self._backward(batch, part, measures, metrics)
                 self.master_weights.accumulate_gradients()
-            metrics |= mismatch.metrics()
-            metrics |= taught.metrics()
+            metrics |= measures.metrics()
             metrics["grad_norm"] = self.optimizer_step(lr)
         elif rows:  # nothing to learn, but every step reports how far sampling and training are apart
             metrics |= self.logprob_mismatch(self._microbatches(rows)[0]).metrics()
@@ -118,8 +143,7 @@ class Trainer:
         self,
         batch: Batch,
         rows: Sequence[Row],
-        mismatch: LogprobMismatch,
-        taught: TaughtLogprobs,
+        measures: UpdateMeasures,
         metrics: dict[str, float],
     ) -> None:
         """Forward and backward pass of one micro-batch. Raises NonFiniteError naming the row."""
@@ -127,8 +151,9 @@ class Trainer:
         if self.criterion.kl_coef > 0:
             batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
         logprobs_B_T = self._logprobs(batch, rows)
-        mismatch.add(batch, logprobs_B_T)
-        taught.add(batch, logprobs_B_T)
+        measures.mismatch.add(batch, logprobs_B_T)
+        measures.distilled.add(batch, logprobs_B_T)
+        measures.gaps.add(rows, batch, logprobs_B_T)
 
         # Rows that were sampled under another context get old log-probs under this one, from the policy that
         # sampled: with one update a step still the model itself, unless the sampler's weights lag behind.
@@ -150,6 +175,9 @@ class Trainer:
                 check_finite(f"loss of {row.name}", own_loss)
             check_finite(f"loss of {len(rows)} rows together", loss)
 
+        if measures.share is not None:
+            alone, _ = loss_of(self.criterion, without_teachers(rows, batch, logprobs_B_T), logprobs_B_T)
+            measures.share.add(alone)
         torch.autograd.backward(loss)
         metrics["loss"] += loss.item()
         for key, value in terms.items():  # additive over micro-batches
@@ -168,6 +196,8 @@ class Trainer:
         for name, weight in self.master_weights.state_dict().items():
             check_finite(f"weight {name} after an update with lr {lr:g}", weight)
         self.master_weights.copy_to_model()
+        if self.average is not None:
+            self.average.update()
         return norm.item()
 
     def sync(self) -> None:
@@ -247,7 +277,7 @@ class Trainer:
         """Log-probability under ``model`` of every masked token given those before it, else 0, (B, T)."""
         if self.forward == "transformers":
             return token_logprobs(model, ids_B_T, mask_B_T, self.temperature)
-        return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self._tree_of)
+        return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self.tree_of)
 
     def _logprobs(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
         """Log-probs under the model that is trained, shape (B, T). Raises NonFiniteError."""

@@ -82,6 +82,12 @@ METHODS = {
     "reflect_grpo": Look("#B8A900", DASHED, "<"),
     "critique_grpo": Look("#009E73", DASHED, ">"),
     "erl": Look("#994455", DASHED, "4"),
+    # Methods with a teacher: dash and dot too.
+    "sdpo": Look("#225522", DASHDOT, "o"),
+    "sdar": Look("#EE8866", DASHDOT, "s"),
+    "ungated_teacher": Look("#BBCC33", DASHDOT, "v"),
+    "rlsd": Look("#77AADD", DASHDOT, "^"),
+    "agentopsd": Look("#FFAABB", DASHDOT, "d"),
     "rltf_grpo": Look("#661100", DASHDOT, "1"),
     "rltf_sft": Look("#117733", DASHDOT, "h"),
     "rltf_fm": Look("#332288", DASHDOT, "*"),

@@ -117,13 +117,27 @@ def test_a_step_computed_in_bfloat16_moves_the_master_weights_and_resumes_exactl
     )
 
 
+def batch_of(mask_B_T, old_B_T, sft_B, off_policy_B):
+    return Batch(
+        ids_B_T=mask_B_T.long(),
+        mask_B_T=mask_B_T,
+        weight_B_T=mask_B_T,
+        old_logprobs_B_T=old_B_T,
+        advantages_B_T=torch.ones(3),
+        teacher_logprobs_B_T=old_B_T,
+        taught_B=off_policy_B,
+        sft_B=sft_B,
+        off_policy_B=off_policy_B,
+    )
+
+
 def test_the_mismatch_counts_what_was_sampled_in_this_context():
     """Row 0 counts (0.5 and 0.25; its last token is masked); sft and off-policy rows do not."""
     old_B_T = torch.tensor([[0.0, -1.0, -2.0, -9.0]] * 3)
     new = torch.tensor([[0.0, -1.5, -1.75, -1.0]] * 3)
     mask_B_T = torch.tensor([[0.0, 1.0, 1.0, 0.0]] * 3)
     sft_B, off_policy_B = torch.tensor([False, True, False]), torch.tensor([False, False, True])
-    batch = Batch(mask_B_T.long(), mask_B_T, mask_B_T, old_B_T, torch.ones(3), sft_B, off_policy_B)
+    batch = batch_of(mask_B_T, old_B_T, sft_B, off_policy_B)
     mismatch = LogprobMismatch()
     mismatch.add(batch, new)
     assert mismatch.metrics() == {"logprob_mismatch/mean": 0.375, "logprob_mismatch/max": 0.5}
@@ -137,7 +151,7 @@ def test_taught_tokens_are_counted_without_their_hint():
     old_B_T = torch.tensor([[0.0, -1.0, -1.0], [0.0, -0.5, -2.0], [0.0, 0.0, 0.0]])
     new_B_T = torch.tensor([[0.0, -9.0, -9.0], [0.0, -1.0, -7.0], [0.0, -3.0, -3.0]])
     sft_B, off_policy_B = torch.tensor([False, False, True]), torch.tensor([False, True, False])
-    batch = Batch(mask_B_T.long(), mask_B_T, mask_B_T, old_B_T, torch.ones(3), sft_B, off_policy_B)
+    batch = batch_of(mask_B_T, old_B_T, sft_B, off_policy_B)
     taught = TaughtLogprobs()
     taught.add(batch, new_B_T)
     expected = {

@@ -29,6 +29,7 @@ from r3l.local.training.logprobs import token_logprobs
 from r3l.runs.steps import REFUSED
 from r3l.trinity.config import ADVANTAGE, LOSS, LOSS_WITH_REFERENCE
 from r3l.trinity.experience import CollectedTask, pack, unpack
+from r3l.trinity.scoring import score
 from r3l.trinity.sizes import experiences_per_step
 
 METHODS = [name for name in names("methods") if build_method(resolve("nano", "alfworld", name, 0)).trains]
@@ -54,8 +55,21 @@ def collected(request):
         for position, task in enumerate(tasks[name] for name in TASKS):
             ctx = session.rollout_context((0, "train", 1), 0.7)
             (groups,) = session.concurrently(partial(method.explore, ctx=ctx), [task])
+            asyncio.run(score(groups, Scorer(session.model), run.samples, 1 << 20, 0.7))
             results.append(CollectedTask(task, position, groups, ctx.trajectories, dict(ctx.counters)))
         return run, session.model, results
+
+
+class Scorer:
+    """The policy that Trinity's workflow asks for log-probs."""
+
+    def __init__(self, model):
+        self.model = model
+
+    async def logprobs(self, ids, temperature):
+        ids_1_T = torch.tensor([ids])
+        with torch.no_grad():
+            return token_logprobs(self.model, ids_1_T, torch.ones_like(ids_1_T), temperature)[0].tolist()
 
 
 def through_the_pipeline(run, tasks):

@@ -23,14 +23,14 @@ from r3l.local.training.logprobs import token_logprobs
 from r3l.local.training.trainer import Trainer
 from r3l.trinity.config import ADVANTAGE
 from r3l.trinity.experience import CollectedTask, pack
+from r3l.trinity.scoring import score
 from r3l.trinity.sizes import experiences_per_step
-from r3l.trinity.workflow import _rescored
 
 ALFWORLD = (
     "house-look_at_obj_in_light-r6-o8-s113",
     "house-pick_and_place_simple-r6-o8-s84",
 )  # attempts differ
-BATCHES = [("alfworld", method) for method in ("grpo", "r3l", "r3l_kl", "rltf_sd")]
+BATCHES = [("alfworld", method) for method in ("grpo", "r3l", "r3l_kl", "rltf_sd", "sdar")]
 BATCHES += [(env, "r3l") for env in ("webshop", "math", "scienceworld", "knights_knaves")]
 
 
@@ -70,11 +70,10 @@ def collect(env, method_name, ranks):
             (groups,) = session.concurrently(partial(method.explore, ctx=ctx), [task])
             results.append(CollectedTask(task, position, groups, ctx.trajectories, dict(ctx.counters)))
 
-        # Trinity's way: rescored where they train in another context, packed, sent, unpacked, advantages.
-        scorer = Scorer(session.model)
+        # Trinity's way: scored in other contexts, packed, sent, unpacked, advantages.
         for result in results:
-            rescored = asyncio.run(_rescored(result.groups, scorer, run.sampling.temperature))
-            result.groups[:] = rescored
+            arguments = (Scorer(session.model), run.samples, run.sampling.max_context)
+            asyncio.run(score(result.groups, *arguments, run.sampling.temperature))
         packed = [experience for result in results for experience in pack(result)]
         for experience in packed:
             experience.eid.batch = 1

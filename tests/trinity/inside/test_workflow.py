@@ -82,6 +82,7 @@ def test_a_task_is_collected_as_in_the_local_engine(env, tmp_path):
     counted = dict(result.counters)
     assert counted.pop("weights/behind") == 0  # step 3 samples with weights after two updates
     counted.pop("tokens/cut", None), counted.pop("dropped/workers")
+    assert counted.pop("teacher/contexts", 0) == counted.pop("teacher/with_feedback", 0)
     assert counted == {key: value for key, value in ctx.counters.items() if key != "sampling_rounds"}
 
 

@@ -1,0 +1,115 @@
+"""Teacher: rollouts that are scored once more with a hint in their prompt (SDPO, SDAR, RLSD, AgentOPSD).
+
+The hint of a rollout is a solved sibling's actions, or feedback on its failure. The policy does not see it.
+The engine scores each rollout in its teacher's context before advantages are computed (r3l.core.trajectory).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from r3l.baselines.critique import criticise
+
+from r3l.core.method import MethodSettings, TeacherWeights
+from r3l.core.option import option
+from r3l.core.policy import Completion
+from r3l.core.rollout import Episode, RolloutContext, play
+from r3l.core.task import Task
+from r3l.core.text import after_thought
+from r3l.core.trajectory import Trajectory
+from r3l.feedback.feedback import FeedbackSettings
+from r3l.feedback.prompt_templates import template
+from r3l.retry import GuidancePlace, Restart, hint, with_guidance
+
+
+class TeacherSettings(MethodSettings, FeedbackSettings):
+    """Options of a method whose rollouts have a teacher."""
+
+    teacher: TeacherWeights = option(
+        "live",
+        "the teacher's weights: those that sampled, the base checkpoint's, or an average",
+        "our choice",
+    )
+    teacher_rate: float = option(
+        0.05,
+        "share of the new weights in the average, at each update",
+        "SDPO released code: 0.05",
+        gt=0,
+        le=1,
+    )
+    teacher_sees: Literal["solution_or_feedback", "solution", "feedback", "nothing"] = option(
+        "solution_or_feedback",
+        "the hint: a solved sibling's actions, feedback on a failure, the first of the two that exists, or none",
+        "SDPO released code",
+    )
+    guidance_place: GuidancePlace = option(
+        "user_turn",
+        "where the hint is inserted in the dialog (B-33)",
+        "our choice: some chat templates forbid a system message in mid-dialog",
+    )
+
+
+async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings) -> list[Trajectory]:
+    """N rollouts, each with a teacher if there is a hint for it.
+
+    The solved sibling is the first other rollout that succeeds (SDPO). Counts the hints by their source.
+    """
+    episodes = await ctx.gather(partial(play, ctx, task), range(settings.group_size))
+    solved = [episode.trajectory for episode in episodes if episode.trajectory.success]
+
+    async def taught(episode: Episode) -> Trajectory:
+        rollout = episode.trajectory
+        sibling = next((other for other in solved if other is not rollout), None)
+        text = None
+        if sibling is not None and settings.teacher_sees.startswith("solution"):
+            text = solution(ctx, sibling)
+            ctx.counters["teacher/by_solution"] += 1
+        elif settings.teacher_sees.endswith("feedback") and not (rollout.success or rollout.failed):
+            critique = await criticise(ctx, episode, settings.feedback)
+            if critique is not None:
+                text = critique.guidance
+                ctx.counters["teacher/by_feedback"] += 1
+        if text is not None:
+            give_teacher(ctx, episode, text, settings.guidance_place)
+        await episode.close()
+        return rollout
+
+    return await ctx.gather(taught, episodes)
+
+
+def solution(ctx: RolloutContext, solved: Trajectory) -> str:
+    """Guidance from a solved attempt: its actions, or the response of an attempt with a single turn."""
+    if len(solved.turns) == 1:
+        actions = [after_thought(solved.turns[0].response).strip()]
+    else:
+        actions = solved.actions
+    if ctx.dialogue.style == "compact":
+        return hint(", ".join(actions))
+    return template("guidance_solution").substitute(solution="\n".join(actions))
+
+
+def give_teacher(ctx: RolloutContext, episode: Episode, text: str, place: GuidancePlace) -> None:
+    """Give a finished rollout a teacher: its responses after prompts with ``text`` in the first one.
+
+    Where every prompt is a fresh one (``Dialogue.history``), the text is in each.
+    """
+    rollout = episode.trajectory
+    guide = with_guidance(Restart(0, text), place)
+    conversation = ctx.policy.open()
+    turns = []
+    # Not strict: a last prompt that did not fit the context has no response.
+    for turn, messages in zip(rollout.turns, episode.prompts, strict=False):
+        afresh = ctx.dialogue.history is not None
+        if afresh:
+            conversation = conversation.afresh()
+        shown = guide(messages).messages if afresh or not turns else messages
+        for message in shown:
+            conversation.add(message)
+        response = Completion(turn.response, (), turn.response_ids, turn.logprobs, turn.finish_reason)
+        ids = conversation.append_completion(response)
+        turns.append(replace(turn, teacher_prompt_ids=ids if ids != turn.prompt_ids else None))
+    conversation.close()
+    rollout.turns = turns
+    rollout.hint = text

@@ -1,0 +1,130 @@
+"""GRPO with a teacher that weighs tokens or turns: SDAR, RLSD, AgentOPSD, and the plain reverse KL.
+
+With l and lT the log-probs of a sampled token, of policy and teacher, D = lT - l, A GRPO's advantage, sg: no
+gradient, ``mode`` is one of::
+
+    sdar       GRPO's loss + coef g (sg(lT) - l),  g = sg(sigmoid(beta D))                  (arXiv 2605.15155)
+    ungated    GRPO's loss + coef sg(l - lT) l,  the reverse KL at the sampled token
+    rlsd       A_t = A ((1 - mix) + mix clip(exp(sign(A) D), 1 +- band)),  mix falls to 0
+    agentopsd  A_k = A ((1 - mix) + mix clip(1 + band sign(A) z_k, 1 +- band)) in turn k    (arXiv 2608.05987)
+               z_k: standard score, in the episode, of V_k - V_(k-1), V_k = sigmoid(logit V_0 + sum of D to k)
+               V_0: the group's success rate
+
+Releases (ZJU-REAL/SDAR at 8b85c23; ZethWang/AgentOPSD at 0c478b2) and this file:
+
+1. Hint: the releases put a skill, a text by kind of task that was written beforehand, before every rollout's
+   prompt. Here a solved sibling's actions or feedback (``teacher_sees``); a rollout with neither learns by A.
+2. SDAR's gradient is -coef g grad l: every sampled token is pulled up, and the teacher only says how much.
+   Its baseline ``gate_beta: 0`` pulls each by coef / 2: no teacher is in it.
+3. The release's script `opsd_trainer` keeps the gate (beta 5) and drops GRPO's loss (pg_loss_coef 0).
+   ``ungated`` keeps GRPO's and drops the gate.
+4. RLSD's mix falls from 0.5 to 0 in 100 of the script's 150 steps (the class: 50); ``mix_until`` is the share.
+5. AgentOPSD's script: turns, signed increments, a constant mix of 0.5, which are also the paper's. A turn's
+   token sums are clamped to V in (1e-6, 1 - 1e-6), V_0 to (1e-4, 1 - 1e-4), as here.
+6. Both releases have a KL of 0.01 (profile) and subtract 0.1 for an invalid action; here an invalid response
+   ends the episode.
+7. The releases cut a teacher's long prompt on the left; here it has no teacher (``dropped/teacher_context``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from r3l.baselines.grpo import GRPO, GRPOSettings
+from r3l.baselines.teacher import TeacherSettings, play_taught
+
+from r3l.core.advantages import Advantage, standardised
+from r3l.core.losses import reverse_kl
+from r3l.core.method import Batch, Tokens
+from r3l.core.option import REQUIRED, option
+from r3l.core.rollout import RolloutContext
+from r3l.core.task import Task
+from r3l.core.trajectory import Group, Trajectory
+
+if TYPE_CHECKING:
+    import torch
+
+RELEASED = "released scripts"
+EPSILON = 1e-6  # of beliefs and of standard scores: AgentOPSD's release
+
+
+class TeacherGatedSettings(GRPOSettings, TeacherSettings):
+    """Settings of the methods that add a teacher to GRPO."""
+
+    mode: Literal["sdar", "ungated", "rlsd", "agentopsd"] = option(REQUIRED, "how the teacher enters")
+    teacher_coef: float = option(
+        0.01, "weight of the teacher's loss; of sdar and ungated", f"SDAR {RELEASED}", ge=0
+    )
+    gate_beta: float = option(5.0, "slope of sdar's gate; 0: no teacher in it", f"SDAR {RELEASED}: 5", ge=0)
+    mix: float = option(
+        0.5, "share of the advantage that the teacher weighs; of rlsd and agentopsd", RELEASED, ge=0, le=1
+    )
+    mix_until: float = option(
+        2 / 3,
+        "share of training after which rlsd's mix is 0",
+        f"RLSD {RELEASED}: 100 of 150 steps",
+        gt=0,
+        le=1,
+    )
+    band: float = option(0.2, "most that the teacher changes an advantage by", RELEASED, ge=0, le=1)
+
+
+class TeacherGated(GRPO):
+    """GRPO over N rollouts whose tokens or turns a teacher weighs."""
+
+    Settings = TeacherGatedSettings
+    settings: TeacherGatedSettings
+
+    async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
+        """Play N rollouts in one group, with teachers."""
+        return [Group(task, await play_taught(ctx, task, self.settings), progress=ctx.progress)]
+
+    def advantages(self, group: Group) -> list[Advantage]:
+        """GRPO's advantage, per token where rlsd or agentopsd weigh it, shape (T,) each."""
+        s = self.settings
+        advantages: list[Advantage] = standardised(group.returns_G()).tolist()
+        if s.mode == "rlsd":
+            mix = s.mix * max(0.0, 1 - group.progress / s.mix_until)
+            members = zip(group.trajectories, advantages, strict=True)
+            return [a * ((1 - mix) + mix * self._token_weights(t, np.sign(a))) for t, a in members]
+        if s.mode == "agentopsd":
+            prior = float(np.mean([t.success for t in group.trajectories]))
+            members = zip(group.trajectories, advantages, strict=True)
+            return [
+                t.spread(a * ((1 - s.mix) + s.mix * self._turn_weights(t, np.sign(a), prior)))
+                for t, a in members
+            ]
+        return advantages
+
+    def _token_weights(self, t: Trajectory, sign: float) -> np.ndarray:
+        """RLSD: exp(sign D) within the band, shape (T,)."""
+        return np.exp(sign * t.teacher_gap()).clip(1 - self.settings.band, 1 + self.settings.band)
+
+    def _turn_weights(self, t: Trajectory, sign: float, prior: float) -> np.ndarray:
+        """AgentOPSD: 1 + band sign z of each of K turns, within the band, shape (K,)."""
+        band = self.settings.band
+        v_0 = np.clip(prior, 1e-4, 1 - 1e-4)
+        logits_K = np.log(v_0 / (1 - v_0)) + np.cumsum(t.teacher_gaps_by_turn())
+        beliefs_K = np.clip(1 / (1 + np.exp(-logits_K)), EPSILON, 1 - EPSILON)
+        increments_K = np.diff(beliefs_K, prepend=v_0)
+        z_K = (
+            (increments_K - increments_K.mean()) / (increments_K.std() + EPSILON)
+            if len(t.turns)
+            else logits_K
+        )
+        return np.clip(1 + band * sign * z_K, 1 - band, 1 + band)
+
+    def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
+        """GRPO's, and on rows with a teacher the term of sdar or ungated."""
+        s = self.settings
+        loss_B_T, metrics = super().surrogate(batch, logprobs_B_T)
+        teacher_B_T = batch.teacher_logprobs_B_T
+        if s.mode == "sdar":
+            gate_B_T = (s.gate_beta * (teacher_B_T - logprobs_B_T.detach())).sigmoid()
+            term_B_T = gate_B_T * (teacher_B_T - logprobs_B_T)
+        elif s.mode == "ungated":
+            term_B_T = reverse_kl(logprobs_B_T, teacher_B_T)
+        else:
+            return loss_B_T, metrics
+        return loss_B_T + s.teacher_coef * term_B_T * batch.taught_B[:, None], metrics

@@ -1,0 +1,55 @@
+"""Log-probs in the contexts that sampling did not see, by requests to the rollout model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from r3l.core.batching import rows_to_score
+from r3l.core.policy import Samples
+from r3l.core.trajectory import Group, Trajectory, unique
+from r3l.processes.gather import together
+
+
+class Scorer(Protocol):
+    """A policy that scores tokens."""
+
+    async def logprobs(self, ids: list[int], temperature: float) -> list[float]:
+        """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""
+        ...
+
+
+async def score(
+    groups: Sequence[Group], scorer: Scorer, samples: Samples, longest: int, temperature: float
+) -> dict[str, float]:
+    """Score the trajectories of ``groups``, in place, and count it: ``tokens/scored`` and contexts dropped.
+
+    A distilled retry was sampled in its teacher's context, so it is scored in the one that trains
+    (``rescore``). Any other one with a teacher is scored in the teacher's context; where that exceeds
+    ``longest`` tokens, its teacher says what the policy says.
+    """
+    counts: dict[str, float] = {}
+
+    async def logprobs_S(t: Trajectory) -> list[float]:
+        found: list[float] = []
+        for row in rows_to_score([replace(t, trainable=None)], samples):
+            of_row = await scorer.logprobs(row.ids.tolist(), temperature)
+            found += [value for value, sampled in zip(of_row, row.mask, strict=True) if sampled]
+        return found
+
+    async def score_one(t: Trajectory) -> None:
+        if t.rescore:
+            t.set_student_logprobs(await logprobs_S(t))
+        elif t.awaits_teacher:
+            context = t.in_teacher_context()
+            lengths = [len(row.ids) for row in rows_to_score([context], samples)]
+            if max(lengths) > longest:
+                t.set_teacher_logprobs(None)
+                counts["dropped/teacher_context"] = counts.get("dropped/teacher_context", 0) + 1
+            else:
+                t.set_teacher_logprobs(await logprobs_S(context))
+                counts["tokens/scored"] = counts.get("tokens/scored", 0) + sum(lengths)
+
+    await together(score_one, unique([t for group in groups for t in group.trajectories]))
+    return counts
