@@ -252,7 +252,7 @@ class Trajectory:
 
     def teacher_gap(self) -> np.ndarray:
         """D: log-prob in the teacher's context minus that of sampling, 0 on other tokens, shape (T,)."""
-        return self.teacher_logprobs() - self.old_logprobs()
+        return np.asarray(self.teacher_logprobs() - self.old_logprobs())
 
     def teacher_gaps_by_turn(self) -> np.ndarray:
         """The sum of :meth:`teacher_gap` over each of the K turns, shape (K,)."""
