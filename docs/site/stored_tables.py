@@ -19,9 +19,9 @@ from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, scores
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
-from r3l.report.frame import Bench, read_runs, updates, whole, with_further
+from r3l.report.frame import Bench, read_runs, whole, with_further
 from r3l.report.labels import env_label, method_label
-from r3l.report.paper_table import MDE
+from r3l.report.printed_tests import MDE
 from r3l.report.published import Reference
 from r3l.report.registered import (
     RULE,
@@ -31,6 +31,7 @@ from r3l.report.registered import (
     registered_rows,
     registered_table,
 )
+from r3l.report.updates import updates
 from r3l.runs.run_paths import CURVES, HINT_GAP, find_runs
 from r3l.stats.comparison import Effect, Verdict, claim_verdict, compare
 from r3l.stats.intervals import MIN_SEEDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,9 +33,11 @@ from r3l.core.text import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from r3l.config import Run
     from r3l.report.compare import MethodComparison
     from r3l.report.power import SeedPlan
     from r3l.report.registered import RegisteredRow
+    from r3l.workflow.plan import WorkflowConfig
 
 DEFAULT_SEEDS = [0, 1, 2]
 
@@ -77,8 +79,6 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import html as report
     from r3l.report.frame import read_runs
-    from r3l.runs.changed_code import set_aside_changed
-    from r3l.runs.run_dir import EVALUATION
     from r3l.runs.run_paths import CURVES, cell_of, first_found, runs_of
     from r3l.workflow import plan
 
@@ -108,13 +108,7 @@ def compare(
         missing = {path: run for path, run in theirs.items() if (run.env, run.method) not in known}
         for env_of, other in sorted({(run.env, run.method) for run in missing.values()}):
             print(f"there is no stored run of {other} on {env_of}: it is trained too", file=sys.stderr)
-        runs = ours | missing
-        for path, run in runs.items():  # before snakemake deletes what it will make again
-            set_aside_changed(RESULTS / path, run)
-        targets = [str(RESULTS / path / EVALUATION) for path in runs]
-        methods = sorted({run.method for run in runs.values()})
-        changes = {"tier": config.tier, "methods": methods, "envs": config.envs, "seeds": config.seeds}
-        make(line(targets, changes, placement(None, cores)), runs)
+        _make_runs(ours | missing, config, cores)
 
     cells = sorted({run.cell for run in ours.values()})
     own = own_runs(folders, cells, seeds if offline else config.seeds)
@@ -138,6 +132,19 @@ def compare(
     print(
         f"next: r3l compare power {method} says how many seeds a difference takes; --html FILE shows these runs"
     )
+
+
+def _make_runs(runs: Mapping[str, Run], config: WorkflowConfig, cores: str) -> None:
+    """Train and evaluate ``runs`` (by their directories under results/) that are not finished."""
+    from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.run_dir import EVALUATION
+
+    for path, run in runs.items():  # before snakemake deletes what it will make again
+        set_aside_changed(RESULTS / path, run)
+    targets = [str(RESULTS / path / EVALUATION) for path in runs]
+    methods = sorted({run.method for run in runs.values()})
+    changes = {"tier": config.tier, "methods": methods, "envs": config.envs, "seeds": config.seeds}
+    make(line(targets, changes, placement(None, cores)), runs)
 
 
 def power(
@@ -166,7 +173,8 @@ def power(
     from r3l.report.frame import read_runs
     from r3l.report.power import power_rows, power_table
     from r3l.runs.run_paths import runs_of
-    from r3l.stats.power import ALPHA, PowerTarget
+    from r3l.stats.comparison import ALPHA
+    from r3l.stats.power import PowerTarget
 
     opponents = opponents_of(method, against, tier)
     _check_share("--power", power, 0.1, 0.999)

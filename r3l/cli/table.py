@@ -170,7 +170,8 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
 
     Example: `r3l table map`
     """
-    from r3l.report.probe_map import flat, map_rows, map_table, read_map
+    from r3l.report.map_table import map_table
+    from r3l.report.probe_map import flat, map_rows, read_map
     from r3l.report.table import write
 
     rows = map_rows(results) if results else read_map()

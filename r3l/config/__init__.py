@@ -15,10 +15,8 @@ from r3l.config.model import (
     ModelConfig,
     PackagedConfig,
     as_path,
-    backbone,
     find_model,
     locate,
-    model_label,
     stored_model,
 )
 from r3l.config.resolution import (
@@ -63,7 +61,6 @@ __all__ = [
     "TrainConfig",
     "Variant",
     "as_path",
-    "backbone",
     "build_method",
     "dialogue_of",
     "environment_of",
@@ -79,7 +76,6 @@ __all__ = [
     "locate",
     "method_label",
     "model_identity",
-    "model_label",
     "names",
     "own_folders",
     "own_variables",

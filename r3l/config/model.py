@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from pathlib import Path
@@ -114,19 +113,6 @@ def as_path(model: str) -> str:
         return os.path.abspath(model)
     known = find_model(model) or not is_folder_name(model) or stored_model(model)
     return f"./{model}" if not known and os.path.isdir(model) else model
-
-
-@functools.cache
-def backbone(name: str) -> str:
-    """The label of a model of configs/models, also if a server has it (``NAME@SERVER``); else ``name``."""
-    config = find_model(name.partition("@")[0])
-    return config.label if config else name
-
-
-def model_label(name: str) -> str:
-    """The name of a model in print; with the digits of its server if one has it."""
-    _, at, server = name.partition("@")
-    return f"{backbone(name)} ({server})" if at and backbone(name) != name else backbone(name)
 
 
 def locate(model: str) -> str:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 EPISODES = "episodes.jsonl"
 JSON_FILES = (MANIFEST, RESULT, EVALUATION)
 JSONL_FILES = (METRICS, EPISODES, CURVE)  # columns where runs are stored
-SIGNED = {
+SIGNED = {  # plain lines, or compressed columns in a store
     *JSON_FILES,
     *(path.name for name in (*JSONL_FILES, trajectory_log.FILE) for path in variants(Path(name))),
 }
@@ -46,12 +46,12 @@ SIGNED = {
 
 def sign(run_dir: Path) -> None:
     """Write the digests of a run's files."""
-    write_digests(run_dir, _files(run_dir))
+    write_digests(run_dir, SIGNED.intersection(os.listdir(run_dir)))
 
 
 def check_signed(run_dir: Path) -> None:
     """Raise DataError if a run's files are not the signed ones."""
-    wrong = altered(run_dir, _files(run_dir))
+    wrong = altered(run_dir, SIGNED.intersection(os.listdir(run_dir)))
     if wrong == [SUMS]:
         raise DataError(
             f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it"
@@ -61,11 +61,6 @@ def check_signed(run_dir: Path) -> None:
             f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a "
             f"copy (git checkout of a stored run), or evaluate the run again: r3l evaluate {run_dir}"
         )
-
-
-def _files(run_dir: Path) -> list[str]:
-    """Names of the files that are signed, as they are kept: plain lines, or compressed columns in a store."""
-    return [name for name in os.listdir(run_dir) if name in SIGNED]
 
 
 def verify_all(run_dirs: Sequence[Path]) -> None:

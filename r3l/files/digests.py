@@ -35,16 +35,21 @@ def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
     write_text_atomic(folder / SUMS, "".join(lines))
 
 
+def recorded_digests(folder: Path) -> dict[str, str]:
+    """The digests of a folder's files by name; {} if they are missing or cannot be read."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    except (OSError, ValueError):
+        return {}
+
+
 def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
     """Names of files that changed or are missing, or are ``expected`` and have no digest; [] if all is well.
 
     ``[SHA256SUMS]`` if the digests themselves are missing or cannot be read.
     """
-    try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-        recorded = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-    except (OSError, ValueError):
-        return [SUMS]
+    recorded = recorded_digests(folder)
     if not recorded:
         return [SUMS]
     wrong = set(expected) - set(recorded)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.frame import BENCH, benches, budgets, by_method, measured, of_bench, whole
+from r3l.report.frame import BENCH, benches, budgets, by_method, of_bench, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
+from r3l.report.updates import measured
 from r3l.runs.metrics import rates
 
 SUMS = {  # column: keys of result.json's budget

@@ -18,7 +18,8 @@ from pydantic import Field, model_validator
 
 from r3l.config import Strict
 from r3l.report.figures.series import WINDOW
-from r3l.report.frame import at_rate, common_seeds, held_out, learning_rate, updates, whole
+from r3l.report.frame import common_seeds, whole
+from r3l.report.updates import at_rate, held_out, learning_rate, updates
 from r3l.runs.metrics import GENERATED_TOKENS
 from r3l.runs.metrics import base_success as success_of_step
 

@@ -19,18 +19,10 @@ from r3l.config import Strict, validate
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report.claim_learning import LearningTest
-from r3l.report.frame import (
-    ALL,
-    at_rate,
-    budgets,
-    common_seeds,
-    learning_rate,
-    scores_S_T,
-    updates,
-    whole,
-)
+from r3l.report.frame import ALL, budgets, common_seeds, scores_S_T, whole
 from r3l.report.labels import method_label
 from r3l.report.probes import Content
+from r3l.report.updates import at_rate, learning_rate, updates
 from r3l.runs.metrics import rates, summed
 from r3l.stats.comparison import Effect
 

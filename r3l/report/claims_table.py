@@ -18,14 +18,6 @@ from r3l.stats.intervals import MIN_SEEDS
 def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
     """A section for each claim with a line for each environment; those where it is not tested share one."""
 
-    # Lines hold one row each, but all untested rows of a claim that have the same number of seeds planned.
-    lines: list[list[ClaimVerdict]] = []
-    for _, same_claim in groupby(rows, key=lambda row: row.claim.id):
-        of_claim = list(same_claim)
-        lines += [[row] for row in of_claim if row.count]
-        untested = sorted((row for row in of_claim if not row.count), key=lambda row: row.seeds_planned)
-        lines += [list(alike) for _, alike in groupby(untested, key=lambda row: row.seeds_planned)]
-
     def where(line: Sequence[ClaimVerdict]) -> str:
         return "every environment" if len(line) == len(of.envs) > 1 else ", ".join(row.label for row in line)
 
@@ -62,7 +54,7 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
     shown = table(
         "Claims",
         columns,
-        lines,
+        _lines(rows),
         "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg within each "
         f"family: {', '.join(families)}; so that on average at most 5 % of a family's findings are false); "
         f"equivalent: shown to lie within {of.margin:g} of 0 on either side (two one-sided tests at 5 % each: "
@@ -81,6 +73,17 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         by=lambda line: f"{sentence(line[0].claim)} [{command(line[0].claim)}]",
     )
     return replace(shown, by="claim")
+
+
+def _lines(rows: Sequence[ClaimVerdict]) -> list[list[ClaimVerdict]]:
+    """The rows of each line: one, but all untested rows of a claim that have the same number of seeds planned."""
+    lines: list[list[ClaimVerdict]] = []
+    for _, same_claim in groupby(rows, key=lambda row: row.claim.id):
+        of_claim = list(same_claim)
+        lines += [[row] for row in of_claim if row.count]
+        untested = sorted((row for row in of_claim if not row.count), key=lambda row: row.seeds_planned)
+        lines += [list(alike) for _, alike in groupby(untested, key=lambda row: row.seeds_planned)]
+    return lines
 
 
 def sentence(claim: Claim) -> str:

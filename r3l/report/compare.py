@@ -13,7 +13,7 @@ from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError, DataError
 from r3l.report.frame import benches, common_seeds, groups, of_bench, scores_S_T, total
 from r3l.report.labels import is_taught, method_label
-from r3l.report.paper_table import MDE, MDE_NOTE, mde_text, p_cell
+from r3l.report.printed_tests import MDE, MDE_NOTE, mde_text, p_cell
 from r3l.report.scores import interval_columns, paired_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS

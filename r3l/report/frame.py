@@ -20,16 +20,16 @@ The columns of a row:
 - ``steps``: updates; 0 for a base checkpoint. Every counter of r3l.runs.metrics by its own name (``rollouts``,
   ``tokens/generated`` ...): its sum over training; NaN: never counted. Metrics of single updates: :func:`updates`.
 - ``preregistration``: first digits of the sha256 of docs/preregistration.md when the run was made; None: before it.
-- ``path``: the evaluation.json. ``cell``, ``fingerprint``, ``agent`` (who played, if a server did), ``manifest``: as
-  the files say.
+- ``path``: the evaluation.json; ``run_dir``: the run's directory, on whose metrics ``metrics_sha256`` is the
+  digest (None: nothing was trained). ``cell``, ``fingerprint``, ``agent`` (who played, if a server did),
+  ``manifest``: as the files say.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +37,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from r3l.config import feedback_source, variant
-from r3l.config.method import RATE
-from r3l.core.errors import ConfigError, DataError, R3LError
-from r3l.evaluation.curve import CurvePoint
+from r3l.core.errors import DataError, R3LError
 from r3l.evaluation.episodes import EpisodeRow, Evaluation
 from r3l.evaluation.summary import several_models
 from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
 from r3l.feedback.feedback import FeedbackSource
-from r3l.files.digests import SUMS
-from r3l.files.json_files import read_json, read_jsonl, stored_variants
+from r3l.files.digests import recorded_digests
+from r3l.files.json_files import read_json, read_jsonl, variants
 from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest, read_manifest
-from r3l.runs.metrics import measured as sums_of_measured
 from r3l.runs.metrics import read_metrics
 from r3l.runs.result import Result
-from r3l.runs.run_dir import CURVE, MANIFEST, METRICS, RESULT
+from r3l.runs.run_dir import METRICS, RESULT
 from r3l.runs.run_paths import run_dir_of
 from r3l.stats.intervals import Interval, wilson_bounds
 
@@ -66,12 +62,13 @@ EPISODES = "episodes.jsonl"
 CONSTANT_ANSWER = "constant_answer_baseline"  # key of a task set
 PARSE_FAILURES = ("format", "inadmissible", "truncated")  # stop reasons
 TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
+METRICS_FILES = [path.name for path in variants(Path(METRICS))]
 COLUMNS = (
     *(*BENCH, "method", "seed", "tier_label", "label", "feedback"),
     *("task_set", "task_set_sha256", "task_set_tasks", "warning", "constant_answer", "constant_success"),
     *("group", "episodes", "success", "reward", "stops", "parse_failures", "truncations"),
     *("tasks", "task_success", "task_reward", "steps", "preregistration"),
-    *("path", "cell", "fingerprint", "agent", "manifest"),
+    *("path", "run_dir", "metrics_sha256", "cell", "fingerprint", "agent", "manifest"),
 )
 Row = dict[str, Any]
 
@@ -123,62 +120,20 @@ def _read_run(path: Path) -> list[Row]:
         raise DataError(
             f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
         )
-
-    # A task's score is its mean over its episodes, and its group that of its first one.
-    group_E = np.array([episode["group"] for episode in episodes], dtype=object)
-    stop_E = np.array([episode["stop_reason"] for episode in episodes], dtype=object)
-    tasks_T, first_T, task_E = np.unique(
-        [episode["task"] for episode in episodes], return_index=True, return_inverse=True
-    )
-    episodes_T = np.bincount(task_E)
-    success_T, reward_T = (
-        np.bincount(task_E, weights=[float(episode[key]) for episode in episodes]) / episodes_T
-        for key in ("success", "reward")
-    )
-
-    run = _run_columns(path, evaluation)
-    constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
-    rows = []
-    for group, scores in evaluation["groups"].items():
-        in_group_T = (group_E[first_T] == group) | (group == ALL)
-        stops = Counter(stop_E[(group_E == group) | (group == ALL)])
-        of_group = {
-            "group": group,
-            "episodes": scores["episodes"],
-            "success": scores["success"],
-            "reward": scores["reward"],
-            "stops": stops,
-            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
-            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-            "tasks": tuple(tasks_T[in_group_T].tolist()),
-            "task_success": success_T[in_group_T],
-            "task_reward": reward_T[in_group_T],
-            "constant_answer": constant and constant["answer"],
-            "constant_success": constant and constant["success"].get(group),
-        }
-        rows.append(run | of_group)
-    return rows
+    run = _run_columns(path, evaluation, read_manifest(run_dir), read_json(run_dir / RESULT, Result))
+    return [run | of_group for of_group in _group_columns(evaluation, episodes)]
 
 
-def _run_columns(path: Path, evaluation: Evaluation) -> Row:
+def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result: Result) -> Row:
     """The columns of a run that are the same for all groups of its test tasks; ``path``: of the evaluation."""
-    run_dir, task_set = run_dir_of(path), evaluation["task_set"]
-    manifest, result = read_manifest(run_dir), read_json(run_dir / RESULT, Result)
-    settings: Mapping[str, Any] = manifest["run"]
-    try:
-        source = feedback_source(settings["method_settings"])
-    except ConfigError as error:
-        raise DataError(f"{run_dir / MANIFEST}: {error}") from error
-    teacher = source and source.value
-    if source is FeedbackSource.JUDGE:
-        teacher = f"judge {settings.get('judge', {}).get('model')}"
-    tier, env, made_under = evaluation["tier"], evaluation["env"], manifest.get("preregistration_sha256")
-    warnings = [
-        task_set.get("warning"),
-        manifest.get("start_model_warning"),
-        several_models(evaluation.get("agent")),
-        *_failures(evaluation, result),
-    ]
+    tier, env, task_set = evaluation["tier"], evaluation["env"], evaluation["task_set"]
+    run_dir = run_dir_of(path)
+    # A method without retries has no feedback to learn from.
+    method = manifest["run"]["method_settings"]
+    teacher: str | None = None if method.get("retries") == 0 else method.get("feedback")
+    if teacher == FeedbackSource.JUDGE:
+        teacher = f"judge {manifest['run'].get('judge', {}).get('model')}"
+    digests = recorded_digests(run_dir)
     return {
         "tier": tier,
         "model": evaluation["model"],
@@ -194,18 +149,61 @@ def _run_columns(path: Path, evaluation: Evaluation) -> Row:
         "task_set": task_set["name"],
         "task_set_sha256": task_set["sha256"],
         "task_set_tasks": task_set["tasks"],
-        "warning": "; ".join(warning for warning in warnings if warning),
+        "warning": "; ".join(_warnings(evaluation, manifest, result)),
         "steps": result["steps"],
-        "preregistration": made_under and made_under[:12],
+        "preregistration": (manifest.get("preregistration_sha256") or "")[:12] or None,
         "path": path,
+        "run_dir": run_dir,
+        "metrics_sha256": next((digests[name] for name in METRICS_FILES if name in digests), None),
         "agent": evaluation.get("agent"),
         "manifest": manifest,
         **result["budget"],
     }
 
 
-def _failures(evaluation: Evaluation, result: Result) -> Iterator[str]:
-    """How many episodes of a run ended by an error inside the environment, in its test and in training."""
+def _group_columns(evaluation: Evaluation, episodes: Sequence[EpisodeRow]) -> Iterator[Row]:
+    """The columns of each group of test tasks. A task's score is its mean over its episodes, and its group that
+    of its first one."""
+    group_E = np.array([episode["group"] for episode in episodes], dtype=object)
+    stop_E = np.array([episode["stop_reason"] for episode in episodes], dtype=object)
+    tasks_T, first_T, task_E = np.unique(
+        [episode["task"] for episode in episodes], return_index=True, return_inverse=True
+    )
+    episodes_T = np.bincount(task_E)
+    success_T, reward_T = (
+        np.bincount(task_E, weights=[float(episode[key]) for episode in episodes]) / episodes_T
+        for key in ("success", "reward")
+    )
+    constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
+    for group, scores in evaluation["groups"].items():
+        in_group_T = (group_E[first_T] == group) | (group == ALL)
+        stops = Counter(stop_E[(group_E == group) | (group == ALL)])
+        yield {
+            "group": group,
+            "episodes": scores["episodes"],
+            "success": scores["success"],
+            "reward": scores["reward"],
+            "stops": stops,
+            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
+            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
+            "tasks": tuple(tasks_T[in_group_T].tolist()),
+            "task_success": success_T[in_group_T],
+            "task_reward": reward_T[in_group_T],
+            "constant_answer": constant and constant["answer"],
+            "constant_success": constant and constant["success"].get(group),
+        }
+
+
+def _warnings(evaluation: Evaluation, manifest: Manifest, result: Result) -> Iterator[str]:
+    """What a reader must know of a run: of its task set, its base checkpoint, the server that played, and how
+    many episodes ended by an error inside the environment, in its test and in training."""
+    if of_task_set := evaluation["task_set"].get("warning"):
+        yield of_task_set
+    if of_checkpoint := manifest.get("start_model_warning"):
+        yield of_checkpoint
+    agent = evaluation.get("agent")
+    if agent and (mixed := several_models(agent)):
+        yield mixed
     run = f"{evaluation['method_label']}, seed {evaluation['seed']}"
     if failed := evaluation["stops"].get("env_failed"):
         yield (
@@ -248,17 +246,19 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
             )
 
         # No second training has the same metrics, seconds included.
-        digest = _metrics_digest(run_dir_of(run["path"]))
+        digest = run["metrics_sha256"]
         other = trained.setdefault(digest, run) if digest else run
         if (other["cell"], other["seed"]) != (run["cell"], run["seed"]) and training_digest(
-            updates(run["path"])
+            read_metrics(run["run_dir"])
         ):
             raise DataError(copy_error(other["path"].parent, run["path"].parent))
 
         same = known.setdefault((*bench, run["method"], run["seed"]), run)
         if same is not run:
-            equal = run["fingerprint"] == same["fingerprint"] and _episodes(run) == _episodes(same)
-            (copies if equal else clashes).append((same["path"].parent, run["path"].parent))
+            folders = same["path"].parent, run["path"].parent
+            equal = run["fingerprint"] == same["fingerprint"]
+            equal = equal and read_jsonl(folders[0] / EPISODES) == read_jsonl(folders[1] / EPISODES)
+            (copies if equal else clashes).append(folders)
             continue
         mate = methods.setdefault((*bench, run["method"]), run)
         if run["tasks"] != mate["tasks"] and _draw(run) != _draw(mate):
@@ -290,47 +290,6 @@ def _draw(run: Row) -> tuple[Any, ...]:
     return run["tasks"] if rule == "first" else (rule, len(run["tasks"]))
 
 
-def _metrics_digest(run_dir: Path) -> str:
-    """The digest noted of a run's metrics file; empty where nothing was trained."""
-    if not (run_dir / SUMS).is_file():
-        return ""
-    lines = (line.split("  ", 1) for line in (run_dir / SUMS).read_text(encoding="utf-8").splitlines())
-    noted = {name: digest for digest, name in lines}
-    return next((noted[path.name] for path in stored_variants(run_dir / METRICS) if path.name in noted), "")
-
-
-def _episodes(run: Row) -> list[Row]:
-    return [{**episode} for episode in read_jsonl(run["path"].parent / EPISODES, EpisodeRow)]
-
-
-def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
-    """The metrics of each update of the run that an evaluation.json is about; empty if nothing was
-    trained."""
-    path = run_dir_of(evaluation) / METRICS
-    return _updates(path, _state(path))
-
-
-def measured(evaluation: Path) -> Mapping[str, float]:
-    """Seconds and repaired faults of a run's training (r3l.runs.metrics), which are in no result."""
-    path = run_dir_of(evaluation) / METRICS
-    return _measured(path, _state(path))
-
-
-def _state(path: Path) -> tuple[tuple[str, int], ...]:
-    """The file that holds the metrics of ``path`` with its time: the key of a cache."""
-    return tuple((variant.name, variant.stat().st_mtime_ns) for variant in stored_variants(path))
-
-
-@lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
-def _updates(path: Path, state: tuple[tuple[str, int], ...]) -> Sequence[Mapping[str, float]]:
-    return read_metrics(path.parent)
-
-
-@lru_cache(maxsize=65536)  # two tables of a report need these sums, of more runs than _updates keeps
-def _measured(path: Path, state: tuple[tuple[str, int], ...]) -> Mapping[str, float]:
-    return sums_of_measured(_updates(path, state))
-
-
 def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
     """Add to ``runs`` those of ``further`` whose bench, method and seed it lacks.
 
@@ -340,32 +299,6 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
     known = {*runs[keys].itertuples(index=False, name=None)}
     new = [key not in known for key in further[keys].itertuples(index=False, name=None)]
     return pd.concat([runs, further[pd.Series(new, index=further.index, dtype=bool)]], ignore_index=True)
-
-
-def held_out(evaluation: Path) -> dict[int, float]:
-    """Test success after each update of ``evaluation.curve``, of the run that an evaluation.json is about; empty
-    if none was named."""
-    points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
-    return {point["step"]: point["groups"][ALL]["success"] for point in points}
-
-
-def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
-    """The rate that all runs of ``method`` were trained with; None without such runs, or if they differ in it."""
-    trained = runs[(runs.method == method) & (runs.steps > 0)]
-    rates = {*map(_rate, trained.manifest)} - {None}
-    return rates.pop() if len(rates) == 1 else None
-
-
-def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
-    """The runs of ``method`` that were trained with ``rate``, by default or because their name says so."""
-    named = variant(method).changed(**{RATE: f"{rate:g}"}).name
-    candidates = runs[runs.method.isin([method, named])]
-    return candidates[candidates.manifest.map(_rate) == rate]
-
-
-def _rate(manifest: Manifest) -> float | None:
-    """The learning rate of a run; None if its manifest is older than the key."""
-    return manifest["run"].get("train", {}).get("lr")
 
 
 def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:

@@ -21,7 +21,6 @@ from r3l.config import (
     find_model,
     gpu_cluster,
     load_method,
-    model_label,
     resolve,
     trains,
     variant,
@@ -29,7 +28,7 @@ from r3l.config import (
 from r3l.core.errors import ConfigError
 from r3l.files.paths import RESULTS
 from r3l.report import published
-from r3l.report.labels import env_label
+from r3l.report.labels import env_label, model_label
 from r3l.report.published import Reference
 from r3l.report.table import Column, Table, table
 from r3l.runs import forecast

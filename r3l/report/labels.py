@@ -1,4 +1,4 @@
-"""Printed names of environments, methods, teachers and seeds.
+"""Printed names of environments, models, methods, teachers and seeds.
 
 The teacher of a method, who wrote the feedback of its training, is a condition of its scores, shown with
 them.
@@ -7,11 +7,12 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import pandas as pd
 
 from r3l import config
-from r3l.config import EnvConfig, load, names
+from r3l.config import EnvConfig, ModelConfig, load, names
 from r3l.feedback.feedback import FeedbackSource
 
 FEEDBACK = "feedback"  # the column in print
@@ -40,6 +41,19 @@ def question_set(tier: str, env: str, task_set: str) -> str:
     if env not in names("envs"):
         return task_set
     return load("envs", env, EnvConfig).question_sets.get(tier, {}).get(task_set, task_set)
+
+
+@cache
+def backbone(model: str) -> str:
+    """The label of a model of configs/models, also if a server has it (``NAME@SERVER``); else ``model``."""
+    name = model.partition("@")[0]
+    return load("models", name, ModelConfig).label if name in names("models") else model
+
+
+def model_label(model: str) -> str:
+    """The name of a model in print; with the digits of its server if one has it."""
+    _, at, server = model.partition("@")
+    return f"{backbone(model)} ({server})" if at and backbone(model) != model else backbone(model)
 
 
 def method_label(method: str) -> str:

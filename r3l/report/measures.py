@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from r3l.core.errors import check_known
-from r3l.report.frame import Bench, benches, budgets, by_method, of_bench, updates, whole
+from r3l.report.frame import Bench, benches, budgets, by_method, of_bench, whole
 from r3l.report.labels import env_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
+from r3l.report.updates import updates
 from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
 from r3l.stats.intervals import t_interval
 

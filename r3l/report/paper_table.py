@@ -14,25 +14,18 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.config import EnvConfig, backbone, load, model_label, names
+from r3l.config import EnvConfig, load, names
 from r3l.report.frame import ALL, CONSTANT_ANSWER
-from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, env_label
+from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, backbone, env_label, model_label
 from r3l.report.measures import MEASURES
+from r3l.report.printed_tests import MDE, MDE_NOTE, TEST, mde_text, p_cell
 from r3l.report.published import SCORES, Published
 from r3l.report.scores import CONSTANT_ANSWER_LABEL
 from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, rounded, table
 from r3l.stats.comparison import Comparison
-from r3l.stats.power import ALPHA, POWER
 
 DIGITS = {"share": 3, "turns": 1, "tokens": 0, "s": 1}
 METHOD = "method"  # the first column
-TEST = f"two-sided {100 * ALPHA:.0f} %, power {100 * POWER:.0f} %"
-MDE = "MDE"  # the column in print
-MDE_NOTE = (
-    f"{MDE}: minimum detectable effect of so many seeds (paired t-test, {TEST}, from the standard "
-    "deviation of the differences over seeds), in brackets with Holm's correction over this table; no "
-    "spread: all seeds differ alike"
-)
 Sections = dict[str, dict[str, Row]]  # by title, then by the name of the row
 
 
@@ -275,9 +268,11 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
     below, and empty columns are left out. ``to_second``: the same rows with another baseline, whose
     differences are shown too."""
     every = list(rows.itertuples())
-    shown = [row for row in every if row.mean is not None] or every
-    second = {} if to_second is None else {_place(row): row for row in to_second.itertuples()}
-    label = baseline_label(list(second.values())) if second else ""
+    second = None if to_second is None else list(to_second.itertuples())
+    label = baseline_label(second) if second else ""
+    pairs = list(zip(every, second or [None] * len(every), strict=True))
+    pairs = [pair for pair in pairs if pair[0].mean is not None] or pairs
+    shown = [row for row, _ in pairs]
     to_label = [Column(f"minus {label}", right=True, no_wrap=True), Column(f"p ({label})", right=True)]
     columns = [
         Column("tasks", filter="all"),
@@ -296,7 +291,7 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
         Column("paper", form=".3f"),
         Column("verdict"),
     ]
-    lines = [_full_line(row, second.get(_place(row)), label) for row in shown]
+    lines = [_full_line(row, other, label) for row, other in pairs]
     columns = [column for column in columns if any(column.cell(line).text for line in lines)]
 
     # Where the paper has none of the numbers, one note says why in place of two empty columns.
@@ -335,7 +330,7 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
     line = {
         "env": env_label(row.env),  # of the section
         "tasks": row.group,
-        METHOD: Cell(row.label, title=row.method, runs="/".join(_place(row)[:-1])),
+        METHOD: Cell(row.label, title=row.method, runs=f"{row.tier}/{row.env}/{row.model}/{row.method}"),
         FEEDBACK: row.feedback,
         "success": _interval(row) or "no run",
         "seeds": None if is_constant else seeds,
@@ -353,10 +348,6 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
         line[f"minus {label}"] = _interval(second, "difference_")
         line[f"p ({label})"] = p_cell(second.p_holm)
     return line
-
-
-def _place(row: Any) -> tuple[str, ...]:
-    return row.tier, row.env, row.model, row.method, row.group
 
 
 def _interval(row: Any, prefix: str = "") -> Cell | None:
@@ -378,29 +369,6 @@ def _short(count: int | None) -> Cell | None:
         if count >= size:
             return Cell(f"{count / size:.1f}{letter}", count, f"{count:,}")
     return Cell(str(count), count)
-
-
-def p_cell(p: float | None) -> Cell | None:
-    """A p-value in print. It is never shown as 0, which no p-value is."""
-    return None if p is None else Cell("< 0.001" if p < 0.001 else f"{p:.3f}", p)
-
-
-def mde_text(*comparisons: Comparison) -> str:
-    """``0.058 (0.112)``: alone, and with the correction over the table; empty without a test.
-
-    The smallest and the largest of several comparisons: ``0.014 to 0.135 (0.047 to 0.454)``.
-    """
-    if all(one.p_adjusted is None for one in comparisons):
-        return ""
-    ranges = []
-    for sizes in ([one.mde for one in comparisons], [one.mde_adjusted for one in comparisons]):
-        known = [size for size in sizes if size is not None]
-        if not known:
-            return "no spread"
-        # Success rates differ by 1 at most.
-        ends = [f"{size:.3f}" if size <= 1 else "> 1" for size in (min(known), max(known))]
-        ranges.append(" to ".join(dict.fromkeys(ends)))
-    return f"{ranges[0]} ({ranges[1]})"
 
 
 def baseline_label(rows: Sequence[Any]) -> str:

@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 
 from r3l.report.compare import MethodComparison
-from r3l.report.frame import of_bench, updates, whole
+from r3l.report.frame import of_bench, whole
 from r3l.report.labels import env_label, method_label
 from r3l.report.registered import RULE
 from r3l.report.table import Column, Table, table
+from r3l.report.updates import updates
 from r3l.runs.metrics import step_seconds
-from r3l.stats.power import POWER, PowerTarget, minimum_detectable_effect, seeds_needed, spread_factors
+from r3l.stats.comparison import POWER, minimum_detectable_effect
+from r3l.stats.power import PowerTarget, seeds_needed, spread_factors
 
 SHOWN_SEEDS = (3, 5, 10, 20)  # numbers of seeds whose minimum detectable effect has a column
 

@@ -1,4 +1,6 @@
-"""When R3L helps: its difference to GRPO over what a probe of the base checkpoint measured (`r3l table map`).
+"""When R3L helps: its difference to GRPO over what a probe of the base checkpoint measured.
+
+`r3l table map` prints the comparisons (r3l.report.map_table).
 
 A comparison is R3L against GRPO at one learning rate from one base checkpoint, paired by seed, with a probe of that
 checkpoint under the same feedback. Its early difference is one in training success over the first third of the
@@ -10,28 +12,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
-from r3l.config import variant
-from r3l.core.errors import DataError
+from r3l.config import Strict, variant
 from r3l.evaluation.curve import CurvePoint
+from r3l.files.csv_files import read_csv
 from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_learning import LearningTest, learning_curves
-from r3l.report.frame import ALL, common_seeds, read_runs, updates, whole
-from r3l.report.table import Cell, Column, Table, table
+from r3l.report.frame import ALL, common_seeds, read_runs, whole
+from r3l.report.updates import updates
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
-from r3l.stats.comparison import adjusted
-from r3l.stats.intervals import CONFIDENCE, MIN_SEEDS, t_interval
-from r3l.stats.prediction import MIN_POINTS, Line, Prediction, leave_one_out, slope_within
+from r3l.stats.intervals import MIN_SEEDS, t_interval
+from r3l.stats.prediction import MIN_POINTS, Line, Prediction, leave_one_out
 
 FILE = STORED / "map.csv"
 # Parts of the stored runs, with their folder: the main runs, and those of registered experiments.
@@ -46,36 +47,53 @@ FIRST = 1 / 3  # of the updates count as early
 DIFFERENCES = {"early": "in the first third", "final": "at the end"}
 PROBED = {"guided_minus_fresh": "guided_minus_fresh", "base_success": "success", "hint_gap": "hint_gap"}
 UNREFLECTED = "early_test_unreflected"  # R3L minus itself without reflection, early on the test set
-# The registered tests: each, over all comparisons of UNSEEN, that the slope over guided minus fresh is not 0.
-TESTED = {
-    "early_test": "early held-out success, minus GRPO",
-    "final": "final test success, minus GRPO",
-    UNREFLECTED: "early held-out success, minus R3L without reflection",
-}
-REGISTERED_CELLS = 18
 # Exploratory: held-out success where both methods have generated as many tokens as the cheaper one after so many
 # updates. Earlier updates are not compared: the other method was not scored before its tenth.
 AT_EQUAL_TOKENS = {"tokens_20": 20, "tokens_60": 60}
-COLUMNS = (
-    *(
-        "tier",
-        "env",
-        "label",
-        "model",
-        "parameters",
-        "feedback",
-        "feedback_corruption",
-        "learning_rate",
-        "seeds",
-    ),
-    "part",
-    *("guided_minus_fresh", "guided_minus_fresh_low", "guided_minus_fresh_high"),
-    *("base_success", "hint_gap", "kept_success"),
-    *(f"{name}{part}" for name in ("early", "final", "early_test") for part in ("", "_low", "_high")),
-    UNREFLECTED,
-    *AT_EQUAL_TOKENS,
-)
-Comparison = Mapping[str, Any]  # a row of the map: COLUMNS, None where nothing was measured
+Comparison = Mapping[str, Any]  # a row of the map by the keys of MapRow
+
+
+def _empty_is_none(text: Any) -> Any:
+    return None if text == "" else text
+
+
+Measured = Annotated[float | None, BeforeValidator(_empty_is_none)]  # None: not measured
+
+
+class MapRow(Strict):
+    """A line of map.csv: one comparison, with the 95 % bounds of what was measured."""
+
+    tier: str
+    env: str
+    label: str
+    model: str
+    parameters: Annotated[int | None, BeforeValidator(_empty_is_none)]
+    feedback: str
+    feedback_corruption: float
+    learning_rate: float
+    seeds: int
+    part: str
+    guided_minus_fresh: float
+    guided_minus_fresh_low: Measured
+    guided_minus_fresh_high: Measured
+    base_success: Measured
+    hint_gap: Measured
+    kept_success: Measured
+    early: float
+    early_low: Measured
+    early_high: Measured
+    final: float
+    final_low: Measured
+    final_high: Measured
+    early_test: Measured
+    early_test_low: Measured
+    early_test_high: Measured
+    early_test_unreflected: Measured
+    tokens_20: Measured
+    tokens_60: Measured
+
+
+COLUMNS = tuple(MapRow.model_fields)
 
 
 def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -218,16 +236,8 @@ def early_test(evaluation: Path, steps: int) -> float | None:
 
 
 def read_map(path: Path = FILE) -> list[dict[str, Any]]:
-    """The rows that `r3l table map --out` wrote. Raises DataError for a file of another form."""
-    try:
-        frame = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not a map ({error}); write it by r3l table map --out {path}") from error
-    if lacking := [name for name in COLUMNS if name not in frame]:
-        raise DataError(
-            f"{path} lacks the columns {', '.join(lacking)}; write it by r3l table map --out {path}"
-        )
-    return [{k: None if v != v else v for k, v in row.items()} for row in frame.to_dict("records")]
+    """The rows that `r3l table map --out` wrote. Raises DataError for a damaged file, OSError if it cannot be read."""
+    return [row.model_dump() for _, row in read_csv(path, MapRow)]
 
 
 def flat(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
@@ -345,101 +355,3 @@ def predicted_before(rows: Sequence[Comparison], name: str) -> tuple[int, int, i
     pairs = [(rule[name].at(row["guided_minus_fresh"]), row[name]) for row in unseen] if rule else []
     signs = sum((one.value > 0) == (value > 0) for one, value in pairs)
     return signs, sum(one.low <= value <= one.high for one, value in pairs), len(pairs)
-
-
-def registered_tests(rows: Sequence[Comparison]) -> list[str]:
-    """A sentence for each of TESTED: slope over the comparisons of UNSEEN, p-value corrected by Holm over the three.
-
-    No verdict is given before all REGISTERED_CELLS have ended.
-    """
-    unseen = [row for row in rows if row["part"] == UNSEEN]
-    ended = {name: [row for row in unseen if row.get(name) is not None] for name in TESTED}
-    if min(map(len, ended.values())) < MIN_POINTS:
-        return []
-    fitted = {
-        name: Line.through([row["guided_minus_fresh"] for row in known], [row[name] for row in known])
-        for name, known in ended.items()
-    }
-    corrected = adjusted([line.p_value for line in fitted.values()], "holm")
-    sentences = []
-    for (name, line), p_value in zip(fitted.items(), corrected, strict=True):
-        known, (low, high) = ended[name], line.slope_bounds
-        within = slope_within(
-            [row["guided_minus_fresh"] for row in known],
-            [row[name] for row in known],
-            [row["env"] for row in known],
-        )
-        if line.count < REGISTERED_CELLS:
-            verdict = f"no verdict before {REGISTERED_CELLS} comparisons have ended"
-        else:
-            verdict = "shown" if p_value < 1 - CONFIDENCE else "not shown"
-        sentences.append(
-            f"Registered test, {TESTED[name]}: slope {line.slope:+.2f} ({low:.2f} to {high:.2f}) over "
-            f"{line.count} comparisons, {within:+.2f} within environments, p = {p_value:.3g} (Holm): {verdict}."
-        )
-    return sentences
-
-
-def equal_token_slopes(rows: Sequence[Comparison]) -> list[str]:
-    """A sentence for each of AT_EQUAL_TOKENS: the slope over the comparisons of UNSEEN that have curves."""
-    sentences = []
-    for name, update in AT_EQUAL_TOKENS.items():
-        known = [row for row in rows if row["part"] == UNSEEN and row.get(name) is not None]
-        if len(known) >= MIN_POINTS:
-            line = Line.through([row["guided_minus_fresh"] for row in known], [row[name] for row in known])
-            low, high = line.slope_bounds
-            mean = np.mean([row[name] for row in known])
-            sentences.append(
-                f"Exploratory, held-out success at equal generated tokens ({update} updates of the cheaper method), "
-                f"minus GRPO: mean {mean:+.2f}, slope {line.slope:+.2f} ({low:.2f} to {high:.2f}) over {line.count} "
-                "comparisons."
-            )
-    return sentences
-
-
-def map_table(rows: Sequence[Comparison]) -> Table:
-    """The table of comparisons, with the rule and how it does on a comparison that it has not seen."""
-    notes = []
-    for name, line in lines(rows).items():
-        low, high = line.slope_bounds
-        text = (
-            f"{DIFFERENCES[name].capitalize()}: R3L minus GRPO = {line.intercept:+.3f} {line.slope:+.3f} x "
-            f"(guided minus fresh), slope {low:.2f} to {high:.2f}."
-        )
-        tests = {
-            "Each predicted by the others": checked(rows, name),
-            "Predicted before they were run": predicted_before(rows, name),
-        }
-        for words, (signs, inside, count) in tests.items():
-            if count:
-                text += (
-                    f" {words}: {signs} of {count} signs right, {inside} of {count} inside the 95 % interval."
-                )
-        notes.append(text)
-    columns = [
-        Column("comparison", name_of),
-        Column("model", drop=1),
-        Column("seeds", form="d", drop=2),
-        Column("rate", lambda row: Cell(f"{row['learning_rate']:g}"), drop=2),
-        Column("guided - fresh", lambda row: _interval(row, "guided_minus_fresh"), right=True, no_wrap=True),
-        Column("base", lambda row: row["base_success"], ".2f", drop=2),
-        *(Column(name, partial(_interval, name=name), right=True, no_wrap=True) for name in DIFFERENCES),
-    ]
-    return table(
-        "The map: R3L minus GRPO at equal learning rates",
-        columns,
-        sorted(rows, key=lambda row: -row["guided_minus_fresh"]),
-        "guided - fresh: a guided retry against another attempt after a failure; base: success. Both are of the base "
-        "checkpoint (r3l probe). early: training success, first third of updates; final: test success. 95 % intervals.",
-        *notes,
-        *registered_tests(rows),
-        *equal_token_slopes(rows),
-    )
-
-
-def _interval(row: Comparison, name: str) -> Cell | None:
-    value, low, high = (row.get(f"{name}{part}") for part in ("", "_low", "_high"))
-    if value is None:
-        return None
-    bounds = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
-    return Cell(f"{value:+.2f}{bounds}", value)

@@ -13,12 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from r3l.config import Strict, backbone
 from r3l.core.errors import DataError, check_known
 from r3l.files.csv_files import read_csv
 from r3l.files.paths import PUBLISHED
+from r3l.report.labels import backbone
 from r3l.stats.comparison import Verdict, interval_verdict
 from r3l.stats.intervals import Interval
 
@@ -26,8 +26,10 @@ SCORES = ("success", "reward")  # a share of solved tasks; a mean of rewards in 
 Quantity = tuple[str, str, str, str, str]
 
 
-class Published(Strict):
+class Published(BaseModel):
     """One published number, with the digits it was printed with."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     table: str = Field(min_length=1)
     backbone: str = Field(min_length=1)
@@ -95,7 +97,8 @@ def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Publish
     """The numbers of one published table. Raises ConfigError if there is no table of this name."""
     rows = load() if rows is None else rows
     of_name = [row for row in rows if row.table == name]
-    check_known("published table", name, {row.table for row in rows})
+    if not of_name:
+        check_known("published table", name, {row.table for row in rows})
     return of_name
 
 

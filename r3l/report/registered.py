@@ -15,11 +15,11 @@ from r3l.files.yaml_files import read_yaml
 from r3l.report.compare import compare
 from r3l.report.frame import BENCH
 from r3l.report.labels import env_label, method_label
-from r3l.report.paper_table import p_cell
+from r3l.report.printed_tests import p_cell
 from r3l.report.table import Column, Table, table
-from r3l.stats.comparison import Comparison, Effect, claim_verdict
+from r3l.stats.comparison import POWER, Comparison, Effect, claim_verdict
 from r3l.stats.comparison import compare as compare_effects
-from r3l.stats.power import POWER, StoppingRule
+from r3l.stats.power import StoppingRule
 
 RULE = StoppingRule()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from r3l.config import TierConfig, backbone, load
+from r3l.config import TierConfig, load
 from r3l.report import published
 from r3l.report.frame import (
     ALL,
@@ -21,7 +21,7 @@ from r3l.report.frame import (
     scores_S_T,
     whole,
 )
-from r3l.report.labels import env_label, method_label, planned_teacher, written_by
+from r3l.report.labels import backbone, env_label, method_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Comparison, Effect, compare

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from r3l.report.paper_table import full_table, paper_table
 from r3l.report.published import Published, Reference
 from r3l.report.scores import SCORES, published_rows, score_rows
 from r3l.report.table import Table, as_stored, write
-from r3l.runs.run_paths import run_dir_of
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 
@@ -53,25 +53,23 @@ def selected(
         if selection.envs is not None:
             raise ConfigError(f"--env: {table.table} is about the published numbers; leave the option out")
         return runs
-    envs = set(selection.envs if selection.envs is not None else config.columns(table))
-    envs |= {
-        name for env in envs & {*table.question_sets} for name in config.question_sets(table, env).values()
-    }
-    methods = set(
-        selection.methods if selection.methods is not None else [*table.methods, *config.rows(table)]
-    )
+    envs = {*(config.columns(table) if selection.envs is None else selection.envs)}
+    sets = [config.question_sets(table, env).values() for env in envs & {*table.question_sets}]
+    envs = envs.union(*sets)
+    methods = {*table.methods, *(config.methods or [])} if selection.methods is None else selection.methods
 
     # Of a score on a question set `env` is that set, which is no environment of the user's.
-    is_named = [path in selection.runs for path in runs.path]
-    scored_in_env = [run_dir_of(path) == path.parent for path in runs.path]
-    own_env = {env for env in set(runs.env) if is_own("envs", env)} if not table.envs else set()
-    own_method = {name for name in set(runs.method) if table.own and is_own("methods", variant(name).method)}
-    fits = [
-        (env in envs or (selection.envs is None and (named or (here and env in own_env))))
-        and (method in methods or (selection.methods is None and (named or method in own_method)))
-        for env, method, named, here in zip(runs.env, runs.method, is_named, scored_in_env, strict=True)
-    ]
-    return runs[fits]
+    in_env, by_method = runs.env.isin(envs), runs.method.isin(methods)
+    named = runs.path.isin(selection.runs)
+    if selection.envs is None:
+        scored_in_env = runs.run_dir == runs.path.map(attrgetter("parent"))
+        own = [env for env in {*runs.env} - envs if is_own("envs", env)] if not table.envs else []
+        in_env |= named | (scored_in_env & runs.env.isin(own))
+    if selection.methods is None:
+        others = {*runs.method} - {*methods} if table.own else set()
+        own = [name for name in others if is_own("methods", variant(name).method)]
+        by_method |= named | runs.method.isin(own)
+    return runs[in_env & by_method]
 
 
 def methods_of(

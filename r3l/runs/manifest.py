@@ -8,7 +8,7 @@ import shlex
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
@@ -74,11 +74,19 @@ class TrainSettings(TypedDict):
     tasks_per_step: NotRequired[int]
 
 
+class MethodSettings(TypedDict):
+    """The settings of a method that reports read."""
+
+    feedback: NotRequired[Literal["self", "environment", "judge"]]
+    feedback_corruption: NotRequired[Number]
+    retries: NotRequired[Any]
+
+
 class RunSettings(TypedDict):
     """The settings of a run that reports read; playing or verifying a run checks all of them (``Run``)."""
 
     profile: str
-    method_settings: dict[str, Any]
+    method_settings: MethodSettings
     env_settings: dict[str, Any]
     train: NotRequired[TrainSettings]
     sampling: NotRequired[dict[str, Any]]

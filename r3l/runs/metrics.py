@@ -217,25 +217,10 @@ _IMITATED = ("trained/sft", "trained/reflection", "trained/critique")
 _RETRIES = ("retry/count",)
 RATES = (
     Rate(
-        "retry_trigger",
-        _RETRIES,
-        ("rollouts",),
-        "retries per base rollout",
-        excluded=_RETRIES,
-        unit="ratio",
+        "retry_trigger", _RETRIES, ("rollouts",), "retries per base rollout", excluded=_RETRIES, unit="ratio"
     ),
-    Rate(
-        "reflection_valid",
-        ("reflection/valid",),
-        ("reflection/count",),
-        "reflections that can be used",
-    ),
-    Rate(
-        "retry_success",
-        ("retry/success",),
-        _RETRIES,
-        "retries that succeed",
-    ),
+    Rate("reflection_valid", ("reflection/valid",), ("reflection/count",), "reflections that can be used"),
+    Rate("retry_success", ("retry/success",), _RETRIES, "retries that succeed"),
     Rate(
         "retry_improved",
         ("retry/improved",),
@@ -249,13 +234,7 @@ RATES = (
         "mean reward of a retry minus its base rollout's",
         unit="reward",
     ),
-    Rate(
-        "pivot_turn",
-        ("pivot/turns",),
-        _RETRIES,
-        "mean turn that a retry starts from",
-        unit="turns",
-    ),
+    Rate("pivot_turn", ("pivot/turns",), _RETRIES, "mean turn that a retry starts from", unit="turns"),
     Rate(
         "pivot_position",
         ("pivot/turns",),
@@ -268,12 +247,7 @@ RATES = (
         ("pivot/with_oracle",),
         "pivots that are exactly the oracle's",
     ),
-    Rate(
-        "pivot_oracle_near",
-        ("pivot/oracle_near",),
-        _QUALITY,
-        "pivots within one turn of the oracle's",
-    ),
+    Rate("pivot_oracle_near", ("pivot/oracle_near",), _QUALITY, "pivots within one turn of the oracle's"),
     Rate(
         "retry_success_right_pivot",
         ("retry/right_pivot_success",),
@@ -286,29 +260,11 @@ RATES = (
         ("retry/wrong_pivot",),
         "retries from a wrong pivot that succeed",
     ),
+    Rate("reflection_accurate", _QUALITY[:1], _QUALITY, "reflections that name the oracle's pivot and cause"),
+    Rate("reflection_partial", _QUALITY[1:2], _QUALITY, "reflections that name one of the two"),
+    Rate("reflection_wrong", _QUALITY[2:], _QUALITY, "reflections that name neither"),
     Rate(
-        "reflection_accurate",
-        _QUALITY[:1],
-        _QUALITY,
-        "reflections that name the oracle's pivot and cause",
-    ),
-    Rate(
-        "reflection_partial",
-        _QUALITY[1:2],
-        _QUALITY,
-        "reflections that name one of the two",
-    ),
-    Rate(
-        "reflection_wrong",
-        _QUALITY[2:],
-        _QUALITY,
-        "reflections that name neither",
-    ),
-    Rate(
-        "masked",
-        ("tokens/masked",),
-        ("tokens/response",),
-        "sampled tokens of policy rows without gradient",
+        "masked", ("tokens/masked",), ("tokens/response",), "sampled tokens of policy rows without gradient"
     ),
     Rate(
         "prefix_pushed_down",
@@ -322,12 +278,7 @@ RATES = (
         ("tokens/trained",),
         "trained tokens that are imitated (groups of one left out)",
     ),
-    Rate(
-        "answer_stated",
-        ("leak/answer_stated",),
-        ("leak/guidance",),
-        "guidance that states a known answer",
-    ),
+    Rate("answer_stated", ("leak/answer_stated",), ("leak/guidance",), "guidance that states a known answer"),
 )
 _OF_RATES = [Metric(f"rate/{rate.name}", rate.unit, STEP, rate.meaning) for rate in RATES]
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *_OF_RATES)}

@@ -7,8 +7,8 @@ the Statistical Precipice"). Seeds are the unit of replication; tasks are nested
 - :mod:`r3l.stats.intervals`: t-intervals over seeds, Wilson's and Newcombe's over tasks, the cluster
   bootstrap
 - :mod:`r3l.stats.comparison`: :func:`~r3l.stats.comparison.compare` judges a family of effects; corrections
-  (Holm, Benjamini-Hochberg); every verdict's word
-- :mod:`r3l.stats.power`: minimum detectable effect, seeds needed, the stopping rule
+  (Holm, Benjamini-Hochberg); every verdict's word; power and minimum detectable effect
+- :mod:`r3l.stats.power`: seeds needed, the stopping rule
 - :mod:`r3l.stats.profiles`: performance profiles
 
 For example, two comparisons of one table, corrected together::

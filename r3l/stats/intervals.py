@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from scipy.special import stdtrit
 
 MIN_SEEDS = 3  # for an interval: with two seeds Student's factor is 12.7, and the two values say more
 CONFIDENCE = 0.95
@@ -57,13 +57,9 @@ def t_interval(values_S: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
 def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
     """Half the width of Student's t-interval of the mean over the first axis (seeds)."""
     count = len(values_S)
-    half: Floats = _t_quantile(confidence, count - 1) * values_S.std(axis=0, ddof=1) / np.sqrt(count)
+    quantile = stdtrit(count - 1, (1 + confidence) / 2)  # as stats.t.ppf, in a hundredth of the time
+    half: Floats = quantile * values_S.std(axis=0, ddof=1) / np.sqrt(count)
     return half
-
-
-@lru_cache(maxsize=1024)  # scipy takes a tenth of a millisecond
-def _t_quantile(confidence: float, freedom: int) -> float:
-    return float(stats.t.ppf((1 + confidence) / 2, freedom))
 
 
 def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:

@@ -1,30 +1,19 @@
-"""Power of a comparison: its minimum detectable effect (MDE), the seeds a difference takes, and when to stop.
-
-The comparison is the two-sided paired t-test over seeds. Its power is that of Cohen, "Statistical Power
-Analysis for the Behavioral Sciences" (1988), chapter 2: 0.5, 0.8 and 1 standard deviations of the
-differences take 34, 15 and 10 pairs at level 5 % and power 80 %.
+"""Planning a comparison over seeds: how many a difference takes, and when to stop.
 
 ``deviation`` is the standard deviation of the paired differences over seeds, ``level`` the bound for one
-p-value.
+p-value. r3l.stats.comparison has the test and its power.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import stats
-from scipy.optimize import brentq
-from scipy.special import chdtr
 
+from r3l.stats.comparison import ALPHA, POWER, minimum_detectable_effect, power_of
 from r3l.stats.intervals import CONFIDENCE
-
-ALPHA, POWER = 0.05, 0.8
-NOISE_Z = np.linspace(-9, 9, 4001)  # a grid of a standard normal variable, and its weights
-WEIGHTS_Z = stats.norm.pdf(NOISE_Z) / stats.norm.pdf(NOISE_Z).sum()
 
 
 @dataclass(frozen=True)
@@ -45,15 +34,6 @@ class PowerTarget:
         return self.alpha / self.comparisons
 
 
-def spread(differences_S: ArrayLike) -> float | None:
-    """Sample standard deviation over seeds of the differences (one per seed).
-
-    None for one seed or equal differences: neither tells how much other seeds would vary.
-    """
-    values = np.asarray(differences_S, dtype=np.float64)
-    return None if len(values) < 2 or np.ptp(values) < 1e-12 else float(values.std(ddof=1))
-
-
 def spread_factors(seeds: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Bounds of the true standard deviation, as multiples of the estimate from ``seeds`` seeds.
 
@@ -63,36 +43,6 @@ def spread_factors(seeds: int, confidence: float = CONFIDENCE) -> tuple[float, f
     freedom = seeds - 1
     low, high = np.sqrt(freedom / stats.chi2.ppf([(1 + confidence) / 2, (1 - confidence) / 2], freedom))
     return float(low), float(high)
-
-
-def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
-    """Probability that the test rejects if the true mean difference is ``standardised`` standard deviations.
-
-    t = (Z + delta) / sqrt(V / nu) with delta = standardised * sqrt(seeds), Z standard normal, V chi-square
-    with nu = seeds - 1 degrees of freedom, so P(|t| > c) = E[P(V <= nu (Z + delta)^2 / c^2)]: the tail of
-    the noncentral t distribution, here by the trapezoid rule over Z, since scipy's is NaN or wrong for large
-    delta.
-    """
-    freedom = seeds - 1
-    critical = stats.t.ppf(1 - level / 2, freedom)
-    delta = standardised * np.sqrt(seeds)
-    return float(WEIGHTS_Z @ chdtr(freedom, freedom * ((NOISE_Z + delta) / critical) ** 2))
-
-
-def minimum_detectable_effect(
-    deviation: float, seeds: int, level: float = ALPHA, power: float = POWER
-) -> float:
-    """The smallest true mean difference that ``seeds`` pairs show with probability ``power``."""
-    return _standardised_mde(seeds, level, power) * deviation
-
-
-@lru_cache(maxsize=4096)  # a table compares hundreds of rows, with few numbers of seeds at two levels
-def _standardised_mde(seeds: int, level: float, power: float) -> float:
-    """The minimum detectable effect in standard deviations of the differences."""
-    # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
-    bound = float(stats.t.ppf(1 - level / 2, seeds - 1)) + 1
-    reach = 10 * bound / np.sqrt(seeds)
-    return float(brentq(lambda size: power_of(size, seeds, level) - power, 0, reach, xtol=1e-9))
 
 
 def seeds_needed(deviation: float, difference: float, level: float = ALPHA, power: float = POWER) -> int:

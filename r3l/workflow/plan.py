@@ -101,8 +101,10 @@ class WorkflowConfig(Strict):
         # environment.
         if row.value("feedback", "") == FeedbackSource.JUDGE:
             return bool(load_config("tiers", self.tier, TierConfig).judge.model)
-        staged = load_config("methods", row.method, MethodConfig).needs_stage
-        return not staged or load_config("envs", env, EnvConfig).in_tier(self.tier).sft is not None
+        if not load_config("methods", row.method, MethodConfig).needs_stage:
+            return True
+        settings = load_config("envs", env, EnvConfig).tiers.get(self.tier)
+        return settings is not None and settings.sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
         """(tier, environment or question set, model) of all runs of ``table``."""

@@ -13,7 +13,7 @@ from r3l.report.claims_table import claims_table, in_short
 from r3l.report.frame import read_runs
 from r3l.report.table import write
 from r3l.runs.run_paths import HINT_GAP, find_runs
-from r3l.stats.power import power_of
+from r3l.stats.comparison import power_of
 
 PAPER = {"file": "main.csv", "tables": ["table1"], "row": "R3L", "minus": "GRPO"}
 AHEAD = {"id": "a", "claim": "R3L is ahead", "run": "r3l compare r3l --env ENV", "paper": PAPER}

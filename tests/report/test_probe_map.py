@@ -10,6 +10,7 @@ from r3l.evaluation.verification import sign
 from r3l.files.json_files import append_jsonl
 from r3l.files.paths import STORED
 from r3l.report.figures import probe_map as figure
+from r3l.report.map_table import map_table, registered_tests
 from r3l.report.probe_map import (
     checked,
     expectation,
@@ -17,11 +18,9 @@ from r3l.report.probe_map import (
     kept_success,
     lines,
     map_rows,
-    map_table,
     name_of,
     predicted_before,
     read_map,
-    registered_tests,
     sentence,
 )
 from r3l.report.table import write
@@ -213,7 +212,7 @@ def test_the_csv_is_read_as_it_was_written(tmp_path):
     (row,) = read_map(tmp_path / "map.csv")
     assert row["early"] == pytest.approx(0.2) and (row["early_test"], row["part"]) == (None, "main")
     (tmp_path / "map.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match="lacks the columns tier, env.*r3l table map --out"):
+    with pytest.raises(DataError, match=r"map.csv, line 1: columns are \['a', 'b'\]; write tier,env,"):
         read_map(tmp_path / "map.csv")
 
 

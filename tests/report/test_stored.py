@@ -7,9 +7,10 @@ import pytest
 from r3l.files.paths import ROOT
 from r3l.report import tables
 from r3l.report.budget import budget_rows, budget_table
-from r3l.report.frame import updates, whole
+from r3l.report.frame import whole
 from r3l.report.registered import load_registered
 from r3l.report.table import write
+from r3l.report.updates import updates
 from r3l.runs.metrics import base_success
 from r3l.stats.power import StoppingRule
 from r3l.workflow import plan

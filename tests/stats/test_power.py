@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from r3l.stats.power import (
-    StoppingRule,
-    minimum_detectable_effect,
-    power_of,
-    seeds_needed,
-    spread,
-    spread_factors,
-)
+from r3l.stats.comparison import Effect, minimum_detectable_effect, power_of
+from r3l.stats.power import StoppingRule, seeds_needed, spread_factors
 
 
 @pytest.mark.parametrize(("standardised", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
@@ -42,7 +36,7 @@ def test_five_seeds_show_1_68_standard_deviations():
 
 def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three():
     """chi-square quantiles with 4 degrees of freedom (tables): 0.484419 and 11.143287."""
-    assert spread([1, 2, 3, 4, 5]) == pytest.approx(2.5**0.5)
+    assert Effect.of_seeds([1, 2, 3, 4, 5]).deviation == pytest.approx(2.5**0.5)
     assert spread_factors(5) == pytest.approx(((4 / 11.143287) ** 0.5, (4 / 0.484419) ** 0.5), rel=1e-6)
 
 

@@ -14,7 +14,7 @@ from r3l.core.errors import DataError
 from r3l.evaluation.summary import ENDINGS as names_of_reasons
 from r3l.report.figures import style
 from r3l.report.figures.data import Shown
-from r3l.report.frame import updates
+from r3l.report.updates import updates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

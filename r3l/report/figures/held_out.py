@@ -26,8 +26,9 @@ from r3l.report.figures import style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW
 from r3l.report.figures.style import look
-from r3l.report.frame import at_rate, benches, common_seeds, learning_rate, of_bench, whole
+from r3l.report.frame import benches, common_seeds, of_bench, whole
 from r3l.report.labels import env_label, method_label
+from r3l.report.updates import at_rate, learning_rate
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 from r3l.workflow.plan import tables
 

@@ -13,7 +13,7 @@ from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW, mean_of, rate_of
 from r3l.report.figures.style import look
-from r3l.report.frame import updates
+from r3l.report.updates import updates
 from r3l.runs.metrics import base_success
 from r3l.stats.intervals import MIN_SEEDS
 

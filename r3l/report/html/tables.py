@@ -13,9 +13,10 @@ import pandas as pd
 from r3l.config import load_method, resolve, variant
 from r3l.config.options import method_options
 from r3l.core.errors import ConfigError
-from r3l.report.frame import benches, budgets, by_method, measured, of_bench
+from r3l.report.frame import benches, budgets, by_method, of_bench
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
+from r3l.report.updates import measured
 from r3l.runs.metrics import members
 
 
