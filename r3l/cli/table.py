@@ -23,7 +23,7 @@ from r3l.cli.arguments import (
     output,
 )
 from r3l.cli.printing import print_result, print_shown
-from r3l.core.errors import DataError, check_known
+from r3l.core.errors import ConfigError, DataError, check_known, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,9 @@ def table(
     from r3l.config import names
     from r3l.workflow import plan
 
-    check_known("table", name, {*names("tables"), *SUBCOMMANDS_OF_TABLE})
+    known = {*names("tables"), *SUBCOMMANDS_OF_TABLE}
+    if name not in known:
+        raise ConfigError(unknown("table", name, known))
     selection = _selection(env, method, runs)
     print_table(plan.table_config(name), selection, results, out, tier, seeds_planned, empty, as_json)
 
@@ -236,7 +238,9 @@ def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> 
     """The runs that the options select. Raises ConfigError for an unknown environment or method."""
     from r3l.report.tables import Selection
 
-    return Selection(named("--env", env), named("--method", method), named_runs(runs))
+    envs = named("--env", env) if env else None
+    methods = named("--method", method) if method else None
+    return Selection(envs, methods, named_runs(runs))
 
 
 def _about(claim: Claim, words: str) -> bool:

@@ -246,3 +246,10 @@ def test_a_copy_of_a_stored_run_with_another_result_is_refused(tmp_path, refused
     rewrite(mine, json.dumps(json.loads(mine.read_text()) | {"task_set": task_set}))
     said = refused("table", "table1", mine.parent, stored.parent)
     assert "are the same method and seed, but their episodes differ" in said
+
+
+def test_a_table_of_a_tier_without_runs_has_the_planned_rows(r3l, tmp_path):
+    write_run(tmp_path / "results", "grpo", 0, [1, 0], [0, 0])
+    rows = r3l("table", "table1", "--tier", "paper")["rows"]
+    assert {row["tier"] for row in rows} == {"paper"} and not any(row["seeds_done"] for row in rows)
+    assert "r3l" in {row["method"] for row in rows}

@@ -41,6 +41,14 @@ def test_a_writer_killed_at_any_byte_costs_only_its_own_line(path):
         assert read_jsonl(path) == ROWS[:2]
 
 
+def test_half_of_a_character_is_read_back(tmp_path):
+    """A token may be half of an emoji: json writes and reads such text, other readers refuse it."""
+    rows = [{"text": "\ud83d"}, {"text": "b"}]
+    append_jsonl(tmp_path / "rows.jsonl", rows[0])
+    append_jsonl(tmp_path / "rows.jsonl", rows[1])
+    assert read_jsonl(tmp_path / "rows.jsonl") == rows
+
+
 def test_a_damaged_file_is_an_error_that_names_it(path):
     content = bytearray(path.read_bytes())
     content[0:2] = b"##"
