@@ -63,13 +63,14 @@ class FirstDay:
         words = ["train", *self.cell, "--method", "r3l", "--run-dir", str(run_dir)]
         words += [word for setting in (*settings, *self.settings) for word in ("--set", setting)]
         metrics = run_dir / "metrics.jsonl"
-        stopped = subprocess.Popen(command(words))
-        while stopped.poll() is None and not metrics.is_file():
-            time.sleep(0.1)
-        stopped.send_signal(signal.SIGTERM)
-        code = stopped.wait()
-        if code not in (0, EXIT_CODE):
-            raise RuntimeError(f"the first step ended with exit code {code}")
+        code = 0
+        if not metrics.is_file():  # else an earlier start was stopped there
+            stopped = subprocess.Popen(command(words))
+            while stopped.poll() is None and not metrics.is_file():
+                time.sleep(0.1)
+            stopped.send_signal(signal.SIGTERM)
+            code = stopped.wait()
+            check(code in (0, EXIT_CODE), f"the first step ended with exit code {code}")
         self.r3l(*words)
 
         rows = [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -85,7 +86,7 @@ class FirstDay:
         card = memory_of_a_gpu()
         check(not card or peak < GPU_SHARE * card, f"training took {peak:.1f} of {card:.1f} GiB")
         self.load(run_dir)
-        exited = "stopped" if code == EXIT_CODE else "ended before it could be stopped"
+        exited = "stopped" if code == EXIT_CODE else "not stopped in this start"
         return (
             f"{exited}, resumed; log-prob mismatch {mismatch:.2g} nats, peak {peak:.1f} GiB a training GPU; "
             "the exported weights load and are new"

@@ -116,9 +116,9 @@ def find(run: Run, results: Path) -> Forecast | None:
 
 def sentences(forecast: Forecast, steps: int) -> str:
     """The forecast of a training of ``steps``, by phase."""
-    phases = ("collect", "train", "between")
-    step = sum(forecast[phase] for phase in phases)
-    parts = [f"{phase} {_spelled(forecast[phase])}" for phase in phases]
+    phases = {"collect": forecast["collect"], "train": forecast["train"], "between": forecast["between"]}
+    step = sum(phases.values())
+    parts = [f"{phase} {_spelled(duration)}" for phase, duration in phases.items()]
     evaluations = ""
     if every := forecast["evaluate_every"]:
         evaluations = f", every {every} steps an evaluation, {_spelled(forecast['evaluation'])}"
