@@ -62,12 +62,15 @@ class SDPOSettings(TeacherSettings):
 
 
 class SDPO(TrainedMethod[SDPOSettings]):
-    """Self-distillation from the policy's own context with a solution or feedback; no advantages."""
+    """Self-distillation: the policy imitates itself with a solution or feedback in its context.
+
+    There are no advantages.
+    """
 
     Settings = SDPOSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts; those without a hint do not train."""
+        """Play N rollouts in one group; those without a hint do not train."""
         rollouts = await play_taught(ctx, task, self.settings)
         for rollout in rollouts:
             if not rollout.taught:
@@ -79,7 +82,10 @@ class SDPO(TrainedMethod[SDPOSettings]):
         return np.zeros(len(group.trajectories))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """The reverse KL at the sampled tokens of rows with a teacher."""
+        """Loss per token: the reverse KL to the teacher, estimated at the sampled token; shape (B, T).
+
+        It is 0 on rows without a teacher.
+        """
         loss_B_T = reverse_kl(logprobs_B_T, batch.teacher_logprobs_B_T)
         limit = self.settings.max_ratio
         if limit is not None:

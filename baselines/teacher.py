@@ -25,7 +25,7 @@ from r3l.retry import GuidancePlace, Restart, hint, with_guidance
 
 
 class TeacherSettings(MethodSettings, FeedbackSettings):
-    """Options of a method whose rollouts have a teacher."""
+    """Options of a method whose rollouts have a teacher: the policy with a hint in its prompt."""
 
     teacher: TeacherWeights = option(
         "live",
@@ -52,9 +52,10 @@ class TeacherSettings(MethodSettings, FeedbackSettings):
 
 
 async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings) -> list[Trajectory]:
-    """N rollouts, each with a teacher if there is a hint for it.
+    """Play N rollouts of ``task``; each gets a teacher if there is a hint for it (``teacher_sees``).
 
-    The solved sibling is the first other rollout that succeeds (SDPO). Counts the hints by their source.
+    A hint is the actions of a solved sibling, the first other rollout of the task that succeeds (SDPO), or
+    feedback on its failure. Hints are counted by their source.
     """
     episodes = await ctx.gather(partial(play, ctx, task), range(settings.group_size))
     solved = [episode.trajectory for episode in episodes if episode.trajectory.success]
@@ -80,7 +81,10 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
 
 
 def solution(ctx: RolloutContext, solved: Trajectory) -> str:
-    """Guidance from a solved attempt: its actions, or the response of an attempt with a single turn."""
+    """The text of a hint that shows the solved attempt ``solved``.
+
+    It has the attempt's actions, or its response if it has a single turn.
+    """
     if len(solved.turns) == 1:
         actions = [after_thought(solved.turns[0].response).strip()]
     else:
@@ -91,9 +95,10 @@ def solution(ctx: RolloutContext, solved: Trajectory) -> str:
 
 
 def give_teacher(ctx: RolloutContext, episode: Episode, text: str, place: GuidancePlace) -> None:
-    """Give a finished rollout a teacher: its responses after prompts with ``text`` in the first one.
+    """Give a finished rollout a teacher, in place: the same responses after prompts with the hint.
 
-    Where every prompt is a fresh one (``Dialogue.history``), the text is in each.
+    The hint, ``text``, is in the first prompt; if every turn has a new prompt (``Dialogue.history``), in
+    each. ``place``: where in the prompt.
     """
     rollout = episode.trajectory
     guide = with_guidance(Restart(0, text), place)

@@ -71,17 +71,20 @@ class TeacherGatedSettings(GRPOSettings, TeacherSettings):
 
 
 class TeacherGated(GRPO):
-    """GRPO over N rollouts whose tokens or turns a teacher weighs."""
+    """GRPO over N rollouts in which a teacher weighs tokens or turns (setting ``mode``).
+
+    The teacher is the policy with a hint in its prompt (r3l.baselines.teacher).
+    """
 
     Settings = TeacherGatedSettings
     settings: TeacherGatedSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts in one group, with teachers."""
+        """Play N rollouts in one group; those with a hint get a teacher."""
         return [Group(task, await play_taught(ctx, task, self.settings), progress=ctx.progress)]
 
     def advantages(self, group: Group) -> list[Advantage]:
-        """GRPO's advantage, per token where rlsd or agentopsd weigh it, shape (T,) each."""
+        """GRPO's advantage of each trajectory; modes rlsd and agentopsd weigh it by token, shape (T,) each."""
         s = self.settings
         advantages: list[Advantage] = standardised(group.returns_G()).tolist()
         if s.mode == "rlsd":
@@ -116,7 +119,7 @@ class TeacherGated(GRPO):
         return np.clip(1 + band * sign * z_K, 1 - band, 1 + band)
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """GRPO's, and on rows with a teacher the term of sdar or ungated."""
+        """GRPO's loss per token; modes sdar and ungated add the teacher's term on rows with a teacher."""
         s = self.settings
         loss_B_T, metrics = super().surrogate(batch, logprobs_B_T)
         teacher_B_T = batch.teacher_logprobs_B_T
