@@ -21,7 +21,7 @@ class Row:
     """One training sample; arrays have shape (T,).
 
     ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: share of each token in its loss.
-    ``sft``: to be imitated, without advantage.
+    ``old_logprobs``: at sampling time. ``sft``: whether the row is imitated, without advantage.
     """
 
     ids: np.ndarray
@@ -33,8 +33,9 @@ class Row:
 
     @property
     def no_signal(self) -> bool:
-        """True without gradient in a loss without KL: no token is trainable, or the advantage is zero and
-        no teacher has scored the row.
+        """Whether the row has no gradient in a loss without KL.
+
+        That is so if no token is trainable, or if the advantage is zero and no teacher has scored the row.
         """
         by_teacher = self.taught and not self.off_policy
         return not np.any(self.mask * (1.0 if self.sft or by_teacher else self.advantage))
@@ -64,12 +65,12 @@ class Row:
 
     @property
     def teacher_logprobs(self) -> np.ndarray:
-        """Log-probs in the teacher's context; the old ones without a teacher."""
+        """Log-probs in the teacher's context; without a teacher those at sampling time. Shape (T,)."""
         return self.old_logprobs
 
     @property
     def success(self) -> bool:
-        """Whether its episode succeeded; False without one."""
+        """Whether the row's episode succeeded; False for a row without an episode."""
         return False
 
 
@@ -77,7 +78,7 @@ class Row:
 class TrajectoryRow(Row):
     """The row of a trajectory, or of one of its turns.
 
-    ``untaught_advantage``: the advantage if teachers said what the policy says; None: the same.
+    ``untaught_advantage``: the advantage that the row would have without teachers; None: the same.
     """
 
     trajectory: Trajectory
@@ -183,10 +184,10 @@ def rows_to_score(trajectories: Sequence[Trajectory], samples: Samples) -> list[
 
 
 def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:
-    """The rows that an update needs.
+    """The rows among ``rows`` that an update needs.
 
-    Rows without signal are left out, except under a KL term, which moves every row, and under
-    ``microbatch_released``, which averages over all rows.
+    Rows without signal (``Row.no_signal``) are left out, except under a KL term, which moves every row, and
+    under ``microbatch_released``, which averages over all rows.
     """
     all_count = criterion.kl_coef > 0 or criterion.loss_agg == "microbatch_released"
     return [row for row in rows if all_count or not row.no_signal]
@@ -225,7 +226,7 @@ def weighted_as_released(rows: Sequence[R], budget: int) -> list[R]:
 
     The released trainer (verl) cuts a step into as few micro-batches as ``budget`` tokens allow and balances
     them. Each is a token mean that counts by its share of the rows, so the loss depends on this cut (audit
-    A-8). The weights say it all: rows may be packed in another way to be computed.
+    A-8). With these weights the loss is the same even if rows are then computed in other micro-batches.
     """
     lengths = [len(row.ids) for row in rows]
     weighted: dict[int, R] = {}

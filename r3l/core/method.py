@@ -75,7 +75,11 @@ class Batch:
 
 
 class Criterion(Protocol):
-    """A loss. ``kl_coef`` > 0 needs log-probs of a frozen reference; ``loss_agg``: see rows_of."""
+    """A loss.
+
+    ``kl_coef``: weight of the KL; above 0 it needs log-probs of the base checkpoint. ``loss_agg``: how token
+    losses are averaged (:func:`r3l.core.batching.rows_of`).
+    """
 
     kl_coef: float
     loss_agg: LossAggregation
@@ -222,11 +226,14 @@ class TrainedMethod(Generic[S]):
         return [self.advantages(group) for group in groups]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Per-token policy loss and per-token metrics, shapes (B, T)."""
+        """Per-token policy loss, and per-token metrics by name; all of shape (B, T)."""
         raise NotImplementedError
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Surrogate on policy rows + sft_coef * (-log p) on SFT rows + kl_coef * KL on policy rows."""
+        """The scalar loss of a micro-batch and its metrics.
+
+        It is the surrogate on policy rows + sft_coef * (-log p) on SFT rows + kl_coef * KL on policy rows.
+        """
         # Every row counts in one of two losses, policy or SFT; the weights of the other loss are 0 on it.
         sft_weight_B_T = batch.weight_B_T * batch.sft_B[:, None]
         weight_B_T = batch.weight_B_T - sft_weight_B_T

@@ -23,7 +23,7 @@ UNLIKELY = -5.0
 
 
 class TrajectoryKind(StrEnum):
-    """The role of a trajectory among those of its task."""
+    """The role of a trajectory among those of its task, such as base rollout, reflection or retry."""
 
     BASE = "base"  # a plain rollout
     DISTILLED = "distilled"  # a guided retry under the prompts without guidance
@@ -34,7 +34,7 @@ class TrajectoryKind(StrEnum):
 
 
 class Objective(StrEnum):
-    """The loss of a group."""
+    """How a group trains: by policy gradient, by imitation (SFT), or not at all."""
 
     POLICY = "policy"  # weighted by advantages
     SFT = "sft"  # imitation
@@ -157,7 +157,7 @@ class Trajectory:
 
     @property
     def taught(self) -> bool:
-        """Whether it has a teacher, so that its two log-probs of a token differ by what the hint says."""
+        """Whether the trajectory has a teacher: some turn has other prompt ids in the teacher's context."""
         return any(turn.teacher_prompt_ids or turn.teacher_logprobs for turn in self.turns)
 
     @property
@@ -167,7 +167,7 @@ class Trajectory:
         return self.taught and unscored and not self.off_policy
 
     def in_teacher_context(self) -> Trajectory:
-        """The same responses after the prompts that the teacher reads, all trainable."""
+        """A copy with the prompts that the teacher reads; all turns are trainable, so all get scored."""
         turns = []
         for turn in self.turns:
             prompt_ids = turn.prompt_ids if turn.teacher_prompt_ids is None else turn.teacher_prompt_ids
@@ -175,8 +175,9 @@ class Trajectory:
         return replace(self, turns=turns, trainable=None)
 
     def set_teacher_logprobs(self, logprobs_S: Sequence[float] | np.ndarray | None) -> None:
-        """Keep the teacher's log-probs of all S sampled tokens, in order; None: the policy's own, a teacher
-        that says nothing.
+        """Set the teacher's log-probs of all S sampled tokens, in order.
+
+        None: the policy's own log-probs, as if the hint changed nothing.
         """
         if logprobs_S is None:
             logprobs_S = [value for turn in self.turns for value in turn.logprobs]
@@ -185,14 +186,17 @@ class Trajectory:
         self.turns = [replace(turn, teacher_logprobs=of_turn) for turn, of_turn in turns]
 
     def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
-        """Keep log-probs in the context that trains; those of sampling become the teacher's."""
+        """Set the log-probs of all S sampled tokens in the context that trains.
+
+        Those of sampling become the teacher's.
+        """
         turns = zip(self.turns, self._by_turn(logprobs_S), strict=True)
         self.turns = [
             replace(turn, logprobs=of_turn, teacher_logprobs=turn.logprobs) for turn, of_turn in turns
         ]
 
     def with_silent_teacher(self) -> Trajectory:
-        """The same with a teacher that says what the policy says: no hint was read."""
+        """A copy whose teacher has the policy's own log-probs, as if the hint changed nothing."""
         if not self.taught or self.off_policy:
             return self
         turns = [replace(turn, teacher_logprobs=turn.logprobs) for turn in self.turns]
@@ -226,7 +230,7 @@ class Trajectory:
         return self._over_turns(lambda turn, _: np.ones(len(turn.response_ids)))
 
     def trains(self, k: int) -> bool:
-        """Whether turn ``k`` carries gradient."""
+        """Whether turn ``k`` (from 0) carries gradient."""
         return self.trainable is None or k in self.trainable
 
     def credit_mask(self) -> np.ndarray:
