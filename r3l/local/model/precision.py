@@ -59,7 +59,10 @@ def cast_parameters(model: Any, dtype: torch.dtype, frozen_alone: bool = False) 
 
 
 def recompute_activations(model: Any) -> None:
-    """Activation checkpointing: backward computes each layer's activations again, forward keeps none."""
+    """Turn activation checkpointing on, in place: the backward pass computes each layer's activations again.
+
+    The forward pass then keeps only the layers' inputs.
+    """
     with warnings.catch_warnings():
         # Some version between 5.17 and 5.23 gave the method another name; this one works in all.
         warnings.simplefilter("ignore", FutureWarning)
@@ -110,11 +113,11 @@ def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
 
 
 class MasterWeights:
-    """Float32 weights that the optimiser updates; for a float32 model its own. Frozen weights have no
-    master.
+    """Float32 weights that the optimiser updates. Frozen weights have none.
 
-    Takes a float32 model and leaves it in ``dtype``. A step is: ``accumulate_gradients`` after every
-    backward pass, clip and update ``parameters``, ``copy_to_model``.
+    A float32 model's own weights are its master weights. Takes a float32 model and leaves it in ``dtype``. A
+    step is: ``accumulate_gradients`` after every backward pass, clip and update ``parameters``,
+    ``copy_to_model``.
     """
 
     def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class AveragedWeights:
-    """Exponential average of ``master``: the weights now, then (1 - rate) of it + rate x the new weights."""
+    """Exponential moving average of the weights ``master``, from their present values.
+
+    Each update makes it (1 - rate) x average + rate x new weights.
+    """
 
     def __init__(self, master: MasterWeights, rate: float) -> None:
         self.master = master
@@ -33,13 +36,13 @@ class AveragedWeights:
         self.weights = {name: weight.clone() for name, weight in master.state_dict().items()}
 
     def update(self) -> None:
-        """Take in the weights after an update."""
+        """Add the present weights to the average; called after each update."""
         for name, weight in self.master.state_dict().items():
             self.weights[name].mul_(1 - self.rate).add_(weight, alpha=self.rate)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the model computes with the average."""
+        """Let the model compute with the average in the block."""
         trained = {name: weight.clone() for name, weight in self.master.state_dict().items()}
         self._put(self.weights)
         try:
@@ -56,9 +59,10 @@ class AveragedWeights:
 def score_teachers(
     trainer: Trainer, trajectories: Sequence[Trajectory], samples: Samples, longest: int
 ) -> dict[str, float]:
-    """Score every trajectory that awaits its teacher, in place; the counts of it as metrics.
+    """Set the teacher's log-probs of every trajectory that awaits them; returns counts as metrics.
 
-    A context beyond ``longest`` tokens is not scored: its teacher then says what the policy says.
+    ``longest``: most tokens of a context. If the teacher's is longer, it is not scored and its log-probs are
+    the policy's own.
     """
     fitting: list[Trajectory] = []
     contexts: list[Trajectory] = []

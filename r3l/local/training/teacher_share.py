@@ -13,9 +13,10 @@ from r3l.local.model.precision import MasterWeights
 
 
 class TeacherGaps:
-    """D = log p in the teacher's context minus log p of the policy, over trained tokens of rows with a teacher.
+    """Collects D = log p in the teacher's context minus log p of the policy.
 
-    A teacher whose D is the same on successes and on failures cannot tell them apart.
+    D is taken over trained tokens of rows with a teacher. A teacher whose D is the same on successes and on
+    failures cannot tell them apart.
     """
 
     def __init__(self) -> None:
@@ -34,8 +35,10 @@ class TeacherGaps:
                 self.tokens[row.success] = self.tokens.get(row.success, 0) + tokens
 
     def metrics(self) -> dict[str, float]:
-        """``teacher/gap_success``, ``teacher/gap_failure`` (means per token, nats) and ``gap_difference``; those
-        that exist.
+        """Means of D per token (nats) on successes and on failures, and their difference.
+
+        Named ``teacher/gap_success``, ``teacher/gap_failure`` and ``teacher/gap_difference``; one without
+        tokens is left out.
         """
         found = {}
         for success, name in ((True, "teacher/gap_success"), (False, "teacher/gap_failure")):
@@ -49,8 +52,8 @@ class TeacherGaps:
 def without_teachers(rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tensor) -> Batch:
     """The micro-batch ``batch`` of ``rows`` as it would be without teachers.
 
-    Rows that were sampled in a teacher's context weigh nothing, all others get their ``untaught_advantage``,
-    and teachers say what the policy says.
+    Rows that were sampled in a teacher's context get weight 0, all others their ``untaught_advantage``, and
+    the teacher's log-probs are the policy's own.
     """
     untaught: list[Row] = []
     for row in rows:
@@ -66,7 +69,7 @@ def without_teachers(rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tens
 
 
 class TeacherShare:
-    """Share of teachers in a step's gradient: the gradient minus the one without teachers.
+    """Measures how much of a step's gradient is due to teachers: the gradient minus the one without teachers.
 
     Gradients are kept on the CPU, so that a GPU holds no more than in other updates for longer than a
     micro-batch.
