@@ -45,12 +45,12 @@ SIGNED = {  # plain lines, or compressed columns in a store
 
 
 def sign(run_dir: Path) -> None:
-    """Write the digests of a run's files."""
+    """Write SHA256SUMS with the sha256 of a run's files, by which later changes are noticed."""
     write_digests(run_dir, SIGNED.intersection(os.listdir(run_dir)))
 
 
 def check_signed(run_dir: Path) -> None:
-    """Raise DataError if a run's files are not the signed ones."""
+    """Raise DataError if a run's files are not those whose digests :func:`sign` wrote."""
     wrong = altered(run_dir, SIGNED.intersection(os.listdir(run_dir)))
     if wrong == [SUMS]:
         raise DataError(
