@@ -23,11 +23,12 @@ class Scorer(Protocol):
 async def score(
     groups: Sequence[Group], scorer: Scorer, samples: Samples, longest: int, temperature: float
 ) -> dict[str, float]:
-    """Score the trajectories of ``groups``, in place, and count it: ``tokens/scored`` and contexts dropped.
+    """Set the log-probs that trajectories of ``groups`` lack; returns counts as metrics.
 
     A distilled retry was sampled in its teacher's context, so it is scored in the one that trains
-    (``rescore``). Any other one with a teacher is scored in the teacher's context; where that exceeds
-    ``longest`` tokens, its teacher says what the policy says.
+    (``rescore``). Any other trajectory with a teacher is scored in the teacher's context; if that exceeds
+    ``longest`` tokens, the teacher's log-probs are the policy's own. Counted are ``tokens/scored`` and the
+    contexts that were too long.
     """
     counts: dict[str, float] = {}
 
