@@ -61,9 +61,10 @@ class ScoreTest(Strict):
         return self.values_S(runs, rates[1])
 
     def values_S(self, runs: pd.DataFrame, rate: float | None = None) -> list[float]:
-        """One value per seed that both methods have, of the runs of one bench; empty if it lacks a group.
+        """The value of the test for each seed that both methods have, shape (S,).
 
-        ``rate``: use the runs at this learning rate; None: those of the methods' own names.
+        [] if a task group is missing. ``runs``: of one (tier, environment, model). ``rate``: use the runs at
+        this learning rate; None: those of the methods' own names.
         """
         by_seed = self._by_seed(runs, rate)
         if self.beyond is None:
@@ -179,8 +180,11 @@ class PublishedEffect(Strict):
 
 
 class Family(StrEnum):
-    """Claims that are corrected together: those of the paper, of an entry of docs/preregistration.md, and those
-    that were asked after the runs were seen."""
+    """Claims whose p-values are corrected together.
+
+    They are those of the paper, those of an entry of docs/preregistration.md, and exploratory ones, which
+    were asked after the runs were seen.
+    """
 
     PAPER = "paper"
     CURVES = "registered curves"
@@ -234,7 +238,11 @@ class Claim(Strict):
 
 
 class Claims(Strict):
-    """configs/claims.yaml and configs/claims_learning.yaml."""
+    """configs/claims.yaml and configs/claims_learning.yaml: the claims and what their tests have in common.
+
+    ``margin``: largest difference that counts as equivalent. ``envs``, ``backbone``: environments and model
+    of the paper. ``benchmarks``: environment -> its name in results/stored/published.
+    """
 
     margin: float = Field(gt=0, lt=1)
     envs: list[str]

@@ -74,11 +74,11 @@ Row = dict[str, Any]
 
 
 def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFrame:
-    """Read the runs of ``paths`` (evaluation.json files), sorted by tier, environment, model, method and
-    seed.
+    """Read the runs of ``paths`` (evaluation.json files), a row per run and task group.
 
-    A damaged run is left out with a warning. Raises DataError if it is one of those that are ``named`` or no
-    run is left, and for runs that cannot be in one table (:func:`_distinct`).
+    Sorted by tier, environment, model, method and seed. A damaged run is left out with a warning. Raises
+    DataError if it is one of those that are ``named`` or no run is left, and for runs that cannot be in one
+    table (:func:`_distinct`).
     """
     runs: list[list[Row]] = []
     damage: list[R3LError | OSError] = []
@@ -291,7 +291,7 @@ def _draw(run: Row) -> tuple[Any, ...]:
 
 
 def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
-    """Add to ``runs`` those of ``further`` whose bench, method and seed it lacks.
+    """Add to ``runs`` those of ``further`` whose (tier, environment, model), method and seed it lacks.
 
     A training that was repeated on another processor may end differently, so ``runs`` are preferred.
     """
@@ -329,22 +329,26 @@ def of_bench(runs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
 
 
 def groups(runs: pd.DataFrame) -> list[str]:
-    """The task groups of a bench in the order of the report."""
+    """The task groups in ``runs`` of one (tier, environment, model), in the order of the report."""
     names = set(runs.group)
     known = [name for name in GROUP_ORDER if name in names]
     return [*known, *sorted(names - {*GROUP_ORDER, ALL}), ALL]
 
 
 def by_method(runs: pd.DataFrame, methods: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
-    """The runs of one bench by method, in the order of ``methods`` (default: the base checkpoint, then by
-    name)."""
+    """The runs of one (tier, environment, model) by method.
+
+    The order is that of ``methods``; by default the base checkpoint, then by name.
+    """
     wanted = methods or sorted(set(runs.method), key=lambda method: (method != "zero_shot", method))
     return {method: runs[runs.method == method] for method in wanted}
 
 
 def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of both, all of one group, whose seed the other has too, in the order of ``ours``. Runs of one
-    seed that played different tasks are left out, with a warning."""
+    """The rows of both methods, all of one task group, at the seeds that both have, in the order of ``ours``.
+
+    Runs of one seed that played different tasks are left out, with a warning.
+    """
     twins = theirs.set_index("seed", drop=False)
     ours = ours[ours.seed.isin(twins.index)]
     theirs = twins.loc[ours.seed]
@@ -356,13 +360,17 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
 
 
 def scores_S_T(runs: pd.DataFrame, metric: str = "success") -> NDArray[np.float64]:
-    """One row a seed, one column a task, of rows of one bench, method and group; ``metric``: success or
-    reward."""
+    """``metric`` (success or reward) by seed and task, shape (S, T).
+
+    ``runs``: rows of one (tier, environment, model), method and group.
+    """
     return np.stack(list(runs[f"task_{metric}"]))
 
 
 def one_run_interval(run: pd.Series) -> Interval:
-    """Wilson's interval of one run's success over its episodes: it says how exactly this run was measured,
-    not how another seed would end."""
+    """Wilson's interval of one run's success over its episodes.
+
+    It says how exactly this run was measured, not how another seed would end.
+    """
     low, high = wilson_bounds(run.success, run.episodes)
     return Interval(float(run.success), low, high, 1, f"Wilson, {run.episodes} tasks")

@@ -28,16 +28,20 @@ def env_label(env: str) -> str:
 
 
 def bench_label(bench: tuple[str, str, str], among: Iterable[tuple[str, str, str]]) -> str:
-    """The environment of a (tier, environment, model), with the tier or the model where ``among`` has several
-    of it."""
+    """The printed environment of a (tier, environment, model).
+
+    The tier or the model is added if ``among`` has several of that environment.
+    """
     alike = {other for other in among if other[1] == bench[1]}
     parts = [bench[k] for k in (0, 2) if len({other[k] for other in alike}) > 1]
     return ", ".join([env_label(bench[1]), *parts])
 
 
 def question_set(tier: str, env: str, task_set: str) -> str:
-    """The name in print of a task set that runs in ``env`` are scored on; one without a name keeps its own,
-    and so do those of unknown environments."""
+    """The printed name of a task set on which runs in ``env`` are scored.
+
+    One without a printed name keeps its own, and so do those of unknown environments.
+    """
     if env not in names("envs"):
         return task_set
     return load("envs", env, EnvConfig).question_sets.get(tier, {}).get(task_set, task_set)
@@ -62,7 +66,7 @@ def method_label(method: str) -> str:
 
 
 def planned_teacher(method: str, tier: str) -> str | None:
-    """Who will write the feedback of planned runs of ``method``: self, environment or judge.
+    """Author of the feedback of planned runs of ``method``: self, environment or judge.
 
     ``tier``: scale of the runs, such as nano, whose settings may decide it. None if the method uses no
     feedback.
@@ -72,10 +76,10 @@ def planned_teacher(method: str, tier: str) -> str | None:
 
 
 def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
-    """Who wrote the feedback of finished ``runs``, as a table prints it. ``source``: their setting.
+    """Author of the feedback of finished ``runs``, as a table prints it. ``source``: their setting.
 
-    Under ``environment`` the model writes the feedback for which the critic has nothing to say. Its share
-    is added: ``environment, 12% self``.
+    Under ``environment`` the model writes the feedback if the critic has nothing to say. Its share is added:
+    ``environment, 12% self``.
     """
     if source != FeedbackSource.ENVIRONMENT:
         return source

@@ -33,7 +33,11 @@ REGISTERED_CELLS = 18
 
 
 def map_table(rows: Sequence[Comparison]) -> Table:
-    """The table of comparisons, with the rule and how it does on a comparison that it has not seen."""
+    """The table of comparisons of R3L with GRPO, one row each.
+
+    Notes give the lines by which a probe predicts R3L minus GRPO (:func:`r3l.report.probe_map.lines`), and
+    how often these predict the sign and the interval of a comparison that they were not fitted to.
+    """
     notes = []
     for name, line in lines(rows).items():
         low, high = line.slope_bounds

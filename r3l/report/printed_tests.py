@@ -20,9 +20,10 @@ def p_cell(p: float | None) -> Cell | None:
 
 
 def mde_text(*comparisons: Comparison) -> str:
-    """``0.058 (0.112)``: alone, and with the correction over the table; empty without a test.
+    """Minimum detectable effect: ``0.058 (0.112)``, in brackets with the correction over the table.
 
-    The smallest and the largest of several comparisons: ``0.014 to 0.135 (0.047 to 0.454)``.
+    Empty without a test. Of several comparisons the smallest and the largest: ``0.014 to 0.135 (0.047 to
+    0.454)``.
     """
     if all(one.p_adjusted is None for one in comparisons):
         return ""

@@ -24,8 +24,7 @@ _sums: dict[tuple[Path, Version], Mapping[str, float]] = {}
 
 
 def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
-    """The metrics of each update of the run that an evaluation.json is about; empty if nothing was
-    trained."""
+    """The metrics of each update of a run, given by its evaluation.json; empty if nothing was trained."""
     run_dir = run_dir_of(evaluation)
     return _updates(run_dir, _version(run_dir))
 
@@ -51,14 +50,19 @@ def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
 
 
 def held_out(evaluation: Path) -> dict[int, float]:
-    """Test success after each update of ``evaluation.curve``, of the run that an evaluation.json is about; empty
-    if none was named."""
+    """Test success after each update of ``evaluation.curve``, by update; {} if the run names none.
+
+    ``evaluation``: the run's evaluation.json.
+    """
     points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
     return {point["step"]: point["groups"][ALL]["success"] for point in points}
 
 
 def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
-    """The rate that all runs of ``method`` were trained with; None without such runs, or if they differ in it."""
+    """The learning rate with which all runs of ``method`` were trained.
+
+    None without such runs, or if they differ in it.
+    """
     trained = runs[(runs.method == method) & (runs.steps > 0)]
     rates = {*map(_rate, trained.manifest)} - {None}
     return rates.pop() if len(rates) == 1 else None
