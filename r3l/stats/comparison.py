@@ -98,7 +98,10 @@ class Effect:
 
     @classmethod
     def of_seeds(cls, values_S: ArrayLike, improvement: float | None = None) -> Effect:
-        """The mean of one value per seed. Equal values have the error 0, a single one none (NaN)."""
+        """The mean of one value per seed with its standard error: 0 for equal values, NaN for a single one.
+
+        ``improvement``: ``probability_of_improvement``.
+        """
         values = finite(values_S, 1)
         unknown = len(values) < 2 or np.ptp(values) < 1e-12
         deviation = None if unknown else float(values.std(ddof=1))
@@ -321,7 +324,11 @@ def claim_verdict(comparison: Comparison, smallest: float) -> Verdict:
 
 
 def interval_verdict(interval: Interval, number: float) -> Verdict:
-    """Compare a measured interval with a fixed number, such as a published score."""
+    """Compare a measured interval with a fixed number, such as a published score.
+
+    ``ahead`` or ``behind`` if all of the interval is above or below the number, ``inconclusive`` if it
+    contains it, ``incomplete`` without an interval.
+    """
     if interval.low is None or interval.high is None:
         return Verdict.INCOMPLETE
     if interval.low <= number <= interval.high:
