@@ -18,7 +18,7 @@ from r3l.core.policy import Completion
 from r3l.core.rollout import Episode, RolloutContext, play
 from r3l.core.task import Task
 from r3l.core.text import after_thought
-from r3l.core.trajectory import Trajectory
+from r3l.core.trajectory import Trajectory, Turn
 from r3l.feedback.feedback import FeedbackSettings
 from r3l.feedback.prompt_templates import template
 from r3l.retry import GuidancePlace, Restart, hint, with_guidance
@@ -103,12 +103,12 @@ def give_teacher(ctx: RolloutContext, episode: Episode, text: str, place: Guidan
     rollout = episode.trajectory
     guide = with_guidance(Restart(0, text), place)
     conversation = ctx.policy.open()
-    turns = []
+    turns: list[Turn] = []
     # Not strict: a last prompt that did not fit the context has no response.
     for turn, messages in zip(rollout.turns, episode.prompts, strict=False):
         afresh = ctx.dialogue.history is not None
         if afresh:
-            conversation = conversation.afresh()
+            conversation = conversation.restarted()
         shown = guide(messages).messages if afresh or not turns else messages
         for message in shown:
             conversation.add(message)

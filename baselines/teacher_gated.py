@@ -90,19 +90,19 @@ class TeacherGated(GRPO):
         if s.mode == "rlsd":
             mix = s.mix * max(0.0, 1 - group.progress / s.mix_until)
             members = zip(group.trajectories, advantages, strict=True)
-            return [a * ((1 - mix) + mix * self._token_weights(t, np.sign(a))) for t, a in members]
+            return [a * ((1 - mix) + mix * self._token_weights(t, float(np.sign(a)))) for t, a in members]
         if s.mode == "agentopsd":
             prior = float(np.mean([t.success for t in group.trajectories]))
             members = zip(group.trajectories, advantages, strict=True)
             return [
-                t.spread(a * ((1 - s.mix) + s.mix * self._turn_weights(t, np.sign(a), prior)))
+                t.spread(a * ((1 - s.mix) + s.mix * self._turn_weights(t, float(np.sign(a)), prior)))
                 for t, a in members
             ]
         return advantages
 
     def _token_weights(self, t: Trajectory, sign: float) -> np.ndarray:
         """RLSD: exp(sign D) within the band, shape (T,)."""
-        return np.exp(sign * t.teacher_gap()).clip(1 - self.settings.band, 1 + self.settings.band)
+        return np.clip(np.exp(sign * t.teacher_gap()), 1 - self.settings.band, 1 + self.settings.band)
 
     def _turn_weights(self, t: Trajectory, sign: float, prior: float) -> np.ndarray:
         """AgentOPSD: 1 + band sign z of each of K turns, within the band, shape (K,)."""
@@ -116,7 +116,8 @@ class TeacherGated(GRPO):
             if len(t.turns)
             else logits_K
         )
-        return np.clip(1 + band * sign * z_K, 1 - band, 1 + band)
+        weights_K: np.ndarray = np.clip(1 + band * sign * z_K, 1 - band, 1 + band)
+        return weights_K
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """GRPO's loss per token; modes sdar and ungated add the teacher's term on rows with a teacher."""

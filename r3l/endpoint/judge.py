@@ -19,12 +19,12 @@ from r3l.endpoint.options import EndpointOptions, Settable, UnfinishedError, mod
 from r3l.endpoint.policy import MessagePolicy
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.redact import KEY
-from r3l.runs.metrics import members
 
 if TYPE_CHECKING:  # imported only for a run with a judge
     from r3l.endpoint.client import Endpoint
 
 ADDRESS = "R3L_JUDGE"  # environment variable: a server's address is not part of a run's configuration
+ANSWERED_BY_JUDGE = "judge/answered_by/"  # metrics: requests by the model that their answers name
 
 
 class EndpointJudge:
@@ -101,7 +101,9 @@ async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
         return
     from r3l.endpoint.client import Endpoint
 
-    before = dict.fromkeys(name for metrics in ctx.history for name in members(metrics, "judge/answered_by"))
+    # The names of models in the metrics of earlier steps, in the order in which they answered first.
+    names = [name for metrics in ctx.history for name in metrics if name.startswith(ANSWERED_BY_JUDGE)]
+    before = dict.fromkeys(name.removeprefix(ANSWERED_BY_JUDGE) for name in names)
     async with Endpoint(options, before=before) as endpoint:
         sampling = Sampling(run.judge.temperature, run.sampling.feedback_max_tokens)
         ctx.judge = judge = EndpointJudge(endpoint, sampling, run.judge.prompts)

@@ -215,10 +215,18 @@ def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float
     pairs = list(zip(learning_curves(ours), learning_curves(theirs), strict=True))
     columns = {}
     for name, update in AT_EQUAL_TOKENS.items():
-        test = LearningTest(method="r3l", against="grpo", success="held_out", after=[update], equal="tokens")
+        wanted = {
+            "method": "r3l",
+            "against": "grpo",
+            "success": "held_out",
+            "after": [update],
+            "equal": "tokens",
+        }
+        test = LearningTest.model_validate(wanted)
         differences = [test.difference(pair, test.after) for pair in pairs]
-        if None not in differences:
-            columns[name] = float(np.mean(differences))
+        measured = [difference for difference in differences if difference is not None]
+        if len(measured) == len(pairs):
+            columns[name] = float(np.mean(measured))
     return columns
 
 

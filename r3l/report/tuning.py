@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from r3l.config.tuning import FOLDER
 from r3l.core.errors import DataError
@@ -46,7 +47,7 @@ def tuning_table(tunings: Sequence[TuningResult]) -> Table:
 
         return Column(name, cell, right=True, drop=0 if name == "usual" else 1)
 
-    def total(name: str, key: str) -> Column:
+    def total(name: str, key: Literal["rollouts", "generated", "seconds"]) -> Column:
         def of(tuning: TuningResult) -> float:
             return sum(run[key] for rate in tuning["rates"] for run in rate["runs"])
 
