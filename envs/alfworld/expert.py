@@ -110,9 +110,9 @@ class AlfworldExpert(ScriptedExpert):
         return plan(self)
 
     def thought(self) -> str:
-        """The current place and a short subgoal, e.g. ``at desk 1, find mug``, ``at desk 1, mug 2 here``.
+        """Where the agent is, and a short subgoal: ``at desk 1, find mug``, ``at desk 1, mug 2 here``.
 
-        A small model that repeats what it has just read seldom walks to its own place or takes what is not
+        A small model that repeats what it has just read seldom walks to where it is or takes what is not
         there.
         """
         held = self.holding

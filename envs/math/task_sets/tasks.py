@@ -43,7 +43,7 @@ class MathDefinition(task_sets.TaskSetDefinition):
 class MathTaskSets(DefinedTaskSets[MathDefinition]):
     """The task sets of mathematics: generated ones, whose definitions are committed, and published ones.
 
-    Published sets are checked where they are read, against the sha256 in ``sets.json``.
+    Published sets are checked when they are read, against the sha256 in ``sets.json``.
     """
 
     env = "math"

@@ -95,7 +95,7 @@ TASK_SETS = WebshopTaskSets()
 
 @lru_cache(maxsize=2)
 def allotted(name: str) -> dict[str, list[Task]]:
-    """The tasks of each split and, under ``sft``, those of all remaining goals."""
+    """The tasks of each split of the task set ``name`` and, under ``sft``, those of all remaining goals."""
     # Goals by group, in the order of the catalogue
     shop = catalogue(name)
     numbers: dict[str, list[int]] = {"easy": [], "hard": []}
