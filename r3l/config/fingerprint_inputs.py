@@ -82,12 +82,12 @@ def model_identity(model: str) -> dict[str, str | None]:
 
 
 def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
-    """The name of a model under results/ and in tables. ``identity``: that of a manifest.
+    """The name of a model under results/ and in tables.
 
-    A name of configs/models or of a stored model identifies it. The last part of a path or hub id does not
-    (``final``, ``checkpoint-500``): it gets eight digits of the weights' digest, or of the hub id. The
-    revision of a hub id is only in the fingerprint, since a plan needs the name before the model is
-    downloaded.
+    ``identity``: :func:`model_identity`, as a manifest has it. A name of configs/models or of a stored model
+    identifies it. The last part of a path or hub id does not (``final``, ``checkpoint-500``): it gets eight
+    digits of the weights' digest, or of the hub id. The revision of a hub id is only in the fingerprint,
+    since the name is needed before the model is downloaded.
     """
     if is_folder_name(model):
         return model

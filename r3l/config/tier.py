@@ -213,7 +213,10 @@ class TierSettings(Strict):
 
 
 class TuningConfig(Strict):
-    """The tuning of every method of a tier: `r3l tune`. A run is as long as those of experiments."""
+    """The tuning of every method of a tier (`r3l tune`).
+
+    A run of it has as many updates as one of experiments.
+    """
 
     span: float = Field(
         gt=1, description="the learning rates are the usual one, and it divided and multiplied by this"
