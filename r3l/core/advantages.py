@@ -27,7 +27,7 @@ def all_equal(values: Sequence[float] | np.ndarray) -> bool:
 
 
 def mean_of(values: Sequence[float] | np.ndarray) -> float:
-    """The mean; exact for equal values, where a rounded sum is not (0.1 + 0.1 + 0.1 > 0.3)."""
+    """The mean; exact for equal values, although a rounded sum is not (0.1 + 0.1 + 0.1 > 0.3)."""
     return float(values[0] if len(values) and all_equal(values) else np.mean(values))
 
 

@@ -46,7 +46,7 @@ class NonFiniteError(R3LError, ArithmeticError):
 
 
 class ReplayMismatch(R3LError, RuntimeError):
-    """A task is another game than before: at a reset, or after a rewind to the turn where a retry starts."""
+    """A task does not replay: its observation at a reset, or after a rewind, is another one than before."""
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:

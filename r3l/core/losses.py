@@ -76,7 +76,10 @@ def shaped_probability(
 
 
 def reverse_kl(logprobs_B_T: torch.Tensor, teacher_logprobs_B_T: torch.Tensor) -> torch.Tensor:
-    """sg(l - lT) l: its gradient is that of the KL from the teacher, at the sampled token alone."""
+    """Loss sg(l - lT) l per token, with l and lT the log-probs of policy and teacher; sg stops the gradient.
+
+    Its gradient is that of KL(policy || teacher), estimated at the sampled token alone.
+    """
     return (logprobs_B_T.detach() - teacher_logprobs_B_T) * logprobs_B_T
 
 

@@ -57,6 +57,7 @@ class Turn:
     - ``unguided_prompt_ids``: of a guided retry, the prompt ids without guidance (see r3l.retry).
     - ``teacher_prompt_ids``: the prompt ids that a teacher reads instead (see Trajectory); None: the same.
     - ``teacher_logprobs``: log-probs of the response in the teacher's context, once scored.
+    - ``usage``: token counts of a response from a server that reveals no token ids.
     - ``refused``: the engine did not carry out the action.
     - ``admissible``: the actions that were possible, if the environment has such a list.
     """
