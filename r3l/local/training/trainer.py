@@ -111,9 +111,9 @@ class Trainer:
         self.steps_done = 0
 
     def step(self, rows: Sequence[Row], lr: float | None = None) -> dict[str, float]:
-        """One update from all rows of a step; metrics. Without a row that trains, the weights stay.
+        """Make one update from all rows of a step; returns metrics.
 
-        ``lr``: by default the configured one, after its warm-up.
+        Without a row that trains, the weights stay. ``lr``: by default the configured one, after its warm-up.
         """
         if lr is None:
             lr = self.config.lr * min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))
