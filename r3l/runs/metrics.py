@@ -23,7 +23,7 @@ Counts = Mapping[str, float]
 
 
 class MetricKind(StrEnum):
-    """How the values of several steps are combined."""
+    """How the values of a metric at several steps are combined."""
 
     TOTAL = "total"  # a count, added up over a run
     TIME = "time"  # added up by readers only: a result without times repeats byte for byte
