@@ -240,8 +240,9 @@ class Claim(Strict):
 class Claims(Strict):
     """configs/claims.yaml and configs/claims_learning.yaml: the claims and what their tests have in common.
 
-    ``margin``: largest difference that counts as equivalent. ``envs``, ``backbone``: environments and model
-    of the paper. ``benchmarks``: environment -> its name in results/stored/published.
+    ``margin``: largest difference that counts as equivalent. ``envs``: environments in which claims are
+    tested. ``backbone``: model whose published numbers are compared with ours. ``benchmarks``: environment ->
+    its name in results/stored/published.
     """
 
     margin: float = Field(gt=0, lt=1)

@@ -16,7 +16,7 @@ from r3l.stats.intervals import MIN_SEEDS
 
 
 def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
-    """A section for each claim with a line for each environment; those where it is not tested share one."""
+    """A section for each claim with a line for each environment; untested environments share one line."""
 
     def where(line: Sequence[ClaimVerdict]) -> str:
         return "every environment" if len(line) == len(of.envs) > 1 else ", ".join(row.label for row in line)
@@ -87,7 +87,11 @@ def _lines(rows: Sequence[ClaimVerdict]) -> list[list[ClaimVerdict]]:
 
 
 def sentence(claim: Claim) -> str:
-    """The claim; what it claims is added where that is not an effect above 0, and its family if not the paper."""
+    """The claim in words.
+
+    In brackets: what it claims if that is not an effect above 0, its family if not the paper, and
+    predictions.
+    """
     said = [] if claim.says == "ahead" else [f"claimed: {claim.says}"]
     said += [] if claim.family is Family.PAPER else [claim.family]
     said += [f"predicted for {env_label(env)}: {text}" for env, text in claim.predicted.items()]

@@ -42,8 +42,8 @@ NUMBERS = (
 class MethodComparison:
     """``method`` and ``against`` in one (tier, env, model), over the seeds that both have.
 
-    Without common seeds the scores, the difference and the budget are None. ``budget``: what training
-    ``method`` spent per unit that the other spent, by the names of BUDGET. ``warnings``: what differs
+    Without common seeds the scores, the difference and the budget are None. ``budget``: training cost of
+    ``method`` as a multiple of that of ``against``, by the names of BUDGET. ``warnings``: what differs
     between the runs besides the method.
     """
 
@@ -68,7 +68,7 @@ class MethodComparison:
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of the paired differences over seeds; None where it is unknown."""
+        """Standard deviation of the paired differences over seeds; None if it is unknown."""
         return self.effect.deviation if self.effect else None
 
     @property

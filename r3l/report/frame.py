@@ -302,19 +302,19 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
 
 
 def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
-    """The counters of each row's training, without those that it never counted."""
+    """The training counters of each row, without those that its run never counted."""
     counters = [name for name in runs if name not in COLUMNS]
     rows = runs[counters].to_dict("records")
     return [{name: count for name, count in row.items() if count == count} for row in rows]  # NaN: not itself
 
 
 def total(runs: pd.DataFrame, counter: str) -> float:
-    """The sum of a counter over runs; 0 where none counted it."""
+    """The sum of a counter over runs; 0 if no run counted it."""
     return float(runs[counter].fillna(0).sum()) if counter in runs else 0.0
 
 
 def whole(runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of whole test sets, one for each run; those of single task groups are dropped."""
+    """The rows about all test tasks, one for each run, without those about single task groups."""
     return runs[runs.group == ALL]
 
 

@@ -69,8 +69,10 @@ RATES = {  # of r3l.runs.metrics, where it has another name there
 
 
 def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
-    """The measure ``name`` of one row of r3l.report.frame and its counters; None where it had nothing to
-    count."""
+    """The measure ``name`` of one run; None if the run has nothing to count for it.
+
+    ``run``: a row of r3l.report.frame. ``budget``: the run's training counters.
+    """
     match name:
         case "train_success":
             return base_success(budget)

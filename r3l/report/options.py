@@ -157,8 +157,8 @@ def _plain(value: Any) -> str:
 def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[dict[str, Any]]:
     """Settings of methods and environments that differ between profiles ``paper`` and ``released_code``.
 
-    One row each: both values, ``here`` the value in a run of ``tier``, ``in force`` the profile with that
-    value (or neither), and ``envs`` the environments for which the row holds.
+    One row each: both values; ``here``, the value in a run of ``tier``; ``in force``, the profile that has
+    this value (or neither); and ``envs``, the environments for which the row holds.
     """
     ids = _audit_ids()
     places: dict[tuple[str, ...], list[str]] = {}
@@ -185,7 +185,7 @@ def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """One sentence with the number of differences that are in force."""
+    """One sentence: in how many of the differences ``rows`` each profile's value holds here."""
     count = Counter(row["in force"] for row in rows)
     return (
         f"paper and released code differ in {len(rows)} settings of these methods and environments: {count['paper']} "

@@ -183,7 +183,7 @@ def _probed(probe: Mapping[str, Any]) -> dict[str, Any]:
 def kept_success(measures: Mapping[str, Any]) -> float | None:
     """Share of retried successes that succeed again under the hint; None if none was retried.
 
-    A probe counts retries of all attempts and of failures: the difference is those of successes.
+    A probe counts retries of all attempts, and retries of failures: subtracting gives those of successes.
     """
     total, failed = measures.get("retry_success_all"), measures.get("retry_success")
     if not total or not failed or total["value"] is None:

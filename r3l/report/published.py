@@ -82,9 +82,9 @@ def load(folder: Path = PUBLISHED) -> list[Published]:
 
 
 def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Published]]:
-    """The numbers of one file, each with its place (``main.csv, line 3``).
+    """The numbers of one file, each with its file and line (``main.csv, line 3``).
 
-    Raises DataError for no such file.
+    Raises DataError if there is no such file.
     """
     path = folder / name
     if not path.is_file():

@@ -17,10 +17,10 @@ Row = dict[str, Any]
 
 
 def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
-    """Compare runs with the stored runs of the same settings in ``stored``; one row each.
+    """Compare runs with the stored runs of the same name in ``stored``; one row each.
 
     ``evaluations``: their evaluation.json files, in any folder: a run's own files say which run it is.
-    ``verdict``: "not stored", or that of :func:`compare_runs`.
+    ``verdict``: "not stored", or as in :func:`compare_runs`.
     """
     rows: list[Row] = []
     for _, fresh in whole(read_runs(evaluations)).iterrows():

@@ -194,7 +194,7 @@ def missing(
 
 
 def place_of(bench: Bench) -> dict[str, Any]:
-    """The columns PLACE of a bench without runs."""
+    """The columns PLACE (tier, environment, model) of one that has no runs."""
     tier, env, model = bench
     return {"tier": tier, "tier_label": load("tiers", tier, TierConfig).label, "env": env, "model": model}
 
