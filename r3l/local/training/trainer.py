@@ -69,11 +69,11 @@ class UpdateMeasures:
 class Trainer:
     """Optimiser of a model; only ``step`` and ``optimizer_step`` change its weights.
 
-    ``reference``: the base checkpoint, for a KL; ``model`` itself if an adapter trains, which is then
-    turned off. ``temperature``: the one of sampling. ``sampler``: the model that samples, if its weights lag
-    behind. ``teacher``, ``teacher_rate``: the weights that score a teacher's context (r3l.core.method).
-    ``master_weights``: float32 weights of a model that computes in another type (``model.precision``).
-    ``forward``: the forward pass that computes log-probs (``model.forward``).
+    ``reference``: the base checkpoint, for a KL; if an adapter trains, ``model`` itself, whose adapter is off
+    while the reference's log-probs are computed. ``temperature``: of sampling. ``sampler``: the model that
+    samples, if its weights lag behind. ``teacher``, ``teacher_rate``: the weights that score a teacher's
+    context (r3l.core.method). ``master_weights``: float32 weights of a model that computes in another type
+    (``model.precision``). ``forward``: the forward pass that computes log-probs (``model.forward``).
     """
 
     def __init__(
