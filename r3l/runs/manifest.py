@@ -74,7 +74,7 @@ class TrainSettings(TypedDict):
     tasks_per_step: NotRequired[int]
 
 
-class MethodSettings(TypedDict):
+class SavedMethodSettings(TypedDict):
     """The settings of a method that reports read."""
 
     feedback: NotRequired[Literal["self", "environment", "judge"]]
@@ -86,7 +86,7 @@ class RunSettings(TypedDict):
     """The settings of a run that reports read; playing or verifying a run checks all of them (``Run``)."""
 
     profile: str
-    method_settings: MethodSettings
+    method_settings: SavedMethodSettings
     env_settings: dict[str, Any]
     train: NotRequired[TrainSettings]
     sampling: NotRequired[dict[str, Any]]

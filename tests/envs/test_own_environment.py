@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from program import run
+from program import Program, run
 
 from r3l.config import build_method, environment_of, load, names, own_variables, resolve
 from r3l.config.environment import EnvConfig
@@ -70,6 +70,28 @@ def test_every_verb_takes_it(folder, monkeypatch, capsys):
     offline = ("--offline", "--stored", "results", "--env", "guess", "--seed", 0)
     (compared,) = r3l("compare", "r3l", *offline, "--against", "grpo")["rows"]
     assert compared["env"] == "guess"
+
+
+@pytest.mark.slow
+def test_compare_trains_what_is_missing(folder):
+    """Method and opponent, by the command of docs/extending.md in runs of two updates; another one finds them."""
+    config = folder / "guess.yaml"
+    short = "train.steps: 2, train.tasks_per_step: 2, threads: 1, workers: 0, evaluation.tasks: 4"
+    tier = f"max_turns: 5, model: math-1.5m, set: {{{short}, method_settings.group_size: 2}}"
+    config.write_text(config.read_text().replace("max_turns: 5, model: guess", tier))
+    words = ("compare", "r3l", "--env", "guess", "--against", "grpo", "--seed", "0")
+
+    code, stdout, stderr = Program("r3l.cli", *words, folder=folder.parent).wait()
+    assert code == 0, stderr
+    said = stderr.index("there is no stored run of grpo on guess: it is trained too")
+    assert said < stderr.index("guess r3l seed 0: ") and "guess grpo seed 0: " in stderr
+    for method in ("r3l", "grpo"):
+        assert (folder.parent / f"results/nano/guess/math-1.5m/{method}/seed0/evaluation.json").is_file()
+    assert "GRPO" in stdout and "no run" not in stdout
+
+    code, again, _ = Program("r3l.cli", *words, "--json", folder=folder.parent).wait()
+    (row,) = json.loads(again)["rows"]
+    assert code == 0 and (row["env"], row["against"]) == ("guess", "grpo")
 
 
 def test_the_workflow_plans_it(folder):
