@@ -47,7 +47,7 @@ class CritiqueGRPO(GRPO):
 
     @property
     def max_samples(self) -> int:
-        """N: a refinement takes the place of the rollout that it refines."""
+        """N trajectories of a task: a refinement takes the place of the rollout that it refines."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

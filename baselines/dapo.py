@@ -73,12 +73,15 @@ class DAPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """N rollouts per task; a step draws tasks in up to ``sampling_rounds`` rounds."""
+        """N x ``sampling_rounds``.
+
+        A task costs N rollouts, but a step may have to draw ``sampling_rounds`` tasks to keep one.
+        """
         return self.settings.group_size * self.settings.sampling_rounds
 
     @property
     def max_samples(self) -> int:
-        """N: a dropped group does not train."""
+        """N trajectories of a task: those of a dropped group do not train."""
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

@@ -85,7 +85,10 @@ class ERL(GRPO):
 
     @property
     def max_samples(self) -> int:
-        """4 N: each first attempt may have a reflection, a guided retry and a distilled retry."""
+        """4 N trajectories of a task, reflections included.
+
+        Each of N first attempts may have a reflection, a guided retry and a distilled retry.
+        """
         return 4 * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

@@ -94,7 +94,7 @@ class ReflectGRPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """Plain rollouts, reflected ones, and at most one retry of each reflected one."""
+        """Rollouts of a task: plain ones, reflected ones, and at most one retry of each reflected one."""
         return self.settings.group_size + 2 * self.settings.reflected_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

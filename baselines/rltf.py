@@ -106,7 +106,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
 
     @property
     def max_samples(self) -> int:
-        """2 N samples of a task, first and second attempts; 3 N if ``learn`` adds a third group."""
+        """2 N trajectories of a task, first and second attempts; 3 N if ``learn`` adds a third group."""
         return (2 if self.settings.learn == "none" else 3) * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:

@@ -53,10 +53,11 @@ class TreeGRPOSettings(GRPOSettings):
 
 
 class TreeGRPO(GRPO):
-    """GRPO over the leaves of M trees per task.
+    """GRPO over the N leaves of M trees per task.
 
     A tree is a rollout and its branches, which are continuations from random turns of it; each of these
-    complete trajectories is a leaf.
+    complete trajectories is a leaf. A leaf's advantage is the sum of two: among all N leaves, and among those
+    of its tree (``levels`` may select one).
     """
 
     Settings = TreeGRPOSettings
@@ -92,7 +93,7 @@ class TreeGRPO(GRPO):
         return leaves
 
     def advantages(self, group: Group) -> np.ndarray:
-        """GRPO's advantage among all leaves plus that among the leaves of one tree, shape (G,).
+        """GRPO's advantage among all leaves of the task plus that among the leaves of its tree, shape (G,).
 
         ``levels`` may select one of the two.
         """

@@ -166,13 +166,16 @@ class R3L(TrainedMethod[R3LSettings]):
 
     @property
     def max_rollouts(self) -> int:
-        """N, plus one per retry when retries are sampled again for imitation."""
+        """N rollouts of a task, plus one per retry when retries are sampled again for imitation."""
         s = self.settings
         return s.group_size + (self.reflected * s.retries if s.imitated_retry == "resampled" else 0)
 
     @property
     def max_samples(self) -> int:
-        """N, plus substitutes for missing retries, plus an imitated reflection and retry per retry."""
+        """N trajectories of a task, and substitutes for missing retries.
+
+        Each retry may add an imitated reflection and an imitated retry.
+        """
         s = self.settings
         substitutes = self.reflected if s.missing_retry == "resample_base" else 0
         return s.group_size + substitutes + 2 * self.reflected * s.retries

@@ -138,7 +138,8 @@ class AlfworldExpert(ScriptedExpert):
     ) -> str:
         """A correct action, or with probability ``error_model.rate`` a superfluous admissible one.
 
-        If ``error_model.overlooks``, the agent forgets to clean, heat or cool the object.
+        If ``error_model.overlooks``, the agent forgets to clean, heat or cool the object. ``actions``: the
+        earlier ones of the episode.
         """
         expert = self
         if error_model.overlooks and self.holding and kind_of(self.holding) == self.goal.object:

@@ -217,7 +217,11 @@ class Subject:
 
 
 class AnswerDialogue:
-    """The ``Dialogue`` of problems with one final answer."""
+    """The ``Dialogue`` of problems with one final answer; the attributes are explained there.
+
+    One dialog grows (no ``history``), and every error ends a retry (``retry_tolerates`` is empty).
+    ``styles``: the prompt styles that it accepts.
+    """
 
     styles: Sequence[Style] = OUR_STYLES
     suggestion_optional = False

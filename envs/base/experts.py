@@ -65,7 +65,10 @@ class ScriptedExpert(ABC):
 
     @abstractmethod
     def thought(self) -> str:
-        """The expert's current subgoal in a few words; demonstrations state it before the next action."""
+        """The subgoal of the correct next action in a few words; demonstrations state it before any action.
+
+        It does not change if :meth:`choose` errs.
+        """
 
     def planned(self, action: str) -> str:
         """A thought that names the suggested ``action`` (used with ``plan_thoughts`` of configs/sft).
@@ -78,7 +81,10 @@ class ScriptedExpert(ABC):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """The next action, after ``actions``, of an agent whose errors follow ``error_model``."""
+        """The next action, at ``now``, of an agent whose errors follow ``error_model``.
+
+        ``actions``: the earlier ones of the episode, oldest first.
+        """
 
     @abstractmethod
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:

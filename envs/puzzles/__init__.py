@@ -49,10 +49,10 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
         return TASK_SETS
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> AnswerDemonstrator:
-        """Demonstrator that writes worked solutions of spare problems, of each of ``task_sets`` in turn.
+        """Demonstrator that writes worked solutions of spare problems, which are in no split.
 
-        Spare problems are in no split. Raises ConfigError without task sets: each is another puzzle, so that
-        no default would be right.
+        The first problem of each of ``task_sets`` comes first, then the second of each, and so on. Raises
+        ConfigError without task sets: each is another puzzle, so that no default would be right.
         """
         from r3l.envs.base.demonstrations import AnswerDemonstrator
         from r3l.envs.puzzles.expert import solution, write

@@ -89,7 +89,7 @@ class ScienceWorldExpert(ScriptedExpert):
         return steps
 
     def thought(self) -> str:
-        """A short subgoal, e.g. ``go outside``, ``focus dove egg``, ``put dove egg``."""
+        """Short subgoal of the correct next action: ``go outside``, ``focus dove egg``, ``put dove egg``."""
         steps = plan(self)
         if not steps:
             return "nothing left"
@@ -104,7 +104,8 @@ class ScienceWorldExpert(ScriptedExpert):
     ) -> str:
         """The correct action, or with probability ``error_model.rate`` another one.
 
-        If ``error_model.overlooks``, the agent takes an object without focusing on it first.
+        If ``error_model.overlooks``, the agent takes an object without focusing on it first. ``actions``: the
+        earlier ones of the episode; no error repeats an action a third time.
         """
         steps = plan(self)
         right = steps[0] if steps else LOOK

@@ -117,7 +117,7 @@ class WebshopExpert(ScriptedExpert):
         return plan(self)
 
     def thought(self) -> str:
-        """A short subgoal for the next action."""
+        """A short subgoal of the correct next action, even if :meth:`choose` takes a wrong one."""
         if self.at == "index":
             return f"find {self.wish.kind}"
         if self.at == "sub":
@@ -131,9 +131,10 @@ class WebshopExpert(ScriptedExpert):
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
     ) -> str:
-        """A correct action, or with probability ``error_model.rate`` another one that the page offers.
+        """A correct action on the page ``now``, or with probability ``error_model.rate`` a wrong one.
 
-        If ``error_model.overlooks``, the agent acts as if the goal had no price limit.
+        If ``error_model.overlooks``, the agent acts as if the goal had no price limit. ``actions``: the
+        earlier ones of the episode, not used here.
         """
         expert = replace(self, wish=replace(self.wish, limit=None)) if error_model.overlooks else self
         if rng.random() >= error_model.rate:

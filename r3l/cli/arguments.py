@@ -94,7 +94,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 
 def named_runs(runs: list[Path] | None) -> list[Path]:
-    """The evaluation.json files of the run directories ``runs``. Raises DataError for one without it."""
+    """The evaluation.json of each run directory ``runs``; [] for None. Raises DataError if one is missing."""
     from r3l.runs.run_paths import named_evaluation
 
     return [named_evaluation(run) for run in runs or ()]

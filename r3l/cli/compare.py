@@ -240,7 +240,10 @@ def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:
 
 
 def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> list[Path]:
-    """The evaluated runs of ``cells`` under ``folders``; all seeds if ``seeds`` is None."""
+    """The evaluation.json of each evaluated run of ``cells`` under ``folders``; ``seeds`` None means all.
+
+    A cell is ``tier/env/model/method``.
+    """
     pattern = "{}/seed*/evaluation.json"
     found = [
         path for folder in folders for cell in cells for path in sorted(folder.glob(pattern.format(cell)))

@@ -80,7 +80,10 @@ class ProtocolConfig(Strict):
 
 
 class NamedProtocol(NamedTuple):
-    """A protocol with its file, the values that it sets (few-shot examples too), and their sha256."""
+    """A protocol with its file, and the values that it sets (few-shot examples too).
+
+    ``sha256``: over its name, its measure and the values.
+    """
 
     config: ProtocolConfig
     path: Path

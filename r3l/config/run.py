@@ -67,7 +67,7 @@ class Run(TierSettings):
     )
 
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
-        """The model's name under results/ and in tables; ``inputs``: those of a manifest."""
+        """The model's name under results/ and in tables. ``inputs``: of a manifest, else of this machine."""
         if self.served:
             return f"{Path(self.model).name}@{self.served}"
         return model_name(self.model, inputs["model"] if inputs else None)
@@ -84,7 +84,10 @@ class Run(TierSettings):
 
     @property
     def cell(self) -> str:
-        """:meth:`cell_of` with the inputs of this machine."""
+        """``tier/env/model/method``, without the seed: the folder of the run's seeds under results/.
+
+        The model's name is that of its files on this machine (:meth:`cell_of`).
+        """
         return self.cell_of()
 
     @property

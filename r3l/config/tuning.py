@@ -32,7 +32,7 @@ def rates(lr: float, tuning: TuningConfig) -> list[str]:
 
 
 def at_rate(row: Variant, rate: str) -> Variant:
-    """The variant that is trained to try a learning rate, for as many updates as the runs of experiments."""
+    """A copy of ``row`` that trains at the learning rate ``rate``; its number of updates stays the same."""
     return row._replace(changes=(*row.changes, f"{RATE}={rate}"))
 
 

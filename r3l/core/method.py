@@ -211,7 +211,10 @@ class TrainedMethod(Generic[S]):
         return True
 
     def advantages(self, group: Group) -> Advantages:
-        """The advantages of the trajectories of one group that trains by policy gradient, shape (G,).
+        """The advantage of each trajectory of ``group``, in its order.
+
+        Shape (G,), or a list of numbers and of arrays with a value per token (T,). It is called only for groups
+        that train by policy gradient.
 
         Override it if the method compares trajectories within a group only, such as GRPO; else override
         ``step_advantages``.
@@ -219,7 +222,7 @@ class TrainedMethod(Generic[S]):
         raise NotImplementedError
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """The advantages of all groups of a step that train by policy gradient, one array per group.
+        """The advantages of all ``groups`` of a step that train by policy gradient, in their order.
 
         Override it if the method compares groups with each other; by default each group is separate.
         """

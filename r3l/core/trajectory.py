@@ -42,7 +42,7 @@ class Objective(StrEnum):
 
 
 class Feedback(Protocol):
-    """A parsed reflection or critique (implemented in ``r3l.feedback.feedback``)."""
+    """A parsed reflection or critique that can become JSON (``as_json``; see r3l.feedback.feedback)."""
 
     def as_json(self) -> Mapping[str, Any]: ...
 
@@ -79,7 +79,7 @@ class Turn:
 
     @property
     def counts(self) -> bool:
-        """Whether the turn was played and counts.
+        """Whether the turn counts towards ``max_turns``: it has an action or an error.
 
         A retry may show a refused action of its base rollout without replaying it (docs/audit.md, B-18).
         """
@@ -218,7 +218,7 @@ class Trajectory:
 
     @property
     def played(self) -> int:
-        """Number of turns that count towards ``max_turns``."""
+        """Number of turns that count towards ``max_turns``: not refused ones that a retry only shows."""
         return sum(turn.counts for turn in self.turns)
 
     def token_ids(self) -> np.ndarray:

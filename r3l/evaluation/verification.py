@@ -45,12 +45,16 @@ SIGNED = {  # plain lines, or compressed columns in a store
 
 
 def sign(run_dir: Path) -> None:
-    """Write SHA256SUMS with the sha256 of a run's files, by which later changes are noticed."""
+    """Write SHA256SUMS, by which later changes of a run's records are noticed.
+
+    It has the sha256 of each file of SIGNED that exists: manifest, result, evaluation, metrics, episodes,
+    curve and trajectory log. Checkpoints and other logs are not signed here.
+    """
     write_digests(run_dir, SIGNED.intersection(os.listdir(run_dir)))
 
 
 def check_signed(run_dir: Path) -> None:
-    """Raise DataError if a run's files are not those whose digests :func:`sign` wrote."""
+    """Raise DataError if a run's records (SIGNED) are not those whose digests :func:`sign` wrote."""
     wrong = altered(run_dir, SIGNED.intersection(os.listdir(run_dir)))
     if wrong == [SUMS]:
         raise DataError(

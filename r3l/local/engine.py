@@ -270,7 +270,10 @@ def log_step(
     totals: Counter[str],
     run_dir: Path,
 ) -> Metrics:
-    """Metrics of a step, added to ``totals``; of a few steps, trajectories are logged too."""
+    """The metrics of a step, which the caller records; adds them to ``totals``.
+
+    If the step is one of the few whose trajectories are logged, they are appended to the log in ``run_dir``.
+    """
     run = session.run
     ctx = collected.ctx
     if collected.number in trajectory_log.logged_steps(run.train.steps):

@@ -66,9 +66,10 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
 
 
 def training_hours(run: Run) -> float | None:
-    """Expected hours of a training: by a forecast in results/, else by the paper's seconds on its GPUs.
+    """Expected wall-clock hours of a training; 0 for a run that trains nothing.
 
-    None for a run without GPUs that has no forecast.
+    They come from a forecast in results/, else from the paper's GPU-hours divided by the run's GPUs. None for
+    a run with neither a forecast nor a GPU cluster in configs/models.
     """
     if not trains(run):
         return 0.0

@@ -55,7 +55,10 @@ def backbone(model: str) -> str:
 
 
 def model_label(model: str) -> str:
-    """The name of a model in print; with the digits of its server if one has it."""
+    """Printed name of a model; unknown names are kept.
+
+    A model of configs/models at a server (``NAME@SERVER``) is followed by ``SERVER`` in brackets.
+    """
     _, at, server = model.partition("@")
     return f"{backbone(model)} ({server})" if at and backbone(model) != model else backbone(model)
 

@@ -347,7 +347,10 @@ def name_of(row: Comparison) -> str:
 
 
 def checked(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
-    """(right signs, values inside the interval, comparisons) when each one is predicted by the others."""
+    """How well the other comparisons predict difference ``name`` of each one (leave-one-out).
+
+    Returns (right signs, values inside the interval, comparisons); zeros with too few to predict from.
+    """
     if len(rows) <= MIN_POINTS:
         return 0, 0, 0
     predicted = leave_one_out([row["guided_minus_fresh"] for row in rows], [row[name] for row in rows])
@@ -357,7 +360,10 @@ def checked(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
 
 
 def predicted_before(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
-    """(right signs, values inside the interval, comparisons) of those of UNSEEN, each predicted by all other parts."""
+    """How well the rule of all other parts predicts difference ``name`` of the comparisons of part UNSEEN.
+
+    Returns (right signs, values inside the interval, comparisons); zeros with too few to predict from.
+    """
     unseen = [row for row in rows if row["part"] == UNSEEN]
     rule = lines([row for row in rows if row["part"] != UNSEEN])
     pairs = [(rule[name].at(row["guided_minus_fresh"]), row[name]) for row in unseen] if rule else []

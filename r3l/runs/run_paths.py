@@ -83,7 +83,7 @@ def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
 
 
 class RunCell(NamedTuple):
-    """The cell of a run, read from its path."""
+    """The parts of a run's path that are common to all seeds."""
 
     tier: str
     env: str
@@ -92,7 +92,10 @@ class RunCell(NamedTuple):
 
 
 def cell_of(evaluation: Path) -> RunCell:
-    """The cell in the path tier/env/model/method/seedN/evaluation.json."""
+    """The cell of a run (its path without the seed).
+
+    ``evaluation`` ends in tier/env/model/method/seedN/evaluation.json.
+    """
     return RunCell(*evaluation.parts[-6:-2])
 
 

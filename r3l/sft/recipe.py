@@ -146,7 +146,7 @@ class SFTConfig(Strict):
 
     @property
     def shares(self) -> dict[ExampleKind, float]:
-        """Share of a step's tokens by kind of example."""
+        """Share of a step's tokens by kind of example, 1 in all; plain episodes get what the others leave."""
         rest = round(1 - (self.retry_share + self.reflection_share + self.hinted_share), 9)
         return {
             ExampleKind.EPISODE: rest,

@@ -157,7 +157,7 @@ class Effect:
         return 0.5 if distance == 0 else float(distance < 0)
 
     def mde(self, level: float = ALPHA, power: float = POWER) -> float | None:
-        """Minimum detectable effect of a test at ``level``; None without a known spread."""
+        """Minimum detectable effect of a two-sided test at ``level``; None without a known spread."""
         if self.deviation is not None:
             return minimum_detectable_effect(self.deviation, self.seeds, level, power)
         if not math.isinf(self.freedom) or not self.error:
@@ -165,7 +165,10 @@ class Effect:
         return float(stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)) * self.error
 
     def power(self, effect: float, level: float = ALPHA) -> float:
-        """Probability that a test at ``level`` shows a true ``effect``, given this spread."""
+        """Probability that a two-sided test at ``level`` rejects if the true difference is ``effect``.
+
+        The spread and the number of seeds are those of this estimate.
+        """
         if self.deviation is not None:
             return power_of(effect / self.deviation, self.seeds, level)
         if not self.error:

@@ -13,7 +13,7 @@ from r3l.processes.gather import together
 
 
 class Scorer(Protocol):
-    """A policy that scores tokens."""
+    """A policy that gives the log-probability of every token of a sequence (``logprobs``)."""
 
     async def logprobs(self, ids: list[int], temperature: float) -> list[float]:
         """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""

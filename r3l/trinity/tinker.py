@@ -78,7 +78,7 @@ class Tinker:
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Loss metrics of a step, as sums over its experiences.
 
-        Trinity's tinker trainer reports means over all experiences, the empty ones of the padding included.
+        Trinity's tinker trainer reports means over all experiences, also over the empty ones that pad a step.
         """
         experiences = experiences_per_step(self.run, build_method(self.run))
         metrics = {}

@@ -120,7 +120,7 @@ def decode_jobs(jobs: Iterable[TargetSpec]) -> list[TargetSpec]:
 
 
 def busy() -> bool:
-    """Whether another workflow runs in this folder."""
+    """Whether another workflow runs in the working directory (its lock is held)."""
     try:
         with folder_lock(timeout=0):
             return False
@@ -129,7 +129,7 @@ def busy() -> bool:
 
 
 def folder_lock(timeout: float = -1) -> FileLock:
-    """The lock of workflows in this folder; by default acquiring it waits without limit."""
+    """The lock of workflows in the working directory; by default acquiring it waits without limit."""
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(LOCK, timeout=timeout)
 

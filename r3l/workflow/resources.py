@@ -63,7 +63,10 @@ class Walltime(Strict):
 
 
 class ResourceConfig(Strict):
-    """configs/resources.yaml. Of the entries that match a job, later ones override earlier ones."""
+    """configs/resources.yaml. Of the entries of ``jobs`` that match a job, later ones override earlier ones.
+
+    ``sources``: where the numbers come from, by entry (``jobs.0``, ``walltime``).
+    """
 
     jobs: list[JobResources] = Field(min_length=1)
     walltime: Walltime

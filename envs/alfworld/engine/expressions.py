@@ -65,7 +65,10 @@ Expression = Literal | Attribute | Join | FirstOf
 
 
 def parse_expression(text: str) -> Expression:
-    """Parse an expression of a template. Raises DataError for an unsupported form."""
+    """Parse an expression of a game's text templates, such as ``o.name + 's'`` (forms: see the module).
+
+    Raises DataError for another form, or for more than MAX_LENGTH characters.
+    """
     if len(text) > MAX_LENGTH:
         raise DataError(f"an expression has {len(text)} characters; the limit is {MAX_LENGTH}")
     try:

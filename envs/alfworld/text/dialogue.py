@@ -162,7 +162,10 @@ def nearest(action: str, admissible: Sequence[str]) -> str:
 
 
 def task_sentence(first: str) -> str:
-    """The task sentence in a first observation; all of the text on one line if it has none."""
+    """The text after "Your task is to:" in a first observation, on one line.
+
+    The complete text, on one line, if it has no such words.
+    """
     match = _TASK.search(first)
     return _flat(match[1] if match else first)
 

@@ -157,16 +157,17 @@ def _symbols(text: str) -> set[str]:
 
 
 def beyond_rounding(gold: str, answer: str) -> bool:
-    """True if numbers differ by more than rounding.
+    """True if both texts are numbers that differ by more than the relative tolerance ROUNDING, else False.
 
-    math-verify takes all numbers that are below its sixth decimal for equal.
+    Intervals, sets and tuples are compared by their members. math-verify rounds to six decimals, so it takes
+    0.00000001 for 0.00000002.
     """
     expected, given = parsed(gold), parsed(answer)
     return bool(expected and given) and _far_apart(expected[0], given[0])
 
 
 def _far_apart(one: Any, other: Any) -> bool:
-    """True if two numbers, or members of two collections, differ by more than rounding."""
+    """True if two numbers, or members of two collections of equal length, differ by more than ROUNDING."""
     from sympy import Expr, FiniteSet, Interval, N, Tuple
 
     one, other = _value(one), _value(other)

@@ -61,7 +61,10 @@ class MathProblem:
 
 
 def record(source: str, key: str, problem: str, gold: str) -> MathProblem:
-    """A problem with its language and sha256 filled in. ``source``: name of the set; ``key``: id within it."""
+    """A problem with its sha256 and its language: zh if it has a Chinese character, else en.
+
+    ``source``: name of the set. ``key``: id within it.
+    """
     digest = hashlib.sha256(json.dumps([problem, gold]).encode()).hexdigest()[:16]
     lang = "zh" if _CHINESE.search(problem) else "en"
     return MathProblem(f"{source}/{key}", problem, gold, source, lang, digest)

@@ -112,7 +112,7 @@ class BinaryMatrix(Puzzle):
 
 
 def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
-    """Steps from each cell to the nearest zero."""
+    """Steps up, down, left or right from each cell to the nearest zero; ``matrix`` must have a zero."""
     cells = [(r, c) for r, row in enumerate(matrix) for c in range(len(row))]
     # The matrix has no obstacles, so that a distance in steps is that of rows plus that of columns.
     zeros = [(r, c) for r, c in cells if matrix[r][c] == 0]

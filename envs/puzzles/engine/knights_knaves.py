@@ -122,9 +122,9 @@ class KnightsKnaves(Puzzle):
         )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """Every fixed sequence of roles, cut to the number of people.
+        """Answers that ignore the statements: every sequence of roles, cut to the number of people.
 
-        Its name has T for a knight and F for a knave.
+        A sequence has MOST_PEOPLE roles and names its answer, with T for a knight and F for a knave.
         """
         patterns = itertools.product([True, False], repeat=MOST_PEOPLE)
         return {
@@ -182,7 +182,7 @@ class KnightsKnaves(Puzzle):
 
 
 def solve(data: Data) -> Roles:
-    """The solution, by trying all assignments."""
+    """Whether each person is a knight, in order, found by trying all assignments."""
     return next(roles for roles in _assignments(data) if not _contradicting(data, roles))
 
 

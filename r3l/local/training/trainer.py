@@ -53,7 +53,7 @@ def tree_of(model: Any) -> type[PrefixTree]:
 
 @dataclass
 class UpdateMeasures:
-    """What is measured in an update, besides its loss. ``share``: in some updates only."""
+    """Measures of an update besides its loss. ``share`` is measured in some updates only (SHARE_EVERY)."""
 
     mismatch: LogprobMismatch = field(default_factory=LogprobMismatch)
     distilled: TaughtLogprobs = field(default_factory=TaughtLogprobs)
@@ -61,7 +61,10 @@ class UpdateMeasures:
     share: TeacherShare | None = None
 
     def metrics(self) -> dict[str, float]:
-        """The metrics of all of them; called before the gradient is clipped."""
+        """The metrics of all measures together, with ``share`` if it was measured.
+
+        Call it before the gradient is clipped: ``share`` compares it with the gradient without teachers.
+        """
         found = {**self.mismatch.metrics(), **self.distilled.metrics(), **self.gaps.metrics()}
         return found if self.share is None else found | self.share.metrics()
 

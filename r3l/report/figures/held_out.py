@@ -47,7 +47,8 @@ AXES = ("updates", "generated tokens (thousands)", "updates")
 def draw(runs: pd.DataFrame, out: Path) -> list[Path]:
     """Draw the figure into the folder ``out``, or as the one file ``out``; returns what was written.
 
-    Raises DataError if no run of R3L was scored on the way, RunDirectoryError where ``out`` cannot be written.
+    Raises DataError if no run of R3L was scored on test tasks before its last update, RunDirectoryError if
+    ``out`` cannot be written.
     """
     import matplotlib.style
 
