@@ -213,8 +213,8 @@ class TrainedMethod(Generic[S]):
     def advantages(self, group: Group) -> Advantages:
         """The advantage of each trajectory of ``group``, in its order.
 
-        Shape (G,), or a list of numbers and of arrays with a value per token (T,). It is called only for groups
-        that train by policy gradient.
+        Shape (G,); or a list in which a trajectory may have an array (T,) with a value per token. It is
+        called only for groups that train by policy gradient.
 
         Override it if the method compares trajectories within a group only, such as GRPO; else override
         ``step_advantages``.
@@ -222,7 +222,7 @@ class TrainedMethod(Generic[S]):
         raise NotImplementedError
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """The advantages of all ``groups`` of a step that train by policy gradient, in their order.
+        """The advantages of all ``groups`` of a step that train by policy gradient, one entry per group.
 
         Override it if the method compares groups with each other; by default each group is separate.
         """
