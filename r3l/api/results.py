@@ -31,7 +31,8 @@ def load_results(*folders: Path | str) -> pd.DataFrame:
     paths = [path for folder in _folders(folders) for path in find_runs(folder)]
     runs = read_runs(paths)
     runs = runs.assign(run_dir=[str(path.parent) for path in runs.path])
-    return runs[[*IDENTITY, *SCORES, "steps", *(name for name in runs if name not in COLUMNS)]]
+    spent = [name for name in runs if name not in COLUMNS]
+    return runs[[*IDENTITY, *SCORES, "steps", *spent, "run_dir"]]
 
 
 def compare(

@@ -92,9 +92,7 @@ def episodes(
         Path,
         typer.Argument(
             help="JSONL or CSV, one line per episode: task, success; optional turns, "
-            "stop_reason, batch, worker, seed.",
-            exists=True,
-            dir_okay=False,
+            "stop_reason, batch, worker, seed."
         ),
     ],
     env: Annotated[str | None, typer.Option(help="Environment whose tasks were played.")] = None,

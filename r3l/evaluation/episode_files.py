@@ -167,6 +167,10 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
             raise ConfigError(
                 f"--column {name}={column}: there is no {name!r}; choose from {', '.join(known)}"
             )
+    if not path.is_file():
+        raise DataError(
+            f"{path} is not a file; name a file with one line per episode (JSONL, or CSV with a header)"
+        )
     if path.suffix == ".csv":
         rows: Sequence[Mapping[str, Any]] = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
         first = 2  # line 1 is the header

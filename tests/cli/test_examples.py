@@ -53,6 +53,7 @@ LONGER: dict[str, tuple[str, ...]] = {  # run with further words that make them 
     f"r3l evaluate {RUN}": (),
     "r3l verify": (),
     "r3l verify results": (),
+    "r3l verify results/stored/probe": (),
     f"r3l export model {RUN} hub:OWNER/NAME --dry-run": (),
     "r3l stored add --results results": ("--out", "kept"),
     "r3l probe alfworld": ("-n", "2", "--attempts", "2"),
@@ -91,6 +92,7 @@ PARSED = {  # and why they are not run here
     "r3l verify episodes alfworld.jsonl --env alfworld --task-set valid_seen --column task=gamefile": (
         "downloaded games; tests/evaluation/test_episode_files"
     ),
+    "r3l train --tier paper --set train.steps=3": "GPUs; tests/runs/test_forecast",
     "r3l tune grpo --env alfworld": "six trainings; tests/evaluation/test_tuning",
     "r3l stored fetch": "the network; tests/runs/test_stored_archive",
     "r3l stored fetch r3l-stored-0.1.0.zip": "tests/runs/test_stored_archive",

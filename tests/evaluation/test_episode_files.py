@@ -150,6 +150,8 @@ def test_the_command_passes_a_stored_evaluation_and_refuses_it_without_a_task(mo
     assert json.loads(lines[3])["task"] in out and "never played" in out
     code, _, error = run(monkeypatch, capsys, "verify", "episodes", file, "--env", "webshop")
     assert code == 2 and "add the other one" in error
+    code, _, error = run(monkeypatch, capsys, "verify", "episodes", tmp_path)
+    assert code == 2 and "is not a file" in error
     code, _, error = run(monkeypatch, capsys, "verify", "episodes", file, "--column", "gamefile")
     assert code == 2 and "NAME=COLUMN" in error
 
