@@ -233,8 +233,9 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     ) -> Iterator[Demonstration]:
         """``variants`` demonstrations of each SFT task whose number is in ``indices``.
 
-        ``error_rates``: the fields of ``base.demonstrations.ErrorRates``. ``task_sets``: those that the tasks
-        resemble.
+        Each is by a scripted agent whose errors are drawn separately. ``error_rates``: the fields of
+        ``base.demonstrations.ErrorRates``. ``task_sets``: those that the tasks resemble, by default ``nano``;
+        several only if the environment mixes them.
         """
         from r3l.envs.base.demonstrations import ErrorRates
 

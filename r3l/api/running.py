@@ -129,7 +129,11 @@ def evaluate_run(
     task_set: str | None = None,
     served: ServedModel | None = None,
 ) -> Evaluation:
-    """Evaluate a run with its last checkpoint, or the model behind a server, ``served``."""
+    """Evaluate a run with its last checkpoint, or the model behind a server, ``served``.
+
+    ``task_set``: its name, by default the run's test task set. Writes evaluation.json and episodes.jsonl in
+    ``run_dir``; for another task set, in a folder there.
+    """
     from r3l.evaluation import evaluate as evaluation
     from r3l.runs.gpu_locks import reserved_gpus
     from r3l.runs.manifest import run_of

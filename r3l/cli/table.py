@@ -202,7 +202,12 @@ def print_table(
     empty: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Print a table of configs/tables, made from the runs that are named and those under ``results``."""
+    """Print a table of configs/tables, made from the runs that are named and those under ``results``.
+
+    ``empty``: also show rows and columns without runs, as a ``tier`` always does. ``out``: a .csv file to
+    write, with .tex and .md next to it. Raises DataError if there is no run, unless ``tier`` is given or the
+    table's kind is ``published``.
+    """
     from r3l.report import tables
     from r3l.report.frame import read_runs
     from r3l.runs.run_paths import find_further

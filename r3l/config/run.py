@@ -67,7 +67,11 @@ class Run(TierSettings):
     )
 
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
-        """The model's name under results/ and in tables. ``inputs``: of a manifest, else of this machine."""
+        """The model's name under results/ and in tables; ``MODEL@SERVED`` if a server has the model.
+
+        ``inputs``: :meth:`inputs` as a manifest has them, by default those of this machine. Only a path or
+        hub id needs them, since its name ends with digits of a digest of the weights, or of the id.
+        """
         if self.served:
             return f"{Path(self.model).name}@{self.served}"
         return model_name(self.model, inputs["model"] if inputs else None)

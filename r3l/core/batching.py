@@ -243,8 +243,9 @@ _Part = tuple[int, int, tuple[tuple[int, int], ...]]  # sum, number of items, it
 def balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
     """Indices of ``lengths`` in ``count`` parts of nearly equal sums, by Karmarkar and Karp's differencing.
 
-    As verl does it, ties included: among candidates of equal spread the one with the largest part comes
-    first, parts being compared by sum, number of items, and items.
+    Parts may differ in their number of items, and may be empty. The result is verl's, ties included: among
+    candidates of equal spread the one with the largest part comes first, and parts are compared by sum,
+    number of items, and items.
     """
     # A candidate has ``count`` parts, the largest first.
     candidates: list[list[_Part]] = [

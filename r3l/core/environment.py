@@ -179,13 +179,16 @@ class FeedbackPrompts(Protocol):
 class Dialogue(Protocol):
     """The text side of an environment: prompts, response parser, rules that end an episode. Stateless.
 
+    - ``domain``: kind of task, as reflection prompts name it ("ALFWorld household tasks").
+    - ``max_turns``: turns with an action or an error after which an episode ends.
     - ``style``: ``full`` (complete instructions in our words), ``compact`` (observations only) or
       ``released`` (prompts of the paper's released code; ``release`` has those for reflections and
       critiques).
     - ``stop``: whether a turn is a whole response or one line of it.
     - ``suggestion_optional``: the released code accepts reflections without a suggestion here
       (docs/audit.md, B-41).
-    - ``retry_tolerates``: errors that cost a retry of the released code only a turn (B-7); mostly none.
+    - ``retry_tolerates``: errors that cost a retry of the released code only a turn (B-7); mostly none. Read
+      only under the rules ``released_lenient``.
     - ``lenient``: no response ends an episode; the environment answers every one.
     - ``history``: each turn is a new prompt (``fresh``) that shows that many earlier turns; None: one dialog
       grows.

@@ -140,7 +140,10 @@ async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Grou
 
 
 def kept(method: Method, groups: Sequence[Group]) -> bool:
-    """Call ``method.keep`` and check that it gives True or False. Raises ContractError."""
+    """True if ``groups``, all groups of one task, enter the batch, by ``method.keep``.
+
+    Raises ContractError if ``keep`` returns anything but True or False.
+    """
     return FLAG.check(_named(method), "keep returned", method.keep(groups))
 
 
@@ -229,7 +232,11 @@ def loss_of(
 
 
 def wrong(who: str, what: str, value: Any, fix: str) -> ContractError:
-    """A ContractError: ``who`` returned ``value`` for ``what``; ``fix`` says how to correct it."""
+    """A ContractError that reads "who: what value; fix".
+
+    ``who`` names the method or environment. ``what`` ends with a verb, such as "keep returned". ``fix`` says
+    how to correct it, such as "give True or False".
+    """
     return ContractError(f"{who}: {what} {shown(value)}; {fix}")
 
 

@@ -215,6 +215,9 @@ def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
 def store_tunings(results: Path, out: Path) -> list[Path]:
     """Copy the tunings below ``results`` to the same places below ``out``; return the files written.
 
+    A tuning is a file tuning/TIER/ENV/METHOD.json. One that is already there with the same content is neither
+    written nor returned.
+
     Before anything is written, raises DataError if ``out`` is this project's own store and a run of a tuning
     was made from a tree with uncommitted changes.
     """

@@ -127,7 +127,11 @@ def caveats(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def several_models(agent: Mapping[str, Any] | None) -> str | None:
-    """A warning if the server's responses name several models or versions, else None."""
+    """A warning if the server's responses name several models or versions, else None.
+
+    ``agent``: the record of the served model in evaluation.json; its ``answered_by`` has the number of
+    responses that name each model. None if the local policy played.
+    """
     models = (agent or {}).get("answered_by", {})
     if len(models) < 2:
         return None

@@ -119,8 +119,9 @@ def _check_hub(model: str) -> None:
 def load_model(model: str, device: torch.device, forward: Pass = "transformers") -> tuple[Any, Any]:
     """(model, tokenizer), float32. Raises CheckpointError that says what cannot be loaded and how to get it.
 
-    ``forward``: the forward pass that the model is for; the packed one needs only the weights of the models
-    it knows.
+    ``forward``: the forward pass that the model is for. For ``packed`` the model is our own CausalLM
+    (r3l.local.model.weights), read from safetensors; for ``transformers``, or if CausalLM lacks the
+    architecture or the folder has other files, it is transformers' model.
     """
     location = find(model)
     _check_digests(Path(location))
@@ -234,7 +235,8 @@ def _named(damaged: Mapping[Path, list[str]]) -> str:
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
     """Write the checkpoint of the last step and return its folder; of older ones only the newest stays.
 
-    Raises RunDirectoryError if it cannot be written; earlier checkpoints stay.
+    A step that is saved already is not written again. ``totals``: the run's budget so far, which a resumed
+    run goes on from. Raises RunDirectoryError if it cannot be written; earlier checkpoints stay.
     """
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():

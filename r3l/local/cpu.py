@@ -41,6 +41,9 @@ TOP_PAD = 64 * 2**20  # bytes by which the heap grows
 def threads(count: int) -> Iterator[None]:
     """Compute with ``count`` threads; inside, a float32 below 1.2e-38 (a subnormal number) is 0.
 
+    After the block the number of threads stays at ``count``, and subnormal numbers are kept again, even if
+    they were not before.
+
     Intel's processors are slow with subnormal numbers (its optimization manual: microcode assists), and
     attention weights and gradients of a confident model have many (results/notebook). Weights after three
     steps were the same bits either way.

@@ -39,7 +39,11 @@ class Text:
         return frozenset(part for is_field, part in self.parts if is_field)
 
     def fill(self, values: Mapping[str, object]) -> str:
-        """The string with each expression replaced by its value in ``values``."""
+        """The string with each expression replaced by its value in ``values``.
+
+        The keys of ``values`` are the expressions' source texts (``fields``). Raises KeyError if one is
+        missing.
+        """
         return "".join(str(values[part]) if is_field else part for is_field, part in self.parts)
 
 

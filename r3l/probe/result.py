@@ -92,7 +92,9 @@ class Sample:
     """The tasks that a probe plays, and how often.
 
     ``task_set``: its name, None for the validation set (the test set if there is none). ``tasks``: how many
-    of its tasks, None for all. ``attempts``: attempts at each task.
+    of its tasks, None for all. ``attempts``: attempts at each task. If not all
+    are played, they are drawn at random, from the task groups (easy, hard) in turn, and every probe of the
+    task set draws the same (:func:`chosen`).
     """
 
     task_set: str | None = None

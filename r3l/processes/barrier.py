@@ -42,7 +42,10 @@ class WaitingRequest(Generic[P, R]):
 class Barrier(Generic[P, R]):
     """Collects the requests of concurrent coroutines and serves them in one batch when all of them wait.
 
-    ``serve(payloads)`` gets the payloads of one phase, sorted by address, and returns one result each.
+    A coroutine calls ``await barrier.request(phase, address, payload)``. ``serve(payloads)`` gets the
+    payloads of one phase, sorted by address, and returns one result each. If requests of several phases
+    wait, the phase that :class:`Phase` declares first is served first.
+
     Addresses of one phase must be comparable: numbers and words at the same positions. Coroutines that send
     requests must run under :meth:`gather`; only the outermost coroutine may also send requests itself.
     """

@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 
 class Advance(Protocol):
-    """Reports that ``count`` more parts are done; ``note`` is shown after the bar."""
+    """Called as ``advance(note, count)``: ``count`` more parts are done, and ``note`` is shown after the bar.
+
+    The note comes first; a count alone is ``advance(count=3)``.
+    """
 
     def __call__(self, note: str = "", count: int = 1) -> None: ...
 

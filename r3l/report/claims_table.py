@@ -89,8 +89,8 @@ def _lines(rows: Sequence[ClaimVerdict]) -> list[list[ClaimVerdict]]:
 def sentence(claim: Claim) -> str:
     """The claim in words.
 
-    In brackets: what it claims if that is not an effect above 0, its family if not the paper, and
-    predictions.
+    In brackets: what it claims if that is not an effect above 0, its family if not the paper, and the
+    prediction for each environment ("predicted for ENV: ...").
     """
     said = [] if claim.says == "ahead" else [f"claimed: {claim.says}"]
     said += [] if claim.family is Family.PAPER else [claim.family]

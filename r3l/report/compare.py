@@ -42,9 +42,11 @@ NUMBERS = (
 class MethodComparison:
     """``method`` and ``against`` in one (tier, env, model), over the seeds that both have.
 
-    Without common seeds the scores, the difference and the budget are None. ``budget``: training cost of
-    ``method`` as a multiple of that of ``against``, by the names of BUDGET. ``warnings``: what differs
-    between the runs besides the method.
+    ``group``: the tasks that are scored (easy, hard, all). ``label``: printed name of ``against``.
+    ``effect``: ``method`` minus ``against``, paired by seed. ``difference``: the same with its verdict, after
+    Holm's correction over all rows. Without common seeds the scores, the effect, the difference and the
+    budget are None. ``budget``: training cost of ``method`` as a multiple of that of ``against``, by the
+    names of BUDGET. ``warnings``: what differs between the runs besides the method.
     """
 
     tier: str

@@ -123,9 +123,10 @@ class Reference:
         return f"{self.names[name]} ({changes.replace(',', ', ')})" if name in self.names else label
 
     def get(self, model: str, benchmark: str, label: str, *metrics: str) -> Published | None:
-        """The published number of a metric, or None.
+        """The published number of the first of ``metrics`` that has one, or None.
 
-        Default: the score, in whichever metric it has: success, or reward with partial credit.
+        ``label``: published name of the method, with its setting in brackets (:meth:`label`). Default
+        metrics: the score, which is success, or reward with partial credit.
         """
         keys = ((backbone(model), benchmark, label, metric) for metric in metrics or SCORES)
         return next((self._by_label[key] for key in keys if key in self._by_label), None)
@@ -140,7 +141,8 @@ def paper_columns(
 ) -> dict[str, Any]:
     """The columns PAPER_COLUMNS of a row: the published ``number``, our ``difference`` to it, and the verdict.
 
-    ``reason``: the kind of interval, or why there is no verdict.
+    ``difference``: our mean minus the published number, None if they are not compared. ``reason``: the kind
+    of interval, or why there is no verdict.
     """
     value, metric = (float(number.value), number.metric) if number else (None, None)
     return dict(zip(PAPER_COLUMNS, (value, metric, difference, verdict, reason), strict=True))

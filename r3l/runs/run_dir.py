@@ -91,7 +91,11 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
 
 
 def is_stored(run_dir: Path, fingerprint: str) -> bool:
-    """Whether the directory holds the run with this fingerprint, finished but without checkpoints (stored)."""
+    """True if the directory holds a run that is finished but without checkpoints (stored).
+
+    ``fingerprint`` is compared only with that of result.json. With an evaluation.json it is not
+    compared: callers compare it with the manifest's first, if there is a manifest.
+    """
     if any((run_dir / "checkpoints").glob("step-*")):
         return False
     if (run_dir / EVALUATION).is_file():

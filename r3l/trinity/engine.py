@@ -69,7 +69,11 @@ class Backend(Protocol):
         """Raise EngineError if the newest checkpoint is useless."""
 
     def collect(self) -> Path:
-        """Path of the last checkpoint, in Hugging Face layout."""
+        """Store the last checkpoint in the run directory, unless it is there; return its path.
+
+        It is in Hugging Face layout. The verl backend moves the weights there that Trinity exported, and
+        deletes Trinity's own checkpoints.
+        """
 
 
 def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: float | None = None) -> Result:

@@ -13,7 +13,11 @@ from r3l.processes.gather import together
 
 
 class Scorer(Protocol):
-    """A policy that gives the log-probability of every token of a sequence (``logprobs``)."""
+    """A policy that gives the log-probability of every token of a sequence.
+
+    ``await logprobs(ids, temperature)`` returns one number per token of ``ids``, given the tokens before it;
+    0 for the first.
+    """
 
     async def logprobs(self, ids: list[int], temperature: float) -> list[float]:
         """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""

@@ -136,9 +136,11 @@ def folder_lock(timeout: float = -1) -> FileLock:
 
 @contextmanager
 def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run Snakemake with the arguments ``command``; the end of the block stops it and its jobs.
+    """Run Snakemake by ``command``; the end of the block stops it and its jobs.
 
-    It gets a session of its own: Ctrl-C then reaches only this process, which stops the others in order.
+    ``command`` begins with the module's name: ``["snakemake", "--cores", "2"]``. ``log`` gets standard output
+    and standard error. Snakemake gets a session of its own: Ctrl-C then reaches only this process, which
+    stops the others in order.
     """
     # If this process is killed: SIGKILL, since on SIGTERM snakemake would wait for its jobs. They end with
     # it.

@@ -25,7 +25,11 @@ from r3l.core.task import Task
 
 
 class HouseGroup(DefinitionModel):
-    """A group of houses for which results are reported separately."""
+    """A group of houses for which results are reported separately.
+
+    ``families``: ALFWorld's task types, such as ``pick_and_place_simple``; the group's houses take them in
+    turn. ``receptacles``, ``objects``: their numbers in each house.
+    """
 
     families: tuple[str, ...] = Field(min_length=1)
     receptacles: int

@@ -64,7 +64,8 @@ class Simulator:
     """One simulator: its entry point in the jar, and its own copy of the state that is global in Java.
 
     ``own``: values for the fields in ``SHARED``, in that order. ``last_id``: its counter of object ids.
-    ``Jvm.call`` installs both before it calls the simulator.
+    ``Jvm.call`` installs both before it calls the simulator. When it installs another simulator, it saves
+    ``last_id`` here; ``own`` needs no saving, since its values are references to Java objects.
     """
 
     interface: Any

@@ -198,10 +198,17 @@ class IndexWriter:
 
 
 class Index:
-    """A search index opened for reading. Its arrays are memory maps, which the processes of a machine share."""
+    """A search index opened for reading: ``search(query, limit)`` gives numbers of documents.
+
+    Its arrays are memory maps, which the processes of a machine share.
+    """
 
     def __init__(self, folder: Path, total_length: int, find: Callable[[str], Term | None]) -> None:
-        """``find`` looks up a term. Raises DataError if a file is missing or truncated."""
+        """Open the index in ``folder``, whose documents have ``total_length`` terms together.
+
+        ``find`` gives a term's entry in the index, or None. Raises DataError if a file is missing or
+        truncated.
+        """
         arrays = {name: _map(folder / f"{name}.npy", dtype) for name, dtype in _FILES.items()}
         self._docs = arrays["docs"]
         self._counts = arrays["counts"]

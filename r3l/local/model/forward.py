@@ -59,7 +59,10 @@ def pass_of(model: Any, wanted: Pass) -> Pass:
 
 
 def is_of_family(config: Any) -> bool:
-    """True if the packed pass computes everything that models of this configuration need."""
+    """True if the packed pass computes everything that models of this configuration need.
+
+    ``config``: transformers' configuration of a model, as in ``model.config``.
+    """
     if config.model_type not in FAMILY or config.hidden_act != "silu" or config.attention_dropout:
         return False
     return set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}

@@ -34,8 +34,9 @@ _PREFIX = "base_model.model."  # of the names of a PeftModel's tensors
 def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
     """Freeze ``model`` and give it an adapter that changes nothing yet: B is 0, A is drawn by ``seed``.
 
-    ``base``: the base checkpoint that it was loaded from. Raises ConfigError if peft is missing, or the
-    model has no projection with a name in ``targets``.
+    ``base``: the base checkpoint that ``model`` was loaded from. The adapter stores the name and digest of
+    ``base``, and :func:`load` refuses an adapter with another digest. Raises ConfigError if peft is
+    missing, or the model has no projection with a name in ``targets``.
     """
     require("smol", "LoRA")
     import peft

@@ -49,7 +49,7 @@ def compute_dtype(wanted: ComputeDtype, device: torch.device) -> torch.dtype:
 
 
 def cast_parameters(model: Any, dtype: torch.dtype, frozen_alone: bool = False) -> None:
-    """Round the parameters to ``dtype`` in place, or only the frozen ones.
+    """Convert the parameters to ``dtype`` in place, with ``frozen_alone`` only the frozen ones.
 
     Buffers stay: rounded rotary frequencies would shift late positions.
     """
@@ -150,7 +150,10 @@ class MasterWeights:
                 computed.copy_(master)
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """Master weights by the model's names."""
+        """(name in the model, master weight) of every trained weight, in float32.
+
+        For a float32 model these are its own parameters, else copies of them.
+        """
         return zip(self._names, self.parameters, strict=True)
 
     def state_dict(self) -> dict[str, torch.Tensor]:

@@ -277,7 +277,11 @@ class Trainer:
         return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
-        """Log-probability under ``model`` of every masked token given those before it, else 0, (B, T)."""
+        """Log-probability under ``model`` of every masked token given those before it, shape (B, T).
+
+        It is at the run's sampling temperature, by which logits are divided: that of the policy that sampled.
+        0 for the first token, and where the mask is 0.
+        """
         if self.forward == "transformers":
             return token_logprobs(model, ids_B_T, mask_B_T, self.temperature)
         return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self.tree_of)
