@@ -109,4 +109,6 @@ def test_products_of_many_shapes_do_not_keep_the_code_of_all():
     kept_all = grown(ONEDNN_PRIMITIVE_CACHE_CAPACITY="1024")
     if kept_all < 0:
         pytest.skip("float32 products are not oneDNN's on this processor")
+    if kept_all < 8:
+        pytest.skip(f"the code of all shapes takes {kept_all:.0f} MB on this processor: nothing to bound")
     assert grown() < 0.8 * kept_all  # measured: 0.52

@@ -26,13 +26,15 @@ PROFILE = (ROOT / "workflow" / "profiles" / "slurm" / "config.yaml").read_text(e
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a program `sbatch` on PATH, and a profile completed by a user."""
+    """A folder with programs `sbatch` and `sacct` on PATH, and a profile completed by a user."""
     text = re.sub(".*slurm_account:.*\n", "", PROFILE).replace("YOUR_PARTITION", "main")
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "config.yaml").write_text(re.sub("restart-times: .*", "restart-times: 0", text))
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "sbatch").write_text(SBATCH)
-    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    # The plugin calls sacct too, which a machine without Slurm lacks: this one knows of no job.
+    for name, script in {"sbatch": SBATCH, "sacct": "#!/bin/sh\n"}.items():
+        (tmp_path / "bin" / name).write_text(script)
+        (tmp_path / "bin" / name).chmod(0o755)
     return tmp_path
 
 
