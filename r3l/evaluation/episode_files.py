@@ -23,7 +23,7 @@ from r3l.core.errors import ConfigError, DataError
 from r3l.core.seeds import generator
 from r3l.files.json_files import read_jsonl, read_text
 from r3l.stats.comparison import adjusted
-from r3l.stats.intervals import Interval, t_interval, wilson_interval
+from r3l.stats.intervals import Interval, task_interval
 
 ORDER = "position in the file"
 CONDITIONS = ("batch", "worker", "seed")  # columns that are tested if the file has them
@@ -73,7 +73,7 @@ class Dependence:
 
 @dataclass(frozen=True)
 class EpisodeCheck:
-    """What `r3l verify episodes` finds in a file of episodes.
+    """Findings of `r3l verify episodes` in a file of episodes.
 
     - ``tasks``: number of tasks in the task set, or in the file if no set was named (``named`` is False).
     - ``plays``: number of tasks by number of episodes: {1: 134} is a complete evaluation.
@@ -254,7 +254,7 @@ def check_episodes(
         unknown=sorted(unknown),
         repeated=[task for task in ids if len(outcomes[task]) > usual],
         over_episodes=float(solved.mean()),
-        success=t_interval(means) if {*means} - {0.0, 1.0} else wilson_interval(means),
+        success=task_interval(means),
         bounds=(found / len(ids), (found + len(missing)) / len(ids)),
         stops=dict(Counter(row.stop_reason for row in episodes if row.stop_reason)),
         at_limit=limit,

@@ -114,7 +114,7 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
             ours, theirs = common_seeds(r3l[r3l.rate == rate], grpo[grpo.rate == rate])
             if len(ours) >= MIN_SEEDS:
                 compared = {"learning_rate": rate, "seeds": len(ours), "part": ours.part.iloc[0]}
-                row = _probed(probe) | compared | _differences(ours, theirs)
+                row = _probed(probe) | compared | _differences(ours, theirs) | at_equal_tokens(ours, theirs)
                 without = common_seeds(r3l[r3l.rate == rate], unreflected[unreflected.rate == rate])
                 if len(without[0]) >= MIN_SEEDS:
                     row[UNREFLECTED] = _differences(*without).get("early_test")
@@ -202,7 +202,7 @@ def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
         tested = [early_test(run.path, run.steps) for run in (one, other)]
         if None not in tested:
             values["early_test"].append(tested[0] - tested[1])  # type: ignore[operator]
-    columns: dict[str, Any] = at_equal_tokens(ours, theirs)
+    columns: dict[str, Any] = {}
     for name, differences in values.items():
         if len(differences) == len(ours):
             interval = t_interval(differences)

@@ -18,7 +18,7 @@ from r3l.files import paths
 from r3l.files.csv_files import read_csv
 from r3l.report import published
 from r3l.report.table import Column, Table, table, to_markdown
-from r3l.stats.intervals import Interval, t_interval, wilson_interval
+from r3l.stats.intervals import Interval, task_interval
 
 Evaluation = Mapping[str, Any]
 Episodes = Sequence[Mapping[str, Any]]
@@ -51,13 +51,8 @@ class CitedScore(Strict):
 
 
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
-    """Mean of ``key`` over tasks (of each task's mean over its attempts), with a 95 % interval.
-
-    Attempts at one task are not independent, so the sample is the tasks: Wilson's interval if every task mean
-    is 0 or 1, else Student's.
-    """
-    means = _of_tasks(episodes, key)
-    return t_interval(means) if {*means} - {0.0, 1.0} else wilson_interval(means)
+    """Mean of ``key`` over tasks (of each task's mean over its attempts), with a 95 % interval."""
+    return task_interval(_of_tasks(episodes, key))
 
 
 def _of_tasks(episodes: Episodes, key: str) -> list[float]:

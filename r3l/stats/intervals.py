@@ -75,6 +75,16 @@ def wilson_interval(successes_T: ArrayLike, confidence: float = CONFIDENCE) -> I
     return Interval(rate, low, high, 1, f"Wilson, {len(successes)} tasks")
 
 
+def task_interval(means_T: ArrayLike) -> Interval:
+    """Mean over tasks of each task's mean over its attempts, shape (T,), with an interval.
+
+    Attempts at one task are not independent, so the sample is the tasks: Wilson's interval if every mean is 0
+    or 1, else Student's. Raises ValueError for no or non-finite values.
+    """
+    means = finite(means_T, 1)
+    return wilson_interval(means) if np.isin(means, (0.0, 1.0)).all() else t_interval(means)
+
+
 def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson's score interval of a success rate in ``count`` trials (1927; no continuity correction)."""
     z = float(stats.norm.isf((1 - confidence) / 2))
