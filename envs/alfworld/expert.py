@@ -110,7 +110,7 @@ class AlfworldExpert(ScriptedExpert):
         return plan(self)
 
     def thought(self) -> str:
-        """Where the agent is, and a short subgoal: ``at desk 1, find mug``, ``at desk 1, mug 2 here``.
+        """The agent's location, and a short subgoal: ``at desk 1, find mug``, ``at desk 1, mug 2 here``.
 
         A small model that repeats what it has just read seldom walks to where it is or takes what is not
         there.

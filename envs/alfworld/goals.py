@@ -32,7 +32,7 @@ _PATTERNS = {family: re.compile(sentence) for family, sentence in _SENTENCES.ite
 
 @dataclass(frozen=True)
 class HouseGoal:
-    """What a task requires. Object classes are as displayed (``mug``, ``sinkbasin``).
+    """Requirements of a task. Object classes are as displayed (``mug``, ``sinkbasin``).
 
     ``family``: the task type. ``object``, ``count``: class and number of the objects. ``state``: None,
     ``clean``, ``hot`` or ``cool``. Exactly one of ``destination`` (receptacle class to put it in) and

@@ -68,7 +68,7 @@ def base_weights(inputs: Mapping[str, Any]) -> str | None:
 
 
 def model_identity(model: str) -> dict[str, str | None]:
-    """What identifies a model: the sha256 of its folder or packaged file, else its name and hub revision.
+    """Identity of a model: the sha256 of its folder or packaged file, else its name and hub revision.
 
     ``revision`` is the one in this machine's cache, and None if the cache does not have the model.
     """

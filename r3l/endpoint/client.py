@@ -297,7 +297,7 @@ def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
 
 
 async def about_model(options: EndpointOptions) -> dict[str, Any]:
-    """What the server says of its model's weights (:meth:`Endpoint.about`)."""
+    """The server's description of its model's weights (:meth:`Endpoint.about`)."""
     async with Endpoint(options) as endpoint:
         return await endpoint.about()
 

@@ -121,7 +121,7 @@ def played_how(evaluation: Mapping[str, Any], run: Run) -> str:
 
 
 def caveats(evaluation: Mapping[str, Any]) -> list[str]:
-    """What is known against a score on the evaluation's task set, as one line; [] if nothing."""
+    """Objections to a score on the evaluation's task set, as one line; [] if nothing."""
     task_set = evaluation["task_set"]
     return [f"warning: task set {task_set['name']}: {task_set['warning']}"] if task_set.get("warning") else []
 

@@ -195,7 +195,7 @@ def _group_columns(evaluation: Evaluation, episodes: Sequence[EpisodeRow]) -> It
 
 
 def _warnings(evaluation: Evaluation, manifest: Manifest, result: Result) -> Iterator[str]:
-    """What a reader must know of a run: of its task set, its base checkpoint, the server that played, and how
+    """Remarks that a reader of a run needs: on its task set, its base checkpoint, the server that played, and how
     many episodes ended by an error inside the environment, in its test and in training."""
     if of_task_set := evaluation["task_set"].get("warning"):
         yield of_task_set

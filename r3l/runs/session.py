@@ -73,7 +73,7 @@ class PlaySession:
         return {}
 
     def conditions(self) -> dict[str, Any]:
-        """What scores of a policy at a server depend on besides the run's settings; {} for a local one."""
+        """Conditions of scores of a policy at a server besides the run's settings; {} for a local one."""
         return {}
 
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]] | None:

@@ -164,7 +164,7 @@ def test_no_command_cuts_a_word_or_number_in_a_narrow_terminal():
 def test_the_doctor_keeps_the_command_to_copy(monkeypatch, capsys):
     """What was found gives way first, and a long command continues on the next line between its words."""
     command = f"huggingface-cli download Qwen/Qwen2.5-7B-Instruct --revision {'0123456789abcdef' * 2}"
-    missing = Finding("weights of qwen2.5-7b", False, f"not in {'/root/.cache' * 4}", command)
+    missing = Finding("weights of qwen2.5-7b", False, f"not in {'/data/models' * 4}", command)
     monkeypatch.setattr(doctor, "examine", lambda tier, run: [Finding("python", True, "3.11.7", ""), missing])
     monkeypatch.setattr(printing, "console", lambda: Console(width=80))
     code, text, _ = run(monkeypatch, capsys, "doctor", "--tier", "paper")
