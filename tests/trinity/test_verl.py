@@ -44,7 +44,8 @@ def machine(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     program(folder / "trinity", f'#!/bin/sh\nexec {sys.executable} {STANDIN} "$@"\n')
     (tmp_path / "environment/lib/python3.11/site-packages/flash_attn").mkdir(parents=True)
-    program(folder / "ray", '#!/bin/sh\necho "$@"\n[ "$1" = status ] || exec sleep 600\n')
+    ray = '#!/bin/sh\necho "$@"\necho Ray runtime started.\n[ "$1" = status ] || exec sleep 600\n'
+    program(folder / "ray", ray)
     monkeypatch.setenv("R3L_TRINITY", str(folder.parent))
     monkeypatch.setenv(VISIBLE, "0,1,2,3,4,5,6,7")
     for name in ("RAY_ADDRESS", "SLURM_JOB_ID", "STANDIN_FAILS_AT"):
