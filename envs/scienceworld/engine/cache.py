@@ -7,9 +7,10 @@ replay, only for a new observation, and every replayed observation is compared w
 number of environments share a few simulators.
 
 The file on disk serves later runs, since methods and seeds share a task set and policies begin alike. Its
-name is a hash of the simulator's jar, the engine's settings and the table's columns, so a changed simulator
-gets a new file. SQLite lets any number of processes read and add. Each row has a digest, so a damaged or
-altered row is never used. A file with a broken structure is renamed, and a new one is started.
+name is a hash of the simulator's jar, the engine's settings, the table's columns and the fields of an
+observation, so a changed simulator and another version of r3l get a new file. SQLite lets any number of
+processes read and add. Each row has a digest, so a damaged or altered row is never used. A file with a
+broken structure is renamed, and a new one is started.
 
 The library ``diskcache`` (5.6.3) was measured on 1,227 real observations (20 tasks, episodes of nine added
 as they end; median of five, processor time per observation). With an entry per observation it writes in 96
@@ -27,7 +28,7 @@ import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -320,5 +321,7 @@ def open_disk_cache(options: ScienceWorldOptions) -> DiskCache:
 
     jar = Path(str(files("scienceworld"))) / "scienceworld.jar"
     settings = options.model_dump_json(include={"reward", "step_limit"})
-    digest = hashlib.sha256(jar.read_bytes() + settings.encode() + SCHEMA.encode())
+    # Rows hold an observation's values in this order: with another list of fields they would be misread.
+    columns = SCHEMA + ",".join(field.name for field in fields(Observation))
+    digest = hashlib.sha256(jar.read_bytes() + settings.encode() + columns.encode())
     return DiskCache(cache_folder("scienceworld") / f"{digest.hexdigest()[:16]}.sqlite")

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -111,4 +112,17 @@ def test_settings_of_the_engine_have_a_store_each(tmp_path, monkeypatch):
     fresh: Callable[[ScienceWorldOptions], DiskCache] = open_disk_cache.__wrapped__
     fresh(ScienceWorldOptions())
     fresh(ScienceWorldOptions(reward="max_delta_released"))
+    assert len(list((tmp_path / "scienceworld").glob("*.sqlite"))) == 2
+
+
+def test_versions_with_other_fields_of_an_observation_have_a_file_each(tmp_path, monkeypatch):
+    @dataclass(frozen=True)
+    class Later(Observation):
+        inventory: str = ""
+
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    fresh: Callable[[ScienceWorldOptions], DiskCache] = open_disk_cache.__wrapped__
+    fresh(ScienceWorldOptions())
+    monkeypatch.setattr("r3l.envs.scienceworld.engine.cache.Observation", Later)
+    fresh(ScienceWorldOptions())
     assert len(list((tmp_path / "scienceworld").glob("*.sqlite"))) == 2
