@@ -53,9 +53,9 @@ def train(
 ) -> Result:
     """Train ``run`` in ``run_dir``, or resume it there; writes and returns result.json.
 
-    ``loggers``: services that get a copy of the metrics (r3l.runs.loggers). ``after_update`` is called after
-    each update (r3l.evaluation.curve plays test tasks then). Raises Preempted at a signal to stop, or after
-    ``minutes``.
+    ``loggers``: services that get a copy of the metrics (r3l.runs.loggers). ``after_update`` is called
+    after each update, and for the last one again when resuming (r3l.evaluation.curve plays test tasks
+    then). Raises Preempted at a signal to stop, or after ``minutes``.
     """
     began = time.monotonic()
     check_installed(run)
@@ -142,6 +142,9 @@ def run_steps(
     history: list[Mapping[str, float]] = [*read_jsonl(run_dir / METRICS)]  # of the steps that are done
     saved = time.monotonic()
     with recording(run, run_dir, loggers, trainer.steps_done) as record:
+        if trainer.steps_done:
+            # The stopped process may have saved this update before its test tasks were all played.
+            after_update(session, run_dir, trainer.steps_done)
         while trainer.steps_done < run.train.steps:
             # Collect: the method explores each task of the step, with the weights of the last sync.
             collected = collect(session, method, tasks, trainer.steps_done + 1, history)

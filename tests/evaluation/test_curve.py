@@ -9,9 +9,11 @@ import pytest
 from r3l.api import running
 from r3l.config import resolve
 from r3l.core.errors import ConfigError, DataError
+from r3l.evaluation import curve
 from r3l.evaluation.evaluate import evaluate_run
 from r3l.evaluation.verification import SUMS, verify
 from r3l.files.json_files import read_json, read_jsonl
+from r3l.runs.preemption import Preempted
 
 SMALL = [
     *("train.tasks_per_step=2", "train.steps=3", "threads=1", "method_settings.group_size=4", "workers=0"),
@@ -43,7 +45,7 @@ def test_playing_test_tasks_on_the_way_changes_nothing_of_the_run(curved, tmp_pa
     assert ours == theirs
 
 
-def test_the_last_point_is_the_final_score_and_verification_says_so(curved):
+def test_the_last_point_is_the_final_score_and_verification_says_so(curved, tmp_path):
     points = read_jsonl(curved / "curve.jsonl")
     assert [point["step"] for point in points] == [1, 3]
     assert not (curved / "curve").exists()
@@ -52,11 +54,13 @@ def test_the_last_point_is_the_final_score_and_verification_says_so(curved):
     assert points[-1]["stops"] == evaluation["stops"]
     assert len(points[-1]["solved"]) == sum(e["success"] for e in read_jsonl(curved / "episodes.jsonl"))
     verify(curved)
+    changed = tmp_path / "run"
+    shutil.copytree(curved, changed)
     points[-1]["groups"]["all"]["success"] += 0.5
-    (curved / SUMS).unlink()
-    (curved / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points))
+    (changed / SUMS).unlink()
+    (changed / "curve.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points))
     with pytest.raises(DataError, match=r"curve.jsonl: 'groups'"):
-        verify(curved)
+        verify(changed)
 
 
 def test_a_resumed_run_plays_what_its_checkpoint_does_not_hold(tmp_path):
@@ -67,6 +71,25 @@ def test_a_resumed_run_plays_what_its_checkpoint_does_not_hold(tmp_path):
     shutil.rmtree(tmp_path / "checkpoints" / "step-000003")
     running.train_run(run, tmp_path)
     assert (tmp_path / "curve.jsonl").read_bytes() == points
+
+
+@pytest.mark.parametrize("update", [1, 3])
+def test_a_run_stopped_while_its_test_tasks_play_plays_them_when_resumed(
+    update, curved, tmp_path, monkeypatch
+):
+    play_all = curve.play_all
+
+    def stopped(session, tasks, path, key):
+        if key["update"] == str(update):
+            raise Preempted("stopped by SIGTERM")
+        return play_all(session, tasks, path, key)
+
+    run = run_of("evaluation.curve=[1,3]")
+    with monkeypatch.context() as patch, pytest.raises(Preempted):
+        patch.setattr(curve, "play_all", stopped)
+        running.train_run(run, tmp_path)
+    running.train_run(run, tmp_path)
+    assert (tmp_path / "curve.jsonl").read_bytes() == (curved / "curve.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(
