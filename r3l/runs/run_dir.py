@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NotRequired
@@ -90,39 +90,26 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
     return read_json(path, RecordedRun)["fingerprint"] if path.is_file() else None
 
 
-def is_stored(run_dir: Path, fingerprint: str) -> bool:
-    """True if the directory holds a run that is finished but without checkpoints (stored).
-
-    ``fingerprint`` is compared only with that of result.json. With an evaluation.json it is not
-    compared: callers compare it with the manifest's first, if there is a manifest.
-    """
-    if any((run_dir / "checkpoints").glob("step-*")):
-        return False
-    if (run_dir / EVALUATION).is_file():
-        return True
-    path = run_dir / RESULT
-    try:
-        return path.is_file() and read_json(path, RecordedRun)["fingerprint"] == fingerprint
-    except DataError:  # damaged: it will be written again
-        return False
-
-
 def check_owner(run_dir: Path, run: Run) -> None:
     """Raise CheckpointError if training would overwrite what the directory holds.
 
     That is another run, or the same one, finished but without its checkpoints.
     """
     fingerprint = run.fingerprint()
-    recorded = recorded_fingerprint(run_dir)
     other = "choose another directory (--run-dir, --out), or let r3l train rename this one (--set-aside)"
-    if recorded not in (None, fingerprint):
-        differences = run.differences(read_json(run_dir / MANIFEST, RecordedRun))
-        more = [f"and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []
-        raise CheckpointError(
-            f"{run_dir / MANIFEST} is of a run with another configuration, {recorded} and not {fingerprint}: "
-            f"{'; '.join([*differences[:SHOWN], *more])}. To run this one, {other}"
-        )
-    if is_stored(run_dir, fingerprint):
+    recorded = _fingerprints(run_dir)
+    for path, found in recorded.items():
+        if found != fingerprint:
+            named = ""
+            if path.name == MANIFEST:  # it has the settings
+                differences = run.differences(read_json(path, RecordedRun))
+                more = [f"and {len(differences) - SHOWN} more"] if len(differences) > SHOWN else []
+                named = f": {'; '.join([*differences[:SHOWN], *more])}"
+            raise CheckpointError(
+                f"{path} is of a run with another configuration, {found} and not {fingerprint}{named}. "
+                f"To run this one, {other}"
+            )
+    if _is_finished_without_checkpoints(run_dir, recorded):
         raise CheckpointError(
             f"{run_dir}: this run is already finished (no checkpoints, as in stored runs); training it again "
             f"would overwrite its scores. To do so, {other}"
@@ -131,14 +118,42 @@ def check_owner(run_dir: Path, run: Run) -> None:
 
 def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
     """Rename a directory that training would overwrite (:func:`check_owner`); its new path, or None."""
-    # The new name has the fingerprint of the run inside; a number is added if several have been set aside.
-    recorded = recorded_fingerprint(run_dir)
-    if recorded is None or (recorded == fingerprint and not is_stored(run_dir, fingerprint)):
+    recorded = _fingerprints(run_dir)
+    others = [found for found in recorded.values() if found != fingerprint]
+    if not others and not _is_finished_without_checkpoints(run_dir, recorded):
         return None
-    target = run_dir.with_name(f"{run_dir.name}.{recorded}")
+    # The new name has the fingerprint of the run inside; a number is added if several have been set aside.
+    name = f"{run_dir.name}.{others[0] if others else fingerprint}"
+    target = run_dir.with_name(name)
     number = 1
     while target.exists():
         number += 1
-        target = run_dir.with_name(f"{run_dir.name}.{recorded}.{number}")
+        target = run_dir.with_name(f"{name}.{number}")
     run_dir.rename(target)
     return target
+
+
+def _fingerprints(run_dir: Path) -> dict[Path, str]:
+    """The fingerprint in each file of a directory that tells which run it is of.
+
+    Scores count too, since settings may have changed after a run whose manifest is gone. A damaged result or
+    evaluation is left out: it is written again. Raises DataError for a damaged manifest.
+    """
+    found: dict[Path, str] = {}
+    for path in (run_dir / MANIFEST, run_dir / RESULT, run_dir / EVALUATION):
+        if path.is_file():
+            try:
+                found[path] = read_json(path, RecordedRun)["fingerprint"]
+            except DataError:
+                if path.name == MANIFEST:
+                    raise
+    return found
+
+
+def _is_finished_without_checkpoints(run_dir: Path, recorded: Collection[Path]) -> bool:
+    """True if a directory has a result or scores, but no weights to resume from, as stored runs do.
+
+    ``recorded``: the files of :func:`_fingerprints`.
+    """
+    has_scores = not {run_dir / RESULT, run_dir / EVALUATION}.isdisjoint(recorded)
+    return has_scores and not any((run_dir / "checkpoints").glob("step-*"))

@@ -100,8 +100,31 @@ def test_the_key_is_not_in_the_note_of_an_error(tmp_path, monkeypatch):
 def test_a_run_with_scores_and_without_checkpoints_is_never_trained_over(tmp_path, run):
     """Its result may be gone: what it scored cannot be made again from nothing."""
     (tmp_path / "manifest.json").write_text(json.dumps({"fingerprint": run.fingerprint()}))
-    (tmp_path / "evaluation.json").write_text("{}")
+    (tmp_path / "evaluation.json").write_text(json.dumps({"fingerprint": run.fingerprint()}))
     with pytest.raises(CheckpointError, match="this run is already finished"):
         check_owner(tmp_path, run)
     (tmp_path / "checkpoints" / "step-000001").mkdir(parents=True)
     check_owner(tmp_path, run)
+
+
+@pytest.mark.parametrize("name", ["evaluation.json", "result.json"])
+def test_scores_of_another_configuration_are_not_those_of_this_run(tmp_path, run, name):
+    """A directory without manifest: settings changed since its scores were made, so they are another run's."""
+    run_dir = tmp_path / "seed0"
+    run_dir.mkdir()
+    before = run.model_copy(update={"threads": 7}).fingerprint()
+    (run_dir / name).write_text(json.dumps({"fingerprint": before}))
+    another = rf"{name} is of a run with another configuration, {before} and not {run.fingerprint()}\. To"
+    with pytest.raises(CheckpointError, match=another):
+        check_owner(run_dir, run)
+    assert move_aside(run_dir, run.fingerprint()) == tmp_path / f"seed0.{before}"
+
+
+def test_scores_without_manifest_are_set_aside_as_the_error_says(tmp_path, run):
+    run_dir, own = tmp_path / "seed0", run.fingerprint()
+    run_dir.mkdir()
+    (run_dir / "evaluation.json").write_text(json.dumps({"fingerprint": own}))
+    with pytest.raises(CheckpointError, match="this run is already finished .*--set-aside"):
+        check_owner(run_dir, run)
+    assert move_aside(run_dir, own) == tmp_path / f"seed0.{own}"
+    assert move_aside(run_dir, own) is None  # nothing is there any more
