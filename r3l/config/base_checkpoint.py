@@ -47,8 +47,8 @@ def base_checkpoint_of(run: Run) -> str:
     phases = len(recipe_of(name)["phases"])
     if not manifest.is_file() or len(read_json(manifest, SFTProgress)["loss"]) < phases:
         raise ConfigError(
-            f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: make it with "
-            f"r3l sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
+            f"{run.cell} starts from an SFT checkpoint, but there is no finished one in {folder}: make it "
+            f"with r3l sft {name} --model {run.model}, or go without: --set env_settings.sft=null"
         )
     return str(folder)
 

@@ -103,7 +103,7 @@ def environment_of(env: str) -> EnvironmentPackage[Any]:
         return find_environment(env)
     config = load("envs", env, EnvConfig)
     if config.code:
-        return _of_code(env, config.code, json.dumps(config.arguments))
+        return _package_of_code(env, config.code, json.dumps(config.arguments))
     if config.arguments:
         raise ConfigError(
             f"{env}.yaml: key 'arguments' is for an adapter, which key 'code' names; add it, or remove both"
@@ -112,7 +112,7 @@ def environment_of(env: str) -> EnvironmentPackage[Any]:
 
 
 @cache
-def _of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
+def _package_of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
     """The package that ``code`` (module:Class) defines; ``arguments`` are JSON, for the cache."""
     kind = find_class("envs", code)
     if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):
@@ -127,6 +127,7 @@ def _of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
         )
     if kind.name != env:
         raise ConfigError(
-            f"env code {code!r}: its name is {kind.name!r}, but the file is called {env!r}; use one name in both"
+            f"env code {code!r}: its name is {kind.name!r}, but the file is called {env!r}; use one name in "
+            "both"
         )
     return kind()

@@ -78,10 +78,16 @@ def names(kind: str) -> list[str]:
     for folder in own_folders(kind):
         if not folder.is_dir():
             raise ConfigError(
-                f"{OWN[kind]} names {folder}, which is not a directory; correct the variable, or make the directory"
+                f"{OWN[kind]} names {folder}, which is not a directory; correct the variable, or make the "
+                "directory"
             )
         for path in sorted(folder.glob("*.yaml")):
-            if _is_other_kind(path, kind):
+            # Methods and environments may share a folder. What is wrong with a file, loading it reports.
+            try:
+                values = read_yaml(path)
+            except ConfigError:
+                values = {}
+            if kind[:-1] not in values and any(other[:-1] in values for other in OWN):
                 continue
             if path.stem in packaged:
                 why = "is taken: this package has it"
@@ -96,22 +102,19 @@ def names(kind: str) -> list[str]:
     return sorted(packaged | own)
 
 
-def _is_other_kind(path: Path, kind: str) -> bool:
-    """Whether a file says that it is of the other kind: methods and environments may share a folder."""
-    try:
-        values = read_yaml(path)
-    except ConfigError:
-        return False  # loading the file reports what is wrong with it
-    return kind[:-1] not in values and any(other[:-1] in values for other in OWN)
-
-
 def load(kind: str, name: str, model: type[M]) -> M:
     """Read and validate ``<name>.yaml`` of ``kind`` in {tiers, envs, models, methods, tables} as ``model``.
 
     Raises ConfigError if the file is unknown or malformed.
     """
-    if name not in (known := names(kind)):
-        raise ConfigError(unknown(kind[:-1], name, known) + _own_ones(kind))
+    known = names(kind)
+    if name not in known:
+        hint = ""
+        if kind in OWN:
+            folders_set = os.pathsep.join(map(str, own_folders(kind)))
+            which = f"which is {folders_set}" if folders_set else "which is not set"
+            hint = f"; your own are found by {OWN[kind]}, {which}"
+        raise ConfigError(unknown(kind[:-1], name, known) + hint)
     folders = [paths.CONFIGS / kind, *own_folders(kind)]
     path = next(path for folder in folders if (path := folder / f"{name}.yaml").is_file())
     config: M = _validated(model, path.read_bytes(), path)
@@ -120,16 +123,6 @@ def load(kind: str, name: str, model: type[M]) -> M:
             f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
         )
     return config
-
-
-def _own_ones(kind: str) -> str:
-    """The folders with the user's own ``kind``, for the error about an unknown name."""
-    if kind not in OWN:
-        return ""
-    folders = os.pathsep.join(map(str, own_folders(kind)))
-    return f"; your own are found by {OWN[kind]}, " + (
-        f"which is {folders}" if folders else "which is not set"
-    )
 
 
 @lru_cache(maxsize=512)  # a grid loads a few dozen files thousands of times; a changed content is read again
@@ -184,7 +177,8 @@ def explain(model: type[BaseModel], error: Any) -> str:
     if error["type"] != "extra_forbidden":
         reason = FORMS.get(error.get("ctx", {}).get("pattern"), error["msg"].lower())
         return f"key {key!r} has value {error['input']!r}: {reason}"
-    name, known = str(error["loc"][-1]), _known_keys(model, error["loc"][:-1])
+    name = str(error["loc"][-1])
+    known = _known_keys(model, error["loc"][:-1])
     elsewhere = [path for path in key_paths(model) if path.rpartition(".")[2] == name]
     meant = did_you_mean(name, known) or (f" (known: {', '.join(sorted(known))})" if known else "")
     if len(elsewhere) == 1:

@@ -60,7 +60,7 @@ def fingerprint_inputs(
 
 
 def base_weights(inputs: Mapping[str, Any]) -> str | None:
-    """The digest of the base checkpoint of a run with these ``inputs``, or its revision or name on the hub."""
+    """The digest of the base checkpoint that ``inputs`` name, else its revision or name on the hub."""
     if "sft" in inputs:
         return None if inputs["sft_model"] is None else str(inputs["sft_model"])
     model: dict[str, str | None] = inputs["model"]
@@ -78,7 +78,11 @@ def model_identity(model: str) -> dict[str, str | None]:
     folder = Path(locate(model))
     if folder.is_dir():
         return {"sha256": _folder_digest(folder.resolve())}
-    return {"name": str(folder), "revision": _cached_revision(str(folder))}
+    # A hub id. The revision is the commit that the cache has as ``main``, in the folder from which transformers
+    # loads: HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, variables expanded.
+    hub = str(folder)
+    ref = Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}" / "refs" / "main"
+    return {"name": hub, "revision": ref.read_text(encoding="utf-8").strip() if ref.is_file() else None}
 
 
 def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
@@ -122,11 +126,3 @@ def fetch(model: str) -> None:
 
         with suppress(OSError, ValueError):
             snapshot_download(str(identity["name"]), allow_patterns=list(MODEL_FILES))
-
-
-def _cached_revision(hub: str) -> str | None:
-    """The commit that this machine's cache of the hub has as ``main``."""
-    # The folder that transformers loads from: HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, variables expanded.
-    cache_of_hub = Path(constants.HF_HUB_CACHE)
-    ref = cache_of_hub / f"models--{hub.replace('/', '--')}" / "refs" / "main"
-    return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None

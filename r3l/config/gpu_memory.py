@@ -51,7 +51,8 @@ def training(
     backward passes compute in ``dtype`` and gather, with several GPUs, two layers at once. ``reference``: a
     frozen copy of the base checkpoint for a KL.
     """
-    share, size = a.parameters / gpus, BYTES[dtype]
+    share = a.parameters / gpus
+    size = BYTES[dtype]
     layer = (a.parameters - a.vocabulary * a.hidden) / a.layers
     gathered = size * (2 * layer + a.vocabulary * a.hidden) if gpus > 1 else size * a.parameters * (size < 4)
     return Training(
@@ -96,7 +97,7 @@ class InTurns:
 
     @property
     def total(self) -> float:
-        """The permanent parts (weights, optimiser, gradients), and the larger of ``training`` and ``caches``."""
+        """Weights, optimiser and gradients, which are permanent, and the larger of the two others."""
         return self.weights + self.optimiser + self.gradients + max(self.training, self.caches)
 
 
@@ -124,7 +125,9 @@ def in_turns(
 
     Loading the model takes less: at most two float32 copies of the trained weights are there at once.
     """
-    size, lower, added = BYTES[dtype], BYTES[dtype] < 4, adapter_parameters(a, lora)
+    size = BYTES[dtype]
+    lower = size < 4  # then float32 master weights are kept too
+    added = adapter_parameters(a, lora)
     trained = added or a.parameters
     return InTurns(
         weights=size * (a.parameters + added)
@@ -150,8 +153,10 @@ def _training(
        and the float32 copy of the largest gradient (of the embeddings) while it is added to the sum.
     3. AdamW: the square root of the second moments of all weights at once, in float32.
     """
-    size, trained = BYTES[dtype], adapter_parameters(a, lora) or a.parameters
-    lower, trains = size < 4, trained == a.parameters
+    size = BYTES[dtype]
+    lower = size < 4
+    trained = adapter_parameters(a, lora) or a.parameters
+    trains = trained == a.parameters  # the vocabulary projection has a gradient
     layer = kept_by_layer(a, tokens, row, dtype, lora)
     between = size * tokens * a.hidden
     kept = a.layers * (between if checkpointing else layer) + 4 * between
@@ -184,7 +189,8 @@ def kept_by_layer(
     In addition: attention's log-sum-exp of every head and the scale of both norms in float32, and the bias
     of every block of queries, which all rows share.
     """
-    queries, keys = a.heads * a.head_dim, keys_read(row)
+    queries = a.heads * a.head_dim
+    keys = keys_read(row)
     numbers = 4 * a.hidden + (3 + 2 * keys) * queries + 4 * a.intermediate + lora.rank * len(lora.targets)
     bias = sum(queries_in_block * read for queries_in_block, read in _blocks(row))
     return BYTES[dtype] * (tokens * numbers + bias) + 4 * tokens * (a.heads + 2)
@@ -220,7 +226,8 @@ def _blocks(row: int) -> list[tuple[int, int]]:
 
 def adapter_parameters(a: ArchitectureConfig, lora: LoraConfig) -> int:
     """Number of parameters in both factors (A and B) of all LoRA adapters; 0 if all weights train."""
-    queries, states = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    queries = a.heads * a.head_dim
+    states = a.kv_heads * a.head_dim
     width = {"q_proj": queries, "o_proj": queries, "k_proj": states, "v_proj": states}
     return sum(a.layers * lora.rank * (a.hidden + width.get(name, a.intermediate)) for name in lora.targets)
 
@@ -240,8 +247,9 @@ def _logits(a: ArchitectureConfig, tokens: int, lower: bool, trains: bool) -> fl
 
 @dataclass(frozen=True)
 class SamplingMemory:
-    """Bytes on each GPU of one inference engine. ``dialogs``: how many dialogs of full length its cache
-    holds.
+    """Bytes on each GPU of one inference engine.
+
+    ``dialogs``: how many dialogs of full length its cache holds.
     """
 
     weights: float

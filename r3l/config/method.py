@@ -244,8 +244,10 @@ def method_label(row: Variant) -> str:
     It names the author of the feedback unless that is the model itself, the default of every method, so that
     rows with different teachers have different names.
     """
-    files, changes = method_files(row.method), row.changes
-    label, scope = files[-1].label, Scope("", profile_of(row))
+    files = method_files(row.method)
+    label = files[-1].label
+    changes = row.changes
+    scope = Scope("", profile_of(row))
     source = FeedbackSource.SELF
     for file in files:
         source, _ = file.settings_in(scope).get("feedback", (source, ""))

@@ -10,7 +10,6 @@ from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from r3l.config.environment import EnvTierConfig
 from r3l.config.files import find_class, names
@@ -22,6 +21,7 @@ from r3l.core.option import source_of
 from r3l.envs.registry import ENVIRONMENTS, find_environment
 
 CITED = re.compile(r"\b[AB]-\d+|(?:RLTF )?(?:audit|defect) \d[\d.]*\d?(?:(?:,| and) \d[\d.]*\d)*")
+LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 @dataclass(frozen=True)
@@ -112,22 +112,22 @@ def _options(prefix: str, model: type[BaseModel]) -> Iterator[Option]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _options(f"{prefix}{key}.", field.annotation)
         elif isinstance(field.json_schema_extra, dict):
-            values, default = _values(field), _default(field)
+            limits = [
+                f"{sign} {getattr(limit, name):g}"
+                for limit in field.metadata
+                for name, sign in LIMITS.items()
+                if hasattr(limit, name)
+            ]
+            # Limits are for the number, which comes first among the choices.
+            first, *others = dict.fromkeys(_choices(field.annotation))
+            values = " | ".join([f"{first} {' and '.join(limits)}".strip(), *others])
+            if field.is_required():
+                default = ""
+            elif isinstance(field.default, tuple):
+                default = ", ".join(map(str, field.default))
+            else:
+                default = str(field.default)
             yield Option(f"{prefix}{key}", values, default, field.description or "", source_of(field))
-
-
-LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-
-
-def _values(field: FieldInfo) -> str:
-    limits = [
-        f"{sign} {getattr(limit, name):g}"
-        for limit in field.metadata
-        for name, sign in LIMITS.items()
-        if hasattr(limit, name)
-    ]
-    first, *others = dict.fromkeys(_choices(field.annotation))  # limits are for the number, which comes first
-    return " | ".join([f"{first} {' and '.join(limits)}".strip(), *others])
 
 
 def _choices(annotation: Any) -> Iterator[str]:
@@ -141,9 +141,3 @@ def _choices(annotation: Any) -> Iterator[str]:
             yield from [part] if isinstance(part, str) else _choices(part)
     elif annotation is not ...:
         yield "none" if annotation is NoneType else annotation.__name__
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return ""
-    return ", ".join(map(str, field.default)) if isinstance(field.default, tuple) else str(field.default)

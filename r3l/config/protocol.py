@@ -3,7 +3,7 @@
 The folder ``question_sets`` serves every environment that is a published set of questions (gsm8k),
 ``puzzles`` the puzzles that its files name.
 
-A protocol is a layer of settings (r3l.config.resolution), so everything that decides a score is in the run
+A protocol is a layer of settings (r3l.config.layers), so everything that decides a score is in the run
 and its fingerprint; a digest of these settings is part of the run's ``protocol``. Words describe the rest:
 the engine's rule of success, and how even a run without deviations differs from the original. They may be
 corrected without making earlier scores those of another protocol.
@@ -169,7 +169,7 @@ def protocol_of(env: str, identity: str) -> NamedProtocol:
     found = load_protocol(env, identity.rpartition("-")[0])
     if found.identity != identity:
         raise ConfigError(
-            f"{found.path} changed after the run with {identity} started: now it is {found.identity}; restore the "
-            "file, or evaluate in another folder with --out"
+            f"{found.path} changed after the run with {identity} started: now it is {found.identity}; "
+            "restore the file, or evaluate in another folder with --out"
         )
     return found

@@ -1,102 +1,51 @@
-"""Resolving names into a Run: four layers, each merged over the one below.
+"""Resolving the names of tier, environment, model and method into a Run; where its values come from.
 
-1. **Tier**, ``configs/tiers/TIER.yaml``: engine, base checkpoint and every number of training, sampling and
-evaluation.
-2. **Environment**, ``configs/envs/ENV.yaml`` under ``tiers.TIER``: task sets, turns, base checkpoint, the
-   engine's options, and under ``set`` its changes to the tier. ``profiles`` add options. A base checkpoint
-   of ``configs/models`` that needs other values in the tier (a thinking model trains turns) has them under
-   ``set`` too.
-3. **Method**, ``configs/methods/METHOD.yaml``: its ``settings``, then those of the ``profile``, of each
-   ``where`` entry that holds, of the tier, and the tuned learning rate. A method that ``extends`` another is
-   a layer over all of it. A key without a dot is the method's own, one with a dot is the run's
-   (``train.sync_interval``). Below the method, if the run has one: the **protocol**,
-   ``configs/protocols/ENV/NAME.yaml``, which sets everything that decides an evaluation's score.
-4. **--set KEY=VALUE**: the changes of the row (``r3l@alpha=5``), then those of the command line. In both a
-   key without a dot is the method's setting if the method declares it (``alpha``), else a key of the run
-   (``threads``).
-
-The lowest layer is the defaults that the code declares (r3l.core.option), so that files hold only what
-differs. A tuned learning rate holds for the profile ``paper`` and the environment's usual base checkpoint,
-for which it was chosen; with another one the tier's rate does. ``explained`` lists every value of a run with
-the layer that sets it.
+The files and the command line give layers of values (r3l.config.layers), each merged over the one below. The
+lowest layer is the defaults that the code declares (r3l.core.option), so that files hold only what differs.
+``explained`` lists every value of a run with the layer that sets it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os.path import isdir
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
-from r3l.config.environment import EnvConfig, EnvSettings, environment_of
+from r3l.config.environment import EnvConfig, environment_of
 from r3l.config.files import (
     OWN,
     explain,
     find_class,
     flat,
     is_own,
-    key_paths,
     load,
-    names,
     own_folders,
     validate,
 )
+from r3l.config.layers import METHOD, OPTIONS, changed_values, layers_of
 from r3l.config.method import (
-    RATE,
     Scope,
     Variant,
-    check_change,
     load_method,
     method_files,
     method_label,
     profile_of,
     settings_in,
-    source_in,
-    tuned_rate,
-    variant,
 )
-from r3l.config.model import HUB_ID, ClusterConfig, ModelConfig, as_path, find_model, stored_model
+from r3l.config.model import HUB_ID, ClusterConfig, find_model, stored_model
 from r3l.config.protocol import load_protocol
 from r3l.config.run import Run, feedback_source
 from r3l.config.tier import TierConfig, TierSettings
 from r3l.config.user_code import user_code
 from r3l.core.environment import Dialogue
-from r3l.core.errors import ConfigError, did_you_mean
+from r3l.core.errors import ConfigError
 from r3l.core.option import source_of
 from r3l.feedback.feedback import FeedbackSource
 
 if TYPE_CHECKING:
     from r3l.core.method import Method
-
-CHOSEN_BY = "the tier, environment, model, method and seed (--tier, --env, --model, --method, --seed)"
-CHOSEN = {"tier", "label", "env", "model", "served", "seed", "profile"}
-CHOSEN |= {"method", "method_label", "method_code", "own_code"}
-METHOD, ENV = "method_settings.", "env_settings."  # prefixes of keys of a Run
-OPTIONS = f"{ENV}options."
-
-
-class Layer(NamedTuple):
-    """Values of a Run, by dotted keys, that one file or the command line sets.
-
-    ``place``: the name of that file or option. ``sources``: one reason for all values, or the ``sources`` of
-    the file; there the key without ``prefix`` is looked up in ``section``.
-    """
-
-    place: str
-    values: dict[str, Any]
-    sources: Mapping[str, str] | str
-    section: str = ""
-    prefix: str = ""
-
-    def source(self, key: str) -> str:
-        """The stated reason for the value of a dotted key; '' if there is none."""
-        if isinstance(self.sources, str):
-            return self.sources
-        return source_in(self.sources, self.section + key.removeprefix(self.prefix))
 
 
 class Explained(NamedTuple):
@@ -122,8 +71,8 @@ def resolve(
     ``overrides`` are the ``key=value`` of ``--set``: ``train.steps=3``, ``alpha=5``. ``tuned``: whether tuned
     learning rates are used. Raises ConfigError naming file, key, value and fix.
     """
-    row, layers = _layers(tier, env, method, model, overrides, tuned)
-    place = f"{tier}/{env}/{row.name}"
+    row, layers = layers_of(tier, env, method, model, overrides, tuned)
+    place = f"{tier}/{env}/{row.name}"  # for errors
 
     # Merge the layers into nested dictionaries: a value replaces that of a lower layer.
     values: dict[str, Any] = {}
@@ -161,16 +110,16 @@ def resolve(
     if isinstance(values.get("protocol"), str):
         values["protocol"] = load_protocol(env, values["protocol"]).identity
 
+    # Check types and ranges, then what only the combination of settings shows.
     run = validate(Run, values, place)
-    package = environment_of(env)
-    validate(package.options, run.env_settings.options, f"{env}, env_settings.options")
-    _check(run, built)
+    validate(environment_of(env).options, run.env_settings.options, f"{env}, env_settings.options")
+    _check_combination(run, built)
     named = model or load("envs", env, EnvConfig).in_tier(tier).model
     if not named and is_own("envs", env) and stored_model(run.model):
         raise ConfigError(
-            f"environment {env!r} names no base checkpoint for tier {tier}, and the tier's own, {run.model}, was "
-            f"taught another environment: its actions would be impossible. Add `model: NAME` under tiers.{tier} "
-            f"in {env}.yaml, or give --model"
+            f"environment {env!r} names no base checkpoint for tier {tier}, and the tier's own, "
+            f"{run.model}, was taught another environment: its actions would be impossible. Add `model: "
+            f"NAME` under tiers.{tier} in {env}.yaml, or give --model"
         )
     return run
 
@@ -188,11 +137,11 @@ def explained(
     Raises as :func:`resolve`.
     """
     run = resolve(tier, env, method, seed, model, overrides)
-    _, layers = _layers(tier, env, method, model, overrides)
+    _, layers = layers_of(tier, env, method, model, overrides)
+    # All values, with the defaults of the environment's options and of the method's settings.
     values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
-    values["env_settings"]["options"] = (
-        environment_of(env).options(**run.env_settings.options).model_dump(mode="json")
-    )
+    options = environment_of(env).options(**run.env_settings.options)
+    values["env_settings"]["options"] = options.model_dump(mode="json")
     values["method_settings"] = run.method_settings
     # The code that declares the defaults, by the beginning of the keys; the last entry has all other keys.
     declared: list[tuple[str, Any]] = [
@@ -200,6 +149,7 @@ def explained(
         (OPTIONS, environment_of(run.env).options),
         ("", Run),
     ]
+    # The highest layer that has a key sets its value, else the default does.
     found = []
     for key, value in flat(values).items():
         layer = next((layer for layer in reversed(layers) if key in layer.values), None)
@@ -214,122 +164,13 @@ def explained(
     return found
 
 
-def _layers(
-    tier: str,
-    env: str,
-    method: str | Variant,
-    model: str | None,
-    overrides: Sequence[str] | None,
-    tuned: bool = True,
-) -> tuple[Variant, list[Layer]]:
-    """The row of a run, and its layers, lowest first; some layers are several files."""
-    row, changes = variant(method) if isinstance(method, str) else method, []
-    for change in overrides or ():
-        if change.startswith("profile="):  # as --method r3l@profile=fair; a second one is an error
-            row = variant(row.changed(profile=change.partition("=")[2]).name)
-        else:
-            changes.append(change)
-    in_tier, in_env = load("tiers", tier, TierConfig), load("envs", env, EnvConfig)
-    own, profile = in_env.in_tier(tier), profile_of(row)
-    usual = own.model or in_tier.model
-    base = as_path(model) if model else usual
-    above = [
-        Layer(row.name, _changes(row, row.changes), "the name of the row"),
-        Layer("--set", _changes(row, changes), "the command line"),
-    ]
-
-    # 1. The tier, then 2. the environment in it and what the profile adds.
-    values = in_tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)
-    below = [Layer(f"configs/tiers/{tier}.yaml", flat(values), in_tier.sources)]
-    path = f"configs/envs/{env}.yaml"
-    values = {"env_settings": own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)}
-    if own.model:
-        values["model"] = own.model
-    below.append(Layer(path, flat(values), in_env.sources, f"tiers.{tier}.", ENV))
-    below.append(Layer(path, own.set, in_env.sources, f"tiers.{tier}.set."))
-    options = {f"{OPTIONS}{key}": value for key, value in in_env.profiles.get(profile, {}).items()}
-    below.append(Layer(path, options, in_env.sources, f"profiles.{profile}.", OPTIONS))
-    if further := in_env.further_test_task_sets.get(profile):
-        test_sets = {f"{ENV}further_test_task_sets": [*own.further_test_task_sets, *further]}
-        below.append(Layer(path, test_sets, in_env.sources, f"further_test_task_sets.{profile}."))
-
-    # The base checkpoint, if --model names one, and its changes to the tier.
-    if model:
-        below.append(Layer("--model", {"model": base}, "the command line"))
-    if (name := model or usual) in names("models"):
-        config = load("models", name, ModelConfig)
-        below.append(Layer(f"configs/models/{name}.yaml", config.set, config.sources, "set."))
-
-    # The protocol that the row or --set names.
-    protocol = (above[0].values | above[1].values).get("protocol")
-    if protocol is not None:
-        found = load_protocol(env, str(protocol))
-        path = f"configs/protocols/{found.config.env}/{found.path.name}"
-        below.append(Layer(path, flat(found.values), found.config.sources))
-
-    # 3. The method. Some settings hold for one base checkpoint, or only where single turns are training
-    # samples.
-    samples = next(
-        (layer.values["samples"] for layer in reversed([*below, *above]) if "samples" in layer.values), None
-    )
-    scope = Scope(tier, profile, in_env.environment or env, base, samples or "trajectory")
-    for file in method_files(row.method):
-        path = f"configs/methods/{file.method}.yaml"
-        settings = {
-            key if "." in key else f"{METHOD}{key}": pair for key, pair in file.settings_in(scope).items()
-        }
-        values = {key: value for key, (value, _) in settings.items()}
-        below.append(Layer(path, values, {key: source for key, (_, source) in settings.items()}))
-    if tuned and profile == "paper" and base == usual and (rate := tuned_rate(row, tier, env)):
-        below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
-    return row, [*below, *above]
-
-
-def _changes(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` texts by dotted keys of Run; values are YAML's. ``profile`` is not a value of a Run.
-
-    Raises ConfigError for a text that cannot be read, and for a key that is not for a change.
-    """
-    settings = getattr(find_class("methods", str(method_files(row.method)[-1].code)), "Settings", None)
-    own = settings.model_fields if settings else {}
-    texts = []
-    for change in changes:
-        check_change(change)
-        key = change.partition("=")[0]
-        section = key.partition(".")[0]
-        if key == "profile":
-            continue
-        if section in CHOSEN:
-            raise ConfigError(f"key {key!r} is not for a change: it follows from {CHOSEN_BY}")
-        if key in own and key in Run.model_fields:
-            raise ConfigError(
-                f"key {key!r} is ambiguous: a setting of method {row.method!r}, and a key of the run. For the method's "
-                f"write {METHOD}{change}; for the run's set {key} in configs/tiers, or rename the method's setting"
-            )
-        if section not in Run.model_fields and key not in own:
-            dotted = [path for path in key_paths(Run) if path.endswith(f".{key}")]
-            meant = f" (did you mean {' or '.join(map(repr, dotted))}?)"
-            if not dotted:
-                meant = did_you_mean(key, [*own, *Run.model_fields])
-            raise ConfigError(
-                f"unknown key {key!r}{meant}: method {row.method!r} has no such setting, a run no such key"
-            )
-        texts.append(f"{METHOD}{change}" if key in own else change)
-    try:
-        return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}"
-        ) from error
-
-
-def _check(run: Run, method: Method) -> None:
+def _check_combination(run: Run, method: Method) -> None:
     """Raise ConfigError for settings that are allowed separately, but not together."""
     place = f"{run.tier}/{run.env}"
     if run.samples == "turn" and dialogue_of(run).stop == "line":
         raise ConfigError(
-            f"{place}: samples is 'turn', but a turn of {run.env} is a line of a response, which a "
-            "chat template would render as a message; set samples=trajectory or env_settings.options.turns=whole"
+            f"{place}: samples is 'turn', but a turn of {run.env} is a line of a response, which a chat "
+            "template would render as a message; set samples=trajectory or env_settings.options.turns=whole"
         )
     # vLLM as the sampler of the local engine has limits.
     if run.compute == "vllm" and run.engine == "trinity":
@@ -357,8 +198,9 @@ def _check(run: Run, method: Method) -> None:
         and not isdir(run.model)
     ):
         raise ConfigError(
-            f"there is no model {run.model!r}: it must be a name of configs/models or results/stored/models, a folder, "
-            "or an id of the Hugging Face hub such as Qwen/Qwen2.5-1.5B-Instruct"
+            f"there is no model {run.model!r}: it must be a name of configs/models or "
+            "results/stored/models, a folder, or an id of the Hugging Face hub such as "
+            "Qwen/Qwen2.5-1.5B-Instruct"
         )
 
 
@@ -392,7 +234,7 @@ def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
 
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
     """The author of the feedback that a method or variant learns from; None if it reads none."""
-    changes = _changes(row, row.changes)
+    changes = changed_values(row, row.changes)
     settings = settings_in(row.method, Scope(tier, profile_of(row)))
     settings |= {key.removeprefix(METHOD): value for key, value in changes.items() if key.startswith(METHOD)}
     own = {key: value for key, value in settings.items() if "." not in key and key not in Run.model_fields}

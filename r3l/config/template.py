@@ -50,10 +50,23 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
     ``mine``. ``parent``: the method that is copied, instead of the example. Raises ConfigError for a name
     that cannot be used, and for a file that exists.
     """
-    _check_name(name)
+    # The name must be one of a file, a class and a config, and be free.
+    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:
+        raise ConfigError(
+            f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits "
+            "and '_', not begin with a digit, and not be a keyword of Python"
+        )
+    folders = [folder for kind in OWN for folder in (paths.CONFIGS / kind, *own_folders(kind))]
+    taken = any((folder / f"{name}.yaml").is_file() for folder in folders)
+    if taken or importlib.util.find_spec(name) is not None:
+        raise ConfigError(
+            f"the name {name!r} is taken by a method, an environment or a Python module; choose another one"
+        )
+
+    # Write code, config and test.
     folder = folder or next(iter(own_folders(kind)), Path("mine"))
     files = (f"{name}.py", f"{name}.yaml", f"test_{name}.py")
-    written = _copied(name, parent) if parent else _example(kind, name)
+    written = _copy_of_method(name, parent) if parent else _copy_of_example(kind, name)
     texts = {folder / file: text for file, text in zip(files, written, strict=True)}
     if present := [str(path) for path in texts if path.exists()]:
         raise ConfigError(f"{', '.join(present)} exists and is not overwritten; choose another name")
@@ -63,7 +76,7 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
     return list(texts)
 
 
-def _example(kind: str, name: str) -> list[str]:
+def _copy_of_example(kind: str, name: str) -> list[str]:
     """Code, config and test of the example of ``kind``, under ``name``."""
     example = EXAMPLE[kind]
     texts = []
@@ -72,13 +85,14 @@ def _example(kind: str, name: str) -> list[str]:
         text = (paths.EXAMPLES / file).read_text("utf-8")
         text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
         text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{_class_name(name)}", text)
-        before, after = r"(\b(?:env|method|model): |\bsft |\")", r"(?=[\",:}\n]|$)"
+        before = r"(\b(?:env|method|model): |\bsft |\")"
+        after = r"(?=[\",:}\n]|$)"
         text = re.sub(rf"{before}{example}{after}", rf"\g<1>{name}", text, flags=re.MULTILINE)
         texts.append(re.sub(rf"\b{example}(?=\.(?:py|yaml)\b)", name, text))
     return texts
 
 
-def _copied(name: str, parent: str) -> list[str]:
+def _copy_of_method(name: str, parent: str) -> list[str]:
     """The code of method ``parent`` with its class renamed; a config that extends it, and a test."""
     copied = find_class("methods", load_method(parent).code or "")
     if not copied.trains:
@@ -92,18 +106,3 @@ def _copied(name: str, parent: str) -> list[str]:
 
 def _class_name(name: str) -> str:
     return name.title().replace("_", "")
-
-
-def _check_name(name: str) -> None:
-    """Raise ConfigError for a name that cannot be a file, a class and a config, or that is taken."""
-    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:
-        raise ConfigError(
-            f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits and '_', "
-            "not begin with a digit, and not be a keyword of Python"
-        )
-    folders = [folder for kind in OWN for folder in (paths.CONFIGS / kind, *own_folders(kind))]
-    taken = any((folder / f"{name}.yaml").is_file() for folder in folders)
-    if taken or importlib.util.find_spec(name) is not None:
-        raise ConfigError(
-            f"the name {name!r} is taken by a method, an environment or a Python module; choose another one"
-        )

@@ -95,8 +95,8 @@ class SamplingConfig(Strict):
     )
     tokens_per_batch: int | None = option(
         None,
-        "most tokens of the dialogs that are sampled together, with padding; none: all together. vLLM: tokens of its "
-        "cache; none: 64 dialogs of max_context",
+        "most tokens of the dialogs that are sampled together, with padding; none: all together. vLLM: "
+        "tokens of its cache; none: 64 dialogs of max_context",
         "our choice: nano dialogs are short",
         ge=1,
     )
@@ -132,13 +132,14 @@ class EvaluationConfig(Strict):
     )
     draw: Literal["first", "drawn", "by_group"] = option(
         "by_group",
-        "which tasks, if not all: the first by id, drawn by the run's seed, or drawn from each group its share",
+        "which tasks, if not all: the first by id, drawn by the run's seed, or drawn from each group its "
+        "share",
         "our choice: by id the first tasks may all be of one kind",
     )
     curve: tuple[int, ...] = option(
         (),
-        "updates after which the test task set is played during training too: the held-out learning curve, in "
-        "curve.jsonl; local engine",
+        "updates after which the test task set is played during training too: the held-out learning curve, "
+        "in curve.jsonl; local engine",
         "our choice: it costs an evaluation each, and changes no result",
     )
 
@@ -200,14 +201,14 @@ class TierSettings(Strict):
     compute: Compute = option(
         "packed",
         "packed: rows side by side, shared prefixes once, on a CPU with compiled attention if it is faster "
-        "(r3l.local.model.forward); transformers: padded rows, for other architectures; vllm: vLLM samples, packed "
-        "trains. They differ by rounding; local engine",
+        "(r3l.local.model.forward); transformers: padded rows, for other architectures; vllm: vLLM "
+        "samples, packed trains. They differ by rounding; local engine",
         "our choice: the fastest, and that of the stored runs",
     )
     compute_dtype: ComputeDtype = option(
         "float32",
-        "type of forward and backward passes; bfloat16: on a GPU and on a CPU with AMX or AVX512-BF16, float32 on "
-        "others; bfloat16_anywhere: bfloat16 on others too (r3l.local.model.precision)",
+        "type of forward and backward passes; bfloat16: on a GPU and on a CPU with AMX or AVX512-BF16, "
+        "float32 on others; bfloat16_anywhere: bfloat16 on others too (r3l.local.model.precision)",
         "our choice: exact on any machine",
     )
 

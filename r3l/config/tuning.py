@@ -49,7 +49,7 @@ def validation_task_set(run: Run) -> str:
     """
     if run.env_settings.validation_task_set is None:
         raise ConfigError(
-            f"{run.env} has no validation task set in tier {run.tier}, and a rate is never chosen on the test task "
-            f"set: add validation_task_set under tiers.{run.tier} in configs/envs/{run.env}.yaml"
+            f"{run.env} has no validation task set in tier {run.tier}, and a rate is never chosen on the "
+            f"test task set: add validation_task_set under tiers.{run.tier} in configs/envs/{run.env}.yaml"
         )
     return run.env_settings.validation_task_set
