@@ -1,5 +1,4 @@
-"""Client for servers that speak OpenAI's protocol: vLLM, SGLang, llama.cpp, `transformers serve`, hosted
-ones.
+"""Client for servers that speak OpenAI's protocol: vLLM, SGLang, llama.cpp, `transformers serve`, hosted.
 
 The `openai` package repeats requests, with its pauses and Retry-After in both forms; each attempt goes
 through r3l.endpoint.connection. The key is read from the environment and appears in no message, file or log
@@ -131,7 +130,7 @@ class Endpoint:
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
     async def about(self) -> dict[str, Any]:
-        """Fields of /models that tell weights apart: vLLM's folder, llama.cpp's sizes; {} for other servers."""
+        """Fields of /models that tell weights apart: vLLM's folder, llama.cpp's sizes; {} for others."""
         entry = entry_of_model(await self._get("/models"), self.options.model)
         return {key: entry[key] for key in _OF_WEIGHTS if entry.get(key) is not None}
 
@@ -235,10 +234,24 @@ class Endpoint:
             raise failure(self.options, path, error.__cause__ or error) from None
         answer = response.extensions["answer"]
         assert isinstance(answer, kind)
+
+        # Scores are of one model: warn of the first answer by another one than before.
+        if answer.answered_by:
+            name = one_line(answer.answered_by)[:LONGEST_NAME]
+            self.counts[f"{ANSWERED_BY}{name}"] += 1
+            if len(self.answering) == 1 and name not in self.answering:
+                log.warning(
+                    "%s answers as %s, and as %s before: %s will be of several models or versions. Name "
+                    "the one that is meant (%s), or serve no other during the run",
+                    *(self.options.shown, name, self.answering[0]),
+                    *(self.options.settable.result, self.options.settable.model),
+                )
+            if name not in self.answering:
+                self.answering.append(name)
+
+        # Count what is wrong with the answer without making it useless.
         if answer.replaced:
             self.counts["replaced"] += answer.replaced
-        if answer.answered_by:
-            self._note_model(one_line(answer.answered_by)[:LONGEST_NAME])
         if body is not None and answer.counted is None:
             self.counts["uncounted"] += 1
         limit = _requested_tokens(body) if body is not None else 0
@@ -247,20 +260,6 @@ class Endpoint:
         if limit and answer.counted and answer.was_cut and answer.counted.response < limit:
             self.counts["cut_short"] += 1
         return answer
-
-    def _note_model(self, name: str) -> None:
-        """Count an answer of the model ``name``, and warn of the first one by another model than before."""
-        self.counts[f"{ANSWERED_BY}{name}"] += 1
-        if name in self.answering:
-            return
-        if len(self.answering) == 1:
-            log.warning(
-                "%s answers as %s, and as %s before: %s will be of several models or versions. Name "
-                "the one that is meant (%s), or serve no other during the run",
-                *(self.options.shown, name, self.answering[0]),
-                *(self.options.settable.result, self.options.settable.model),
-            )
-        self.answering.append(name)
 
 
 def _response_limits(body: Mapping[str, Any]) -> list[str]:

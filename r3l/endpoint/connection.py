@@ -63,43 +63,15 @@ class Connection(httpx2.AsyncClient):
         self._counts = counts
         self._has_answered = False  # with a completion: it is a server of the protocol
         self._is_there = False  # it has answered anything at all
-        self._warned = self._answered = float("-inf")  # times of the last warning and the last answer
+        self._warned = float("-inf")  # time of the last warning
+        self._answered = float("-inf")  # time of the last answer
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send ``request``; the response is read to its end and checked."""
         aside = request.headers.pop(ASIDE, None) is not None
         self._counts["requests"] += 1
-        path = request.url.path.removeprefix(urlsplit(self._options.base).path)
         attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
-
-        # Receive the whole answer before the deadline and check it. What may be an accident is raised as it
-        # is, to be repeated; what would come again is final, some of it only after a few attempts.
-        try:
-            async with asyncio.timeout(self._options.deadline):
-                response, content = await self._watched(self._receive(request, options))
-            answer = _KINDS.get(path, Answer).read(content) if response.is_success else None
-            if answer is not None:
-                answer.check_complete()
-        except UnfinishedAnswer as error:
-            self._has_answered = True
-            self._count(error.reason)
-            if error.lasting and attempt >= LATE_ATTEMPTS:
-                raise failure(self._options, path, error) from None
-            raise
-        except TimeoutError as error:
-            self._count("TimeoutError")
-            if attempt >= LATE_ATTEMPTS:
-                raise failure(self._options, path, error) from None
-            raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
-        except (httpx2.TransportError, UnusableAnswer) as error:
-            self._count(type(error).__name__)
-            # Before any answer there is most likely no such server. One attempt shows that nothing listens,
-            # or that it speaks another protocol; a connection that breaks may be an accident a few times.
-            unlikely = isinstance(error, _FINAL_AT_FIRST) or attempt >= LATE_ATTEMPTS
-            is_there = self._is_there and not isinstance(error, UnusableAnswer)
-            if unlikely and not (self._has_answered or is_there):
-                raise failure(self._options, path, error) from None
-            raise
+        response, content, answer = await self._attempt(request, options, attempt)
         self._is_there = True
         self._answered = time.monotonic()
 
@@ -127,6 +99,46 @@ class Connection(httpx2.AsyncClient):
             extensions={"answer": answer},
         )
 
+    async def _attempt(
+        self,
+        request: httpx2.Request,
+        options: dict[str, Any],
+        attempt: int,
+    ) -> tuple[httpx2.Response, bytes, Answer | None]:
+        """Receive a response before the deadline: itself, its body, and the checked answer if it is one.
+
+        What may be an accident is raised as it is, to be repeated by openai's client; what would come again
+        is a ServerError, which is final, some of it only at a later ``attempt`` (counted from 1).
+        """
+        path = request.url.path.removeprefix(urlsplit(self._options.base).path)
+        try:
+            async with asyncio.timeout(self._options.deadline):
+                response, content = await self._watched(self._receive(request, options))
+            answer = _KINDS.get(path, Answer).read(content) if response.is_success else None
+            if answer is not None:
+                answer.check_complete()
+        except UnfinishedAnswer as error:
+            self._has_answered = True
+            self._count(error.reason)
+            if error.lasting and attempt >= LATE_ATTEMPTS:
+                raise failure(self._options, path, error) from None
+            raise
+        except TimeoutError as error:
+            self._count("TimeoutError")
+            if attempt >= LATE_ATTEMPTS:
+                raise failure(self._options, path, error) from None
+            raise httpx2.ReadTimeout("no answer before the deadline", request=request) from error
+        except (httpx2.TransportError, UnusableAnswer) as error:
+            self._count(type(error).__name__)
+            # Before any answer there is most likely no such server. One attempt shows that nothing listens,
+            # or that it speaks another protocol; a connection that breaks may be an accident a few times.
+            unlikely = isinstance(error, _FINAL_AT_FIRST) or attempt >= LATE_ATTEMPTS
+            is_there = self._is_there and not isinstance(error, UnusableAnswer)
+            if unlikely and not (self._has_answered or is_there):
+                raise failure(self._options, path, error) from None
+            raise
+        return response, content, answer
+
     async def _receive(
         self,
         request: httpx2.Request,
@@ -134,6 +146,7 @@ class Connection(httpx2.AsyncClient):
     ) -> tuple[httpx2.Response, bytes]:
         """An answer and its body. Raises UnusableAnswer if it is too large, or not compressed as it says."""
         response = await super().send(request, **options | {"stream": True})
+        # Piece by piece, so that a body without end is refused before it fills the memory.
         content = bytearray()
         try:
             async for piece in response.aiter_bytes():
@@ -156,6 +169,7 @@ class Connection(httpx2.AsyncClient):
         task = asyncio.ensure_future(receiving)
         began = time.monotonic()
         try:
+            # Each NOTICE seconds without an answer: does the server still listen?
             while not (await asyncio.wait({task}, timeout=NOTICE))[0]:
                 try:
                     await asyncio.to_thread(self._options.check_there)
@@ -221,8 +235,7 @@ def failure(options: EndpointOptions, path: str, error: BaseException) -> Server
     if isinstance(error, UnfinishedAnswer):
         return UnfinishedError(
             f"{where} gave no complete answer after {LATE_ATTEMPTS if error.lasting else ATTEMPTS} attempts "
-            f"({one_line(str(error))[:300]}). A response that may be incomplete is not scored: check "
-            "the "
+            f"({one_line(str(error))[:300]}). A response that may be incomplete is not scored: check the "
             f"server. {KEPT}",
             error.reason if error.lasting else None,
         )

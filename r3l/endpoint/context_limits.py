@@ -15,23 +15,25 @@ from typing import Any
 
 LONGEST = 4_000  # characters of an error that are searched; all of 16 MiB would take a minute
 _CODES = {
-    *(
-        "context_length_exceeded",
-        "exceed_context_size_error",
-        "context_window_exceeded",
-        "contextwindowexceedederror",
-    ),
-    *("context_length_error", "model_max_prompt_tokens_exceeded"),
+    "context_length_exceeded",
+    "context_length_error",
+    "context_window_exceeded",
+    "contextwindowexceedederror",
+    "exceed_context_size_error",
+    "model_max_prompt_tokens_exceeded",
 }
 _TEMPLATE = re.compile(r"template|jinja", re.IGNORECASE)
 _SIZE = r"(?:context|model|sequence|session|input|prompt)[ _-]?(?:length|len|size|window|limit)"
 _OVER = r"(?:exceed|longer than|larger than|greater than|too (?:long|large|big)|overflow)"
 _WORDS = re.compile(
-    rf"max(?:imum)?[ _]{_SIZE}|{_OVER}.{{0,60}}{_SIZE}|{_SIZE}.{{0,40}}{_OVER}|{_OVER}\w*.{{0,30}}(?:n_ctx|max_\w*len)"
+    rf"max(?:imum)?[ _]{_SIZE}|{_OVER}.{{0,60}}{_SIZE}|{_SIZE}.{{0,40}}{_OVER}"
+    rf"|{_OVER}\w*.{{0,30}}(?:n_ctx|max_\w*len)"
     r"|(?:prompt|inputs?|messages|dialog|conversation|request) (?:is|are|was) too (?:long|large)"
     r"|too many (?:input )?tokens"
-    r"|token count\b.{0,20}exceeds|exceeds? the (?:maximum|max|configured)\b.{0,20}(?:limit|number) of .{0,10}tokens"
-    r"|max_new_tokens` must be <=|`inputs` must have less than|run out of tokens|context (?:window )?(?:is )?full"
+    r"|token count\b.{0,20}exceeds"
+    r"|exceeds? the (?:maximum|max|configured)\b.{0,20}(?:limit|number) of .{0,10}tokens"
+    r"|max_new_tokens` must be <=|`inputs` must have less than|run out of tokens"
+    r"|context (?:window )?(?:is )?full"
     r"|reduce the (?:length|number) of (?:the )?(?:\w+ )?(?:messages|prompt|input|tokens)|exceed context"
     r"|at most \d+ completion tokens|supported range is from 1|allowed number of output tokens",
     re.IGNORECASE,
@@ -100,6 +102,7 @@ def room_of_refusal(status: int, text: str) -> Room | None:
     """
     if status < 400 or status in (401, 403, 404, 429):
         return None
+    # Is it the context? Error codes decide, else the words of the message; never those of a chat template.
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -112,6 +115,8 @@ def room_of_refusal(status: int, text: str) -> Room | None:
         said = f"{said[: LONGEST // 2]} {said[-LONGEST // 2 :]}"
     if not codes & _CODES and (_TEMPLATE.search(said) or not _WORDS.search(said)):
         return None
+
+    # The numbers, from fields of their own (llama.cpp) or from the message.
     limit = _field(objects, "n_ctx") or _number(_LIMIT, said)
     input_limit = _number(_INPUT_LIMIT, said)
     return Room(
@@ -134,7 +139,7 @@ def message(text: str) -> str:
 
 
 def entry_of_model(models: Any, name: str) -> dict[str, Any]:
-    """The entry of model ``name`` in the JSON of /models; of the only model if it has another name; else {}."""
+    """The entry of model ``name`` in the JSON of /models, else that of the only model, else {}."""
     data = models.get("data") if isinstance(models, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     named = [entry for entry in entries if entry.get("id") == name] or (entries if len(entries) == 1 else [])

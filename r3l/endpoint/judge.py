@@ -32,7 +32,8 @@ class EndpointJudge:
 
     def __init__(self, endpoint: Endpoint, sampling: Sampling, prompts: JudgePrompts) -> None:
         self.prompts = prompts
-        self._policy, self._sampling = MessagePolicy(endpoint), sampling
+        self._policy = MessagePolicy(endpoint)
+        self._sampling = sampling
         self._slots = asyncio.Semaphore(endpoint.options.concurrency)
 
     async def write(self, messages: Sequence[Message], address: Address) -> Completion:
@@ -73,7 +74,8 @@ def judge_options(run: Run) -> EndpointOptions | None:
     """
     if feedback_source(run.method_settings) is not FeedbackSource.JUDGE:
         return None
-    url, judge = os.environ.get(ADDRESS, ""), run.judge
+    url = os.environ.get(ADDRESS, "")
+    judge = run.judge
     missing = [
         *([] if url else [f"the address of its server is not in {ADDRESS} (http://host:8000)"]),
         *([] if judge.model else ["its model is not named (--set judge.model=NAME, as the server calls it)"]),

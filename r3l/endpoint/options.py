@@ -62,7 +62,7 @@ class Settable(NamedTuple):
 
 
 def models_in(counts: Mapping[str, float]) -> dict[str, int]:
-    """Numbers of answers by the model that the server named in them (``ANSWERED_BY`` of an endpoint's counts)."""
+    """Numbers of answers by the model that they name: ``ANSWERED_BY`` of an endpoint's counts."""
     return {
         key.removeprefix(ANSWERED_BY): int(number)
         for key, number in sorted(counts.items())
@@ -90,9 +90,8 @@ class EndpointOptions:
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-            valid = (
-                _ADDRESS.fullmatch(self.url) and parts.hostname and parts.port != 0
-            )  # ValueError beyond 65535
+            # A port beyond 65535 raises ValueError.
+            valid = _ADDRESS.fullmatch(self.url) and parts.hostname and parts.port != 0
         except ValueError:
             valid = False
         if not valid:
@@ -128,7 +127,8 @@ class EndpointOptions:
                 raise
             except OSError as error:
                 raise ServerError(
-                    f"{self.shown} cannot be reached ({error}). Start the server, or correct {self.settable.url}"
+                    f"{self.shown} cannot be reached ({error}). Start the server, or correct "
+                    f"{self.settable.url}"
                 ) from error
 
     @property

@@ -63,8 +63,8 @@ class MessagePolicy:
         if not self.same_template:
             log.warning(
                 "the server reads the first prompt as %d tokens, the model's own tokenizer and chat "
-                "template as %d: "
-                "the scores are not those of the model as it was trained (docs/endpoints.md says how to serve it)",
+                "template as %d: the scores are not those of the model as it was trained "
+                "(docs/endpoints.md says how to serve it)",
                 *(read, own),
             )
 
@@ -120,10 +120,8 @@ class MessageConversation:
 
     def fork(self, turns: int) -> Self:
         twin = type(self)(self._policy)
-        twin._messages, twin._messages_at = (
-            self._messages[: self._messages_at[turns]],
-            self._messages_at[: turns + 1],
-        )
+        twin._messages = self._messages[: self._messages_at[turns]]
+        twin._messages_at = self._messages_at[: turns + 1]
         return twin
 
     def restarted(self) -> Self:
@@ -166,12 +164,13 @@ class MessageConversation:
         return _lines(answer) if by_line else [_completion(answer.text, answer.finish_reason, answer.counted)]
 
     def _joined(self) -> list[Message]:
-        """The messages to send: lines of one response joined; without thoughts that are no text to the server.
+        """The messages to send: lines of one response joined, and without thoughts if the server drops them.
 
         A server with a reasoning parser gives the thought in a field of its own; others have it in the marks
         of the model, [THINK] or channels. Templates drop such a thought, or refuse it; sent back in <think>
         tags it would be ordinary text to them, and stay in the prompt.
         """
+        # Neighbouring messages of the assistant are one group, every other message is its own.
         groups = groupby(
             enumerate(self._messages), lambda pair: "assistant" if pair[1].role == "assistant" else pair[0]
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Annotated, Any, Self, TypeVar
 
 import httpx2
@@ -58,8 +57,8 @@ _CHOICES = {
     "function_call",
     *_ENDS,
 }
-# Commas of an answer. Reading that many values takes a second, in which no other dialog goes on; a response of
-# 100,000 tokens has as many token ids.
+# Commas of an answer. Reading that many values takes a second, in which no other dialog goes on; a response
+# of 100,000 tokens has as many token ids.
 MOST_VALUES = 500_000
 MOST_CHOICES = 128  # as many as OpenAI gives; one is requested
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -86,13 +85,6 @@ _CONTROL = (
 )
 
 
-@cache
-def _end_marks(ends: tuple[str, ...]) -> re.Pattern[str]:
-    """Matches the end of a text that consists of control tokens, or of ``ends``; bounded, to be fast."""
-    own = [re.escape(end) for end in ends if end.strip()]
-    return re.compile(rf"(?:(?:{'|'.join([*own, _CONTROL])})\s{{0,4}}){{1,4}}\Z")
-
-
 class UnfinishedAnswer(httpx2.RequestError):
     """The model's response is incomplete, or may be; openai's client repeats the request.
 
@@ -101,7 +93,8 @@ class UnfinishedAnswer(httpx2.RequestError):
 
     def __init__(self, reason: str, words: str, lasting: bool) -> None:
         super().__init__(words)
-        self.reason, self.lasting = reason, lasting
+        self.reason = reason
+        self.lasting = lasting
 
 
 class _Part(BaseModel):
@@ -258,7 +251,8 @@ class ChatAnswer(_Completion):
         A thought after which nothing follows has no closing tag.
         """
         message = _first(self.choices).message
-        text, thought = with_think_tags(message.content or ""), message.thought
+        text = with_think_tags(message.content or "")
+        thought = message.thought
         if not thought or END_OF_THOUGHT in text:
             return text
         return f"{THOUGHT}{thought}{END_OF_THOUGHT}{text}" if text else f"{THOUGHT}{thought}"
@@ -269,8 +263,9 @@ class ChatAnswer(_Completion):
         Otherwise the next prompt would have it twice. ``ends``: spellings of the model's own end tokens.
         """
         message = _first(self.choices).message
-        text = message.content or ""
-        message.content, found = _end_marks(tuple(ends)).subn("", text)
+        marks = "|".join([*(re.escape(end) for end in ends if end.strip()), _CONTROL])
+        at_end = rf"(?:(?:{marks})\s{{0,4}}){{1,4}}\Z"  # bounded, to be fast
+        message.content, found = re.subn(at_end, "", message.content or "")
         return found > 0
 
     def check_complete(self) -> None:

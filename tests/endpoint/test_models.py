@@ -1,0 +1,44 @@
+"""The name of the only model of a server, and servers that do not list theirs."""
+
+import asyncio
+import threading
+from http.server import SimpleHTTPRequestHandler
+
+import pytest
+from chat_server import Server, completion, serving
+
+from r3l.endpoint.client import about_model, only_model
+from r3l.endpoint.connection import LATE_ATTEMPTS
+from r3l.endpoint.options import EndpointOptions, ServerError
+
+
+def test_the_only_model_needs_no_name():
+    def name(url):
+        return asyncio.run(only_model(EndpointOptions(url, "")))
+
+    with serving(lambda request, before: completion("4")) as (url, _):
+        assert name(url) == "tiny"
+    wanted = pytest.raises(ServerError, match="serves a, b; choose with --model NAME")
+    with serving(lambda request, before: completion("4"), models=("a", "b")) as (url, _), wanted:
+        name(url)
+
+
+def test_a_server_that_cannot_list_its_models_is_told_which_one(caplog):
+    class Unlisted(SimpleHTTPRequestHandler):
+        def do_GET(self):
+            count.append(1)
+            self.send_error(500)
+
+        def log_message(self, *arguments):
+            pass
+
+    count = []
+    with Server(("127.0.0.1", 0), Unlisted) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(ServerError, match="answered 500.*or name the model: --model NAME"):
+            asyncio.run(only_model(EndpointOptions(url, "")))
+        assert len(count) == LATE_ATTEMPTS
+        caplog.clear()
+        assert asyncio.run(about_model(EndpointOptions(url, "tiny"))) == {} and not caplog.text
+        server.shutdown()
