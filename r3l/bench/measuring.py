@@ -59,9 +59,15 @@ def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, number of CPUs, GPU, system, versions of Python and torch, and the load of the last minute."""
+    """Processor, CPUs, GPU, system, versions of Python and torch, and the load of the last minute."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")  # Linux has the model's name only there
+    if info.exists():
+        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
+        models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        cpu = models[0] if models else cpu
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu,
         "cpus": os.cpu_count(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "load_1m": os.getloadavg()[0],
@@ -69,12 +75,3 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
-
-
-def _cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

@@ -1,8 +1,7 @@
 """``r3l bench step``: one real step (collect and update) by phase, compared with transformers' forward pass.
 
-``packed``: the engine's default. ``transformers``: its forward pass, rows padded, with
-kept caches. Both draw from the same addresses and start from the same weights, so they play the same
-episodes up to rounding.
+``packed``: the engine's default. ``transformers``: its forward pass, rows padded, with kept caches. Both draw
+from the same addresses and start from the same weights, so they play the same episodes up to rounding.
 """
 
 from __future__ import annotations
@@ -73,9 +72,8 @@ def bench_step(run: Run, repeats: int) -> Report:
 
 
 def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
-    """Median ratio of seconds, step by step: steps differ in work, so the arms' medians may be of different
-    steps.
-    """
+    """Median ratio of seconds, step by step."""
+    # Steps differ in work, and the medians of the two arms may be of different steps.
     return float(np.median([a["seconds/step"] / b["seconds/step"] for a, b in zip(steps, to, strict=True)]))
 
 

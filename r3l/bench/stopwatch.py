@@ -1,6 +1,4 @@
-"""Seconds of a step by phase: the engine's functions are timed while a benchmark runs, each without its
-callees.
-"""
+"""Seconds of a step by phase: a benchmark times the engine's functions, each without its callees."""
 
 from __future__ import annotations
 

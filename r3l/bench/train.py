@@ -11,7 +11,6 @@ import copy
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -46,7 +45,11 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
     with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
         # The prompts: each task's opening messages, once per member of its group.
         first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
-        dialogs = [_opening(session, task) for task in first_tasks]
+        dialogs: list[list[Message]] = []
+        for task in first_tasks:
+            engine = session.package.create(run.env_settings.options)
+            dialogs.append(session.dialogue.opening(task, engine.reset(task)))
+            engine.close()
         renderer = ChatRenderer(session.tokenizer)
         prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
         response_tokens = len(prompts) * length
@@ -62,10 +65,17 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
 
         # Time each arm, and print it as soon as it ends: a later one may run out of memory.
         method = build_method(run)
-        ours = _OurStep(session, method, trainer_of(session, method), first_tasks, prompts, length)
+        trainer = trainer_of(session, method)
+
+        def our_step(number: int) -> tuple[float, float]:
+            return _our_step(session, method, trainer, first_tasks, prompts, length, number)
+
+        def plain_step(number: int) -> tuple[float, float]:
+            return _plain_step(session, prompts, length)
+
         arms: dict[str, Callable[[], ArmReport | str]] = {
-            "ours": lambda: _timed(ours, repeats),
-            "plain": lambda: _timed(lambda number: _plain_step(session, prompts, length), repeats),
+            "ours": lambda: _timed(our_step, repeats),
+            "plain": lambda: _timed(plain_step, repeats),
             "trl": lambda: _trl(session, dialogs, group, length, repeats),
         }
         for name, measured in arms.items():
@@ -87,61 +97,55 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
     return report
 
 
-def _opening(session: LocalSession, task: Task) -> list[Message]:
-    engine = session.package.create(session.run.env_settings.options)
-    try:
-        return session.dialogue.opening(task, engine.reset(task))
-    finally:
-        engine.close()
-
-
 def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> ArmReport:
     """Median seconds and peak memory. ``step`` returns the seconds of sampling and of training."""
     forget_peak()
-    sample, train = zip(*[step(number) for number in range(repeats + 1)][1:], strict=True)
+    timed = [step(number) for number in range(repeats + 1)][1:]  # the first step warms up
+    sample, train = zip(*timed, strict=True)
     arm = {"seconds/sample": float(np.median(sample)), "seconds/train": float(np.median(train))}
     return arm | {"seconds/step": sum(arm.values()), "peak_gib": peak_gib()}
 
 
-@dataclass(frozen=True)
-class _OurStep:
-    """One step of this engine. ``prompts`` of one task are neighbours and make a group."""
+def _our_step(
+    session: LocalSession,
+    method: Method,
+    trainer: Trainer,
+    tasks: Sequence[Task],
+    prompts: Sequence[list[int]],
+    length: int,
+    number: int,
+) -> tuple[float, float]:
+    """Seconds of sampling and of training of step ``number`` with this engine.
 
-    session: LocalSession
-    method: Method
-    trainer: Trainer
-    tasks: Sequence[Task]
-    prompts: Sequence[list[int]]
-    length: int
+    ``prompts`` of one task are neighbours and make a group.
+    """
+    # Sample one response to every prompt.
+    policy = session.policy
+    began = clock()
+    policy.begin()
+    sampling = Sampling(session.run.sampling.temperature, length)
+    requests = [
+        GenerationRequest(None, list(ids), sampling, frozenset(), seed_of("bench", number, k))
+        for k, ids in enumerate(prompts)
+    ]
+    policy.sample(requests)
+    policy.release()
+    middle = clock()
 
-    def __call__(self, number: int) -> tuple[float, float]:
-        # Sample one response to every prompt.
-        policy = self.session.policy
-        began = clock()
-        policy.begin()
-        sampling = Sampling(self.session.run.sampling.temperature, self.length)
-        requests = [
-            GenerationRequest(None, list(ids), sampling, frozenset(), seed_of("bench", number, k))
-            for k, ids in enumerate(self.prompts)
-        ]
-        policy.sample(requests)
-        policy.release()
-        middle = clock()
-
-        # Train on them. Every other member is rewarded, so that every row has an advantage.
-        size = len(self.prompts) // len(self.tasks)
-        groups: list[Group] = []
-        for i, task in enumerate(self.tasks):
-            trajectories: list[Trajectory] = []
-            for member, request in enumerate(requests[i * size : (i + 1) * size]):
-                tokens = tuple(request.pending), tuple(request.ids), tuple(request.logprobs)
-                turn = Turn("", "", *tokens, FinishReason.LENGTH)
-                reward = float(member % 2)
-                trajectories.append(Trajectory(task, member, TrajectoryKind.BASE, [turn], reward=reward))
-            groups.append(Group(task, trajectories))
-        self.trainer.step(rows_of(self.method, groups))
-        policy.sync_weights()
-        return middle - began, clock() - middle
+    # Train on them. Every other member is rewarded, so that every row has an advantage.
+    size = len(prompts) // len(tasks)
+    groups: list[Group] = []
+    for i, task in enumerate(tasks):
+        trajectories: list[Trajectory] = []
+        for member, request in enumerate(requests[i * size : (i + 1) * size]):
+            tokens = tuple(request.pending), tuple(request.ids), tuple(request.logprobs)
+            turn = Turn("", "", *tokens, FinishReason.LENGTH)
+            reward = float(member % 2)
+            trajectories.append(Trajectory(task, member, TrajectoryKind.BASE, [turn], reward=reward))
+        groups.append(Group(task, trajectories))
+    trainer.step(rows_of(method, groups))
+    policy.sync_weights()
+    return middle - began, clock() - middle
 
 
 def _plain_step(session: LocalSession, prompts: Sequence[list[int]], length: int) -> tuple[float, float]:

@@ -38,14 +38,16 @@ MEMORY = 64 << 20  # bytes for unpacking; our own files (preset 6) need 8 MiB
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8. Raises DataError naming file and byte if it is not, OSError if it cannot
-    be read.
+    """The text of a file in UTF-8.
+
+    Raises DataError naming file and byte if it is not, OSError if it cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}; save it as UTF-8"
+            f"{path} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}; save it "
+            "as UTF-8"
         ) from error
 
 
@@ -58,8 +60,9 @@ def read_json(path: Path, model: type[T]) -> T: ...
 
 
 def read_json(path: Path, model: Any = Any) -> Any:
-    """The content of a JSON file. Raises DataError naming the file if it is missing, damaged, or not of
-    ``model``.
+    """The content of a JSON file.
+
+    Raises DataError naming the file if it is missing, damaged, or not of ``model``.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -105,7 +108,7 @@ def read_jsonl(path: Path, model: Any = dict[str, Any]) -> list[Any]:
 
 
 def _parsed_by_line(path: Path, lines: Iterable[bytes]) -> list[Any]:
-    """The content of each line. Raises DataError for a damaged one, unless it is the last: that is left out."""
+    """The content of each line, without a torn last one. Raises DataError for any other damaged line."""
     rows: list[Any] = []
     damage: Exception | None = None
     for line in lines:
@@ -168,16 +171,16 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _line(path: Path, row: Mapping[str, Any]) -> bytes:
-    """One line of JSON, secrets masked; in a ``.gz`` file a gzip member without a date, so that equal
-    content is equal bytes.
-    """
+    """One line of JSON, secrets masked; in a ``.gz`` file a gzip member of its own."""
     line = masked(json.dumps(row, sort_keys=True)).encode() + b"\n"
+    # Without a date, so that equal content is equal bytes.
     return gzip.compress(line, mtime=0) if path.suffix == ".gz" else line
 
 
 def checked(content: Any, model: Any, where: str) -> Any:
-    """``content`` itself. Raises DataError naming ``where``, the key and the value unless it is of
-    ``model``.
+    """``content`` itself.
+
+    Raises DataError naming ``where``, the key and the value unless it is of ``model``.
     """
     try:
         _adapter(model).validate_python(content, strict=True)
@@ -227,8 +230,9 @@ def write_columns(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_columns(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of ``write_columns``. Raises DataError naming the file if it is damaged or another
-    one.
+    """The rows of a file of ``write_columns``.
+
+    Raises DataError naming the file if it is damaged or another one.
     """
     content = path.read_bytes()
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)

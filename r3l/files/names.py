@@ -14,7 +14,7 @@ def is_folder_name(name: str) -> bool:
 
 
 def folder_name(kind: str, name: str) -> str:
-    """Return ``name``. Raises ConfigError unless it can be one folder; ``kind`` is its noun for the message."""
+    """Return ``name``. Raises ConfigError unless it can be one folder; ``kind`` names it in the message."""
     if not is_folder_name(name):
         raise ConfigError(
             f"{kind} {name!r} becomes a folder, so it must be 1 to {LONGEST} visible characters without a "

@@ -19,7 +19,7 @@ KEY = "OPENAI_API_KEY"  # environment variable
 HEADERS = "OPENAI_CUSTOM_HEADERS"  # environment variable of the openai package: lines of NAME: VALUE
 VARIABLES = (KEY, "OPENAI_ADMIN_KEY", "HF_TOKEN", "WANDB_API_KEY")
 MASK = "***"
-# Characters of a secret from which on it is masked. Shorter keys are placeholders (EMPTY, none, ollama), which
+# Secrets of at least so many characters are masked. Shorter keys are placeholders (EMPTY, none, ollama), which
 # may be words of a response; in a message a short password is masked too.
 IN_DATA = 8
 IN_MESSAGE = 4
@@ -40,7 +40,10 @@ def hide(*secrets: str) -> None:
 def hide_address(url: str) -> None:
     """Mask user and password of an address from now on."""
     user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
-    hide(*(unquote(part) for part in ((password, f"{user}:{password}") if colon else (user,))))
+    if colon:
+        hide(unquote(password), unquote(f"{user}:{password}"))
+    else:
+        hide(unquote(user))
 
 
 def hide_fields(fields: Any) -> None:
@@ -72,7 +75,7 @@ def masked_json(value: Any) -> Any:
 
 
 def masked_message(text: str) -> str:
-    """``text`` for people, with MASK also for short passwords, Authorization headers and users in addresses."""
+    """``text`` for people: short passwords, Authorization headers and users in addresses are masked too."""
     text = _HEADER.sub(rf"\1\2{MASK}", masked(text, IN_MESSAGE))
     return _USER.sub(f"{MASK}@", text)
 

@@ -19,7 +19,8 @@ from r3l.files.redact import masked
 
 BEFORE = ".before"  # ending of a folder that is being replaced where names cannot be exchanged
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # of a write that names no file
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
+AT_FDCWD = -100  # of Linux's renameat2
+RENAME_EXCHANGE = 2
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -99,9 +100,7 @@ def _exchange(new: Path, old: Path) -> None:
 
 
 def is_write_error(error: Exception, folder: Path) -> bool:
-    """True if ``error`` is a failed write in ``folder``, or a write error without a file name, such as a full
-    disk.
-    """
+    """True if ``error`` is a failed write in ``folder``, or one that names no file, such as a full disk."""
     if isinstance(error, R3LError):
         return False
     if not isinstance(error, OSError):

@@ -39,11 +39,14 @@ def parse_yaml(content: bytes, path: Path) -> dict[str, Any]:
         root = loader.get_single_node()
         # Look at every node before anything is made of the file. An aliased node counts each time that it
         # is used.
-        left, count = [] if root is None else [(root, 0)], 0
+        left = [] if root is None else [(root, 0)]
+        count = 0
         while left:
             node, depth = left.pop()
             count += 1
-            why, children, kind = "", [], node.tag.rpartition(":")[2]
+            kind = node.tag.rpartition(":")[2]
+            children = []
+            why = ""  # this node is refused
             if kind in REFUSED:
                 why = f"it is read as a {kind}; put quotes around a text, and write a set as a list"
             elif depth > DEEPEST or count > LARGEST:

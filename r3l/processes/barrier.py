@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class WaitingRequest(Generic[P, R]):
-    """A request at the barrier: ``(phase, address)`` orders it, ``payload`` is what ``Barrier.serve`` gets."""
+    """A request at the barrier: ``(phase, address)`` orders it, ``Barrier.serve`` gets its ``payload``."""
 
     phase: Phase
     address: Address
@@ -89,8 +89,7 @@ class Barrier(Generic[P, R]):
         if not self._waiting or len(self._waiting) < self._live:
             return
 
-        # One phase at a time, the first in declared order; the addresses decide the order of rows in the
-        # batch.
+        # One phase at a time, the first in declared order; addresses decide the order of rows in the batch.
         phase = next(phase for phase in Phase if any(request.phase is phase for request in self._waiting))
         batch = sorted((r for r in self._waiting if r.phase is phase), key=lambda r: r.address)
         self._waiting = [r for r in self._waiting if r.phase is not phase]

@@ -16,7 +16,7 @@ PARENT = "R3L_PARENT"  # environment variable of a workflow's job: process id of
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Have the kernel send signal ``number`` to this process when its parent dies. May be a ``preexec_fn``."""
+    """Have the kernel send signal ``number`` to this process when its parent dies (a ``preexec_fn``)."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 

@@ -131,6 +131,7 @@ class WorkerProcess:
         return await loop.run_in_executor(self._thread, self._send_and_wait, key, verb, argument)
 
     def _send_and_wait(self, *call: Any) -> Any:
+        """Make one call; it blocks, and so runs in the worker's thread."""
         if self._failed_starts >= ATTEMPTS:
             raise self._never_started()
         if self._pipe.closed:
@@ -157,8 +158,10 @@ class WorkerProcess:
         self._failed_starts += not self._answered
         if self._failed_starts >= ATTEMPTS:
             return self._never_started()
-        name, code = self._factory.name, self.process.exitcode
-        return WorkerLost(f"environment worker {self._index} of {name!r} {why} (exit code {code})")
+        return WorkerLost(
+            f"environment worker {self._index} of {self._factory.name!r} {why} "
+            f"(exit code {self.process.exitcode})"
+        )
 
     def _never_started(self) -> EngineError:
         name = self._factory.name
@@ -207,9 +210,8 @@ class EnvironmentPool:
         self._here = EnvironmentHost(factory, options) if workers == 0 else None
         self._workers = [WorkerProcess(index, factory, options, deadline) for index in range(workers)]
         self._env = factory.name
-        self._first: dict[
-            str, tuple[bytes, str]
-        ] = {}  # by task: digest and beginning of its first observation
+        # By task: digest and beginning of its first observation.
+        self._first: dict[str, tuple[bytes, str]] = {}
         self.lost = 0
 
     def open(self) -> EnvironmentHandle:
@@ -217,7 +219,7 @@ class EnvironmentPool:
         return EnvironmentHandle(self, next(self._keys))
 
     def check_first(self, task: Task, first: Observation) -> None:
-        """Raise ReplayMismatch if ``task`` began with another observation in an earlier episode of any worker.
+        """Raise ReplayMismatch if ``task`` began with another observation in an earlier episode.
 
         The members of a group and repeated attempts must be of one problem: rewards of different problems
         say nothing about the policy when they are compared.
@@ -227,12 +229,12 @@ class EnvironmentPool:
         before, beginning = self._first.setdefault(task.id, (seen, first.text[:SHOWN]))
         if before != seen:
             raise ReplayMismatch(
-                f"environment {self._env!r}: task {task.id} began with {first.text[:SHOWN]!r} and, in an earlier "
-                f"episode, with {beginning!r} (first {SHOWN} characters, or the actions offered differ). A task must "
-                "be the same game at every reset, or the attempts of a group are not comparable: draw everything in "
-                "reset from the task (its payload, or the seed that reset is given), and keep times and counters out "
-                "of the observation. Look at one: r3l doctor step --env "
-                f"{self._env}"
+                f"environment {self._env!r}: task {task.id} began with {first.text[:SHOWN]!r} and, in an "
+                f"earlier episode, with {beginning!r} (first {SHOWN} characters, or the actions offered "
+                "differ). A task must be the same game at every reset, or the attempts of a group are not "
+                "comparable: draw everything in reset from the task (its payload, or the seed that reset "
+                "is given), and keep times and counters out of the observation. Look at one: r3l doctor "
+                f"step --env {self._env}"
             )
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:

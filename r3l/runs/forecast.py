@@ -28,10 +28,9 @@ class Forecast(TypedDict):
     """forecast.json. ``of``: fingerprint of the run without seed and number of steps. Times are in seconds.
 
     ``start``: until the first step begins, kernels compiled; ``collect`` and ``train``: of one step;
-    ``between``: the rest of a step (weights sent, checkpoints saved), negative if phases overlap; ``end``: the
-    last export; ``measured``: number of steps that were averaged.
-    ``evaluation``: of the test tasks by Trinity, every ``evaluate_every`` steps (0: never); the one before the
-    first step is in ``start``.
+    ``between``: the rest of a step (weights sent, checkpoints saved), negative if phases overlap; ``end``:
+    the last export; ``measured``: number of steps that were averaged. ``evaluation``: of the test tasks by
+    Trinity, every ``evaluate_every`` steps (0: never); the one before the first step is in ``start``.
     """
 
     schema: int
@@ -67,6 +66,7 @@ class StepTimes:
         LEAST_STEPS must have been reported.
         """
         total = (time.monotonic() if ended is None else ended) - self.began
+        # The first step also loads and compiles: only the later ones are averaged.
         first, *later = self.reported
         step = (later[-1] - first) / len(later)
         collect = mean(line[COLLECT_SECONDS] for line in self.metrics[1:])

@@ -58,6 +58,7 @@ def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
         # Processes queue: two that each hold some GPUs would otherwise wait for each other's.
         with FileLock(folder / "queue.lock"):
             gpus = _lock_free_gpus(count, visible, folder, locks)
+        # torch and the libraries below it take the GPUs from this variable, at their first use of CUDA.
         before = os.environ.get(VISIBLE)
         os.environ[VISIBLE] = ",".join(gpus)
         try:
@@ -70,13 +71,15 @@ def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
 
 
 def _lock_free_gpus(count: int, visible: Sequence[str], folder: Path, locks: ExitStack) -> list[str]:
-    """Lock ``count`` GPUs as they become free; their ids. A GPU has one lock file for each run that may
-    share it.
+    """Lock ``count`` GPUs as they become free; their ids.
+
+    A GPU has one lock file for each run that may share it.
     """
     shared = os.environ.get(SHARED, "1")
     if not shared.isdecimal() or int(shared) < 1:
         raise ConfigError(f"{SHARED} is {shared!r}; give the number of runs that may share a GPU, 1 or more")
 
+    # A GPU that is locked stays so while this process waits for the next one: it is first in the queue.
     gpus: list[str] = []
     warned = False
     while True:

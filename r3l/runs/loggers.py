@@ -32,8 +32,7 @@ def open_loggers(loggers: Sequence[str | Log], run_dir: Path) -> Iterator[Log]:
     """Open ``loggers``, each in the folder of its name in ``run_dir``, and log the steps so far.
 
     A logger may also be a function, which is called with each further step. Yields a function that logs a
-    further step. Raises ConfigError for an unknown logger, and for one whose
-    package is not installed.
+    further step. Raises ConfigError for an unknown logger, and for one whose package is not installed.
     """
     with ExitStack() as stack:
         functions = [logger for logger in loggers if not isinstance(logger, str)]
@@ -49,6 +48,7 @@ def open_loggers(loggers: Sequence[str | Log], run_dir: Path) -> Iterator[Log]:
             for write in (*named, *functions):
                 write(metrics)
 
+        # Copy the steps so far; functions get only further ones.
         for line in read_metrics(run_dir) if named else []:
             for write in named:
                 write(line)
@@ -56,6 +56,7 @@ def open_loggers(loggers: Sequence[str | Log], run_dir: Path) -> Iterator[Log]:
 
 
 def _package(module: str, package: str) -> Any:
+    """An imported module; ConfigError with the ``package`` to install if it is missing."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -64,7 +64,10 @@ COLLECT_SECONDS = "seconds/collect"
 TRAIN_SECONDS = "seconds/train"
 TRAIN_SUCCESS = "train/success"
 
-TOTAL, TIME, FAULT, STEP = MetricKind.TOTAL, MetricKind.TIME, MetricKind.FAULT, MetricKind.STEP
+TOTAL = MetricKind.TOTAL
+TIME = MetricKind.TIME
+FAULT = MetricKind.FAULT
+STEP = MetricKind.STEP
 _DECLARED = (
     Metric("step", "-", STEP, "number of the update, from 1"),
     Metric("train/success", "share", STEP, "success rate of base rollouts"),

@@ -23,11 +23,6 @@ def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
     return run_dir if task_set == test_task_set else run_dir / FURTHER / task_set
 
 
-def evaluation_of(run_dir: Path, run: Run) -> Path:
-    """Path of the evaluation.json on the run's test task set."""
-    return run_dir / EVALUATION
-
-
 def validation_evaluation(run_dir: Path, run: Run) -> Path:
     """Path of the evaluation.json on the run's validation task set. Raises ConfigError if it has none."""
     return evaluation_folder(run_dir, validation_task_set(run), run.env_settings.test_task_set) / EVALUATION
@@ -65,9 +60,10 @@ def find_further(run_dir: Path) -> list[Path]:
 def find_runs(results: Path, may_be_none: bool = False) -> list[Path]:
     """Every evaluation.json of a run under ``results``. Raises DataError if none, unless ``may_be_none``.
 
-    ``results`` has a folder for each tier; if no run is found so, it may be one of these folders, or that of an
-    environment, a model or a method: its runs are found too, with absolute paths.
+    ``results`` has a folder for each tier; if no run is found so, it may be one of these folders, or that of
+    an environment, a model or a method: its runs are found too, with absolute paths.
     """
+    # Try one depth after the other: a results folder is four folders above a seed's, a method's none.
     runs: list[Path] = []
     for above in (4, 3, 2, 1, 0):
         folder = results if above == 4 else results.absolute()

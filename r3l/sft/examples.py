@@ -1,5 +1,4 @@
-"""SFT examples: the dialogs in which R3L would play, reflect on and retry a demonstrated episode, as
-weighted tokens.
+"""SFT examples: dialogs in which R3L would play, reflect on and retry a demonstrated episode, as tokens.
 
 Prompts are rendered by the code that renders them for sampling.
 """

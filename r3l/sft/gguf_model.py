@@ -168,8 +168,9 @@ def _weights(part: str, tensor: Any, config: Any) -> np.ndarray:
 
 
 def _tokenizer(field: Field, normalizer: Any, split: Any) -> Any:
-    """Byte-level BPE tokenizer. Unused entries, which pad the vocabulary to the model's width, are left
-    out.
+    """Byte-level BPE tokenizer.
+
+    Unused entries, which pad the vocabulary to the model's width, are left out.
     """
     from transformers import PreTrainedTokenizerFast
 

@@ -135,11 +135,11 @@ class SFTConfig(Strict):
         return self
 
     def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:
-        """Optimiser settings of a phase. As our choice, beta2 averages over 20 steps, since a phase has few."""
+        """Optimiser settings of a phase."""
         return OptimizerConfig(
             lr=phase.lr,
             lr_warmup_steps=phase.warmup_steps,
-            betas=(0.9, 0.95),
+            betas=(0.9, 0.95),  # our choice: beta2 averages over 20 steps, since a phase has few
             tokens_per_microbatch=self.tokens_per_microbatch or max(1, self.tokens_per_step // 4),
             gradient_checkpointing=self.gradient_checkpointing,
         )

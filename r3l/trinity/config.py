@@ -97,8 +97,8 @@ def trinity_config(run: Run, place: Place) -> Config:
         )
     if method.teacher != "live":
         raise ConfigError(
-            f"method {run.method!r}, teacher: {method.teacher!r} needs weights that Trinity-RFT's rollout model "
-            "does not hold; set method_settings.teacher=live, or use --engine local"
+            f"method {run.method!r}, teacher: {method.teacher!r} needs weights that Trinity-RFT's rollout "
+            "model does not hold; set method_settings.teacher=live, or use --engine local"
         )
 
     run_args = {"run": run.model_dump(mode="json")}
@@ -343,8 +343,8 @@ def _trainer(run: Run, cluster: ClusterConfig | None, place: Place) -> Config:
         }
     if cluster.sequence_parallel > 1 and place.attention != FLASH:
         raise ConfigError(
-            f"configs/models/{run.model}.yaml plans sequence_parallel: {cluster.sequence_parallel}, which verl "
-            "has for flash-attn only, and Trinity's environment has none: install it there (`make "
+            f"configs/models/{run.model}.yaml plans sequence_parallel: {cluster.sequence_parallel}, which "
+            "verl has for flash-attn only, and Trinity's environment has none: install it there (`make "
             "flash`), or plan sequence_parallel: 1, which needs more memory a GPU (`r3l doctor --tier "
             "paper` computes it)"
         )

@@ -71,9 +71,9 @@ class Verl:
             )
         if len(visible_gpus()) < each:
             raise ConfigError(
-                f"{plan}, but {len(visible_gpus())} are visible here (`r3l doctor --tier paper` shows them); "
-                f"run it on a machine with that many, {change}. One GPU trains with --engine local, and the tiers "
-                "nano and smol need none"
+                f"{plan}, but {len(visible_gpus())} are visible here (`r3l doctor --tier paper` shows "
+                f"them); run it on a machine with that many, {change}. One GPU trains with --engine local, "
+                "and the tiers nano and smol need none"
             )
 
     def steps_done(self) -> int:

@@ -1,5 +1,6 @@
-"""Checks of ``r3l doctor``: can this machine run a tier? A failed check says what is wrong and how to fix
-it.
+"""Checks of ``r3l doctor``: can this machine run a tier?
+
+A failed check says what is wrong and how to fix it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ INSTALL = "make setup" if is_checkout() else "pip install --force-reinstall r3l"
 
 
 def examine(tier: str, run: Run | None = None) -> list[Finding]:
-    """All checks of ``tier``, or only those that ``run`` needs; failed ones first. Raises ConfigError if
-    unknown.
+    """All checks of ``tier``, or only those that ``run`` needs; failed ones first.
+
+    Raises ConfigError for an unknown tier.
     """
     config = load("tiers", tier, TierConfig)
     envs = [env for name in names("envs") if tier in (env := load("envs", name, EnvConfig)).tiers]
@@ -70,10 +72,9 @@ def lacking(runs: Iterable[Run]) -> list[str]:
         if not check.ok:
             found.append(f"{check.name}: {check.detail}; {check.fix}")
     for env, run in {run.env: run for run in runs}.items():
-        package, settings = environment_of(env), run.env_settings
         try:
-            for task_set in (settings.train_task_set, settings.test_task_set):
-                package.tasks(task_set)
+            for task_set in (run.env_settings.train_task_set, run.env_settings.test_task_set):
+                environment_of(env).tasks(task_set)
         except DataError as error:
             found.append(f"data of {env}: {error}")
     return found
@@ -104,7 +105,8 @@ def _machine() -> Iterator[Finding]:
     free = psutil.virtual_memory().available / 2**30
     yield checked("free memory", free >= MEMORY_GB, f"{free:.1f} GB", f"free {MEMORY_GB:.0f} GB")
     where = Path("results").absolute()
-    where = where if where.exists() else where.parent
+    if not where.exists():
+        where = where.parent
     free = shutil.disk_usage(where).free / 2**30
     yield checked("free disk", free >= DISK_GB, f"{free:.1f} GB", f"free {DISK_GB:.0f} GB")
     try:
@@ -136,7 +138,7 @@ def _engine(config: TierConfig, envs: list[EnvConfig], run: Run | None) -> Itera
 
 
 def _base_checkpoint(model: str, users: str) -> Finding:
-    """Whether the weights of ``model`` are on this machine; ``users``: the environments that begin with it."""
+    """Whether this machine has the weights of ``model``, from which the environments ``users`` begin."""
     where = Path(locate(model))
     present = (where / "config.json").is_file() and any(where.glob("*.safetensors"))
     short = os.path.relpath(where, ROOT) if where.is_absolute() else str(where)
@@ -148,21 +150,19 @@ def _base_checkpoint(model: str, users: str) -> Finding:
 
 
 def _environment(env: EnvConfig, tier: str) -> Iterator[Finding]:
-    """The environment's own checks, then a start of its engine; a single finding if its extra is not
-    installed.
-    """
+    """The environment's own checks, then a start of its engine; one finding if its extra is missing."""
     package = environment_of(env.env)
-    lacking = requirements.missing(package.extra) if package.extra else []
-    if package.extra and lacking:
-        left_out = lacking == requirements.packages(package.extra)  # all of them: on purpose, not broken
-        what = f"not installed: {', '.join(lacking)}"
+    missing = requirements.missing(package.extra) if package.extra else []
+    if package.extra and missing:
+        left_out = missing == requirements.packages(package.extra)  # all of them: on purpose, not broken
+        what = f"not installed: {', '.join(missing)}"
         yield Finding(f"{env.label} packages", left_out, what, requirements.install(package.extra))
         return
     yield from package.checks()
-    yield guarded(f"{env.label} engine", lambda: _starts(package, env.tiers[tier]), INSTALL)
+    yield guarded(f"{env.label} engine", lambda: _first_step(package, env.tiers[tier]), INSTALL)
 
 
-def _starts(package: EnvironmentPackage[Any], settings: EnvTierConfig) -> str:
+def _first_step(package: EnvironmentPackage[Any], settings: EnvTierConfig) -> str:
     """Start the first test task and take one step; returns the longest line of its first observation."""
     task = package.tasks(settings.test_task_set)[0]
     engine = package.create(settings.options)

@@ -50,6 +50,7 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
     execute = workflow.execute
 
     def waiting(*args: Any, **kwargs: Any) -> Any:
+        # Settings, before Snakemake plans its jobs.
         workflow.execution_settings.keep_going = True  # one failed run does not stop the others
         workflow.execution_settings.lock = False  # snakemake's own lock would outlive a killed snakemake
         workflow.dag_settings.force_incomplete = True  # a killed job starts again
@@ -59,6 +60,8 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
         output = workflow.output_settings
         if dry and not (output.quiet or output.verbose or output.printshellcmds):
             output.quiet = {Quietness.RULES, Quietness.PROGRESS}
+
+        # Submitted jobs are part of a workflow that holds the lock; a dry run changes no file.
         if not workflow.is_main_process or dry:
             return execute(*args, **kwargs)
         if busy():

@@ -1,6 +1,4 @@
-"""The jobs of the Snakefile: the runs of every table, the inputs and resources of each job, and the
-priorities.
-"""
+"""The jobs of the Snakefile: runs of every table, and inputs, resources and priority of each job."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from typing import Any
 from r3l.config import Run, TierConfig, environment_of, load, resolve, trains, tuning, variant
 from r3l.core.errors import ConfigError
 from r3l.evaluation import stored_runs
+from r3l.files.paths import PUBLISHED
 from r3l.runs.provenance import check_clean
 from r3l.runs.run_dir import EVALUATION, RESULT, locked, move_aside, recorded_fingerprint
 from r3l.runs.run_paths import FURTHER, validation_evaluation
@@ -124,10 +123,11 @@ class Jobs:
         return self._input(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:
-        """Hash of everything that ``table`` depends on: fingerprints of its runs, and the published numbers."""
+        """Hash of everything that ``table`` depends on: its runs' fingerprints and the published numbers."""
         fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
         content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
-        return hashlib.sha256(content.encode() + plan.published_numbers()).hexdigest()
+        published = b"".join(path.read_bytes() for path in sorted(PUBLISHED.glob("*.csv")))
+        return hashlib.sha256(content.encode() + published).hexdigest()
 
     def tuning_evaluations(self, wildcards: Any) -> list[str]:
         """Input files of a tuning job: the validation scores of the runs that try each learning rate."""
@@ -183,7 +183,7 @@ class Jobs:
         return [self._input(f"results/{path}/{EVALUATION}", run) for path, run in self.runs(table).items()]
 
     def further_evaluations(self, table: str) -> list[str]:
-        """The evaluation files of a table's runs on question sets, such as gsm8k, besides their test tasks."""
+        """The evaluation files of a table's runs on further question sets, such as gsm8k."""
         runs = self.runs(table)
         files = [Path(path) for path in plan.further_evaluations(self.config, self.tables[table])]
         return [self._input(Path("results", file), runs[str(Path(*file.parts[:5]))]) for file in files]

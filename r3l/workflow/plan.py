@@ -26,7 +26,7 @@ from r3l.config import load as load_config
 from r3l.config.files import Label
 from r3l.core.errors import ConfigError, check_known
 from r3l.feedback.feedback import FeedbackSource
-from r3l.files.paths import CONFIGS, PUBLISHED
+from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.runs.loggers import LOGGERS
 from r3l.runs.run_dir import EVALUATION
@@ -265,8 +265,3 @@ def options(config: WorkflowConfig) -> str:
     """Options of `r3l train` that all runs share, quoted for a shell."""
     overrides = [part for text in config.set for part in ("--set", text)]
     return shlex.join([*overrides, *(part for name in config.loggers for part in ("--logger", name))])
-
-
-def published_numbers() -> bytes:
-    """Bytes of all published numbers: when they change, tables are stale."""
-    return b"".join(path.read_bytes() for path in sorted(PUBLISHED.glob("*.csv")))

@@ -135,8 +135,7 @@ def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str,
 
 
 def check_profile(defaults: Mapping[str, Any]) -> None:
-    """Raise ConfigError if default resources of a cluster's Snakemake profile are still placeholders
-    (YOUR_...).
+    """Raise ConfigError if a cluster's Snakemake profile still has placeholders (YOUR_...).
 
     ``defaults``: resource -> value, the ``default-resources`` of workflow/profiles/slurm/config.yaml.
     """

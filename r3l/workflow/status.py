@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -18,13 +18,12 @@ from r3l.evaluation.episodes import EpisodeBatch, Evaluation
 from r3l.files.json_files import read_json, read_jsonl
 from r3l.runs.metrics import TRAIN_SUCCESS, read_metrics, step_seconds
 from r3l.runs.result import Result
-from r3l.runs.run_dir import FAILED, RESULT, Failure, is_locked, recorded_fingerprint
-from r3l.runs.run_paths import PLAYED, evaluation_of, validation_evaluation
+from r3l.runs.run_dir import EVALUATION, FAILED, RESULT, Failure, is_locked, recorded_fingerprint
+from r3l.runs.run_paths import PLAYED, validation_evaluation
 from r3l.workflow.plan import LOGS
 from r3l.workflow.task_sets import CheckedTaskSets
 
 Split = Literal["test", "validation"]
-EVALUATIONS = {"test": evaluation_of, "validation": validation_evaluation}
 
 
 class State(StrEnum):
@@ -105,8 +104,8 @@ def survey(
 ) -> list[Status]:
     """The status of ``runs``, given by directory under ``results``. A damaged file affects only its own run.
 
-    ``times`` gives those of :func:`learned_times`, by default learned from the runs themselves; it is called only
-    if a run has not begun. ``split``: tasks of the evaluation.
+    ``times`` gives those of :func:`learned_times`, by default learned from the runs themselves; it is called
+    only if a run has not begun. ``split``: tasks of the evaluation.
     """
     folders = {results / path: run for path, run in runs.items()}
     known = cache(times or (lambda: learned_times(folders)))
@@ -122,7 +121,9 @@ def survey(
 
 def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
     """Expected seconds until all runs are trained, on ``cores`` cores; None if unknown for one of them."""
-    work, longest = 0.0, 0.0
+    # The cores share the work, but one run never has more than its own threads.
+    work = 0.0
+    longest = 0.0
     for status in statuses:
         if status.seconds_left is None:
             return None
@@ -159,23 +160,19 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
 
     ``times`` is called only for a run that has not begun: it reads the metrics of all others.
     """
-    evaluation = EVALUATIONS[split](folder, run)
+    evaluation = folder / EVALUATION if split == "test" else validation_evaluation(folder, run)
     state, error = _state(run, folder, evaluation)
     planned = run.train.steps if run.method != "zero_shot" else 0
+    status = Status(run, folder, state, 0, planned, seconds_left=None, error=error, split=split)
     if state is State.DONE:
         scores = read_json(evaluation, Evaluation)["groups"]["all"]
-        return Status(
-            run,
-            folder,
-            state,
+        return replace(
+            status,
             steps=planned,
-            planned=planned,
             seconds_left=0.0,
-            error=error,
             success=scores["success"],
             episodes_done=scores["episodes"],
             episodes=scores["episodes"],
-            split=split,
         )
 
     # Training: finished steps, and the time left at their mean, or at that of other runs before the first
@@ -185,7 +182,6 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
     left: float | None = 0.0
     if planned:
         left = None if total is None else total * (1 - len(rows) / planned)
-    success = rows[-1].get(TRAIN_SUCCESS) if rows else None
 
     # Evaluation: finished episodes. Their number is known once the workflow has checked the task sets.
     batches = read_jsonl(evaluation.with_name(PLAYED), EpisodeBatch) if len(rows) >= planned else []
@@ -195,18 +191,13 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
     if checked.is_file():
         task_sets = read_json(checked, CheckedTaskSets)["task_sets"]
         tasks = task_sets[split]["tasks"] if split in task_sets else 0
-    return Status(
-        run,
-        folder,
-        state,
+    return replace(
+        status,
         steps=len(rows),
-        planned=planned,
         seconds_left=left,
-        error=error,
-        success=success,
+        success=rows[-1].get(TRAIN_SUCCESS) if rows else None,
         episodes_done=episodes_done,
         episodes=tasks * run.evaluation.episodes_per_task,
-        split=split,
     )
 
 

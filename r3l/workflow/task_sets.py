@@ -1,6 +1,4 @@
-"""Task sets of an environment in a tier: their hashes, and the check that training and test tasks are
-disjoint.
-"""
+"""Task sets of an environment in a tier: their hashes, and a check that they share no problems."""
 
 from __future__ import annotations
 
@@ -50,18 +48,20 @@ def check_task_sets(tier: str, env: str) -> CheckedTaskSets:
         both = shared_problems(tasks[other], tasks[one])
         if both and not may_share:
             raise DataError(
-                f"environment {env!r}: {len(both)} of the {len(tasks[other])} tasks of {names[other]}, such as "
-                f"{both[0].id}, have the same problem (payload) as tasks of {names[one]}. Training tasks must not be "
-                "tested, nor choices made on either: correct the task sets. If the environment has too few problems "
-                "for that, write shared_problems: true in its YAML file: its scores are then marked"
+                f"environment {env!r}: {len(both)} of the {len(tasks[other])} tasks of {names[other]}, such "
+                f"as {both[0].id}, have the same problem (payload) as tasks of {names[one]}. Training tasks "
+                "must not be tested, nor choices made on either: correct the task sets. If the environment "
+                "has too few problems for that, write shared_problems: true in its YAML file: its scores "
+                "are then marked"
             )
     task_sets = {split: describe_task_set(env, name) for split, name in names.items()}
     return {"schema": 1, "tier": tier, "env": env, "task_sets": task_sets}
 
 
 def env_settings(tier: str, env: str) -> EnvTierConfig:
-    """Settings of an environment in a tier. Raises ConfigError if either is unknown or they do not fit
-    together.
+    """Settings of an environment in a tier.
+
+    Raises ConfigError if either is unknown or they do not fit together.
     """
     load("tiers", tier, TierConfig)
     return load("envs", env, EnvConfig).in_tier(tier)
