@@ -42,7 +42,10 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
     """All checks of a Trinity tier except its environments' own; of all planned models, or of ``model``."""
     cards = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]
-    yield _gpus(cards, models)
+    most = max(planned.cluster.gpus_per_node for planned in models if planned.cluster)
+    found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else "none here (nvidia-smi)"
+    fix = f"a node of {most} GPUs, or fewer gpus_per_node and engines in configs/models"
+    yield checked("GPUs", len(cards) >= most, found, fix)
     yield from (_memory(tier, envs, each, min(cards) if cards else CARD) for each in models)
     yield from (_one_card(tier, envs, each, max(cards) if cards else CARD) for each in models)
     yield from _versions()
@@ -57,14 +60,6 @@ def gpus() -> list[float]:
     command = [program, "--query-gpu=gpu_memory.total", "--format=csv,noheader,nounits"]
     done = subprocess.run(command, capture_output=True, text=True)
     return [float(line) / 1024 for line in done.stdout.split()] if done.returncode == 0 else []
-
-
-def _gpus(cards: list[float], models: list[ModelConfig]) -> Finding:
-    needed = {m.model: m.cluster.gpus_per_node for m in models if m.cluster}
-    most = max(needed.values())
-    found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else "none here (nvidia-smi)"
-    fix = f"a node of {most} GPUs, or fewer gpus_per_node and engines in configs/models"
-    return checked("GPUs", len(cards) >= most, found, fix)
 
 
 def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -> Finding:
@@ -103,13 +98,15 @@ def _one_card(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float)
     """
     from r3l.local.memory import overrides, report  # imports torch, which takes a second
 
+    # Together: each needs its memory at the same time.
     runs = [resolve(tier, env.env, "r3l@engine=local", 0, model.model) for env in envs]
     tokens = max(max(run.train.tokens_per_microbatch, run.sampling.max_context) for run in runs)
-    training = (
-        gpu_memory.training(model.architecture, math.ceil(OVERFULL * tokens), 1, model.dtype).total / GIB
-    )
+    largest = math.ceil(OVERFULL * tokens)
+    training = gpu_memory.training(model.architecture, largest, 1, model.dtype).total / GIB
     sampling = COLOCATED * card
     together = "fits" if training + sampling <= USABLE * card else "does not fit"
+
+    # In turns: the plan of the environment that needs most, and the settings with which it fits.
     plan = max((report(run, card * GIB) for run in runs), key=lambda plan: plan["total_gib"])
     if plan["fits"]:
         in_turns = f"{plan['total_gib']:.0f} GiB, fits"

@@ -60,7 +60,7 @@ class Backend(Protocol):
     def cluster(
         self, environment: TrinityEnvironment, config: Config, folder: Path
     ) -> AbstractContextManager[Ray]:
-        """A Ray cluster until the end of the block; writes addresses and the newest adapter into ``config``."""
+        """A Ray cluster for the block; writes addresses and the newest adapter into ``config``."""
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
         """Loss metrics from the trainer's report of a step: ``loss``, ``grad_norm``, parts of the loss."""

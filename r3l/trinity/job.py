@@ -71,7 +71,7 @@ def reported(job: Path) -> dict[int, dict[str, float]]:
 
 
 def evaluation_seconds(folder: Path) -> float:
-    """Seconds of Trinity's evaluation before the first step, in any job under ``folder``; 0 if it made none."""
+    """Seconds of Trinity's evaluation before the first step, in any job under ``folder``; 0 without one."""
     files = folder.rglob("monitor/steps-explorer.jsonl")
     return max((line.get("time/eval", 0.0) for file in files for line in read_jsonl(file)), default=0.0)
 

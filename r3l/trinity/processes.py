@@ -161,20 +161,21 @@ class Ray:
         Raises EngineError with the end of ``log`` after START seconds, or if the process ``started`` ends.
         """
         began = time.monotonic()
-        while not self._has(nodes):
+        while True:
+            # `ray start` says itself when one node is up. Asking Ray takes seconds of a core each time.
+            if nodes == 1:
+                is_up = STARTED in (self.folder / "ray.log").read_bytes()
+            else:
+                counted = self.environment.count(self.variables)
+                is_up = counted is not None and counted[0] >= nodes
+            if is_up:
+                return
             if started.poll() is not None or time.monotonic() - began > START:
                 text = (self.folder / log).read_text(errors="replace")
                 where = "" if nodes == 1 else f" on {nodes} nodes"
                 end = f"the end of {self.folder / log}:\n{text[-2000:]}"
                 raise EngineError(f"Ray did not start{where}; {end}")
             time.sleep(0.5)
-
-    def _has(self, nodes: int) -> bool:
-        # `ray start` says itself when one node is up. Asking Ray takes seconds of a core each time.
-        if nodes == 1:
-            return STARTED in (self.folder / "ray.log").read_bytes()
-        counted = self.environment.count(self.variables)
-        return counted is not None and counted[0] >= nodes
 
     def trinity(self, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Run `trinity run` with ``config`` until the end of the block, with its output in trinity.log."""

@@ -81,7 +81,7 @@ class Server:
                 "metrics": {"grad_norm": self.learner.step(float(body["adam_params"]["learning_rate"]))}
             },
             "save_weights": lambda _: {"path": f"tinker://{NAME}/weights/{self.learner.save().name}"},
-            "save_weights_for_sampler": self._sync,
+            "save_weights_for_sampler": self._sync,  # the sampler is in this process
         }
 
         # Requests with a constant answer: this server has one model, and no sessions to keep alive.

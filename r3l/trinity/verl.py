@@ -93,16 +93,14 @@ class Verl:
 
     def drop_after(self, step: int) -> None:
         """Delete checkpoints of later steps."""
-        # Trinity's trainer also saves after an error, under the number of the failed step, which was not
-        # trained.
+        # Trinity's trainer also saves after an error, under the number of the step that failed.
         for number, folder in self._saved().items():
             if number > step:
                 shutil.rmtree(folder)
 
     def reset_to(self, step: int) -> None:
         """Delete all checkpoints but this one."""
-        # A new trainer process keeps only its own checkpoints within max_checkpoints_to_keep; older ones
-        # pile up.
+        # A new trainer counts only its own checkpoints in max_checkpoints_to_keep; older ones pile up.
         for number, folder in self._saved().items():
             if number != step:
                 shutil.rmtree(folder)
@@ -155,7 +153,12 @@ class Verl:
             if self.run.lora.rank:
                 lora.adopt(exported, self.adapter)
             else:
-                _forget_attention(exported / "config.json")
+                # Drop the kind of attention that verl trained with: without flash-attn the model could not
+                # be loaded.
+                config = json.loads((exported / "config.json").read_text(encoding="utf-8"))
+                kept = {k: v for k, v in config.items() if k.lstrip("_") != "attn_implementation"}
+                if kept != config:
+                    write_json_atomic(exported / "config.json", kept)
             state = {"step": self.run.train.steps, "fingerprint": self.run.fingerprint(), "totals": {}}
             write_json_atomic(exported / checkpoint.STATE, state)
             write_digests(exported)
@@ -171,14 +174,6 @@ class Verl:
 
     def _saved(self) -> dict[int, Path]:
         return {int(folder.name.rpartition("_")[2]): folder for folder in self.job.glob("global_step_*")}
-
-
-def _forget_attention(config: Path) -> None:
-    """Drop the kind of attention that verl trained with: without flash-attn the model could not be loaded."""
-    written = json.loads(config.read_text(encoding="utf-8"))
-    kept = {k: v for k, v in written.items() if k.lstrip("_") != "attn_implementation"}
-    if kept != written:
-        write_json_atomic(config, kept)
 
 
 def _complete(exported: Path) -> bool:

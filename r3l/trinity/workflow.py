@@ -97,18 +97,26 @@ class MethodWorkflow(Workflow):
         ctx = self._context(setting, ("train", step), setting.run.sampling.temperature)
         ctx.progress = finished_share(setting.run, step)
         ctx.tasks = setting.train_tasks
+
+        # Explore, and count engines that were lost meanwhile.
         lost = setting.pool.lost  # the pool counts over all tasks of this process
         async with judging(setting.run, ctx):
             groups = await explored(setting.method, task, ctx)
         ctx.counters["dropped/workers"] += setting.pool.lost - lost
         ctx.counters["weights/behind"] += step - 1 - version
+
+        # Teachers: whether their contexts hold the hint, and the log-probs that sampling did not give.
         taught = unique([t for group in groups for t in group.trajectories if t.taught])
         if taught:
             ctx.counters.update(steps.feedback_metrics(taught, setting.tokenizer))
-        run = setting.run
-        longest = run.sampling.max_context
-        temperature = ctx.sampling.temperature
-        ctx.counters.update(await score(groups, ctx.policy, run.samples, longest, temperature))  # type: ignore[arg-type]
+        scored = await score(
+            groups,
+            ctx.policy,  # type: ignore[arg-type]
+            setting.run.samples,
+            setting.run.sampling.max_context,
+            ctx.sampling.temperature,
+        )
+        ctx.counters.update(scored)
         return pack(CollectedTask(task, position, groups, ctx.played(), ctx.counters))
 
     def _context(self, setting: Setting, where: tuple[str | int, ...], temperature: float) -> RolloutContext:
