@@ -62,12 +62,12 @@ def base_checkpoint_warning(run: Run) -> str | None:
         taught = read_json(manifest, SFTOrigin)["config"]["env"]
     else:  # nothing says what it learned
         return None
-    if _registered(taught) == _registered(run.env):
+    # The registered environment of a configured one: ``math`` for gsm8k and dapo too.
+    registered = [
+        (load("envs", env, EnvConfig).environment or env) if env in names("envs") else env
+        for env in (taught, run.env)
+    ]
+    if registered[0] == registered[1]:
         return None
     name = Path(run.model).name
     return f"base checkpoint {name} learned {taught} in SFT, not {run.env}: few of its actions may be valid"
-
-
-def _registered(env: str) -> str:
-    """The registered environment of a configured one: ``math`` for gsm8k and dapo too."""
-    return (load("envs", env, EnvConfig).environment or env) if env in names("envs") else env

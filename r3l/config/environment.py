@@ -114,6 +114,7 @@ def environment_of(env: str) -> EnvironmentPackage[Any]:
 @cache
 def _package_of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
     """The package that ``code`` (module:Class) defines; ``arguments`` are JSON, for the cache."""
+    # An adapter is one class for many environments; any other class is one environment with its own name.
     kind = find_class("envs", code)
     if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):
         raise ConfigError(

@@ -89,6 +89,8 @@ def names(kind: str) -> list[str]:
                 values = {}
             if kind[:-1] not in values and any(other[:-1] in values for other in OWN):
                 continue
+
+            # A user's file with the name of a packaged one would never be read; a name becomes a folder.
             if path.stem in packaged:
                 why = "is taken: this package has it"
             elif not _NAME.fullmatch(path.stem):
@@ -115,6 +117,8 @@ def load(kind: str, name: str, model: type[M]) -> M:
             which = f"which is {folders_set}" if folders_set else "which is not set"
             hint = f"; your own are found by {OWN[kind]}, {which}"
         raise ConfigError(unknown(kind[:-1], name, known) + hint)
+
+    # The first folder that has it; the name inside must be that of the file.
     folders = [paths.CONFIGS / kind, *own_folders(kind)]
     path = next(path for folder in folders if (path := folder / f"{name}.yaml").is_file())
     config: M = _validated(model, path.read_bytes(), path)

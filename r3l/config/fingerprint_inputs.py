@@ -42,7 +42,8 @@ def fingerprint_inputs(
     """
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)
-    texts = package.prompt_texts() if prompts == "full" else {}  # the version covers compact ones
+    # The full prompts are texts that may be edited; compact ones are code, which the version covers.
+    texts = package.prompt_texts() if prompts == "full" else {}
     inputs: dict[str, Any] = {
         "model": model_identity(model),
         "task_sets": {name: package.task_set_hash(name) for name in task_sets},
@@ -78,8 +79,8 @@ def model_identity(model: str) -> dict[str, str | None]:
     folder = Path(locate(model))
     if folder.is_dir():
         return {"sha256": _folder_digest(folder.resolve())}
-    # A hub id. The revision is the commit that the cache has as ``main``, in the folder from which transformers
-    # loads: HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, variables expanded.
+    # A hub id. The revision is the commit that the cache has as ``main``. The cache is the folder from which
+    # transformers loads: HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, variables expanded.
     hub = str(folder)
     ref = Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}" / "refs" / "main"
     return {"name": hub, "revision": ref.read_text(encoding="utf-8").strip() if ref.is_file() else None}

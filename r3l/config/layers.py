@@ -148,6 +148,7 @@ def layers_of(
 
 def _environment_layers(config: EnvConfig, tier: str, profile: ProfileName) -> list[Layer]:
     """The layers of a file of configs/envs: its settings in ``tier``, and its profile."""
+    # ``options`` and ``further_test_task_sets`` of the profile come last: they are on top of the tier's own.
     path = f"configs/envs/{config.env}.yaml"
     own = config.in_tier(tier)
     settings = own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)

@@ -139,6 +139,8 @@ def load_protocol(env: str, name: str) -> NamedProtocol:
         raise ConfigError(f"{here}; {known_here}" if known else f"environment {env!r} has no protocols")
     path = _folder(env) / f"{name}.yaml"
     config = _read(path)
+
+    # The values, with few-shot examples from their file; the digest is over all that decides a score.
     values = config.set | {TEST_TASK_SET: config.set[TEST_TASK_SET].replace("{env}", env)}
     if config.examples:
         values |= {EXAMPLES: _examples(path, path.parent / config.examples)}

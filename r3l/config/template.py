@@ -79,12 +79,13 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
 def _copy_of_example(kind: str, name: str) -> list[str]:
     """Code, config and test of the example of ``kind``, under ``name``."""
     example = EXAMPLE[kind]
+    class_name = name.title().replace("_", "")
     texts = []
     for file in (f"{example}.py", f"{example}.yaml", f"test_{example}.py"):
         # Replace the example's name in names of files, classes and configs and in quotes; prose keeps it.
         text = (paths.EXAMPLES / file).read_text("utf-8")
         text = re.sub(r"^label: .*", f"label: {name}", text, flags=re.MULTILINE)
-        text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{_class_name(name)}", text)
+        text = re.sub(rf"(class |:){example.capitalize()}\b", rf"\g<1>{class_name}", text)
         before = r"(\b(?:env|method|model): |\bsft |\")"
         after = r"(?=[\",:}\n]|$)"
         text = re.sub(rf"{before}{example}{after}", rf"\g<1>{name}", text, flags=re.MULTILINE)
@@ -98,11 +99,7 @@ def _copy_of_method(name: str, parent: str) -> list[str]:
     if not copied.trains:
         raise ConfigError(f"method {parent!r} trains nothing; copy one that does, such as grpo")
     code = inspect.getsource(inspect.getmodule(copied) or copied)
-    class_name = _class_name(name)
+    class_name = name.title().replace("_", "")
     code = re.sub(rf"\b{copied.__name__}\b", class_name, code)
     words = {"name": name, "parent": parent, "class_name": class_name}
     return [code, CONFIG_OF_COPY.format(**words), TEST_OF_COPY.format(**words)]
-
-
-def _class_name(name: str) -> str:
-    return name.title().replace("_", "")

@@ -64,6 +64,7 @@ class Endpoint:
         self._limit_lock = asyncio.Lock()
         self._limit_is_known = False
         self._limit: int | None = None
+        # The key is only in the environment; no message shows it.
         key = os.environ.get(KEY, "")
         if not _IN_HEADER.fullmatch(key):
             raise ConfigError(

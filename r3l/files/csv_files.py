@@ -27,6 +27,7 @@ def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
 
 @lru_cache(maxsize=64)  # a report reads the files once per table; a changed content is read again
 def _rows(path: Path, content: str, model: type[M]) -> Sequence[tuple[str, M]]:
+    # The form: header, quotes, number of columns.
     columns = list(model.model_fields)
     reader = csv.DictReader(io.StringIO(content, newline=""))
     try:
@@ -40,6 +41,7 @@ def _rows(path: Path, content: str, model: type[M]) -> Sequence[tuple[str, M]]:
     for where, fields in lines:
         if None in fields or None in fields.values():
             raise DataError(f"{where}: not {len(columns)} columns; put text that has a comma in quotes")
+        # The values, by the model.
         try:
             rows.append((where, model.model_validate(fields)))
         except ValidationError as error:

@@ -78,6 +78,8 @@ def digest_of_all(files: Mapping[str, Path]) -> str:
 
 @cache
 def _digest_of_all(files: tuple[tuple[str, str, int, int], ...]) -> str:
+    # The cache on disk is of use only if reading the files takes longer than reading the cache. It is valid
+    # if all names, times and sizes are the same.
     small = sum(size for *_, size in files) < KEPT
     name_of_cache = hashlib.sha256("\n".join(path for _, path, _, _ in files).encode()).hexdigest()
     cached = cache_folder("digests") / f"{name_of_cache}.json"

@@ -234,6 +234,7 @@ def read_columns(path: Path) -> list[dict[str, Any]]:
 
     Raises DataError naming the file if it is damaged or another one.
     """
+    # A file from elsewhere may unpack to any size: time and memory are bounded.
     content = path.read_bytes()
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)
     try:
@@ -246,6 +247,8 @@ def read_columns(path: Path) -> list[dict[str, Any]]:
     are_lists = isinstance(columns, dict) and all(isinstance(column, list) for column in columns.values())
     if not are_lists or len({len(column) for column in columns.values()}) > 1:
         raise DataError(f"{path} does not hold columns of one length; get it again")
+
+    # A null is a missing key (write_columns refuses rows with a null).
     return [
         {name: value for name, value in zip(columns, values, strict=True) if value is not None}
         for values in zip(*columns.values(), strict=True)

@@ -19,8 +19,8 @@ KEY = "OPENAI_API_KEY"  # environment variable
 HEADERS = "OPENAI_CUSTOM_HEADERS"  # environment variable of the openai package: lines of NAME: VALUE
 VARIABLES = (KEY, "OPENAI_ADMIN_KEY", "HF_TOKEN", "WANDB_API_KEY")
 MASK = "***"
-# Secrets of at least so many characters are masked. Shorter keys are placeholders (EMPTY, none, ollama), which
-# may be words of a response; in a message a short password is masked too.
+# Secrets of at least so many characters are masked. Shorter keys are placeholders (EMPTY, none, ollama),
+# which may be words of a response; in a message a short password is masked too.
 IN_DATA = 8
 IN_MESSAGE = 4
 _SECRET_NAME = re.compile(

@@ -134,9 +134,10 @@ class WorkerProcess:
         """Make one call; it blocks, and so runs in the worker's thread."""
         if self._failed_starts >= ATTEMPTS:
             raise self._never_started()
-        if self._pipe.closed:
+        if self._pipe.closed:  # the process was lost in an earlier call
             self._start()
         try:
+            # The first answer of a process takes longer: it imports its packages.
             self._pipe.send(call)
             patience = self._deadline + (0 if self._answered else START)
             if not self._pipe.poll(patience):

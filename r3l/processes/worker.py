@@ -132,6 +132,7 @@ def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connecti
             call = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):  # OSError: the caller left answers unread
             return
+        # An error is an answer, too: the worker and its other environments go on.
         answer: tuple[Any, R3LError | None]
         try:
             answer = (host.call(*call), None)

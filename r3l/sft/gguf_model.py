@@ -174,6 +174,7 @@ def _tokenizer(field: Field, normalizer: Any, split: Any) -> Any:
     """
     from transformers import PreTrainedTokenizerFast
 
+    # Vocabulary and merges, then tokens that are never split: control tokens, and the user's own.
     tokens = field("tokenizer.ggml.tokens")
     kinds = field("tokenizer.ggml.token_type")
     merges = [tuple(merge.split(" ")) for merge in field("tokenizer.ggml.merges")]
@@ -186,6 +187,7 @@ def _tokenizer(field: Field, normalizer: Any, split: Any) -> Any:
     for token, kind in zip(tokens, kinds, strict=True):
         if kind in (CONTROL, USER_DEFINED):
             core.add_tokens([AddedToken(token, special=kind == CONTROL, normalized=False)])
+    # Their roles, by which transformers finds end, padding and so on.
     ids = {name: field(f"tokenizer.ggml.{key}_token_id") for name, key in SPECIAL.items()}
     special = {f"{name}_token": tokens[i] for name, i in ids.items() if i is not None}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, **special)  # type: ignore[no-untyped-call]

@@ -27,7 +27,6 @@ from r3l.trinity.sizes import (
     cluster_of,
     experiences_per_step,
     planned_model,
-    planned_rollouts,
     tokens_per_gpu,
 )
 
@@ -188,6 +187,9 @@ def _algorithm(
     cluster: ClusterConfig | None,
     run_args: Config,
 ) -> Config:
+    # N of the released configurations. One call of our workflow makes all rollouts of a task.
+    settings = method.describe()
+    rollouts = int(settings.get("group_size", 1)) + int(settings.get("reflected_rollouts", 0))
     # The tinker trainer reads the reference model's log-probs in any case.
     reference = method.kl_coef > 0 or place.backend == "tinker"
     experiences = experiences_per_step(run, method, cluster.trainer_gpus if cluster else 1)
@@ -195,7 +197,7 @@ def _algorithm(
     replicas = cluster.trainer_gpus // cluster.sequence_parallel if cluster else 1
     return {
         "algorithm_type": algorithm_name(run.method, reference),
-        "repeat_times": planned_rollouts(method),  # one call of our workflow makes all rollouts of a task
+        "repeat_times": rollouts,
         "sample_strategy": "default",
         "advantage_fn": ADVANTAGE,
         "advantage_fn_args": {**run_args, "experiences": experiences, "folder": str(place.folder)},
@@ -334,6 +336,7 @@ def _synchronizer(run: Run, place: Place) -> Config:
 
 def _trainer(run: Run, cluster: ClusterConfig | None, place: Place) -> Config:
     shared = {"total_steps": run.train.steps, "grad_clip": run.train.grad_clip}
+    # On a CPU our own server trains (r3l.trinity.learner).
     if cluster is None:
         return {
             "trainer_type": "tinker",
@@ -341,6 +344,7 @@ def _trainer(run: Run, cluster: ClusterConfig | None, place: Place) -> Config:
             "fix_actor_microbatch_loss_scale": True,  # sums the losses of a step's samples, no mean
             **shared,
         }
+    # An error now, not after both models are loaded.
     if cluster.sequence_parallel > 1 and place.attention != FLASH:
         raise ConfigError(
             f"configs/models/{run.model}.yaml plans sequence_parallel: {cluster.sequence_parallel}, which "

@@ -105,6 +105,7 @@ def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
 
 
 def _experience(t: Trajectory, position: int, index: int) -> Experience:
+    # Everything but tokens, log-probs and masks, which are tensors.
     start = len(t.turns[0].prompt_ids) if t.turns else 0
     info = {
         "position": position,

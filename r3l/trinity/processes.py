@@ -229,35 +229,25 @@ def _running(
         try:
             yield process
         finally:
-            # List the descendants before the process ends: afterwards some can no longer be found.
+            # List the process and its descendants before it ends: afterwards some can no longer be found.
+            # By session, since children of a killed process have lost their parent; and by parent, since
+            # others may have left the session.
+            family: list[psutil.Process] = []
+            for one in psutil.process_iter():
+                with suppress(ProcessLookupError):
+                    if os.getsid(one.pid) == process.pid:
+                        family.append(one)
+            with suppress(psutil.NoSuchProcess):
+                root = psutil.Process(process.pid)
+                family += [one for one in (root, *root.children(recursive=True)) if one not in family]
+
             # SIGTERM goes only to the process, so that Ray and Trinity can shut down in order; then
             # everything left is killed.
-            family = _family(process)
             process.terminate()
             _, left = psutil.wait_procs(family, timeout=SECONDS_TO_END)
             kill(left)
             psutil.wait_procs(left, timeout=10)
             process.wait()
-
-
-def _family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The process and its descendants, found both by session and by parent.
-
-    Children of a killed process have lost their parent but are still in its session; others may have left
-    the session.
-    """
-    family = [one for one in psutil.process_iter() if _session_of(one) == process.pid]
-    with suppress(psutil.NoSuchProcess):
-        root = psutil.Process(process.pid)
-        family += [one for one in (root, *root.children(recursive=True)) if one not in family]
-    return family
-
-
-def _session_of(process: psutil.Process) -> int | None:
-    try:
-        return os.getsid(process.pid)
-    except ProcessLookupError:
-        return None
 
 
 def _free_port() -> int:

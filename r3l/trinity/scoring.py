@@ -37,6 +37,7 @@ async def score(
     counts: dict[str, float] = {}
 
     async def logprobs_S(t: Trajectory) -> list[float]:
+        # All sampled tokens are scored, also those of turns that do not train.
         found: list[float] = []
         for row in rows_to_score([replace(t, trainable=None)], samples):
             of_row = await scorer.logprobs(row.ids.tolist(), temperature)
@@ -50,6 +51,7 @@ async def score(
             context = t.in_teacher_context()
             lengths = [len(row.ids) for row in rows_to_score([context], samples)]
             if max(lengths) > longest:
+                # The model cannot read it: without a teacher's log-probs the trajectory trains as any other.
                 t.set_teacher_logprobs(None)
                 counts["dropped/teacher_context"] = counts.get("dropped/teacher_context", 0) + 1
             else:

@@ -119,12 +119,16 @@ class Server:
             return 400, {"detail": str(error)}
         if verb == "retrieve_future":
             return self._retrieve(str(body.get("request_id")))
+
+        # A slow request waits for the computing thread; the client fetches the answer by its number.
         if verb in self._slow:
             number = str(next(self._numbers))
             call = _Call(verb, body)
             self._calls[number] = call
             self._waiting.put(call)
             return 200, {"request_id": number, "model_id": NAME}
+
+        # Everything else is answered at once.
         if verb == "create_sampling_session":
             session = f"sampling-{next(self._numbers)}"
             self._of_base[session] = body.get("model_path") is None

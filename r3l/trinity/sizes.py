@@ -9,15 +9,6 @@ from r3l.core.errors import ConfigError
 from r3l.core.method import Method
 
 
-def planned_rollouts(method: Method) -> int:
-    """N of the released configurations, the rollouts of a task.
-
-    One call of our workflow makes all N rollouts and their retries.
-    """
-    settings = method.describe()
-    return int(settings.get("group_size", 1)) + int(settings.get("reflected_rollouts", 0))
-
-
 def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
     """Number of experiences that the trainer reads for one step, a multiple of ``multiple`` (its GPUs).
 

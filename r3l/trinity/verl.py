@@ -45,7 +45,8 @@ class Verl:
         self.planned = planned
         self.adapter = adapter
         self.exported = ADAPTER if run.lora.rank else EXPORTED
-        self.checkpoints = run_dir / "checkpoints"
+        # The last checkpoint in the local engine's form, made by collect.
+        self.final = run_dir / "checkpoints" / checkpoint.name_of(run.train.steps)
 
     def check(self, environment: TrinityEnvironment) -> None:
         """Raise ConfigError if the planned GPUs are not available."""
@@ -86,7 +87,7 @@ class Verl:
 
     def finished(self) -> bool:
         """True once the last step's weights are exported, to Trinity's folder or our checkpoints."""
-        if self._final().is_dir():
+        if self.final.is_dir():
             return True
         steps = self.run.train.steps
         return self.steps_done() >= steps and _complete(self._saved()[steps] / self.exported)
@@ -147,8 +148,7 @@ class Verl:
 
     def collect(self) -> Path:
         """Move the exported weights to our checkpoints, and delete Trinity's, which only resuming needs."""
-        final = self._final()
-        if not final.is_dir():
+        if not self.final.is_dir():
             exported = self._saved()[self.run.train.steps] / self.exported
             if self.run.lora.rank:
                 lora.adopt(exported, self.adapter)
@@ -163,16 +163,14 @@ class Verl:
             write_json_atomic(exported / checkpoint.STATE, state)
             write_digests(exported)
             # Rename last: the folder appears complete or not at all, and a stopped run can collect again.
-            final.parent.mkdir(exist_ok=True)
-            os.replace(exported, final)
+            self.final.parent.mkdir(exist_ok=True)
+            os.replace(exported, self.final)
         for folder in self._saved().values():
             shutil.rmtree(folder)
-        return final
-
-    def _final(self) -> Path:
-        return self.checkpoints / checkpoint.name_of(self.run.train.steps)
+        return self.final
 
     def _saved(self) -> dict[int, Path]:
+        """Trinity's checkpoints by step, complete or not."""
         return {int(folder.name.rpartition("_")[2]): folder for folder in self.job.glob("global_step_*")}
 
 

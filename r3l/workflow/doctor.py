@@ -64,6 +64,7 @@ def lacking(runs: Iterable[Run]) -> list[str]:
     from r3l.trinity.doctor import weights
 
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # The base checkpoints, each once.
     found = []
     for model, run in {run.model: run for run in runs}.items():
         described = find_model(model)
@@ -71,6 +72,8 @@ def lacking(runs: Iterable[Run]) -> list[str]:
         check = weights(on_trinity) if on_trinity else _base_checkpoint(model, run.env)
         if not check.ok:
             found.append(f"{check.name}: {check.detail}; {check.fix}")
+
+    # The data of each environment: loading its tasks says what is missing.
     for env, run in {run.env: run for run in runs}.items():
         try:
             for task_set in (run.env_settings.train_task_set, run.env_settings.test_task_set):

@@ -55,12 +55,16 @@ class Jobs:
         self.config = plan.load(content)
         if self.config.clean:
             check_clean("the workflow is to make runs that can be stored (clean=true)")
+
+        # The tables; each one's runs are planned at the first call of ``runs``.
         self.tables = plan.tables()
         self.options = plan.options(self.config)
         self._runs_of: dict[str, dict[str, Run]] = {}
         self._holds_run: dict[str, bool] = {}
         self.starts = False  # set when jobs will follow: only then are directories renamed
         self.runs("table1")  # needed by `all`: an invalid configuration ends here
+
+        # For resources and priorities.
         self._times = status.learned_times(stored_runs.folder().glob("*/*/*/*/seed*"))
         self._resources = resources.load()
         self._hours = hours

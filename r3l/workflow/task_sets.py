@@ -43,6 +43,8 @@ def check_task_sets(tier: str, env: str) -> CheckedTaskSets:
     if settings.validation_task_set:
         names["validation"] = settings.validation_task_set
     tasks = {split: environment_of(env).tasks(name) for split, name in names.items()}
+
+    # No two of them may share a problem: scores on trained problems, or chosen on them, would be too high.
     may_share = load("envs", env, EnvConfig).shared_problems
     for one, other in itertools.combinations(names, 2):
         both = shared_problems(tasks[other], tasks[one])
