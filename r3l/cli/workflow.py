@@ -172,12 +172,12 @@ def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> Non
     This is checked now, not in a job that starts after others have trained for an hour.
     """
     from r3l.config import environment_of
-    from r3l.workflow.status import EVALUATIONS
+    from r3l.workflow.status import evaluation_of
 
-    evaluation = EVALUATIONS[split]
-    for env in sorted(
-        {run.env for path, run in runs.items() if not evaluation(results / path, run).is_file()}
-    ):
+    waiting = {
+        run.env for path, run in runs.items() if not evaluation_of(results / path, run, split).is_file()
+    }
+    for env in sorted(waiting):
         environment_of(env).check_installed()
 
 

@@ -160,7 +160,7 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
 
     ``times`` is called only for a run that has not begun: it reads the metrics of all others.
     """
-    evaluation = folder / EVALUATION if split == "test" else validation_evaluation(folder, run)
+    evaluation = evaluation_of(folder, run, split)
     state, error = _state(run, folder, evaluation)
     planned = run.train.steps if run.method != "zero_shot" else 0
     status = Status(run, folder, state, 0, planned, seconds_left=None, error=error, split=split)
@@ -199,6 +199,11 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
         episodes_done=episodes_done,
         episodes=tasks * run.evaluation.episodes_per_task,
     )
+
+
+def evaluation_of(run_dir: Path, run: Run, split: Split) -> Path:
+    """Path of a run's evaluation.json on its test or validation task set."""
+    return run_dir / EVALUATION if split == "test" else validation_evaluation(run_dir, run)
 
 
 def _state(run: Run, folder: Path, evaluation: Path) -> tuple[State, str]:
