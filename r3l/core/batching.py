@@ -11,9 +11,9 @@ import torch
 
 from r3l.core.advantages import Advantage, mean_advantage
 from r3l.core.method import Batch, Criterion, Method
+from r3l.core.method_validation import advantages_of
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Objective, Trajectory
-from r3l.core.validation import advantages_of
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from r3l.core.option import OptionModel, option
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import Group
-from r3l.core.validation import checked_surrogate
+from r3l.core.validation import name_of_method, wrong
 
 if TYPE_CHECKING:
     import torch
@@ -240,7 +240,7 @@ class TrainedMethod(Generic[S]):
         # Every row counts in one of two losses, policy or SFT; the weights of the other loss are 0 on it.
         sft_weight_B_T = batch.weight_B_T * batch.sft_B[:, None]
         weight_B_T = batch.weight_B_T - sft_weight_B_T
-        policy_B_T, parts = checked_surrogate(self, batch, logprobs_B_T, self.surrogate(batch, logprobs_B_T))
+        policy_B_T, parts = _checked_surrogate(self, batch, logprobs_B_T, self.surrogate(batch, logprobs_B_T))
         terms = {
             "loss/policy": (weight_B_T * policy_B_T).sum(),
             "loss/sft": -(sft_weight_B_T * logprobs_B_T).sum(),
@@ -252,6 +252,38 @@ class TrainedMethod(Generic[S]):
             total = total + self.kl_coef * terms["loss/kl"]
         terms |= {name: (weight_B_T * value_B_T).sum() for name, value_B_T in parts.items()}
         return total, {name: value.item() for name, value in terms.items()}
+
+
+def _checked_surrogate(method: Criterion, batch: Batch, logprobs_B_T: torch.Tensor, returned: Any) -> Tokens:
+    """Check what ``surrogate`` returned: per-token losses with a gradient, and per-token metrics.
+
+    Raises ContractError.
+    """
+    from torch import Tensor
+
+    who = name_of_method(method)
+    shape = tuple(logprobs_B_T.shape)
+    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
+        fix = "return (losses, metrics): a tensor and a dict of tensors"
+        raise wrong(who, "surrogate returned", returned, fix)
+    losses_B_T, metrics = returned
+    for what, values in {
+        "the surrogate": losses_B_T,
+        **{f"metric {key!r}": v for key, v in metrics.items()},
+    }.items():
+        if not isinstance(values, Tensor) or tuple(values.shape) != shape:
+            raise wrong(
+                who,
+                f"{what} is",
+                values,
+                f"give a tensor with a value for each token, shape (B, T) = {shape}",
+            )
+    # Detached losses would train nothing, without an error. Batches of only SFT rows have no policy loss.
+    trains = logprobs_B_T.requires_grad and bool(batch.weight_B_T[~batch.sft_B].any())
+    if trains and not losses_B_T.requires_grad:
+        fix = "compute it from the log-probs that surrogate gets, without detach or no_grad"
+        raise wrong(who, "the surrogate has no gradient:", losses_B_T, fix)
+    return losses_B_T, metrics
 
 
 class ImitationMethod(TrainedMethod[S]):

@@ -18,10 +18,10 @@ from typing import Any
 from r3l.config import Run, base_checkpoint_of, build_method, locate
 from r3l.core.batching import TrajectoryRow, rows_of
 from r3l.core.method import Method
+from r3l.core.method_validation import explored, kept
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task, tasks_of_step, with_occurrences
 from r3l.core.trajectory import Group, unique
-from r3l.core.validation import explored, kept
 from r3l.endpoint.judge import judging
 from r3l.files.json_files import append_jsonl, read_jsonl
 from r3l.files.writing import write_json_atomic

@@ -17,8 +17,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from r3l.core.advantages import Advantage, mean_advantage
+from r3l.core.method_validation import advantages_of
 from r3l.core.trajectory import Group, Objective, Trajectory
-from r3l.core.validation import advantages_of
 from r3l.files.json_files import Number
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from trinity.common.experience import Experience
 from r3l.config import Run, build_method, locate, validate
 from r3l.core.batching import rows_of, trainable_rows, weighted_as_released
 from r3l.core.errors import ConfigError
+from r3l.core.method_validation import kept
 from r3l.core.pretrained import load_tokenizer
-from r3l.core.validation import kept
 from r3l.files.json_files import append_jsonl
 from r3l.runs import steps, trajectory_log
 from r3l.runs.steps import keeping_batch

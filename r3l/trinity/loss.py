@@ -11,7 +11,7 @@ from trinity.algorithm.policy_loss_fn.policy_loss_fn import PolicyLossFn
 from r3l.config import Run, build_method, validate
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Method
-from r3l.core.validation import loss_of
+from r3l.core.method_validation import loss_of
 from r3l.local.training.logprobs import LogprobMismatch
 from r3l.trinity.config import MISMATCH_MAX, MISMATCH_SUM, MISMATCH_TOKENS
 from r3l.trinity.unpadding import replace_flash_attn

@@ -20,11 +20,11 @@ from r3l.config import Run, build_method, dialogue_of, environment_of, locate, v
 from r3l.core.environment import Dialogue
 from r3l.core.errors import EngineError
 from r3l.core.method import Method
+from r3l.core.method_validation import explored
 from r3l.core.pretrained import load_tokenizer
 from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import unique
-from r3l.core.validation import explored
 from r3l.endpoint.judge import judging
 from r3l.processes.gather import together
 from r3l.processes.pool import EnvironmentPool

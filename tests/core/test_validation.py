@@ -15,8 +15,9 @@ from r3l.core.batching import collate, rows_of
 from r3l.core.environment import Observation
 from r3l.core.errors import ConfigError, ContractError
 from r3l.core.method import MethodSettings, TrainedMethod
+from r3l.core.method_validation import explored, kept, loss_of
 from r3l.core.trajectory import Group
-from r3l.core.validation import LONGEST, checked_observation, checked_payload, explored, kept, loss_of
+from r3l.core.validation import LONGEST, checked_observation, checked_payload
 
 GROUP = Group(
     make_trajectory(1).task, [make_trajectory(2, 1.0), make_trajectory(1)]

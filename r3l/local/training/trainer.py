@@ -22,7 +22,7 @@ from r3l.core.batching import (
 )
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion, TeacherWeights
-from r3l.core.validation import loss_of
+from r3l.core.method_validation import loss_of
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.model import lora
 from r3l.local.model.forward import Pass, has_machine_code, pass_of
