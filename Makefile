@@ -68,7 +68,7 @@ $(STAMP): pyproject.toml requirements.lock $(call moved,$(VENV))
 	CMAKE_TOOLCHAIN_FILE=$(CURDIR)/configs/fast_downward.cmake $(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes $(UV_ARGS) -r requirements.lock
 	$(BIN)/python -m pip install --no-compile $(PIP_ARGS) $(TORCH)
 	$(BIN)/python -m pip install $(PIP_ARGS) --no-deps --no-build-isolation -e .
-	$(BIN)/python -c 'from r3l.local.kernels.cpu_attention import load; load()'
+	$(BIN)/python -c 'from r3l.local.kernels.compilation import load; load()'
 	@touch $@
 
 # Every package that '.[dev]' asks for, by version and hash; what is locked already stays, unless LOCK_ARGS=--upgrade.

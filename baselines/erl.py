@@ -3,12 +3,14 @@
 Next to R3L it isolates the pivot: the same reflections and the same distillation, with a retry that always
 starts over. Each of four groups has its own baseline: first attempts, second attempts under their reflection,
 reflections (their return is the reward of the second attempt), and second attempts without the reflection in
-their prompt. ``train_on: reflection_only`` is Reflect, Retry, Reward (arXiv 2505.24726): only reflections train.
+their prompt. ``train_on: reflection_only`` is Reflect, Retry, Reward (arXiv 2505.24726): only reflections
+train.
 
 Paper, release (microsoft/experiential_rl at 20cd646, examples/erl_sokoban) and this file:
 
-1. Distillation: the paper imitates second attempts that succeeded. The release gives all of them A = max(r, 0)
-   in the clipped loss (``distil``), with old log-probs computed without the reflection, as here.
+1. Distillation: the paper imitates second attempts that succeeded. The release gives all of them
+   A = max(r, 0) in the clipped loss (``distil``), with old log-probs computed without the reflection, as
+   here.
 2. Reflections train in the paper and in the release's scripts; its class leaves them out by default
    (``reward_reflection``). One that is invalid has no second attempt and the return 0; the release then plays
    the second attempt under the unchanged prompt. Texts of a judge or critic do not train.

@@ -53,7 +53,7 @@ class GRPO(TrainedMethod[GRPOSettings]):
         return losses.token_ratio(logprobs_B_T, batch.old_logprobs_B_T)
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Loss per token, max(-A rho, -A clip(rho)) with rho from :meth:`ratio`, and metrics; shapes (B, T)."""
+        """Loss per token, max(-A rho, -A clip(rho)) with rho from :meth:`ratio`, and metrics; each (B, T)."""
         s = self.settings
         ratio_B_T = self.ratio(batch, logprobs_B_T)
         a_B_T = batch.advantages_B_T

@@ -3,7 +3,7 @@
 Turns that start from one observation may still have read different prompts. So a turn is compared once for
 each length k = 1 .. K + 1, with the turns of the task's rollouts whose last k observations equal its own::
 
-    A_k = (G - mean) / (standard deviation + 1e-6)      G: return of the turn, discounted; the clusters of 2 or more
+    A_k = (G - mean) / (standard deviation + 1e-6)    G: discounted return of the turn; clusters of 2 or more
     A   = sum of w_k A_k, w_k proportional to a power of the length, over the k with A_k != 0
 
 Paper, release (ZJU-REAL/SDAR at 8b85c23, recipe/hgpo) and this file:

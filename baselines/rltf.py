@@ -121,7 +121,8 @@ class RLTF(TrainedMethod[RLTFSettings]):
         Linear from ``sd_coef_start`` to ``sd_coef``, as in RLTF's released code; constant without
         ``sd_coef_start``.
         """
-        start, end = self.settings.sd_coef_start, self.settings.sd_coef
+        start = self.settings.sd_coef_start
+        end = self.settings.sd_coef
         return end if start is None else start + (end - start) * progress
 
     def groups(self, task: Task, tries: list[SecondTry], progress: float = 0.0) -> list[Group]:

@@ -2,7 +2,7 @@
 
 The teacher of a rollout sees a solved sibling, else feedback on the failure. Every sampled token gets::
 
-    loss = sg(l - lT) * l * sg(min(ratio, 2))     l, lT: log p of the token, of policy and teacher; sg: no gradient
+    loss = sg(l - lT) * l * sg(min(ratio, 2))    l, lT: log p by policy and teacher; sg: no gradient
 
 which is the reverse KL at the sampled token. Rewards only decide which sibling is shown.
 

@@ -41,7 +41,8 @@ class TeacherSettings(MethodSettings, FeedbackSettings):
     )
     teacher_sees: Literal["solution_or_feedback", "solution", "feedback", "nothing"] = option(
         "solution_or_feedback",
-        "the hint: a solved sibling's actions, feedback on a failure, the first of the two that exists, or none",
+        "the hint: a solved sibling's actions, feedback on a failure, the first of the two that exists, "
+        "or none",
         "SDPO released code",
     )
     guidance_place: GuidancePlace = option(

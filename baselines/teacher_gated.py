@@ -18,7 +18,8 @@ Releases (ZJU-REAL/SDAR at 8b85c23; ZethWang/AgentOPSD at 0c478b2) and this file
    Its baseline ``gate_beta: 0`` pulls each by coef / 2: no teacher is in it.
 3. The release's script `opsd_trainer` keeps the gate (beta 5) and drops GRPO's loss (pg_loss_coef 0).
    ``ungated`` keeps GRPO's and drops the gate.
-4. RLSD's mix falls from 0.5 to 0 in 100 of the script's 150 steps (the class: 50); ``mix_until`` is the share.
+4. RLSD's mix falls from 0.5 to 0 in 100 of the script's 150 steps (the class: 50); ``mix_until`` is the
+   share.
 5. AgentOPSD's script: turns, signed increments, a constant mix of 0.5, which are also the paper's. A turn's
    token sums are clamped to V in (1e-6, 1 - 1e-6), V_0 to (1e-4, 1 - 1e-4), as here.
 6. Both releases have a KL of 0.01 (profile) and subtract 0.1 for an invalid action; here an invalid response
@@ -84,7 +85,7 @@ class TeacherGated(GRPO):
         return [Group(task, await play_taught(ctx, task, self.settings), progress=ctx.progress)]
 
     def advantages(self, group: Group) -> list[Advantage]:
-        """GRPO's advantage of each trajectory; modes rlsd and agentopsd weigh it by token, shape (T,) each."""
+        """GRPO's advantage of each trajectory; modes rlsd and agentopsd weigh it by token, shape (T,)."""
         s = self.settings
         advantages: list[Advantage] = standardised(group.returns_G()).tolist()
         if s.mode == "rlsd":

@@ -6,7 +6,8 @@ the control of R3L's retries: the same rewinding, with no text between the attem
 
 Paper, release (AMAP-ML/Tree-GRPO at 90b1709) and this file:
 
-1. Leaves: the scripts have 2 trees of 3 (profile ``released_code``). Here N as for every method, 2 trees of 4.
+1. Leaves: the scripts have 2 trees of 3 (profile ``released_code``). Here N as for every method, 2 trees
+   of 4.
 2. Rounds: the paper may expand a tree several times. The scripts do so once, and so does this file: every
    branch leaves the first rollout, at a turn drawn uniformly with replacement, the first turn included.
 3. Shared turns: in the release they train once in every leaf below them, so branching costs no fewer trained

@@ -250,8 +250,8 @@ class R3L(TrainedMethod[R3LSettings]):
     ) -> ReflectedRetry | None:
         """Retry the base rollout from the pivot that ``reflection`` names, under its guidance.
 
-        ``address``: tells several retries of one rollout apart in seed addresses. None if there is no pivot, or if
-        the environment failed.
+        ``address``: tells several retries of one rollout apart in seed addresses. None if there is no pivot,
+        or if the environment failed.
         """
         s = self.settings
         parsed = reflection.parsed

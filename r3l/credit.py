@@ -41,6 +41,8 @@ def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSe
     the base trains its prefix instead of its suffix, and all turns if the prefix is empty (released
     turn-level code). ``Trajectory.credit_mask`` turns this into a mask of tokens.
     """
+    # Turns before the pivot are the same tokens in base and retry. Trained, they would be pushed up by the
+    # better of the two and down by the other one, although they caused neither outcome.
     if trajectory.kind not in settings.credit:
         trajectory.trainable = None  # every turn
     elif trajectory.kind is TrajectoryKind.BASE and settings.credit_rule == "released_inverted":

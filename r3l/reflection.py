@@ -197,7 +197,8 @@ async def critic_verdict(
     """
     transcript = episode.transcript()
     verdict = ctx.dialogue.critique(transcript)
-    task, member = transcript.task, episode.trajectory.member
+    task = transcript.task
+    member = episode.trajectory.member
     others = [other for other in ctx.tasks if other.id != task.id]
     draws = generator(*ctx.address, "corruption", task.address, member, *attempt)
     if verdict is None or verdict.turn is None or not others or draws.random() >= corruption:

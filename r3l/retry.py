@@ -1,5 +1,4 @@
-"""Retry (paper section 3.2): restart at the pivot under guidance, then remove the guidance (context
-distillation).
+"""Retry (paper section 3.2): restart at the pivot under guidance, then remove it (context distillation).
 
 The environment is rewound and the dialog forked, so a retry neither re-encodes nor re-samples its prefix.
 """
@@ -217,9 +216,9 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
         ctx.counters["pivot/turns"] += guided.restart_turn
         ctx.counters["pivot/base_turns"] += len(source.turns)
 
-    # Context distillation: the same responses under the prompts without guidance.
+    # Context distillation: the same responses under the prompts without guidance. The guided prompts become
+    # its teacher's context.
     played = guided.turns[restart.turn :]
-    # The guided prompts become its teacher's context.
     own_turns = []
     for turn in played:
         unguided_ids = turn.unguided_prompt_ids or ()

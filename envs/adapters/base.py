@@ -88,7 +88,7 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         return AdaptedDialogue(self.given.domain, style, max_turns)
 
     def wrong(self, key: str, value: object, why: str) -> ConfigError:
-        """A ConfigError that names file, key and value of an argument; ``why``: what is wrong, and the fix."""
+        """A ConfigError that names file, key and value of an argument; ``why``: the fault, and the fix."""
         return ConfigError(f"{self.name}.yaml, key arguments.{key} is {value!r}: {why}")
 
 
@@ -99,7 +99,8 @@ class AdaptedDialogue(TaggedDialogue):
     """
 
     def __init__(self, domain: str, style: Style, max_turns: int, stop: Stop = "end") -> None:
-        self.domain = self.label = domain
+        self.domain = domain
+        self.label = domain
         self.stop = stop
         super().__init__(style, max_turns)
 

@@ -293,7 +293,7 @@ def described_numbers(space: Any) -> str:
 
 
 def read_numbers(action: str, space: Any) -> np.ndarray | None:
-    """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an element of ``space``; None if it is not one."""
+    """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an element of ``space``; None if it is none."""
     parts = re.sub(r"[\[\],]", " ", action).split()
     low, high = _bounds(space)
     try:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class Alfworld(EnvironmentPackage[AlfworldOptions]):
     """Procedurally generated houses, and the published games if a user has downloaded them."""
 
-    name, options, extra = "alfworld", AlfworldOptions, "alfworld"
+    name = "alfworld"
+    options = AlfworldOptions
+    extra = "alfworld"
     decisive = ("textworld", "fast-downward-textworld")
 
     def make_engine(self, options: AlfworldOptions) -> Environment:
@@ -38,14 +40,10 @@ class Alfworld(EnvironmentPackage[AlfworldOptions]):
         from r3l.envs.alfworld.text.format_verl_agent import VerlAgentDialogue
 
         if style == "released":
-            return ReleasedAlfworldDialogue(
-                style,
-                max_turns,
-                check_released("alfworld", options, {"list_places"}),
-            )
+            released = check_released("alfworld", options, {"list_places"})
+            return ReleasedAlfworldDialogue(style, max_turns, released)
 
-        # Protocols differ in their settings: each form of dialogue is chosen by the one that is typical of
-        # it.
+        # Protocols differ in their settings: each form of dialogue is chosen by its typical one.
         by_format = {
             "labelled": AgentBenchDialogue,
             "last_label": AgentGymDialogue,

@@ -80,7 +80,7 @@ def pairs(response: str) -> tuple[int, list[str]]:
 
 
 def first_pair(response: str) -> str | None:
-    """The first action after the end of a thought; None if there is none. Other text around them is ignored."""
+    """The first action after the end of a thought, with any text around both; None if there is none."""
     response = with_opening(response)
     thought = next(between(response, "think"), None)
     action = None if thought is None else first_between(response[thought.stop :], "action")
@@ -104,7 +104,8 @@ def verl_agent_action(response: str, rest: int = 30) -> str:
     Without an end tag, the last ``rest`` letters of the response.
     """
     text = response.lower()
-    start, end = text.find("<action>"), text.find("</action>")
+    start = text.find("<action>")
+    end = text.find("</action>")
     return text[-rest:] if start == -1 or end == -1 else text[start + len("<action>") : end].strip()
 
 

@@ -254,7 +254,7 @@ class AnswerDialogue:
         answers: Sequence[tuple[Observation, str, str]],
         now: Observation,
     ) -> list[Message]:
-        """Raises NotImplementedError: these problems do not support ``history``, a new prompt for each turn."""
+        """Raises NotImplementedError: these problems do not support ``history`` (a new prompt each turn)."""
         raise NotImplementedError
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
@@ -284,7 +284,7 @@ class AnswerDialogue:
         return f"The answer was {'correct' if success else 'not correct'}.{ended}"
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The critic's judgement, which points at the first wrong line; None for a task that it cannot judge."""
+        """The critic's judgement, which points at the first wrong line; None if it cannot judge the task."""
         if transcript.success:
             return Critique(Outcome.SUCCESS, "solved", "no wrong line")
         wrong = self._subject.first_wrong_line(transcript.task, [line for line, _ in transcript.answers])

@@ -267,7 +267,8 @@ def _play(
     lines: Sequence[str],
 ) -> tuple[Observation, list[Step], Observation]:
     """Step through ``lines``: (first observation, steps, last observation)."""
-    first = now = engine.reset(task)
+    first = engine.reset(task)
+    now = first
     steps: list[Step] = []
     for line in lines:
         steps.append(Step(now, line, line))

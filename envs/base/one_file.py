@@ -123,8 +123,10 @@ class OneFileDialogue(TaggedDialogue):
     """
 
     def __init__(self, domain: str, rules: str, player: Player | None, style: Style, max_turns: int) -> None:
-        self.domain = self.label = domain
-        self._rules, self._player = rules, player
+        self.domain = domain
+        self.label = domain
+        self._rules = rules
+        self._player = player
         super().__init__(style, max_turns)
 
     def opening(self, task: Task, first: Observation) -> list[Message]:

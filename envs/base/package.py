@@ -173,7 +173,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return {name: installed_version(name) for name in self.decisive}
 
     def prompt_texts(self) -> dict[str, Path]:
-        """Paths of the prompt files by name: the contents of the package's folder ``prompts``, if it has one."""
+        """Paths of the prompt files by name: those in the package's folder ``prompts``, if it has one."""
         folder = Path(inspect.getfile(type(self))).parent / "prompts"
         return {path.name: path for path in folder.glob("*.txt")}
 
@@ -192,7 +192,7 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return self.make_engine(checked)
 
     def dialogue(self, style: Style, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
-        """Create the dialogue with ``options``. Raises ConfigError for a wrong option, style or turn limit."""
+        """The dialogue with ``options``. Raises ConfigError for a wrong option, style or turn limit."""
         return self.make_dialogue(style, max_turns, read_options(self.options, self.name, options or {}))
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> Demonstrator:

@@ -48,21 +48,22 @@ def _tail(text: str, start: int, end: int) -> str:
 
 _REMARK = re.compile(
     r",?\s+(?=(?:because|since|but|so that|which|whereas|i\.?e\.?|e\.?g\.?|that is|namely)\b)"
-    r"|,\s+(?=(?:so|as|where|if|but|not|when|given|assuming|rounded|making|meaning|after|it|she|he|they|we|thus)\b)"
+    r"|,\s+(?=(?:so|as|where|if|but|not|when|given|assuming|rounded|making|meaning|after|it|she|he|they|we"
+    r"|thus)\b)"
     r"|,\s+(?=(?:the|an?|in|with|for|giving|leaving)\b[^\d\\$]*\Z)"
     r"|(?<=[\d}$%)]),\s+(?!(?:or|and|nor|pi|infinity)\b)(?=[A-Za-z]{2}[^\d\\$]*\Z)"
     r"|;\s+(?=[A-Za-z])|\s+(?:—|–|--)\s+|—|\s+-\s+(?=[A-Za-z]+\s+[A-Za-z])"
 )
 _IN_PARENTHESES = re.compile(
-    r"\s+\((?!\s*(?:mod|base|pi|sqrt|sin|cos|tan|log|ln|exp)\b)(?=\s*(?:[A-Za-z]{2}|i\.e|e\.g|an? |[≈=]))[^()]*\)"
-    r"(?=\s|$)"
+    r"\s+\((?!\s*(?:mod|base|pi|sqrt|sin|cos|tan|log|ln|exp)\b)"
+    r"(?=\s*(?:[A-Za-z]{2}|i\.e|e\.g|an? |[≈=]))[^()]*\)(?=\s|$)"
 )
 _FUNCTION_BEFORE = re.compile(r"(?:\b|\\)(?:sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|[a-z])$")
 _LEAD = re.compile(r"(?:(?:that|therefore|thus|hence)(?![A-Za-z])|[:=,—])[\s,:]*", re.IGNORECASE)
 _LEAD_TO_NUMBER = re.compile(
-    r"(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|precisely|so|simply|just|only|clearly"
-    r"|indeed|then|given by|equal to|equals|is|now|still|actually|obviously|definitely|certainly|probably|likely"
-    r"|found to be|≈|~)(?![A-Za-z])[\s,:]*",
+    r"(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|precisely|so|simply|just|only"
+    r"|clearly|indeed|then|given by|equal to|equals|is|now|still|actually|obviously|definitely|certainly"
+    r"|probably|likely|found to be|≈|~)(?![A-Za-z])[\s,:]*",
     re.IGNORECASE,
 )
 _NEGATIVE = re.compile(r"(?:minus|negative)\s+(?=[\d$\\])", re.IGNORECASE)
@@ -75,10 +76,10 @@ _FORMULA = re.compile(
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}(?![A-Za-z]*\})")
 # After one of these words a number is another one, or one of several.
 _CHANGES_NUMBER = re.compile(
-    r"""\b(?: or | nor | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose | base
-    | root | sqrt | sin | cos | tan | log | infinity | pi | between | than | at\ (?:least|most) | half | halves
-    | quarters? | dozens? | hundreds? | thousands? | millions? | billions? | trillions? | thirds? | fourths? | fifths?
-    | sixths? | sevenths? | eighths? | ninths? | tenths? | hundredths? | thousandths? )\b""",
+    r"""\b(?: or | nor | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose
+    | base | root | sqrt | sin | cos | tan | log | infinity | pi | between | than | at\ (?:least|most) | half
+    | halves | quarters? | dozens? | hundreds? | thousands? | millions? | billions? | trillions? | thirds?
+    | fourths? | fifths? | sixths? | sevenths? | eighths? | ninths? | tenths? | hundredths? | thousandths? )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _LIMIT = re.compile(r"\b(?:up to|under|over|above|below|within|beyond)\Z", re.IGNORECASE)
@@ -119,12 +120,14 @@ def _without_words(text: str) -> str:
     numbers = [k for k, piece in enumerate(pieces) if re.search(r"\d|\\[A-Za-z]", piece) and not words[k]]
     if not numbers or not any(words):
         return text
-    start, end = numbers[0], numbers[-1] + 1
+    start = numbers[0]
+    end = numbers[-1] + 1
     while start and not words[start - 1]:
         start -= 1
     while end < len(pieces) and not words[end]:
         end += 1
-    before, after = " ".join(pieces[:start]), " ".join(pieces[end:])
+    before = " ".join(pieces[:start])
+    after = " ".join(pieces[end:])
     if any(words[start:end]) or _CHANGES_NUMBER.search(f"{before} | {after}") or _LIMIT.search(before):
         return text
     if not before and not _AFTER_A_NUMBER.match(after):
@@ -196,7 +199,8 @@ def last_number(text: str) -> str | None:
     # A formula without marks: the piece around the number, and neighbours over operators (1.5 \times 10^3).
     pieces = list(_PIECE.finditer(text, left, right))
     here = [k for k, piece in enumerate(pieces) if piece.start() < last.end() and last.start() < piece.end()]
-    first, final = here[0], here[-1]
+    first = here[0]
+    final = here[-1]
     while first > 1 and _OPERATOR.fullmatch(pieces[first - 1][0]) and _OPERAND.search(pieces[first - 2][0]):
         first -= 2
     if first and pieces[first][0].startswith("\\") and re.fullmatch(r"[-−]?\d+", pieces[first - 1][0]):

@@ -231,7 +231,8 @@ class ReleasedWords(TaggedDialogue):
         options: TaggedOptions | None = None,
     ) -> None:
         super().__init__(style, max_turns, options)
-        self.words = self.release = ReleasedPrompts(self.package)
+        self.words = ReleasedPrompts(self.package)
+        self.release = self.words
         self.words.template(self.system)  # a missing clone must fail here, not in the middle of a run
 
     def opening(self, task: Task, first: Observation) -> list[Message]:

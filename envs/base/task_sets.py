@@ -69,7 +69,7 @@ class TaskSets(ABC):
 
     @abstractmethod
     def build(self, name: str) -> Path:
-        """Generate the task set ``name``, validate every task, and write its file; returns the file's path."""
+        """Generate the task set ``name``, validate every task, and write its file; the file's path."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ class MathOptions(AnswerOptions):
 class Math(EnvironmentPackage[MathOptions]):
     """Word problems of tier nano, and published sets of questions such as GSM8K and MATH-500."""
 
-    name, options, extra = "math", MathOptions, "math"
+    name = "math"
+    options = MathOptions
+    extra = "math"
     decisive = ("math-verify", "latex2sympy2-extended")  # the grader
 
     def make_engine(self, options: MathOptions) -> Environment:

@@ -30,7 +30,9 @@ class PuzzleOptions(AnswerOptions):
 class Puzzles(EnvironmentPackage[PuzzleOptions]):
     """One environment for four puzzles: the task set decides which one is played."""
 
-    name, options, extra = "puzzles", PuzzleOptions, "puzzles"
+    name = "puzzles"
+    options = PuzzleOptions
+    extra = "puzzles"
 
     def make_engine(self, options: PuzzleOptions) -> Environment:
         from r3l.envs.puzzles.engine.answer_engine import create
@@ -59,8 +61,8 @@ class Puzzles(EnvironmentPackage[PuzzleOptions]):
 
         if not task_sets:
             raise ConfigError(
-                "an SFT recipe of environment 'puzzles' must name the task sets whose spare problems are taught, "
-                "for example task_sets: [countdown_nano]"
+                "an SFT recipe of environment 'puzzles' must name the task sets whose spare problems are "
+                "taught, for example task_sets: [countdown_nano]"
             )
         sets = self.task_sets()
         for name in task_sets:

@@ -13,7 +13,10 @@ from r3l.envs.puzzles.engine.base import first_difference
 from r3l.core.seeds import generator
 from r3l.core.task import Task
 
-SYSTEM = "Solve the puzzle. Reason step by step, one step a line. Then give the final answer alone, as \\boxed{answer}."
+SYSTEM = (
+    "Solve the puzzle. Reason step by step, one step a line. Then give the final answer alone, as "
+    "\\boxed{answer}."
+)
 
 
 def solution(task: Task) -> list[str]:

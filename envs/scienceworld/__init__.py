@@ -42,7 +42,9 @@ class ScienceWorldOptions(TaggedOptions):
 class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
     """The environment ``scienceworld``. The simulator needs Java, which ``checks`` looks for."""
 
-    name, options, extra = "scienceworld", ScienceWorldOptions, "scienceworld"
+    name = "scienceworld"
+    options = ScienceWorldOptions
+    extra = "scienceworld"
     decisive = ("scienceworld",)
 
     def make_engine(self, options: ScienceWorldOptions) -> Environment:
@@ -76,7 +78,7 @@ class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
         return TASK_SETS
 
     def make_demonstrator(self, task_set: str) -> ScriptedDemonstrator:
-        """Demonstrator on problems with a stored solution that are in no split; after the last, they repeat."""
+        """Demonstrator on problems with a stored solution that are in no split; they repeat after the last."""
         from r3l.envs.scienceworld.expert import expert_of
 
         task = partial(self.task_sets().spare_task, task_set)

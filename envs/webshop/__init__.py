@@ -60,7 +60,9 @@ class WebshopOptions(TaggedOptions):
 class WebShop(EnvironmentPackage[WebshopOptions]):
     """The environment ``webshop``. Rewards need a language model, which ``checks`` loads."""
 
-    name, options, extra = "webshop", WebshopOptions, "webshop"
+    name = "webshop"
+    options = WebshopOptions
+    extra = "webshop"
     decisive = (
         "nltk",
         "thefuzz",

@@ -128,15 +128,14 @@ class ChatRenderer:
         for anchor in (before, *_ORDINARY):
             head = self.tokenizer.encode(anchor, add_special_tokens=False)
             ids: list[int] = self.tokenizer.encode(anchor + text, add_special_tokens=False)
-            if (
-                ids[: len(head)] == head
-            ):  # else the end of the anchor and the beginning of the text are one token
+            # Otherwise the end of the anchor and the beginning of the text are one token.
+            if ids[: len(head)] == head:
                 return ids[len(head) :]
         return alone
 
     @cached_property
     def _marks_beginnings(self) -> bool:
-        """Whether the tokenizer encodes the beginning of a text otherwise than the same text inside another."""
+        """Whether the tokenizer encodes the beginning of a text otherwise than inside another text."""
         inside, head, alone = (
             self.tokenizer.encode(text, add_special_tokens=False) for text in ("\na", "\n", "a")
         )

@@ -49,7 +49,8 @@ def turn_ends(tokenizer: Any, last: str, followed: str) -> TurnEnds:
         after = last.strip() or followed.strip()
         mark = _MARK.match(after)
         written_text = f"writes {(mark[0] if mark else after[:30])!r}" if after else "writes nothing"
-        add = why = ""
+        add = ""  # a way to correct it
+        why = ""
         if mark is not None and len(tokenizer.encode(mark[0], add_special_tokens=False)) != 1:
             why = ", which is no token of its tokenizer"
             add = f"add {mark[0]!r} to its tokenizer and resize its embeddings, or "

@@ -16,20 +16,34 @@ from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Objective, Trajectory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
-    """One training sample; arrays have shape (T,).
+    """One training sample; arrays have shape (T,). The defaults are those of a row of the SFT stage.
 
-    ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: share of each token in its loss.
-    ``old_logprobs``: at sampling time. ``sft``: whether the row is imitated, without advantage.
+    - ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: share of each token in its loss.
+    - ``old_logprobs``: at sampling time. ``sft``: whether the row is imitated, without advantage.
+    - ``kind``: trajectory kind, or "sft" of a row that is imitated. ``name``: for messages.
+    - ``success``: whether the row's episode succeeded.
+    - ``off_policy``: sampled under another context than the one it is trained in. ``rescore``: for the same
+      reason the engine must compute the old log-probs again.
+    - ``taught``: has a teacher. ``teacher_logprobs``: log-probs in its context; without one ``old_logprobs``.
+      ``untaught_advantage``: the advantage that the row would have without teachers; None: the same.
     """
 
     ids: np.ndarray
     mask: np.ndarray
     weight: np.ndarray
     old_logprobs: np.ndarray
+    teacher_logprobs: np.ndarray
     advantage: Advantage
     sft: bool
+    kind: str = "sft"
+    name: str = "a row to imitate"
+    success: bool = False
+    off_policy: bool = False
+    rescore: bool = False
+    taught: bool = False
+    untaught_advantage: Advantage | None = None
 
     @property
     def no_signal(self) -> bool:
@@ -40,79 +54,12 @@ class Row:
         by_teacher = self.taught and not self.off_policy
         return not np.any(self.mask * (1.0 if self.sft or by_teacher else self.advantage))
 
-    @property
-    def kind(self) -> str:
-        return "sft"
 
-    @property
-    def name(self) -> str:
-        return "a row to imitate"
-
-    @property
-    def off_policy(self) -> bool:
-        """Whether the row was sampled under another context than the one it is trained in."""
-        return False
-
-    @property
-    def rescore(self) -> bool:
-        """Whether the old log-probs belong to another context, so that the engine must recompute them."""
-        return False
-
-    @property
-    def taught(self) -> bool:
-        """Whether the row has a teacher, whose log-probs are ``teacher_logprobs``."""
-        return False
-
-    @property
-    def teacher_logprobs(self) -> np.ndarray:
-        """Log-probs in the teacher's context; without a teacher those at sampling time. Shape (T,)."""
-        return self.old_logprobs
-
-    @property
-    def success(self) -> bool:
-        """Whether the row's episode succeeded; False for a row without an episode."""
-        return False
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrajectoryRow(Row):
-    """The row of a trajectory, or of one of its turns.
-
-    ``untaught_advantage``: the advantage that the row would have without teachers; None: the same.
-    """
+    """The row of a trajectory, or of one of its turns."""
 
     trajectory: Trajectory
-    untaught_advantage: Advantage | None = None
-
-    @property
-    def kind(self) -> str:
-        """Trajectory kind, or "sft"."""
-        return "sft" if self.sft else self.trajectory.kind
-
-    @property
-    def name(self) -> str:
-        t = self.trajectory
-        return f"task {t.task.id}, {t.kind} {'.'.join(map(str, (t.member, *t.attempt)))}"
-
-    @property
-    def off_policy(self) -> bool:
-        return self.trajectory.off_policy
-
-    @property
-    def rescore(self) -> bool:
-        return self.trajectory.rescore
-
-    @property
-    def taught(self) -> bool:
-        return self.trajectory.taught
-
-    @property
-    def teacher_logprobs(self) -> np.ndarray:
-        return self.trajectory.teacher_logprobs()
-
-    @property
-    def success(self) -> bool:
-        return self.trajectory.success
 
     @property
     def mean_advantage(self) -> float:
@@ -141,12 +88,14 @@ def rows_of(
     """
     rows: list[TrajectoryRow] = []
     for objective in (Objective.POLICY, Objective.SFT):
+        # One advantage per trajectory; imitated ones have none.
         own_groups = [group for group in groups if group.objective is objective]
         trajectories = [t for group in own_groups for t in group.trajectories]
 
         advantages: list[Advantage] = [1.0] * len(trajectories)
         if objective is Objective.POLICY:
             advantages = [a for of_group in advantages_of(method, own_groups) for a in of_group]
+
         # A method may weigh its advantages by what teachers say: compute them without, for metrics.
         untaught: Sequence[Advantage | None] = [None] * len(trajectories)
         if objective is Objective.POLICY and any(t.taught and not t.off_policy for t in trajectories):
@@ -166,14 +115,15 @@ def rows_of(
 
         columns = zip(trajectories, weights, advantages, untaught, strict=True)
         for trajectory, weight, advantage, alone in columns:
-            end = 0
+            # Under ``samples: turn`` an advantage per token is cut into the parts of the turns.
+            start = 0
             for piece in _pieces(trajectory, samples):
-                # Cut an advantage per token into the parts of the pieces.
-                start, end = end, end + len(piece.token_ids())
+                end = start + len(piece.token_ids())
                 part = advantage[start:end] if isinstance(advantage, np.ndarray) else advantage
                 row = _row(piece, weight, part, sft=objective is Objective.SFT)
                 untaught_part = alone[start:end] if isinstance(alone, np.ndarray) else alone
                 rows.append(replace(row, untaught_advantage=untaught_part))
+                start = end
     return rows
 
 
@@ -204,14 +154,22 @@ def _pieces(trajectory: Trajectory, samples: Samples) -> list[Trajectory]:
 
 
 def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> TrajectoryRow:
+    """The row of a trajectory; ``weight``: of each of its trainable tokens."""
     mask = t.credit_mask()
     return TrajectoryRow(
         ids=t.token_ids(),
         mask=mask,
         weight=mask * np.float32(weight),
         old_logprobs=t.old_logprobs(),
+        teacher_logprobs=t.teacher_logprobs(),
         advantage=advantage,
         sft=sft,
+        kind="sft" if sft else t.kind,
+        name=f"task {t.task.id}, {t.kind} {'.'.join(map(str, (t.member, *t.attempt)))}",
+        success=t.success,
+        off_policy=t.off_policy,
+        rescore=t.rescore,
+        taught=t.taught,
         trajectory=t,
     )
 

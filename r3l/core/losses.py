@@ -93,8 +93,9 @@ def without_unlikely(
 
 
 def kl(logprobs_B_T: torch.Tensor, ref_logprobs_B_T: torch.Tensor, estimator: KLEstimator) -> torch.Tensor:
-    """Schulman's estimators of the per-token KL to the reference, d = logp - ref: k1 = d, k2 = d^2 / 2, k3 =
-    exp(-d) - 1 + d.
+    """Schulman's estimators of the per-token KL to the reference.
+
+    With d = logp - ref: k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d; ``none`` is 0.
     """
     d = logprobs_B_T - ref_logprobs_B_T
     if estimator == "k1":

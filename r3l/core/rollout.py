@@ -48,15 +48,11 @@ class Gather(Protocol):
     def __call__(
         self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]
     ) -> Coroutine[Any, Any, list[T]]:
-        """The results in the order of ``items``. If one fails, the others are cancelled and its error is
-        raised.
-        """
+        """The results in the order of ``items``; the first error cancels the others and is raised."""
 
 
 class LiveEnvironment(Protocol):
-    """An asynchronous handle of one environment, whose engine may run in a worker
-    (``r3l.processes.pool``).
-    """
+    """An asynchronous handle of one environment, whose engine may run in a worker (r3l.processes.pool)."""
 
     async def reset(self, task: Task) -> Observation: ...
 
@@ -255,13 +251,8 @@ async def continue_episode(
             episode.conversation.add(message)
         episode.prompts.append(prompt.messages)
 
-        # Sample a response and read an action in it.
-        where: Address = (
-            trajectory.task.address,
-            trajectory.member,
-            *how.attempt,
-            len(trajectory.turns),
-        )
+        # Sample a response and read an action in it. Its draws are seeded by task, member, retry and turn.
+        where: Address = (trajectory.task.address, trajectory.member, *how.attempt, len(trajectory.turns))
         sampling = replace(ctx.sampling, phase=how.phase)
         completion = await ctx.complete(episode.conversation, sampling, how.phase.value, *where)
         if completion.finish_reason is FinishReason.CONTEXT:
@@ -281,6 +272,7 @@ async def continue_episode(
             reason = turn.error or StopReason.FORMAT
             break
 
+        # The engine, or the limit of turns, may end it.
         if now.failed:
             trajectory.failed = now.failed
             ctx.counters["env_failed"] += 1
@@ -295,8 +287,23 @@ async def continue_episode(
         if reason is StopReason.DONE and now.no_answer and dialogue.stop == "end":
             cut_off = completion.finish_reason is FinishReason.LENGTH
             reason = StopReason.TRUNCATED if cut_off else StopReason.FORMAT
+
+    # Record how the episode ended. Where a response ended it, the engine's reward does not count.
     episode.last = now
-    _finish(ctx, trajectory, now, reason)
+    trajectory.stop_reason = reason
+    trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
+    check_finite(f"reward of task {trajectory.task.id}, member {trajectory.member}", trajectory.reward)
+    trajectory.success = now.success and reason.by_engine
+    turns = trajectory.turns
+    trajectory.feedback = dialogue.closing(
+        trajectory.reward,
+        trajectory.success,
+        len(turns),
+        None if reason.by_engine else reason,
+        turns[-1].response if turns else "",
+    )
+    ctx.counters[f"stop/{reason}"] += 1
+    ctx.trajectories.append(trajectory)
 
 
 def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> list[Message]:
@@ -349,17 +356,3 @@ def _turn_of(
     for message in prompt.unguided:
         episode.unguided.add(message)
     return replace(turn, unguided_prompt_ids=episode.unguided.append_completion(completion))
-
-
-def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reason: StopReason) -> None:
-    """Record how the episode ended: stop reason, reward, success and the closing feedback."""
-    trajectory.stop_reason = reason
-    trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
-    check_finite(f"reward of task {trajectory.task.id}, member {trajectory.member}", trajectory.reward)
-    trajectory.success = now.success and reason.by_engine
-    error = None if reason.by_engine else reason
-    turns = trajectory.turns
-    last = turns[-1].response if turns else ""
-    trajectory.feedback = ctx.dialogue.closing(trajectory.reward, trajectory.success, len(turns), error, last)
-    ctx.counters[f"stop/{reason}"] += 1
-    ctx.trajectories.append(trajectory)

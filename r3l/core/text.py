@@ -9,7 +9,8 @@ from typing import Any
 DEEPEST = 64  # nested lists and objects in a JSON value; our choice (a reflection has one level)
 REPLACEMENT = "\ufffd"
 SHOWN = 80  # characters of a wrong value that an error shows
-THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
+THOUGHT = "<think>"
+END_OF_THOUGHT = "</think>"
 # How other models mark their thoughts: Magistral, Seed-OSS, Kimi, Command A, Apertus, Gemma 4, gpt-oss.
 _CHANNEL = (
     r"(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>%s(?:[^<\n]|<\|constrain\|>){0,80}<\|message\|>"
@@ -19,8 +20,8 @@ _BEGIN = (
     rf"|{_CHANNEL % '(?:analysis|commentary)'}"
 )
 _END = (
-    r"\[/THINK\]|</seed:think>|\u25c1/think\u25b7|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?|<\|inner_suffix\|>"
-    rf"|<channel\|>|{_CHANNEL % 'final'}"
+    r"\[/THINK\]|</seed:think>|\u25c1/think\u25b7|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?"
+    rf"|<\|inner_suffix\|>|<channel\|>|{_CHANNEL % 'final'}"
 )
 _THOUGHT_MARKS = re.compile(f"({_BEGIN})|{_END}")
 # gpt-oss where a server leaves its control tokens out of the text.
@@ -52,8 +53,10 @@ class Response:
 def split_thought(text: str) -> Response:
     """Split a response around its first thought, whose opening tag may be written by the chat template."""
     before, opened, inside = text.partition(THOUGHT)
-    if END_OF_THOUGHT in before:
-        before, opened, inside = "", THOUGHT, text
+    if END_OF_THOUGHT in before:  # the chat template has written the opening tag
+        before = ""
+        opened = THOUGHT
+        inside = text
     if not opened:
         return Response("", None, text)
     thought, ended, after = inside.partition(END_OF_THOUGHT)

@@ -73,7 +73,7 @@ class Turn:
     unguided_prompt_ids: tuple[int, ...] | None = None
     teacher_prompt_ids: tuple[int, ...] | None = None
     teacher_logprobs: tuple[float, ...] | None = None
-    usage: Usage | None = None  # token counts of a response without ids
+    usage: Usage | None = None
     refused: bool = False
     admissible: tuple[str, ...] = ()
 
@@ -270,9 +270,7 @@ class Trajectory:
         return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), values_K[k]))
 
     def _over_turns(self, values: Callable[[Turn, int], np.ndarray]) -> np.ndarray:
-        """``values(turn, k)`` on the response tokens of every turn, 0 on prompt tokens; float32, shape
-        (T,).
-        """
+        """``values(turn, k)`` on the response tokens of every turn, 0 on prompt tokens; float32, (T,)."""
         parts: list[np.ndarray] = [np.zeros(0)]
         for k, turn in enumerate(self.turns):
             parts += [np.zeros(len(turn.prompt_ids)), values(turn, k)]

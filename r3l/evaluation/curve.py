@@ -62,10 +62,11 @@ def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
 
     Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already.
     """
-    run, path = session.run, run_dir / CURVE
-    if update not in run.evaluation.curve or any(
-        line["step"] == update for line in read_jsonl(path, CurvePoint)
-    ):
+    run = session.run
+    path = run_dir / CURVE
+    if update not in run.evaluation.curve:
+        return
+    if any(line["step"] == update for line in read_jsonl(path, CurvePoint)):
         return
     tasks = select_tasks(run, session.package.tasks(run.env_settings.test_task_set))
 

@@ -49,7 +49,7 @@ class PlayedEpisode(BaseModel):
     @field_validator("success", mode="before")
     @classmethod
     def _number_as_truth(cls, value: Any) -> Any:
-        """Programs write a success as 1.0 as often as true; any other number is no success rate of one episode."""
+        """Read 1.0 and 0.0 as true and false: programs write both; other numbers are no single success."""
         return {"1.0": True, "0.0": False}.get(value, value) if isinstance(value, str) else value
 
     @field_validator("turns", "stop_reason", mode="before")
@@ -194,13 +194,12 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
             wrong = error.errors()[0]
             name = str(wrong["loc"][0])
             source = columns.get(name, name)
-            fix = (
-                f"name the column that holds it (--column {name}=COLUMN)"
-                if source not in row
-                else "correct it"
-            )
+            fix = "correct it"
+            if source not in row:
+                fix = f"name the column that holds it (--column {name}=COLUMN)"
             raise DataError(
-                f"{path}, line {number}: column {source!r} has value {row.get(source)!r}: {wrong['msg']}; {fix}"
+                f"{path}, line {number}: column {source!r} has value {row.get(source)!r}: {wrong['msg']}; "
+                f"{fix}"
             ) from error
     return episodes
 
@@ -232,8 +231,8 @@ def check_episodes(
     means = [fmean(solved[outcomes[task]]) for task in ids if outcomes[task]]
     if not means:
         raise DataError(
-            f"none of the {len(episodes)} episodes is of the task set: the file has {next(iter(unknown))!r}, the "
-            f"set {ids[0]!r}. Name the task set that was played, or the column of ids (--column task=COLUMN)"
+            f"none of the {len(episodes)} episodes is of the task set: the file has {next(iter(unknown))!r}, "
+            f"the set {ids[0]!r}. Name the task set that was played, or the column of ids (--column task=COLUMN)"
         )
     missing = [task for task in ids if not outcomes[task]]
     found = sum(means)

@@ -184,7 +184,8 @@ async def _play_batch(
     ``ended`` is called after each episode, with its success: a batch of long responses can take an hour.
     ``counts`` is in the line if the policy is a server's: what it counted since the last line.
     """
-    run, refused = session.run, session.package.refused
+    run = session.run
+    refused = session.package.refused
     ctx = session.rollout_context((run.seed, "evaluation"), run.evaluation.temperature)
 
     async def episode_of(member: Member) -> Trajectory:

@@ -126,7 +126,8 @@ class ServedSession(PlaySession):
 
     def conditions(self) -> dict[str, Any]:
         """Facts about the server that a reader of the scores must know, without API keys."""
-        options, run = self.served.endpoint, self.run
+        options = self.served.endpoint
+        run = self.run
         return {
             "endpoint": options.shown,
             "model": options.model,
@@ -163,7 +164,7 @@ def model_named(served: str) -> str:
 
 
 def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
-    """Raise RunDirectoryError if ``run_dir`` holds another run, or this run with other requests to a server."""
+    """Raise RunDirectoryError if ``run_dir`` holds another run, or this one with other server requests."""
     path = run_dir / MANIFEST
     if not path.is_file():
         return

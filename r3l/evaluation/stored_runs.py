@@ -50,7 +50,7 @@ WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
 class ProbeOrigin(TypedDict):
-    """The keys of a probe's result file that the store reads. ``attempts_sha256``: of the attempts' plain lines."""
+    """Keys of a probe's result file that the store reads; ``attempts_sha256``: of the attempts' plain lines."""
 
     commit: str | None
     attempts_sha256: NotRequired[str]
@@ -75,7 +75,8 @@ def stored_runs() -> Path:
         if not RELEASE.is_file():
             how += f" {ARCHIVE} (a file or a URL; {MADE})"
         raise DataError(
-            f"the stored runs are not here: a wheel has none. Get them: {how}. Or work in a checkout, which has them"
+            f"the stored runs are not here: a wheel has none. Get them: {how}. Or work in a checkout, which has "
+            "them"
         )
     return folder()
 
@@ -102,12 +103,13 @@ def fetch(source: str | None = None) -> Path:
                         f"({MADE})"
                     )
                 release = read_json(RELEASE, ReleasedArchive)
-                source, sha256 = release["address"], release["sha256"]
+                source = release["address"]
+                sha256 = release["sha256"]
             archive = _downloaded(source, fresh)
             if sha256 and (found := digest_of(archive)) != sha256:
                 raise DataError(
-                    f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: it "
-                    f"is cut off or was replaced; get {ARCHIVE} where you trust it and give its path"
+                    f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: "
+                    f"it is cut off or was replaced; get {ARCHIVE} where you trust it and give its path"
                 )
             _unpack(archive, fresh)
             (fresh / ARCHIVE).unlink(missing_ok=True)  # if it was downloaded
@@ -127,7 +129,8 @@ def _downloaded(source: str, scratch: Path) -> Path:
         return Path(source)
     import httpx2
 
-    path, size = scratch / ARCHIVE, 0
+    path = scratch / ARCHIVE
+    size = 0
     until = time.monotonic() + SECONDS
     try:
         with httpx2.stream("GET", source, follow_redirects=True) as answer, path.open("wb") as file:
@@ -257,8 +260,8 @@ def store_probes(results: Path, out: Path) -> list[Path]:
             )
         if out.resolve() == STORED and is_dirty(read_json(path, ProbeOrigin)["commit"]):
             raise DataError(
-                f"{path} was made from a tree with uncommitted changes, so it cannot be repeated. Probe again in a "
-                "clean clone, or keep it elsewhere (--out)"
+                f"{path} was made from a tree with uncommitted changes, so it cannot be repeated. Probe again "
+                "in a clean clone, or keep it elsewhere (--out)"
             )
     verify_probes(found)
     written = []
@@ -282,10 +285,11 @@ def probes_in(folder: Path) -> list[Path]:
 def verify_probes(results: Sequence[Path]) -> tuple[int, int]:
     """Check that the probes ``results`` have the attempts that they were computed from.
 
-    Returns the number of those checked, and of those of r3l 0.1.0, which have no digest. Raises DataError naming
-    every probe whose attempts differ, are missing or cannot be read.
+    Returns the number of those checked, and of those of r3l 0.1.0, which have no digest. Raises DataError
+    naming every probe whose attempts differ, are missing or cannot be read.
     """
-    wrong, checked = [], 0
+    wrong = []
+    checked = 0
     for path in results:
         digest = read_json(path, ProbeOrigin).get("attempts_sha256")
         if digest is None:
@@ -303,8 +307,8 @@ def verify_probes(results: Sequence[Path]) -> tuple[int, int]:
             continue
         if not same:
             wrong.append(
-                f"{path}: 'attempts_sha256' is not the digest of {kept.name}: one of them changed after the probe. "
-                "Restore it from a copy, or delete both and run r3l probe again"
+                f"{path}: 'attempts_sha256' is not the digest of {kept.name}: one of them changed after the "
+                "probe. Restore it from a copy, or delete both and run r3l probe again"
             )
     if wrong:
         raise DataError("\n".join(wrong))
@@ -315,7 +319,8 @@ def _is_stored(source: Path, target: Path) -> bool:
     """True if this run is stored already, with the same scores. Raises DataError if it has other scores."""
     if not (target / EVALUATION).is_file():
         return False
-    new, old = read_json(source / EVALUATION, Evaluation), read_json(target / EVALUATION, Evaluation)
+    new = read_json(source / EVALUATION, Evaluation)
+    old = read_json(target / EVALUATION, Evaluation)
     if new["fingerprint"] != old["fingerprint"]:
         return False
     if new["groups"] != old["groups"]:
@@ -355,9 +360,9 @@ class Origins:
         if versions := len({*self.plans} - {None}):
             under = f"{versions} versions" if versions > 1 else "one version"
             lines.append(
-                f"{sum(self.plans.values()) - (before or 0)} were made under {under} of docs/preregistration.md, to "
-                "which entries are added as experiments are planned; each run keeps the hash of the text it began "
-                "under (--json counts them; git log -p docs/preregistration.md shows the changes)"
+                f"{sum(self.plans.values()) - (before or 0)} were made under {under} of docs/preregistration.md, "
+                "to which entries are added as experiments are planned; each run keeps the hash of the text it "
+                "began under (--json counts them; git log -p docs/preregistration.md shows the changes)"
             )
         return lines
 

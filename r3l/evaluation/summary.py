@@ -44,8 +44,11 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     task was played several times.
     """
     max_turns = run.env_settings.max_turns
-    groups, counts, tasks = evaluation["groups"], evaluation["stops"], evaluation["task_set"]
-    episodes, rate = evaluation["episodes"], groups["all"]["success"]
+    groups = evaluation["groups"]
+    counts = evaluation["stops"]
+    tasks = evaluation["task_set"]
+    episodes = evaluation["episodes"]
+    rate = groups["all"]["success"]
     low, high = (over_tasks.low, over_tasks.high) if over_tasks else wilson_bounds(rate, episodes)
     interval = "no interval" if low is None else f"95 % interval {low:.3f} to {high:.3f}"
     parts = ", ".join(f"{name} {values['success']:.3f}" for name, values in groups.items() if name != "all")
@@ -163,7 +166,8 @@ def endings(counts: Mapping[str, int]) -> str:
 
 def fixes(run: Run) -> dict[StopReason, str]:
     """For each ending of an episode that a setting of ``run`` can have caused, what to change."""
-    sampling, env_settings = run.sampling, run.env_settings
+    sampling = run.sampling
+    env_settings = run.env_settings
     if run.prompts == "compact":
         reader = "; a language model needs --set prompts=full"
     else:

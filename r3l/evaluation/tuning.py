@@ -24,8 +24,8 @@ from r3l.runs.run_paths import validation_evaluation
 from r3l.stats.comparison import Effect
 
 RULE = (
-    "the lowest rate that no higher one is shown to beat: success on the validation task set, last checkpoint; a "
-    "higher rate beats a lower one if the 95 % t-interval of their difference, paired by seed, lies above 0"
+    "the lowest rate that no higher one is shown to beat: success on the validation task set, last checkpoint; "
+    "a higher rate beats a lower one if the 95 % t-interval of their difference, paired by seed, lies above 0"
 )
 
 
@@ -119,11 +119,9 @@ def _run(run_dir: Path, run: Run) -> TriedRun:
             f"{run_dir} is not trained, or not scored on the validation task set: r3l tune does both"
         )
     verify_further(path.parent, run_dir)
-    evaluation, result, manifest = (
-        read_json(path, Evaluation),
-        read_json(run_dir / RESULT, Result),
-        read_json(run_dir / MANIFEST, Manifest),
-    )
+    evaluation = read_json(path, Evaluation)
+    result = read_json(run_dir / RESULT, Result)
+    manifest = read_json(run_dir / MANIFEST, Manifest)
     if evaluation["fingerprint"] != run.fingerprint():
         raise DataError(
             f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains again"

@@ -113,7 +113,8 @@ def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
 
     Only directories of the form TIER/ENV/MODEL/METHOD/seedN are checked: users may name others as they like.
     """
-    stored, own = run_dir.absolute().parts[-5:], (*content["cell"].split("/"), f"seed{content['seed']}")
+    stored = run_dir.absolute().parts[-5:]
+    own = (*content["cell"].split("/"), f"seed{content['seed']}")
     if stored[0] == own[0] and re.fullmatch(r"seed\d+", stored[-1]) and stored != own:
         raise DataError(
             f"{run_dir} holds the run {'/'.join(own)}, as its files say: a copy under another name is not "
@@ -148,7 +149,8 @@ def verify_further(folder: Path, run_dir: Path) -> None:
     """Verify an evaluation of the run on a further task set, in ``folder``; sign it if it has no digests."""
     if (folder / SUMS).is_file():
         check_signed(folder)
-    run, evaluation = run_of(run_dir), read_json(folder / EVALUATION, Evaluation)
+    run = run_of(run_dir)
+    evaluation = read_json(folder / EVALUATION, Evaluation)
     _verify_task_set(run, folder / EVALUATION, evaluation["task_set"])
     weights = read_json(run_dir / RESULT, Result)["checkpoint_sha256"]
     _check_equal(
@@ -171,16 +173,15 @@ def _verify_checkpoints(run_dir: Path) -> None:
             )
     result = read_json(run_dir / RESULT, Result)
     if result["checkpoint"] and (run_dir / result["checkpoint"]).is_dir():
-        digest, own = result["checkpoint_sha256"], sha256_of(run_dir / result["checkpoint"])
+        digest = result["checkpoint_sha256"]
+        own = sha256_of(run_dir / result["checkpoint"])
         _check_equal(run_dir / RESULT, "checkpoint_sha256", digest, own, f"{result['checkpoint']} has")
 
 
 def _verify_names(run: Run, run_dir: Path) -> None:
     """Check that all files are of one run, with the fingerprint that its configuration gives."""
-    manifest, evaluation = (
-        read_json(run_dir / MANIFEST, Manifest),
-        read_json(run_dir / EVALUATION, Evaluation),
-    )
+    manifest = read_json(run_dir / MANIFEST, Manifest)
+    evaluation = read_json(run_dir / EVALUATION, Evaluation)
     result = read_json(run_dir / RESULT, Result)
     own = run.fingerprint(manifest["inputs"])
     _check_equal(run_dir / MANIFEST, "fingerprint", manifest["fingerprint"], own, "its configuration gives")
@@ -212,10 +213,8 @@ def _verify_task_set(run: Run, path: Path, described: TaskSetSummary) -> None:
 
 def _verify_scores(folder: Path) -> None:
     """Compute the scores of evaluation.json again from episodes.jsonl."""
-    evaluation, episodes = (
-        read_json(folder / EVALUATION, Evaluation),
-        read_jsonl(folder / EPISODES, EpisodeRow),
-    )
+    evaluation = read_json(folder / EVALUATION, Evaluation)
+    episodes = read_jsonl(folder / EPISODES, EpisodeRow)
     stops = Counter(e["stop_reason"] for e in episodes)
     _check_equal(folder / EVALUATION, "episodes", evaluation["episodes"], len(episodes))
     _check_equal(folder / EVALUATION, "groups", evaluation["groups"], scores(episodes))
@@ -224,7 +223,8 @@ def _verify_scores(folder: Path) -> None:
 
 def _verify_training(run: Run, run_dir: Path) -> None:
     """Compute result.json again from metrics.jsonl; check the curve's updates, and its end."""
-    result, metrics = read_json(run_dir / RESULT, Result), read_metrics(run_dir)
+    result = read_json(run_dir / RESULT, Result)
+    metrics = read_metrics(run_dir)
     _check_equal(run_dir / RESULT, "steps", result["steps"], len(metrics))
     _check_equal(run_dir / RESULT, "budget", result["budget"], dict(totals(metrics)))
     _check_equal(run_dir / RESULT, "final", result["final"], final_scores(metrics))

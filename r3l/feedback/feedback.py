@@ -161,8 +161,13 @@ def parse_reflection(
 
     Accepts any string; a text that is not valid by ``rules`` gives InvalidFeedback.
     """
+    # Lines of ``Key: text``: a document without summary. Of a repeated key the last line counts.
     if rules.schema == "lines":
-        return _validated(_document_of_lines(after_thought(text)), turns, rules)
+        lines = _LINE.findall(after_thought(text))
+        found = {_NAMES[key.lower()]: value for key, value in lines if value.lower() not in NOTHING}
+        if outcome := found.get("trajectory_outcome"):
+            found["trajectory_outcome"] = "_".join(re.findall(r"[a-z]+", outcome.lower()))
+        return _validated({"trajectory_summary": "", **found}, turns, rules)
 
     # The JSON object is the text from the first "{" to the last "}" (released code). Our schema ignores a
     # thought.
@@ -186,14 +191,6 @@ def reflection_lines(document: Mapping[str, Any]) -> str:
     """A reflection as text in the schema ``lines``; keys with a null value are left out."""
     values = {key: document.get(name) for name, key in LINES.items()}
     return "\n".join(f"{key}: {value}" for key, value in values.items() if value is not None)
-
-
-def _document_of_lines(text: str) -> dict[str, Any]:
-    """Lines of ``Key: text`` as a document without summary; of a repeated key the last line counts."""
-    found = {_NAMES[key.lower()]: value for key, value in _LINE.findall(text) if value.lower() not in NOTHING}
-    if outcome := found.get("trajectory_outcome"):
-        found["trajectory_outcome"] = "_".join(re.findall(r"[a-z]+", outcome.lower()))
-    return {"trajectory_summary": "", **found}
 
 
 def _json_objects(text: str) -> Iterator[str]:

@@ -64,10 +64,12 @@ def find(model: str) -> str:
     location = locate(model)
     if "/" not in location:  # asking the hub for a misspelt name would take a minute of retries
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
+        configured = names("models")
         raise CheckpointError(
-            f"there is no stored model {model!r}{did_you_mean(model, [*stored, *names('models')])}; give one of "
-            f"the stored ones ({', '.join(stored) or 'none'}) or of configs/models ({', '.join(names('models'))}), "
-            f"a folder, or a hub id; `r3l sft {model}` builds it where configs/sft or R3L_ENVS has that name"
+            f"there is no stored model {model!r}{did_you_mean(model, [*stored, *configured])}; give one "
+            f"of the stored ones ({', '.join(stored) or 'none'}) or of configs/models "
+            f"({', '.join(configured)}), a folder, or a hub id; `r3l sft {model}` builds it where configs/sft "
+            "or R3L_ENVS has that name"
         )
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():
@@ -90,11 +92,12 @@ def find(model: str) -> str:
         if not Path(location).exists():
             _check_hub(location)
         config = pretrained(AutoConfig, location).get_text_config()
-        padding, size = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
+        padding = getattr(config, "pad_token_id", None)
+        size = getattr(config, "vocab_size", None)
         if padding is not None and size is not None and padding >= size:
             raise ValueError(
-                f"pad_token_id in its config.json is {padding}, but the vocabulary has the ids 0 to {size - 1}; "
-                "set it to null, or resize the embeddings"
+                f"pad_token_id in its config.json is {padding}, but the vocabulary has the ids 0 to "
+                f"{size - 1}; set it to null, or resize the embeddings"
             )
     return location
 
@@ -294,9 +297,7 @@ def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
 
 
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
-    """Restore the optimiser, a sampler that lags behind and a teacher that averages, exactly as they were
-    after ``step`` updates.
-    """
+    """Restore optimiser, lagging sampler and averaging teacher as they were after ``step`` updates."""
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.master_weights.parameters):
         state = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}

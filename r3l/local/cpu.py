@@ -1,5 +1,4 @@
-"""CPU settings that make torch fast: kept memory, the faster library for matrix products, no subnormal
-numbers.
+"""CPU settings that make torch fast: kept memory, the faster matrix products, no subnormal numbers.
 
 torch has two libraries for matrix products. Measured with AVX-512 and one thread (results/notebook): MKL,
 its default, multiplies float32 matrices at 115 GFLOP/s; oneDNN at 230 to 245 from 128 rows on, with the same
@@ -32,7 +31,9 @@ SHAPES = "128"  # whose generated code is kept: our choice; training took the sa
 TOLERANCE = 1e-5  # error of a product relative to its largest number: float32 has 1e-7, bfloat16 1e-3
 
 # Parameters of glibc's mallopt (malloc.h).
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+M_TRIM_THRESHOLD = -1
+M_TOP_PAD = -2
+M_MMAP_THRESHOLD = -3
 LARGEST = 2**31 - 1  # bytes; mallopt takes an int
 TOP_PAD = 64 * 2**20  # bytes by which the heap grows
 

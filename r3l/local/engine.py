@@ -65,66 +65,93 @@ def train(
         if done := finished_result(run, run_dir):
             return done
         check_owner(run_dir, run)
-
-        # A method without updates (zero-shot) has nothing to train: its result is that of the base
-        # checkpoint.
         method = build_method(run)
-        if not method.trains:
+        totals: Counter[str] = Counter()  # rollouts, tokens and the like, summed over the run's steps
+        if method.trains:
+            last = train_model(run, method, totals, run_dir, loggers, TimeLimit(began, minutes), after_update)
+        else:  # zero-shot: the result is that of the base checkpoint
             checkpoint.find(base_checkpoint_of(run))
             write_json_atomic(run_dir / MANIFEST, manifest(run))
-            content = result(run, run_dir, None, {})
-            write_json_atomic(run_dir / RESULT, content)
-            return content
-
-        # Load the weights: of the last good checkpoint when resuming, else of the base checkpoint.
-        start = checkpoint.last_good(run_dir / "checkpoints")
-        state = checkpoint.read_state(start, run.fingerprint()) if start else None
-        totals: Counter[str] = Counter()  # rollouts, tokens and the like, summed over the run's steps
-        with open_session(run, str(start) if start else base_checkpoint_of(run), trains=True) as session:
-            write_json_atomic(run_dir / MANIFEST, manifest(run))
-            trainer = trainer_of(session, method)
-
-            # Resume: the optimiser and the totals go back to the checkpoint's step, and lines that the
-            # stopped process wrote after it are dropped, since their steps run again. Every draw is seeded
-            # by the step's address, so no generator has a state to restore, and the steps come out the same.
-            if start and state:
-                checkpoint.load_trainer(start, trainer, state["step"])
-                session.policy.sync_weights()  # load_trainer has loaded a sampler whose weights lag behind
-                totals.update(state["totals"])
-            for name in (METRICS, CURVE, trajectory_log.FILE):
-                forget_after(run_dir / name, trainer.steps_done)
-
-            if session.model.device.type == "cuda":
-                trainer.probe_memory(run.sampling.max_context)
-            resumed_at = trainer.steps_done
-            first_ended = 0.0  # minutes
-
-            def updated(session: LocalSession, run_dir: Path, number: int) -> None:
-                nonlocal first_ended
-                first_ended = first_ended or (time.monotonic() - began) / 60
-                if after_update:
-                    after_update(session, run_dir, number)
-
-            try:
-                with time_limit(None if minutes is None else began + 60 * minutes - time.monotonic()):
-                    run_steps(session, method, trainer, totals, run_dir, loggers, updated)
-            except Preempted:  # while sampling: the steps before are complete, so keep them
-                if trainer.steps_done > resumed_at:
-                    save_checkpoint(session, trainer, totals, run_dir)
-                if minutes is not None and trainer.steps_done == resumed_at:
-                    message = "no step ended within %g minutes: give more, or lower train.tasks_per_step"
-                    log.warning(message, minutes)
-                elif minutes is not None and first_ended > minutes:
-                    log.warning(
-                        "the first step ended after %.1f minutes, later than --minutes %g: an update that has "
-                        "begun is always ended; give more, or lower train.tasks_per_step",
-                        *(first_ended, minutes),
-                    )
-                raise
-            last = save_checkpoint(session, trainer, totals, run_dir)
+            last = None
         content = result(run, run_dir, last, totals)
         write_json_atomic(run_dir / RESULT, content)
         return content
+
+
+@dataclass
+class TimeLimit:
+    """The ``minutes`` that a process may train (None: no limit), from ``began`` on (time.monotonic)."""
+
+    began: float
+    minutes: float | None
+    first_ended: float | None = None  # minutes after which this process's first step ended
+
+    def seconds_left(self) -> float | None:
+        return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
+
+    def step_ended(self) -> None:
+        """Called after each update."""
+        if self.first_ended is None:
+            self.first_ended = (time.monotonic() - self.began) / 60
+
+    def warn_if_too_short(self) -> None:
+        """Log that no step fits into the limit, if so: each process would save nothing, or overrun it."""
+        if self.minutes is None:
+            return
+        if self.first_ended is None:
+            log.warning(
+                "no step ended within %g minutes: give more, or lower train.tasks_per_step", self.minutes
+            )
+        elif self.first_ended > self.minutes:
+            log.warning(
+                "the first step ended after %.1f minutes, later than --minutes %g: an update that has begun "
+                "is always ended; give more, or lower train.tasks_per_step",
+                self.first_ended,
+                self.minutes,
+            )
+
+
+def train_model(
+    run: Run,
+    method: Method,
+    totals: Counter[str],
+    run_dir: Path,
+    loggers: Sequence[str | Log],
+    limit: TimeLimit,
+    after_update: AfterUpdate | None,
+) -> Path:
+    """Load or resume, run the steps that are left, and save; the last checkpoint. Adds to ``totals``."""
+    # Load the weights: of the last good checkpoint when resuming, else of the base checkpoint.
+    start = checkpoint.last_good(run_dir / "checkpoints")
+    state = checkpoint.read_state(start, run.fingerprint()) if start else None
+    with open_session(run, str(start) if start else base_checkpoint_of(run), trains=True) as session:
+        write_json_atomic(run_dir / MANIFEST, manifest(run))
+        trainer = trainer_of(session, method)
+
+        # Resume: the optimiser and the totals go back to the checkpoint's step, and lines that the stopped
+        # process wrote after it are dropped, since their steps run again. Every draw is seeded by the step's
+        # address, so no generator has a state to restore, and the steps come out the same.
+        if start and state:
+            checkpoint.load_trainer(start, trainer, state["step"])
+            session.policy.sync_weights()  # load_trainer has loaded a sampler whose weights lag behind
+            totals.update(state["totals"])
+        for name in (METRICS, CURVE, trajectory_log.FILE):
+            forget_after(run_dir / name, trainer.steps_done)
+        resumed_at = trainer.steps_done
+
+        # Too little GPU memory shows now, not in the middle of the run.
+        if session.model.device.type == "cuda":
+            trainer.probe_memory(run.sampling.max_context)
+
+        try:
+            with time_limit(limit.seconds_left()):
+                run_steps(session, method, trainer, totals, run_dir, loggers, limit, after_update)
+        except Preempted:  # while sampling: the steps before are complete, so keep them
+            if trainer.steps_done > resumed_at:
+                save_checkpoint(session, trainer, totals, run_dir)
+            limit.warn_if_too_short()
+            raise
+        return save_checkpoint(session, trainer, totals, run_dir)
 
 
 def run_steps(
@@ -134,7 +161,8 @@ def run_steps(
     totals: Counter[str],
     run_dir: Path,
     loggers: Sequence[str | Log],
-    after_update: AfterUpdate,
+    limit: TimeLimit,
+    after_update: AfterUpdate | None,
 ) -> None:
     """Run the steps that are left, adding to ``totals``: collect, batch, update, log, save."""
     run = session.run
@@ -142,8 +170,8 @@ def run_steps(
     history: list[Mapping[str, float]] = [*read_jsonl(run_dir / METRICS)]  # of the steps that are done
     saved = time.monotonic()
     with recording(run, run_dir, loggers, trainer.steps_done) as record:
-        if trainer.steps_done:
-            # The stopped process may have saved this update before its test tasks were all played.
+        # The stopped process may have saved its last update before its test tasks were all played.
+        if trainer.steps_done and after_update:
             after_update(session, run_dir, trainer.steps_done)
         while trainer.steps_done < run.train.steps:
             # Collect: the method explores each task of the step, with the weights of the last sync.
@@ -161,7 +189,9 @@ def run_steps(
             metrics = log_step(session, method, collected, rows, update_metrics, totals, run_dir)
             record(metrics)
             history.append(metrics)
-            after_update(session, run_dir, trainer.steps_done)
+            limit.step_ended()
+            if after_update:
+                after_update(session, run_dir, trainer.steps_done)
 
             # Save every so many steps, or minutes where steps are long.
             due = time.monotonic() - saved >= 60 * run.train.save_minutes

@@ -58,8 +58,8 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
         )
     if model is None:
         raise ConfigError(
-            f"--model {run.model}{did_you_mean(run.model, names('models'))}: a memory plan needs sizes; write a "
-            "file of configs/models for it",
+            f"--model {run.model}{did_you_mean(run.model, names('models'))}: a memory plan needs sizes; "
+            "write a file of configs/models for it",
         )
     dialogs = method.max_rollouts // method.max_rounds
     return {"run": run.cell, **_report(model.architecture, run, dialogs, capacity)}
@@ -98,7 +98,8 @@ def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> 
 
     ``dialogs``: how many dialogs of each task are played at once.
     """
-    train, sampling = settings.train, settings.sampling
+    train = settings.train
+    sampling = settings.sampling
     cached = train.tasks_per_step * dialogs * sampling.max_context
     return memory.in_turns(
         a,

@@ -12,7 +12,9 @@ _OF_ONE = {
     "alfworld/prompts/critique.j2": "04a6997b6ac53712880abce8ebcee39d3ff51f7e22c0ac240f13ac4b266c3bdc",
     "dapo/prompts/critique.j2": "259b421827e7493b54c4151f5a1efd9eea651b7e1813b2f82fcc661e9ab244e3",
     "dapo/prompts/math_system.j2": "03dbf26bff6be3c5965c6c72ee9b63da816ef0947b2d36efa1aaea6ac7ece749",
-    "scienceworld/prompts/sciworld_system.j2": "846bb240e66be8cf479c4efd7e3e18c6e2bc824f509d77eb4ba1684e80ea0c50",
+    "scienceworld/prompts/sciworld_system.j2": (
+        "846bb240e66be8cf479c4efd7e3e18c6e2bc824f509d77eb4ba1684e80ea0c50"
+    ),
     "webshop/prompts/webshop_system.j2": "7a46534e97a21caf209ccbdef70fc13c9fc202d82f73dc4b51edb091b9e206cd",
 }
 _OF_ALL = {

@@ -46,7 +46,7 @@ def share(table: pd.DataFrame, column: str) -> Measure:
 
 
 def bounded_share(measure: Measure) -> Measure:
-    """``measure``, a share; if all tasks agree on 0 or 1, with Wilson's interval instead of the bootstrap's."""
+    """``measure``, a share; if all tasks agree on 0 or 1, with Wilson's interval, not the bootstrap's."""
     if measure.value not in (0.0, 1.0) or measure.low != measure.high:
         return measure
     low, high = wilson_bounds(measure.value, measure.tasks)
@@ -63,7 +63,8 @@ def paired_difference(table: pd.DataFrame, column: str) -> Measure:
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:
         return measure
     unseen = wilson_bounds(0, measure.tasks)[1]
-    low, high = max(-1.0, measure.value - unseen), min(1.0, measure.value + unseen)
+    low = max(-1.0, measure.value - unseen)
+    high = min(1.0, measure.value + unseen)
     return replace(measure, low=low, high=high, interval="Wilson over tasks")
 
 
@@ -75,7 +76,8 @@ def ratio(table: pd.DataFrame, upper: str, lower: str) -> Measure:
 def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
     """Mean of column ``first`` minus that of ``second``, both shares, each over the attempts that have it."""
     found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
-    one, other = mean(table, first), mean(table, second)
+    one = mean(table, first)
+    other = mean(table, second)
     if found.low != found.high or one.value is None or other.value is None:
         return found
     if {one.value, other.value} - {0.0, 1.0}:
@@ -99,7 +101,8 @@ def resampled(
     np.add.at(sums_T_C, task_A, np.where(counted_A_C, values_A_C, 0.0))
     np.add.at(counts_T_C, task_A, counted_A_C)
 
-    n, seen = int(counts_T_C.sum(axis=0).max(initial=0)), int(counts_T_C.any(axis=1).sum())
+    n = int(counts_T_C.sum(axis=0).max(initial=0))
+    seen = int(counts_T_C.any(axis=1).sum())
     if not n:
         return Measure(None, 0, 0)
     with np.errstate(divide="ignore", invalid="ignore"):

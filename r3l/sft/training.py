@@ -147,6 +147,7 @@ def rows_of(examples: Sequence[SFTExample]) -> list[Row]:
             mask=(x.weight > 0).astype(np.float32),
             weight=x.weight / np.float32(total),
             old_logprobs=np.zeros_like(x.weight),
+            teacher_logprobs=np.zeros_like(x.weight),
             advantage=1.0,
             sft=True,
         )

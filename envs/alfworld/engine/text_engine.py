@@ -92,7 +92,8 @@ class AlfworldEngine:
             return self.restore(self._start)
 
         # Load the translated problem into this engine's own copy of the C library.
-        self._key = self._start = None
+        self._key = None
+        self._start = None
         if self._lib is None:
             self._lib = take_library()
         problem = load_problem(domain, problem_text, self._lib, task.id)
@@ -157,7 +158,9 @@ class AlfworldEngine:
     def close(self) -> None:
         if self._lib is not None:
             _IDLE.append(self._lib)
-        self._lib = self._key = self._start = None
+        self._lib = None
+        self._key = None
+        self._start = None
 
     def _observe(self, text: str) -> Observation:
         """Set the admissible commands and the observation of the current state."""
@@ -172,7 +175,8 @@ class AlfworldEngine:
             number = entry.id
             name = self._operator_names.get(number)
             if name is None:
-                name = self._operator_names[number] = entry._name
+                name = entry._name
+                self._operator_names[number] = name
             if name in seen:
                 continue
             seen.add(name)
@@ -209,7 +213,8 @@ class AlfworldEngine:
                 name, row = parse_atom(raw.decode("cp1252"))
                 types = tuple(self._problem.objects[argument] for argument in row)
                 opposite = name.removeprefix("not_") if name.startswith("not_") else "not_" + name
-                effect = self._effects[raw] = (name, types), (opposite, types), row
+                effect = ((name, types), (opposite, types), row)
+                self._effects[raw] = effect
             becomes, ceases, row = effect
             facts[ceases] = _without(facts.get(ceases, ()), row)
             facts[becomes] = _with(facts.get(becomes, ()), row)
@@ -245,7 +250,8 @@ _TAKING = threading.Lock()  # loading patches a global path, so two threads must
 
 # ELF-64, little-endian (elf.h): offsets in the file header, then in a program header.
 ELF_64 = b"\x7fELF\x02\x01"
-PROGRAM_HEADERS, ENTRY_SIZE_AND_COUNT = 32, 54
+PROGRAM_HEADERS = 32
+ENTRY_SIZE_AND_COUNT = 54
 SEGMENT = struct.Struct("<I4xQ16xQ")  # type, offset in the file, size in the file
 LOADED = 1
 

@@ -129,7 +129,7 @@ class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
         return _house(houses, groups[index % len(groups)], index // len(groups), seed, "sft")
 
     def validate(self, task: Task) -> None:
-        """Play the task's walkthrough. Raises DataError if it does not win, or wins before its last action."""
+        """Play the task's walkthrough. Raises DataError unless it wins, by its last action."""
         from r3l.envs.alfworld.engine.text_engine import AlfworldEngine
 
         engine = AlfworldEngine()

@@ -52,7 +52,9 @@ def without_help(actions: Iterable[str]) -> list[str]:
 class AlfworldDialogue(TaggedDialogue):
     """The default ``Dialogue`` of ALFWorld: one growing dialog, responses in tags."""
 
-    package, label, domain = "alfworld", "ALFWorld", "ALFWorld household tasks"
+    package = "alfworld"
+    label = "ALFWorld"
+    domain = "ALFWorld household tasks"
     released_turns = 25
     suggestion_optional = True
     action_parsers = {

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Literal
 
 from r3l.envs.math.engine.guards import bases_agree, parsed, refused_by
-from r3l.envs.math.engine.normalize import canonical, same_word
+from r3l.envs.math.engine.plain_comparison import canonical, same_word
 from r3l.envs.math.engine.units import equal_numbers, readings
 
 LONGEST = 1_000  # characters of an answer; no gold of any set has more than 210
@@ -45,7 +45,25 @@ def grade(gold: str, answer: str | None) -> MathGrade:
 
     There is no time limit, and math-verify may run for minutes: call it in a process (``grader_process``).
     """
-    return compare_plainly(gold, answer) or _compare_symbols(gold, str(answer))
+    from math_verify import verify
+
+    if (plain := compare_plainly(gold, answer)) is not None:
+        return plain
+    text = str(answer)
+    if (agree := bases_agree(gold, text)) is not None:
+        return MathGrade(agree, by="symbols")
+
+    # What math-verify accepts, as written or normalized, is right unless a guard refuses it.
+    readable = False
+    for one, other in dict.fromkeys([*readings(gold, text), (gold, text)]):
+        expected = parsed(one)
+        given = parsed(other)
+        if expected and given:
+            readable = True
+            accepted = verify(list(expected), list(given), timeout_seconds=None)
+            if accepted and refused_by(one, other) is None:
+                return MathGrade(True, by="symbols")
+    return MathGrade(False, by="symbols") if readable else MathGrade(False, "unreadable")
 
 
 def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
@@ -63,23 +81,6 @@ def compare_plainly(gold: str, answer: str | None) -> MathGrade | None:
     return None if equal is None else MathGrade(equal, by="number")
 
 
-def _compare_symbols(gold: str, answer: str) -> MathGrade:
-    """Accept what math-verify accepts, as written or normalized, and no guard refuses."""
-    from math_verify import verify
-
-    if (agree := bases_agree(gold, answer)) is not None:
-        return MathGrade(agree, by="symbols")
-    readable = False
-    for one, other in dict.fromkeys([*readings(gold, answer), (gold, answer)]):
-        expected, given = parsed(one), parsed(other)
-        if expected and given:
-            readable = True
-            accepted = verify(list(expected), list(given), timeout_seconds=None)
-            if accepted and refused_by(one, other) is None:
-                return MathGrade(True, by="symbols")
-    return MathGrade(False, by="symbols") if readable else MathGrade(False, "unreadable")
-
-
 MEMORY = 2 * 2**30  # bytes of address space: a tower of exponents must not take the machine's memory
 
 
@@ -89,34 +90,29 @@ class TimeIsUpError(BaseException):
 
 def main() -> None:
     """Grade a JSON line [gold, answer] after another until the input closes."""
-    logging.getLogger("math_verify").setLevel(
-        logging.ERROR
-    )  # it warns at every call without a timeout of its own
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimeIsUpError
+
+    # math-verify warns at every call without a timeout of its own.
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
     deadline = float(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    signal.signal(signal.SIGPROF, _ring)
-    grade("\\frac{1}{2}", "\\frac{2}{4}")  # imports what grading needs before the first deadline
+    signal.signal(signal.SIGPROF, ring)
+    grade("x + 1", "1 + x")  # imports math-verify, which takes longer than a deadline
     print("ready", flush=True)
     for line in sys.stdin:
         gold, answer = json.loads(line)
-        graded = _timely(gold, answer, deadline)
+        signal.setitimer(signal.ITIMER_PROF, deadline)
+        try:
+            graded = grade(gold, answer)
+        except TimeIsUpError:
+            graded = MathGrade(False, "timeout")
+        except Exception:  # noqa: BLE001 - sympy raises anything on hostile input; counted under its reason
+            graded = MathGrade(False, "crash")
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps([graded.correct, graded.status, graded.by]), flush=True)
-
-
-def _timely(gold: str, answer: str | None, deadline: float) -> MathGrade:
-    signal.setitimer(signal.ITIMER_PROF, deadline)
-    try:
-        return grade(gold, answer)
-    except TimeIsUpError:
-        return MathGrade(False, "timeout")
-    except Exception:  # noqa: BLE001 - sympy raises anything on hostile input; counted under its reason
-        return MathGrade(False, "crash")
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _ring(number: int, frame: FrameType | None) -> None:
-    raise TimeIsUpError
 
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ class _Process:
         if self._read(_START, _START) != "ready\n":
             self.kill()
             raise EngineError(
-                f"the grading process did not start; to see why, run: {' '.join(command)} (pip install math-verify)"
+                f"the grading process did not start; to see why, run: {' '.join(command)} "
+                "(pip install math-verify)"
             )
 
     @property

@@ -12,14 +12,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from r3l.envs.math.engine.normalize import (
-    base_suffixes,
-    digits_in_base,
-    enclosing,
-    members,
-    normalize,
-    same_word,
-)
+from r3l.envs.math.engine.brackets import enclosing, members
+from r3l.envs.math.engine.normalize import normalize
+from r3l.envs.math.engine.number_bases import base_suffixes, digits_in_base
+from r3l.envs.math.engine.plain_comparison import same_word
 from r3l.envs.math.engine.units import equal_numbers
 
 ROUNDING = 1e-5  # relative: 0.333333 is a third, as math-verify has it
@@ -143,7 +139,8 @@ def case_differs(gold: str, answer: str) -> bool:
     """
     if same_word(gold, answer):
         return False
-    one, other = _symbols(gold), _symbols(answer)
+    one = _symbols(gold)
+    other = _symbols(answer)
     folded = [{symbol.casefold() for symbol in symbols} for symbols in (one, other, one - other, other - one)]
     return bool(folded[2] & folded[1] or folded[3] & folded[0])
 
@@ -162,7 +159,8 @@ def beyond_rounding(gold: str, answer: str) -> bool:
     Intervals, sets and tuples are compared by their members. math-verify rounds to six decimals, so it takes
     0.00000001 for 0.00000002.
     """
-    expected, given = parsed(gold), parsed(answer)
+    expected = parsed(gold)
+    given = parsed(answer)
     return bool(expected and given) and _far_apart(expected[0], given[0])
 
 
@@ -170,7 +168,8 @@ def _far_apart(one: Any, other: Any) -> bool:
     """True if two numbers, or members of two collections of equal length, differ by more than ROUNDING."""
     from sympy import Expr, FiniteSet, Interval, N, Tuple
 
-    one, other = _value(one), _value(other)
+    one = _value(one)
+    other = _value(other)
     if isinstance(one, Expr) and isinstance(other, Expr):
         if not (one.is_number and other.is_number and one.is_finite and other.is_finite):
             return False

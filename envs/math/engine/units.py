@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 
-from r3l.envs.math.engine.normalize import TEXT, normalize, number, numbers_equal
+from r3l.envs.math.engine.latex import TEXT
+from r3l.envs.math.engine.normalize import normalize
+from r3l.envs.math.engine.number_words import SMALL, TENS
+from r3l.envs.math.engine.plain_comparison import number, numbers_equal
 
 _CURRENCY = "€£¥₹¢"
 _NUMBER_PART = re.compile(r"(?:[-+*/().,\d\s{}^\[\]]|\\(?:frac|sqrt|pi|times|cdot|circ)(?![A-Za-z]))*")
@@ -16,20 +19,21 @@ _UNIT_FRACTION = re.compile(r"\\frac\{ ?([A-Za-z][A-Za-z \d^{}]*)\}\{ ?([A-Za-z]
 _EXPONENT = re.compile(r"\^ ?(?:\{ ?-?\d ?\}|-?\d)|(?<=m)[23](?![\w])")
 _RAISED_WORD = re.compile(r"(?<=[A-Za-z]{2}) (?:squared|cubed)\b")
 _SYMBOLS = re.compile(
-    r"""[cmknd]m | [km]?g | m[lL] | dL | ft | in | yds? | mi | lbs? | oz | hrs? | mins? | secs? | ms | mph | kph | rpm
-    | sq | cu | [kMG]?Hz | [kM]?Pa | atm | mol | [kMG]?eV | [kM]J | [kM]Wh? | [mk]A | [kmM]V | dB | rad | deg | AU
-    | [kM]?pc | ly | yrs? | [ap]m | USD | EUR | GBP | k?cal | erg | dyn | gal | units? | per | square | cubic""",
+    r"""[cmknd]m | [km]?g | m[lL] | dL | ft | in | yds? | mi | lbs? | oz | hrs? | mins? | secs? | ms | mph
+    | kph | rpm | sq | cu | [kMG]?Hz | [kM]?Pa | atm | mol | [kMG]?eV | [kM]J | [kM]Wh? | [mk]A | [kmM]V | dB
+    | rad | deg | AU | [kM]?pc | ly | yrs? | [ap]m | USD | EUR | GBP | k?cal | erg | dyn | gal | units? | per
+    | square | cubic""",
     re.VERBOSE,
 )
 _LETTERS = re.compile("[msghNJWVAKCFLT]")
 # Words that change the number before them, or offer another one, are no unit.
 _NO_UNIT = re.compile(
-    r"""\b(?: and | n?or | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose | base
-    | root | sqrt | sin | cos | tan | cot | sec | csc | log | exp | max | gcd | lcm | infinity | percent(?:age)?
-    | pi | tau | alpha | beta | gamma | delta | theta | lambda | sigma | omega | phi | rho | epsilon
-    | zero | one | two | three | four(?:teen)? | five | six(?:teen)? | seven(?:teen)? | eight(?:een)? | nine(?:teen)?
-    | ten | eleven | twelve | thirteen | fifteen | (?: twen | thir | for | fif | six | seven | eigh | nine )ty
-    | (?: dozen | hundred | thousand | million | billion | trillion )s? | half | halves | (?: less | more )[ ]than
+    rf"""\b(?: {" | ".join((*SMALL, *TENS))}
+    | and | n?or | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose | base
+    | root | sqrt | sin | cos | tan | cot | sec | csc | log | exp | max | gcd | lcm | infinity
+    | percent(?:age)? | pi | tau | alpha | beta | gamma | delta | theta | lambda | sigma | omega | phi | rho | epsilon
+    | (?: dozen | hundred | thousand | million | billion | trillion )s? | half | halves
+    | (?: less | more )[ ]than
     | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth )s?
     | (?<!/)[b-z] )\b""",
     re.VERBOSE | re.IGNORECASE,
@@ -72,7 +76,8 @@ def readings(gold: str, answer: str) -> list[tuple[str, str]]:
     number has two readings, the number before the sign and its hundredth: data sets print 12.5 % as 12.5 or
     as 0.125.
     """
-    gold, answer = normalize(gold), normalize(answer)
+    gold = normalize(gold)
+    answer = normalize(answer)
     bare_gold, gold_percent = _without_percent(gold)
     bare_answer, answer_percent = _without_percent(answer)
     if gold_percent and answer_percent:

@@ -55,8 +55,10 @@ def problem(split: str, number: int, operations: int) -> Task:
     """
     rng = generator("arithmetic", split, number, operations)
     while True:
-        name, thing = str(rng.choice(NAMES)), str(rng.choice(THINGS))
-        start = value = int(rng.integers(2, LARGEST))
+        name = str(rng.choice(NAMES))
+        thing = str(rng.choice(THINGS))
+        start = int(rng.integers(2, LARGEST))
+        value = start
         drawn: list[Operation] = []
         for _ in range(operations):
             # Only operations that keep the value between 0 and LARGEST.
@@ -108,7 +110,8 @@ def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np
     if done == len(due) or (error_model.overlooks and done == len(due) - 1 and done > 0):
         return _answer(value)
     operation = due[done]
-    sign, result = operation.sign, operation.applied(value)
+    sign = operation.sign
+    result = operation.applied(value)
     if rng.random() < error_model.rate:
         if rng.random() < error_model.systematic:
             sign = {"+": "-", "-": "+"}[sign] if operation.verb in MISREAD else sign

@@ -201,8 +201,8 @@ def _download(name: str, origin: Origin) -> list[Path]:
         return files
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
-            f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give a "
-            f"folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
+            f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give "
+            f"a folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
         ) from error
 
 
@@ -234,7 +234,7 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
 
 @cache
 def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[MathProblem]], CleaningReport]:
-    """Clean the training data NAME_raw: the problems of NAME (held out) and NAME_train by name, and a report."""
+    """Clean the training data NAME_raw: problems by name, NAME (held out) and NAME_train, and a report."""
     raw = read_set(f"{name}_raw", source)
     tests = {test: [p.problem for p in load(test, source)] for test in CLEANING[name].tests}
     train, test, report = clean([(p.problem, p.gold) for p in raw], tests, CLEANING[name].held_out)

@@ -23,7 +23,8 @@ from r3l.envs.math.task_sets import datasets
 
 from r3l.core.task import Task
 
-NAME, SPLIT = "gsm8k_train", "sft"
+NAME = "gsm8k_train"
+SPLIT = "sft"
 _ANNOTATED = re.compile(r"<<([^<>=]+)=([^<>=]+)>>")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
 # The formula in front of an annotation, which repeats it: `0.2 x 50 = $`. An x next to a letter is no sign.
@@ -126,7 +127,8 @@ def _parts(line: str) -> list[Any] | None:
     parts: list[Any] = []
     end = 0
     for found in _ANNOTATED.finditer(line):
-        expression, result = found[1].replace(" ", ""), _plain(found[2])
+        expression = found[1].replace(" ", "")
+        result = _plain(found[2])
         said = _NUMBER.match(line, found.end())
         value = _value(expression)
         if (

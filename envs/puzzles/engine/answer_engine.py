@@ -21,7 +21,8 @@ def response_grader(options: PuzzleOptions) -> ResponseGrader:
     """A function that extracts the answer of a response and verifies it by ``options.verifier``."""
 
     def grade(task: Task, response: str) -> AnswerGrade:
-        kind, ours = puzzle(task.payload["puzzle"]), options.verifier == "ours"
+        kind = puzzle(task.payload["puzzle"])
+        ours = options.verifier == "ours"
         answer = extract(response, "strict") if ours else released.answer_in(response)
         if answer is None:
             return AnswerGrade(False, None)

@@ -91,7 +91,7 @@ class Puzzle(ABC):
 
     @abstractmethod
     def key(self, data: Data) -> str:
-        """The content of a problem as text. Problems with equal keys are duplicates, and never in two splits."""
+        """The content of a problem as text. Problems with equal keys are duplicates, never in two splits."""
 
     @abstractmethod
     def verify(self, data: Data, answer: str) -> bool:

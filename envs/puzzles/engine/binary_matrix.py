@@ -68,7 +68,7 @@ class BinaryMatrix(Puzzle):
         return read(answer) == distances(data["matrix"])
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Whether the cells are equal in reading order; white space and line breaks do not count, as in RLTF."""
+        """Whether the cells are equal in reading order; white space does not count, as in RLTF."""
         gold = [str(cell) for row in distances(data["matrix"]) for cell in row]
         return gold in (answer.split(), released.cells(answer))
 

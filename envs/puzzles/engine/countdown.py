@@ -85,7 +85,8 @@ class Countdown(Puzzle):
         expression = parse(answer) if len(answer) <= MAX_ANSWER else None
         if expression is None:
             return "the answer is not one expression of whole numbers, operators and brackets"
-        used, given = Counter(numbers(expression)), Counter[int](data["numbers"])
+        used = Counter(numbers(expression))
+        given = Counter[int](data["numbers"])
         wrong = [
             f"{n} used {used[n]} times, given {given[n]} times"
             for n in sorted(used | given)
@@ -187,7 +188,8 @@ def _evaluate(expression: Expression, lines: list[str]) -> Fraction:
     """The value of an expression. Appends a line for each operation to ``lines``, inner ones first."""
     if isinstance(expression, Number):
         return Fraction(expression.value)
-    left, right = _evaluate(expression.left, lines), _evaluate(expression.right, lines)
+    left = _evaluate(expression.left, lines)
+    right = _evaluate(expression.right, lines)
     value = apply(expression.operator, left, right)
     lines.append(f"{left} {expression.operator} {right} = {value}")
     return value

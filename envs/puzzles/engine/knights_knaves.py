@@ -75,7 +75,8 @@ class KnightsKnaves(Puzzle):
         people = difficulty.min_people + index % (difficulty.max_people - difficulty.min_people + 1)
         limits = {"depth_constraint": difficulty.depth, "width_constraint": difficulty.width}
         generated = item(self.name, difficulty.seed, index, n_people=people, **limits)
-        metadata, compact = generated["metadata"], difficulty.style == "compact"
+        metadata = generated["metadata"]
+        compact = difficulty.style == "compact"
         terms = metadata["knight_knave_terms"]
         data = {
             "names": list(_LETTERS[:people]) if compact else [str(name) for name in metadata["names"]],
@@ -83,10 +84,14 @@ class KnightsKnaves(Puzzle):
             "style": difficulty.style,
             "statements": _as_lists(metadata["statements"]),
         }
-        text, gold = generated["question"], generated["answer"]
-        if compact:
-            text, gold = _compact_text(data), render(data, metadata["solution"])
-        return PuzzleProblem(text, gold, data, f"{people} people")
+        if not compact:
+            return PuzzleProblem(generated["question"], generated["answer"], data, f"{people} people")
+        said = (
+            f"{name}: {_say(data, _plain(statement))}."
+            for name, statement in zip(data["names"], data["statements"], strict=True)
+        )
+        text = f"{' '.join(said)} Who is knight, who is knave?"
+        return PuzzleProblem(text, render(data, metadata["solution"]), data, f"{people} people")
 
     def key(self, data: Data) -> str:
         """The statements alone: with other names or words for the roles it is the same problem."""
@@ -111,7 +116,8 @@ class KnightsKnaves(Puzzle):
         """Name the people whose statements contradict the roles in the answer."""
         roles = read(data, answer)
         if roles is None:
-            return f"the answer must give each of {', '.join(data['names'])} one role: {' or '.join(data['roles'])}"
+            roles_named = " or ".join(data["roles"])
+            return f"the answer must give each of {', '.join(data['names'])} one role: {roles_named}"
         wrong = _contradicting(data, roles)
         if not wrong:
             return CORRECT
@@ -206,7 +212,10 @@ def render(data: Data, roles: Sequence[bool]) -> str:
     words = [_word(data, role) for role in roles]
     if data["style"] == "compact":
         return ", ".join(f"{name} {word}" for name, word in zip(data["names"], words, strict=True))
-    parts = [f"{name} is {_article(word)} {word}" for name, word in zip(data["names"], words, strict=True)]
+    parts = [
+        f"{name} is {'an' if word[0] in 'aeiou' else 'a'} {word}"
+        for name, word in zip(data["names"], words, strict=True)
+    ]
     return ", ".join(parts[:-1]) + f", and {parts[-1]}."
 
 
@@ -247,10 +256,6 @@ def _word(data: Data, role: bool) -> str:
     return str(data["roles"][not role])
 
 
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
-
-
 def _as_lists(statement: Any) -> Any:
     return [_as_lists(part) for part in statement] if isinstance(statement, tuple) else statement
 
@@ -285,14 +290,6 @@ def _confused(statement: Any) -> Any:
     if kind in ("telling-truth", "lying"):
         return statement
     return [_CONFUSED.get(kind, kind), *map(_confused, parts)]
-
-
-def _compact_text(data: Data) -> str:
-    pairs = zip(data["names"], data["statements"], strict=True)
-    return (
-        " ".join(f"{name}: {_say(data, _plain(statement))}." for name, statement in pairs)
-        + " Who is knight, who is knave?"
-    )
 
 
 def _say(data: Data, statement: Any) -> str:

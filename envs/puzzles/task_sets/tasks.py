@@ -59,7 +59,9 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         return _allocation(name).spare_task(index)
 
     def validate(self, task: Task) -> None:
-        kind, data, answer = puzzle(task.payload["puzzle"]), task.payload["data"], task.payload["answer"]
+        kind = puzzle(task.payload["puzzle"])
+        data = task.payload["data"]
+        answer = task.payload["answer"]
         wrong = kind.attempt(data, generator("proof", task.id), skill=0)
         critique = kind.critique(data, wrong.answer)
         facts = {
@@ -149,16 +151,18 @@ class Allocation:
 
     def _make_until(self, done: Callable[[], bool], size: Callable[[], int]) -> None:
         """Generate problems until ``done``. Raises ConfigError when ``size`` stops growing."""
-        before, since = size(), self._made
+        before = size()
+        since = self._made
         while not done():
             self._make()
             if size() > before:
-                before, since = size(), self._made
+                before = size()
+                since = self._made
             elif self._made - since > _MAX_UNUSED:
+                missing = {split: dict(+left) for split, left in self._left.items() if left.total()}
                 raise ConfigError(
-                    f"{definition_path(ENV, self.wanted.name)}: none of {_MAX_UNUSED} problems in a row was of a "
-                    f"group that a split still needs; "
-                    f"still missing: { {split: dict(+left) for split, left in self._left.items() if left.total()} }"
+                    f"{definition_path(ENV, self.wanted.name)}: none of {_MAX_UNUSED} problems in a row was of "
+                    f"a group that a split still needs; still missing: {missing}"
                 )
 
     def _make(self) -> None:

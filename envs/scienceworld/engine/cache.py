@@ -208,7 +208,8 @@ class CachedEngine:
         slot.at = self._actions
         slot.idle = now.done
 
-        self._known[self._actions] = self._new[self._actions] = now
+        self._known[self._actions] = now
+        self._new[self._actions] = now
         return now
 
     def _checked(self, actions: Actions, now: Observation) -> Observation:

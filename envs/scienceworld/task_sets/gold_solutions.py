@@ -60,7 +60,8 @@ def shorten(path: Iterable[str]) -> list[str]:
 def _renamed(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> list[str]:
     """``plan`` with objects named as in the observations, which are collected by playing it."""
     engine.reset(task)
-    focus = carried = ""
+    focus = ""
+    carried = ""
     steps: list[str] = []
     for action in plan:
         shown = _FOCUSED.match(engine.step(action).text)
@@ -85,7 +86,7 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
 
 
 def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (id, solution) of each problem that ``solve`` solves, a fifth of a second each; skip the others."""
+    """Yield (id, solution) of each problem that ``solve`` solves, a fifth of a second each."""
     golden = ScienceWorldEngine()
     player = ScienceWorldEngine()
     for key in ids:

@@ -37,7 +37,9 @@ _VERB = re.compile(r"(?:teleport to|go to|focus on|pick up|put down|look around|
 class ScienceWorldDialogue(TaggedDialogue):
     """The default ``Dialogue`` of ScienceWorld: one growing dialog, responses in tags."""
 
-    package, label, domain = "scienceworld", "ScienceWorld", "ScienceWorld science tasks"
+    package = "scienceworld"
+    label = "ScienceWorld"
+    domain = "ScienceWorld science tasks"
     released_turns = 30
     action_parsers = {
         "strict": not_empty(each_tag_once),

@@ -14,7 +14,11 @@ from dataclasses import dataclass, field
 from r3l.envs.webshop.engine.goals import Goal
 from r3l.envs.webshop.engine.products import Product
 
-SEARCH, BACK, PREVIOUS, NEXT, BUY = "Search", "Back to Search", "< Prev", "Next >", "Buy Now"
+SEARCH = "Search"
+BACK = "Back to Search"
+PREVIOUS = "< Prev"
+NEXT = "Next >"
+BUY = "Buy Now"
 SUBPAGES = ("Description", "Features", "Reviews")
 _BLANKS = " \n\t\f\r"
 SEPARATOR = " [SEP] "
@@ -31,7 +35,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A rendered page. ``bar``: whether it has a search bar. ``targets``: what can be clicked, by its name."""
+    """A rendered page. ``bar``: whether it has a search bar. ``targets``: what can be clicked, by name."""
 
     strings: tuple[String, ...]
     bar: bool = False

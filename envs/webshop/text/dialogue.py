@@ -53,7 +53,10 @@ _RESULTS = re.compile(r"Page (\d+) \(Total results: (\d+)\)")
 class WebshopDialogue(TaggedDialogue):
     """The default ``Dialogue`` of WebShop: one growing dialog, responses in tags."""
 
-    package, label, domain, undertaking = "webshop", "WebShop", "WebShop shopping tasks", "purchase"
+    package = "webshop"
+    label = "WebShop"
+    domain = "WebShop shopping tasks"
+    undertaking = "purchase"
     released_turns = 15
     action_parsers = {
         "strict": not_empty(first_pair),

@@ -18,22 +18,17 @@ The backward pass computes the attention weights again instead of keeping them (
 memory.
 
 numba compiles the functions for the types of their arguments: float32, C-contiguous arrays throughout. All
-are in this file, since numba's cache notices changes only in the file of a cached function.
+are in this file, since numba's cache notices changes only in the file of a cached function. A process that
+uses them calls :func:`r3l.local.kernels.compilation.load` first.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -66,9 +61,8 @@ def _exp(x):
     """
     if x < np.float32(-87.0):  # not max(), which would hide a NaN
         x = np.float32(-87.0)
-    whole = np.int32(
-        x * np.float32(1.44269504) - np.float32(0.5)
-    )  # the nearest: truncation rounds up, since x <= 0
+    # exp(x) = 2^whole exp(rest). The nearest integer: truncation rounds up, since x <= 0.
+    whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))
     power = np.float32(whole)
     rest = x - power * np.float32(0.693359375) + power * np.float32(2.12194440e-4)
     value = np.float32(1.9875691500e-4)
@@ -86,50 +80,20 @@ def _scores(queries, keys, columns, scores):
     """scores (4, columns) = queries (4, D) @ keys (D, columns)."""
     scores[:, :columns] = 0
     a, b, c, d = scores[0], scores[1], scores[2], scores[3]
+    # Eight dimensions of all four queries are held in registers while the loop runs along the tokens: each
+    # key is loaded once for four queries, each score loaded and stored once for eight products.
     for first in range(0, len(keys), DIMENSIONS):
         k0, k1, k2, k3 = keys[first], keys[first + 1], keys[first + 2], keys[first + 3]
         k4, k5, k6, k7 = keys[first + 4], keys[first + 5], keys[first + 6], keys[first + 7]
         q = queries[:, first : first + DIMENSIONS]
-        a0, a1, a2, a3, a4, a5, a6, a7 = (
-            q[0, 0],
-            q[0, 1],
-            q[0, 2],
-            q[0, 3],
-            q[0, 4],
-            q[0, 5],
-            q[0, 6],
-            q[0, 7],
-        )
-        b0, b1, b2, b3, b4, b5, b6, b7 = (
-            q[1, 0],
-            q[1, 1],
-            q[1, 2],
-            q[1, 3],
-            q[1, 4],
-            q[1, 5],
-            q[1, 6],
-            q[1, 7],
-        )
-        c0, c1, c2, c3, c4, c5, c6, c7 = (
-            q[2, 0],
-            q[2, 1],
-            q[2, 2],
-            q[2, 3],
-            q[2, 4],
-            q[2, 5],
-            q[2, 6],
-            q[2, 7],
-        )
-        d0, d1, d2, d3, d4, d5, d6, d7 = (
-            q[3, 0],
-            q[3, 1],
-            q[3, 2],
-            q[3, 3],
-            q[3, 4],
-            q[3, 5],
-            q[3, 6],
-            q[3, 7],
-        )
+        a0, a1, a2, a3 = q[0, 0], q[0, 1], q[0, 2], q[0, 3]
+        a4, a5, a6, a7 = q[0, 4], q[0, 5], q[0, 6], q[0, 7]
+        b0, b1, b2, b3 = q[1, 0], q[1, 1], q[1, 2], q[1, 3]
+        b4, b5, b6, b7 = q[1, 4], q[1, 5], q[1, 6], q[1, 7]
+        c0, c1, c2, c3 = q[2, 0], q[2, 1], q[2, 2], q[2, 3]
+        c4, c5, c6, c7 = q[2, 4], q[2, 5], q[2, 6], q[2, 7]
+        d0, d1, d2, d3 = q[3, 0], q[3, 1], q[3, 2], q[3, 3]
+        d4, d5, d6, d7 = q[3, 4], q[3, 5], q[3, 6], q[3, 7]
         for t in range(columns):
             x0, x1, x2, x3, x4, x5, x6, x7 = k0[t], k1[t], k2[t], k3[t], k4[t], k5[t], k6[t], k7[t]
             a[t] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3 + a4 * x4 + a5 * x5 + a6 * x6 + a7 * x7
@@ -140,8 +104,7 @@ def _scores(queries, keys, columns, scores):
 
 @njit
 def _largest(s, columns):
-    """Maximum of the first ``columns`` (a multiple of 8), by eight candidates side by side, as in a
-    vector."""
+    """Maximum of the first ``columns`` (a multiple of 8), by eight candidates, as many as a vector has."""
     m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = s[0]
     for t in range(0, columns, 8):
         if s[t + 0] > m0:
@@ -181,6 +144,7 @@ def _weights(scores, seen, columns):
 def _mixture(weights, values, columns, mixed):
     """mixed (4, D) = weights (4, columns) @ values (D, columns) transposed."""
     p, q, r, s = weights[0], weights[1], weights[2], weights[3]
+    # Four dimensions of four queries are sixteen sums, which stay in registers along all tokens.
     for first in range(0, len(values), 4):
         v0, v1, v2, v3 = values[first], values[first + 1], values[first + 2], values[first + 3]
         a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = np.float32(0.0)
@@ -201,6 +165,7 @@ def _mixture(weights, values, columns, mixed):
 def _add_outer(weights, vectors, columns, sums):
     """sums (D, columns) += vectors (4, D) transposed @ weights (4, columns)."""
     p, q, r, s = weights[0], weights[1], weights[2], weights[3]
+    # The sums are stored by dimension too, so that this loop also runs along the tokens.
     for first in range(0, len(sums), 4):
         s0, s1, s2, s3 = sums[first], sums[first + 1], sums[first + 2], sums[first + 3]
         v = vectors[:, first : first + 4]
@@ -252,10 +217,15 @@ def _work(columns, size):
 def _attend_row(queries_N_H_D, first, count, start, keys_G_D_T, values_G_D_T, wide, short, attended_N_H_D):
     """Attention of ``count`` tokens from ``first`` on, whose positions in their row begin at ``start``."""
     groups, size, _ = keys_G_D_T.shape
-    share, scale = queries_N_H_D.shape[1] // groups, np.float32(1.0 / math.sqrt(size))
-    scores, queries, mixed, totals = wide[0], short[0], short[1], short[2, 0]
+    share = queries_N_H_D.shape[1] // groups
+    scale = np.float32(1.0 / math.sqrt(size))
+    scores = wide[0]
+    queries = short[0]
+    mixed = short[1]
+    totals = short[2, 0]
     for g in range(groups):
-        keys, values = keys_G_D_T[g], values_G_D_T[g]
+        keys = keys_G_D_T[g]
+        values = values_G_D_T[g]
         # The queries of a group: `share` heads of each token, four at a time. All four are computed over the
         # columns that the last of them sees; its own number of columns then limits each one's softmax.
         for m in range(0, count * share, AT_ONCE):
@@ -298,7 +268,9 @@ def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, end
     wide, short = _work(cache_2_R_G_D_T.shape[4], cache_2_R_G_D_T.shape[3])
     first = 0
     for k in range(len(rows_K)):
-        keys, values = cache_2_R_G_D_T[0, rows_K[k]], cache_2_R_G_D_T[1, rows_K[k]]
+        # Keys and values first: a new token attends to the new ones before it, and to itself.
+        keys = cache_2_R_G_D_T[0, rows_K[k]]
+        values = cache_2_R_G_D_T[1, rows_K[k]]
         for n in range(first, ends_K[k]):
             _put(states_N_2_G_D[n, 0], keys, starts_K[k] + n - first)
             _put(states_N_2_G_D[n, 1], values, starts_K[k] + n - first)
@@ -310,9 +282,11 @@ def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, end
 @njit
 def _longest(ends_K):
     """Length of the longest path."""
-    longest, begin = 0, 0
+    longest = 0
+    begin = 0
     for end in ends_K:
-        longest, begin = max(longest, end - begin), end
+        longest = max(longest, end - begin)
+        begin = end
     return longest
 
 
@@ -334,11 +308,14 @@ def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attend
     """
     columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
-    (wide, short), gathered = _work(columns, size), np.empty((2, groups, size, columns), np.float32)
+    wide, short = _work(columns, size)
+    gathered = np.empty((2, groups, size, columns), np.float32)
     begin = 0
     for k in range(len(ends_K)):
-        path, start = paths_P[begin : ends_K[k]], starts_K[k]
+        path = paths_P[begin : ends_K[k]]
+        start = starts_K[k]
         begin = ends_K[k]
+        # A row without own nodes has nothing to compute: earlier rows attended for all of its path.
         if start < len(path):
             _gather(states_N_2_G_D, path, gathered)
             count = len(path) - start
@@ -374,17 +351,20 @@ def attend_tree_backward(
     """
     columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
-    (wide, short), gathered = _work(columns, size), np.empty((2, groups, size, columns), np.float32)
+    wide, short = _work(columns, size)
+    gathered = np.empty((2, groups, size, columns), np.float32)
     sums = np.empty((2, groups, size, columns), np.float32)
     begin = 0
     for k in range(len(ends_K)):
-        path, start = paths_P[begin : ends_K[k]], starts_K[k]
+        path = paths_P[begin : ends_K[k]]
+        start = starts_K[k]
         begin = ends_K[k]
         if start < len(path):
             _gather(states_N_2_G_D, path, gathered)
             sums[..., : _whole(len(path))] = 0
             row = (path[start], len(path) - start, start, gathered, wide, short)
             _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_queries, sums)
+            # Nodes that rows share collect the gradients of each.
             for t in range(len(path)):
                 _add_column(sums[0], t, of_states[path[t], 0])
                 _add_column(sums[1], t, of_states[path[t], 1])
@@ -395,10 +375,16 @@ def _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_querie
     """Backward pass of :func:`_attend_row`: adds gradients of queries, and of the row's keys and values."""
     first, count, start, states_2_G_D_T, wide, short = row
     groups, size = states_2_G_D_T.shape[1:3]
-    share, scale = queries_N_H_D.shape[1] // groups, np.float32(1.0 / math.sqrt(size))
-    weights, gradients, queries, outer, mixed = wide[0], wide[1], short[0], short[1], short[2]
+    share = queries_N_H_D.shape[1] // groups
+    scale = np.float32(1.0 / math.sqrt(size))
+    weights = wide[0]
+    gradients = wide[1]
+    queries = short[0]
+    outer = short[1]
+    mixed = short[2]
     for g in range(groups):
-        keys, values = states_2_G_D_T[0, g], states_2_G_D_T[1, g]
+        keys = states_2_G_D_T[0, g]
+        values = states_2_G_D_T[1, g]
         for m in range(0, count * share, AT_ONCE):
             last = min(m + AT_ONCE, count * share) - 1
             width = _whole(start + last // share + 1)
@@ -425,32 +411,3 @@ def _row_backward(queries_N_H_D, row, attended_N_H_D, gradients_N_H_D, of_querie
                 c, h = divmod(m + i, share)
                 for d in range(size):
                     of_queries[first + c, g * share + h, d] += mixed[i, d] * scale
-
-
-def load() -> None:
-    """Load the kernels from numba's cache; if they are not in it, another process compiles them first.
-
-    Code that a process has just compiled rounded differently from the same code out of the cache (numba
-    0.68.1, last digit of sums). So a run that compiled its own kernels would not be repeated by the same
-    command.
-    """
-    cache, source = Path(str(attend.stats.cache_path)), Path(__file__).stat()
-    processor = (get_host_cpu_name(), get_host_cpu_features().flatten())
-    inputs = repr((source.st_mtime_ns, source.st_size, processor, numba.__version__, sys.version))
-    marker = cache / f"kernels-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}.compiled"
-    if not marker.is_file():
-        subprocess.run(
-            [sys.executable, "-c", f"from {__name__} import compile_all; compile_all()"], check=True
-        )
-        marker.touch()
-
-
-def compile_all() -> None:
-    """Compile the kernels that are not in numba's cache yet: about ten seconds, once a machine."""
-    queries, states, cache = (
-        np.zeros(shape, np.float32) for shape in ((1, 1, 8), (1, 2, 1, 8), (2, 1, 1, 8, LANES))
-    )
-    one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
-    attend(queries, states, cache, none, none, one, queries.copy())
-    attend_tree(queries, states, none, one, none, queries.copy())
-    attend_tree_backward(queries, states, none, one, none, queries, queries, queries.copy(), states.copy())

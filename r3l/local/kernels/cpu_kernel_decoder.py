@@ -1,5 +1,4 @@
-"""The packed pass with our attention kernels (``cpu_attention``) on a CPU: a decoder, and a prefix tree for
-training.
+"""The packed pass with our attention kernels (``cpu_attention``) on a CPU: a decoder and a prefix tree.
 
 Why our own kernels: at the size of a nano model torch spends more time between its operations than in them.
 Attention by torch gathers keys of padded blocks, writes scores to memory and reads them again for softmax,
@@ -18,18 +17,17 @@ import torch
 
 from r3l.local.cpu import mkl_below, padded_rows
 from r3l.local.kernels import cpu_attention
-from r3l.local.kernels.cpu_attention import load as load
-from r3l.local.sampling.packed_decoding import NewTokens, PackedDecoder, RowCache, Storage, rounded_up
+from r3l.local.sampling.packed_decoding import NewTokens, PackedDecoder, RowCache, rounded_up
 from r3l.local.training.prefix_tree import PrefixTree
 
 
 class KernelCache(RowCache):
     """RowCache stored by dimension as the kernels read it: (D, T) for each head, T a multiple of LANES."""
 
-    def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
+    def _memory(self, shape: Sequence[int]) -> torch.Tensor:
         *rows, columns, size = shape
-        by_dimension = (*rows, size, rounded_up(columns, cpu_attention.LANES))
-        return super()._memory(by_dimension, like, storage).transpose(-1, -2)
+        by_dimension = super()._memory((*rows, size, rounded_up(columns, cpu_attention.LANES)))
+        return by_dimension.transpose(-1, -2)
 
 
 class KernelTokens:
@@ -67,14 +65,13 @@ class KernelDecoder(PackedDecoder):
     """PackedDecoder over a KernelCache. Finished rows cost nothing here, since they get no new token."""
 
     caches = KernelCache
+    appended = KernelTokens
     grows = False  # the kernels read the part of a row that is filled, so a cache of full size costs no time
     columns_by = 1
 
-    def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
-        return KernelTokens(self.row_cache, rows, tokens)
-
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
-        return self._logits(self._appended(self.rows, [[token] for token in tokens_B.tolist()]))
+        tokens = [[token] for token in tokens_B.tolist()]
+        return self._logits(KernelTokens(self.row_cache, self.rows, tokens))
 
     def _logits(self, new: NewTokens) -> torch.Tensor:
         with mkl_below(len(new.ids_N)):

@@ -96,7 +96,7 @@ def hidden_states(
     hidden = functional.embedding(ids_N, decoder.embed_tokens.weight, model.config.pad_token_id)
     # Cosines and sines depend only on positions: once for all layers.
     cos, sin = decoder.rotary_emb(hidden, positions_N[None])
-    rotation = cos[0][:, None], sin[0][:, None]
+    rotation = (cos[0][:, None], sin[0][:, None])
     for index, layer in enumerate(decoder.layers):
         # The last layer attends over all tokens, but only wanted ones go on after its attention.
         wanted = wanted_W if index == len(decoder.layers) - 1 else None
@@ -158,7 +158,9 @@ def torch_kernel(
     # operations). With one query a row the heads of a group become more queries of one head; with several,
     # keys and values are repeated.
     rows, heads, count, size = queries_R_H_C_D.shape
-    queries, keys, values = queries_R_H_C_D, keys_R_G_T_D, values_R_G_T_D
+    queries = queries_R_H_C_D
+    keys = keys_R_G_T_D
+    values = values_R_G_T_D
     mask = bias.to(queries.dtype).expand(rows, count, -1)[:, None]
     if count == 1:
         queries = queries.reshape(rows, keys.shape[1], -1, size)
@@ -179,32 +181,36 @@ def _layer(
     wanted: torch.Tensor | None,
 ) -> torch.Tensor:
     """One transformer layer: attention, then the MLP, each added to its input."""
-    attended = attend(index, *_projections(layer.self_attn, _normed(layer.input_layernorm, hidden), rotation))
-    if wanted is not None:
-        hidden, attended = hidden.index_select(0, wanted), attended.index_select(0, wanted)
-    hidden = hidden + projected(layer.self_attn.o_proj, attended)
-    normed = _normed(layer.post_attention_layernorm, hidden)
-    gated = functional.silu(projected(layer.mlp.gate_proj, normed)) * projected(layer.mlp.up_proj, normed)
-    return hidden + projected(layer.mlp.down_proj, gated)
-
-
-def _projections(
-    module: Any, hidden: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries (N, H, D), and keys with values (N, 2, G, D); rotary positions are applied."""
+    # Queries, keys and values of the normed input.
+    module = layer.self_attn
+    normed = _normed(layer.input_layernorm, hidden)
     queries, keys, values = (
-        projected(projection, hidden).view(len(hidden), -1, module.head_dim)
+        projected(projection, normed).view(len(normed), -1, module.head_dim)
         for projection in (module.q_proj, module.k_proj, module.v_proj)
     )
     if hasattr(module, "q_norm"):
-        queries, keys = _normed(module.q_norm, queries), _normed(module.k_norm, keys)
-    heads = queries.shape[1]
+        queries = _normed(module.q_norm, queries)
+        keys = _normed(module.k_norm, keys)
+
     # Rotary positions (RoFormer, 2104.09864): the two halves of a head are paired as in transformers.
+    heads = queries.shape[1]
     cos, sin = rotation
     both = torch.cat([queries, keys], dim=1)
     first, second = both.chunk(2, dim=-1)
     rotated = both * cos + torch.cat([-second, first], dim=-1) * sin
-    return rotated[:, :heads], torch.stack([rotated[:, heads:], values], dim=1)
+    states_N_2_G_D = torch.stack([rotated[:, heads:], values], dim=1)
+
+    # Attention over all tokens; from here on, only wanted ones are computed.
+    attended = attend(index, rotated[:, :heads], states_N_2_G_D)
+    if wanted is not None:
+        hidden = hidden.index_select(0, wanted)
+        attended = attended.index_select(0, wanted)
+    hidden = hidden + projected(module.o_proj, attended)
+
+    # SwiGLU.
+    normed = _normed(layer.post_attention_layernorm, hidden)
+    gated = functional.silu(projected(layer.mlp.gate_proj, normed)) * projected(layer.mlp.up_proj, normed)
+    return hidden + projected(layer.mlp.down_proj, gated)
 
 
 def _normed(norm: Any, hidden: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,8 @@ from r3l.files.json_files import read_json
 from r3l.files.requirements import require
 from r3l.files.writing import write_json_atomic
 
-ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"  # peft's names
+ADAPTER = "adapter_model.safetensors"  # peft's names
+CONFIG = "adapter_config.json"
 _NAME = "default"  # the adapter's name in the model
 _PREFIX = "base_model.model."  # of the names of a PeftModel's tensors
 
@@ -76,8 +77,9 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
     """
     from transformers import AutoModelForCausalLM
 
+    config_of_base = pretrained(AutoConfig, base)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(pretrained(AutoConfig, base))  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(config_of_base)  # type: ignore[no-untyped-call]
     tensors = {}
     for name, module in model.named_modules():
         if name.rpartition(".")[2] in config.targets:
@@ -94,10 +96,12 @@ def adopt(trained: Path, start: Path) -> None:
     ``start``: the adapter of :func:`write_start` with which training began. Raises CheckpointError if the
     two have different tensors.
     """
-    tensors, first = load_file(trained / ADAPTER), load_file(start / ADAPTER)
+    tensors = load_file(trained / ADAPTER)
+    first = load_file(start / ADAPTER)
     if {name: t.shape for name, t in tensors.items()} != {name: t.shape for name, t in first.items()}:
         raise CheckpointError(
-            f"{trained / ADAPTER} has other tensors than {start / ADAPTER}, with which training began: train again"
+            f"{trained / ADAPTER} has other tensors than {start / ADAPTER}, with which training began: train "
+            "again"
         )
     save_file({name: t.float() for name, t in tensors.items()}, trained / ADAPTER, metadata={"format": "pt"})
     shutil.copy(start / CONFIG, trained / CONFIG)
@@ -127,7 +131,8 @@ def projected(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
     """
     if not hasattr(module, "lora_A") or module.disable_adapters:
         return module(hidden_N_H)  # type: ignore[no-any-return]
-    a, b = module.lora_A[_NAME].weight, module.lora_B[_NAME].weight
+    a = module.lora_A[_NAME].weight
+    b = module.lora_B[_NAME].weight
     output: torch.Tensor = module.base_layer(hidden_N_H)
     return output.addmm_(hidden_N_H @ a.T, b.T, alpha=module.scaling[_NAME])
 
@@ -141,7 +146,9 @@ def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.T
     own = {name: weight for name, weight in weights.items() if ".lora_" not in name}
     plain = {name.replace(".base_layer.", "."): weight for name, weight in own.items()}
     for name, layer in _layers(model):
-        base, a, b = plain[f"{name}.weight"], layer.lora_A[_NAME].weight, layer.lora_B[_NAME].weight
+        base = plain[f"{name}.weight"]
+        a = layer.lora_A[_NAME].weight
+        b = layer.lora_B[_NAME].weight
         total = base.double() + layer.scaling[_NAME] * (b.detach().double() @ a.detach().double())
         plain[f"{name}.weight"] = total.to(base.dtype)
     return plain

@@ -34,6 +34,7 @@ class CausalLM(nn.Module):
         self._generation = pretrained(GenerationConfig, folder)
         self.model = _Decoder(config)
         self.lm_head = _Weights(config.vocab_size, config.hidden_size)
+
         # Float32 tensors stay in the memory that load_file maps, as with transformers: the rounding of a
         # product depends on the address.
         # Checkpoints of Llama 2's time hold the rotary frequencies too, which follow from the configuration.
@@ -63,7 +64,8 @@ class CausalLM(nn.Module):
     def gradient_checkpointing_enable(self) -> None:
         """Keep no activations in the forward pass; the backward pass computes them again."""
         for layer in self.model.layers:
-            layer.gradient_checkpointing = True  # type: ignore[assignment]  # torch knows no attribute of a class
+            # torch's stubs know no attribute of a class.
+            layer.gradient_checkpointing = True  # type: ignore[assignment]
 
     def save_pretrained(self, folder: Path, state_dict: dict[str, torch.Tensor]) -> None:
         """Write a folder that transformers can load.
@@ -122,11 +124,9 @@ class _SelfAttention(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.head_dim = head_size(config)
-        kind, hidden, queries = (
-            config.model_type,
-            config.hidden_size,
-            config.num_attention_heads * self.head_dim,
-        )
+        kind = config.model_type
+        hidden = config.hidden_size
+        queries = config.num_attention_heads * self.head_dim
         states = config.num_key_value_heads * self.head_dim
         biased = kind == "qwen2" or getattr(config, "attention_bias", False)
         self.q_proj = nn.Linear(hidden, queries, biased, "meta")
@@ -134,17 +134,16 @@ class _SelfAttention(nn.Module):
         self.v_proj = nn.Linear(hidden, states, biased, "meta")
         self.o_proj = nn.Linear(queries, hidden, kind != "qwen2" and biased, "meta")
         if kind == "qwen3":
-            self.q_norm, self.k_norm = _Norm(self.head_dim, config), _Norm(self.head_dim, config)
+            self.q_norm = _Norm(self.head_dim, config)
+            self.k_norm = _Norm(self.head_dim, config)
 
 
 class _MLP(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
-        hidden, between, biased = (
-            config.hidden_size,
-            config.intermediate_size,
-            getattr(config, "mlp_bias", False),
-        )
+        hidden = config.hidden_size
+        between = config.intermediate_size
+        biased = getattr(config, "mlp_bias", False)
         self.gate_proj = nn.Linear(hidden, between, biased, "meta")
         self.up_proj = nn.Linear(hidden, between, biased, "meta")
         self.down_proj = nn.Linear(between, hidden, biased, "meta")

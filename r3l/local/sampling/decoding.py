@@ -49,7 +49,7 @@ class GenerationRequest:
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Tokens of the dialog after a response of ``max_tokens``; if not ``at_most``, after one new token."""
+        """Tokens of the dialog after a response of ``max_tokens``, or (not ``at_most``) after one token."""
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
@@ -288,17 +288,17 @@ class ReferenceDecoder(Decoder):
 
 
 class PaddedCache:
-    """Cache of a batch for transformers' forward pass. Rows are right-aligned; ``valid_B_T`` marks the real
-    columns.
+    """Cache of a batch for transformers' forward pass.
 
-    Its columns are [padding | encoded prefix], followed by the columns that forward passes append. It has
-    the part of the interface of transformers' Cache that attention layers call: ``update`` and
-    ``get_seq_length``.
+    Rows are right-aligned: the columns are [padding | encoded prefix], followed by the columns that forward
+    passes append; ``valid_B_T`` marks those that are no padding. It has the part of the interface of
+    transformers' Cache that attention layers call: ``update`` and ``get_seq_length``.
     """
 
     def __init__(self, prefixes: Sequence[DialogCache | None], new_columns: int, like: Any) -> None:
         lengths = [tokens_in(prefix) for prefix in prefixes]
-        self.filled = prefix_columns = max(lengths)
+        prefix_columns = max(lengths)
+        self.filled = prefix_columns
         shape = cache_shape(like.config, len(prefixes), prefix_columns + new_columns)
         self.layers = torch.zeros(shape, dtype=like.dtype, device=like.device)
         self.valid_B_T = torch.zeros(len(prefixes), shape[4], dtype=torch.bool, device=like.device)
@@ -310,7 +310,8 @@ class PaddedCache:
 
     def begin(self, valid_B_C: torch.Tensor) -> None:
         """Announce C new columns."""
-        self._start, self.filled = self.filled, self.filled + valid_B_C.shape[1]
+        self._start = self.filled
+        self.filled += valid_B_C.shape[1]
         self.valid_B_T[:, self._start : self.filled] = valid_B_C
 
     def seen(self, window: int | None = None) -> torch.Tensor:

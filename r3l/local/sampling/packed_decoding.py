@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os.path import commonprefix  # works on any sequences
 from typing import Any, Protocol
 
@@ -71,11 +71,12 @@ class RowCache:
     def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
         self._like = like
         self._storage = storage
-        self.layers = self._memory(cache_shape(like.config, rows, columns), like, storage)
+        self.layers = self._memory(cache_shape(like.config, rows, columns))
         self.lengths = [0] * rows
 
-    def _memory(self, shape: Sequence[int], like: Any, storage: Storage) -> torch.Tensor:
-        return storage.take(shape, like)
+    def _memory(self, shape: Sequence[int]) -> torch.Tensor:
+        """A tensor of ``shape`` in the storage's memory; subclasses may order it otherwise."""
+        return self._storage.take(shape, self._like)
 
     def put(self, row: int, state: DialogCache | None) -> None:
         """Replace the content of a row by the caches of a dialog; None: an empty row."""
@@ -87,7 +88,7 @@ class RowCache:
         """Make room for dialogs of ``columns`` tokens."""
         *rows, present, size = self.layers.shape
         if columns > present:
-            grown = self._memory((*rows, rounded_up(columns, GROWTH), size), self._like, self._storage)
+            grown = self._memory((*rows, rounded_up(columns, GROWTH), size))
             used = max(self.lengths)
             # Old and new are often the same memory. Layers move up, so from the last one on, none is
             # overwritten before it has moved.
@@ -110,11 +111,12 @@ class RowCache:
     def keep_rows(self, rows: Sequence[int]) -> None:
         """Keep only ``rows``, which move together in the same memory."""
         layers, twice, _, *row = self.layers.shape
-        kept = self._memory((layers, twice, len(rows), *row), self._like, self._storage)
+        kept = self._memory((layers, twice, len(rows), *row))
         used = max(self.lengths)
         for before, after in zip(self.layers, kept, strict=True):
             after[..., :used, :] = before[:, list(rows), :, :used]  # indexing copies, so the two may overlap
-        self.layers, self.lengths = kept, [self.lengths[row] for row in rows]
+        self.layers = kept
+        self.lengths = [self.lengths[row] for row in rows]
 
 
 class NewTokens(Protocol):
@@ -263,6 +265,7 @@ class PackedDecoder(Decoder):
     """
 
     caches: type[RowCache] = RowCache
+    appended: Callable[..., NewTokens] = AppendedTokens  # kind of prompt tokens that the attention takes
     grows = True  # caches grow with the dialogs, instead of having room for the longest possible ones at once
     columns_by = GROWTH  # the number of a cache's columns is a multiple of it
     rows_left = 0.75  # caches move together when fewer rows are left; 0.5 to 0.9 take the same time
@@ -322,14 +325,11 @@ class PackedDecoder(Decoder):
         most = ACTIVATIONS // self.model.config.intermediate_size
         for part in packed([len(tokens) for tokens in new.values()], most):
             together = [rows[k] for k in sorted(part)]
-            logits = self._logits(self._appended(together, [new[row] for row in together]))
+            tokens = [new[row] for row in together]
+            logits = self._logits(self.appended(self.row_cache, together, tokens))
             after |= zip(together, logits, strict=True)
             self.counts["encoded"] += sum(len(new[row]) for row in together)
         return after
-
-    def _appended(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> NewTokens:
-        """Kind of new tokens that this decoder's attention takes."""
-        return AppendedTokens(self.row_cache, rows, tokens)
 
     def _next(self, tokens_B: torch.Tensor) -> torch.Tensor:
         # Every row of the cache takes part. A row without a live request gets the end token, and its length

@@ -69,10 +69,12 @@ class LocalPolicy:
             self._packed_decoder = GraphDecoder
             self._storage = GraphStorage()
         elif self.forward == "packed" and has_machine_code(model):
-            from r3l.local.kernels import cpu_kernel_decoder  # numba takes a third of a second
+            # Imported here, since numba takes a third of a second.
+            from r3l.local.kernels import compilation
+            from r3l.local.kernels.cpu_kernel_decoder import KernelDecoder
 
-            cpu_kernel_decoder.load()
-            self._packed_decoder = cpu_kernel_decoder.KernelDecoder
+            compilation.load()
+            self._packed_decoder = KernelDecoder
         self._returns_memory = not on_gpu and sum(p.numel() for p in model.parameters()) >= LARGE
         self.barrier = Barrier(self._serve)
         self.between_tokens: Callable[[], None] = lambda: None  # may raise, to end what is being sampled
@@ -147,7 +149,8 @@ class SamplingProgress:
     def __init__(self, requests: Sequence[GenerationRequest]) -> None:
         self.requests = requests
         self.steps = 0
-        self.began = self.said = time.monotonic()
+        self.began = time.monotonic()
+        self.said = self.began  # when the last line was printed
 
     def __call__(self, live: int) -> None:
         """Called after every token, which ``live`` responses have got."""
@@ -211,8 +214,14 @@ class LocalConversation(TokenDialog):
         if self._state is not None and self.encoded == len(self._ids):
             self._state = self._state[..., :-1, :]
         stops = self._policy.renderer.stops(sampling.stop)
-        pending, turn = self._ids[self.encoded :], self._turns_before + len(self._tokens_at)
-        request = GenerationRequest(self._state, pending, sampling, stops, seed_of(*address), turn=turn)
+        request = GenerationRequest(
+            self._state,
+            pending=self._ids[self.encoded :],
+            sampling=sampling,
+            stops=stops,
+            seed=seed_of(*address),
+            turn=self._turns_before + len(self._tokens_at),
+        )
 
         # Wait until every other live dialog waits too, so that the batch does not depend on timing.
         await self._policy.barrier.request(sampling.phase, address, request)
@@ -230,7 +239,8 @@ class LocalConversation(TokenDialog):
 
     def restarted(self) -> LocalConversation:
         twin = super().restarted()
-        twin._state, self._state = self._state, None
+        twin._state = self._state
+        self._state = None
         twin._turns_before = self._turns_before + len(self._tokens_at) - 1
         return twin
 

@@ -66,7 +66,8 @@ class VllmPolicy(LocalPolicy):
                 "set device, or install the other build of vllm"
             )
         self._vllm: Any = vllm
-        self._shares_memory, self._awake = model.device.type == "cuda", True
+        self._shares_memory = model.device.type == "cuda"
+        self._awake = True
         with unseen(NUMBAS):
             self._llm = self._started(sampling)
         self.sync_weights()
@@ -98,7 +99,8 @@ class VllmPolicy(LocalPolicy):
         self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights.items())})
         gap_T = self._gap()
         self.release()
-        mean, most = gap_T.mean().item(), gap_T.max().item()
+        mean = gap_T.mean().item()
+        most = gap_T.max().item()
         limits = LIMITS[self.model.dtype]
         if not (mean <= limits[0] and most <= limits[1]):
             raise EngineError(

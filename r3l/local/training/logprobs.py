@@ -27,16 +27,16 @@ def token_logprobs(
     mask_B_T: torch.Tensor,
     temperature: float = 1.0,
 ) -> torch.Tensor:
-    """Log-probability of every masked token given those before it, 0 elsewhere; shape (B, T). By
-    transformers' pass.
+    """Log-probability by transformers' pass of every masked token given those before it, 0 elsewhere.
 
-    ``temperature``: the one of sampling, so that the policy that acted is optimised (as the released trainer
-    does).
+    Shape (B, T). ``temperature``: the one of sampling, so that the policy that acted is optimised (as the
+    released trainer does).
     """
     # Padding is on the right, so plain causal attention never sees it and no mask is needed.
     hidden_B_T_H = model.model(input_ids=ids_B_T, use_cache=False).last_hidden_state
     scored_B_T = mask_B_T.bool().clone()
-    scored_B_T[:, 0] = False  # nothing stands before the first token
+    scored_B_T[:, 0] = False  # nothing precedes the first token
+
     # The hidden state before a token predicts it. The vocabulary projection runs at these positions only:
     # with a large vocabulary its logits are most of the memory.
     before_B_T = scored_B_T.roll(-1, dims=1)
@@ -63,11 +63,13 @@ def tree_logprobs(
     rows_S, columns_S = (index.cpu().numpy() for index in scored_B_T.nonzero(as_tuple=True))
     if not len(rows_S):
         return torch.zeros(ids_B_T.shape, device=ids_B_T.device)
+
     # Rows end before their last masked token: that token is predicted, and nothing after it is read.
     lengths = np.zeros(len(ids_B_T), dtype=np.int64)
     np.maximum.at(lengths, rows_S, columns_S)
     rows = [row[:length] for row, length in zip(ids_B_T.cpu().numpy(), lengths, strict=True)]
     tree = tree_of(rows, ids_B_T.device)
+
     # Tokens that follow the same beginning share the node before them: in the last layer, and in the
     # vocabulary projection, each such node is computed once.
     before_S = np.array([tree.paths[row][column - 1] for row, column in zip(rows_S, columns_S, strict=True)])
@@ -95,17 +97,20 @@ def trajectory_logprobs(
     """
     packed = forward.pass_of(model, wanted) == "packed"
     rows = rows_to_score(trajectories, samples)
+
     # Rows that begin alike are scored as neighbours; results go back to the rows' own order.
     of_row = [np.zeros(0, dtype=np.float32)] * len(rows)
     model.eval()
     for part in packed_by_prefix([row.ids for row in rows], tokens_per_microbatch):
         batch = collate([rows[k] for k in part], model.device)
         with torch.no_grad():
-            arguments = (model, batch.ids_B_T, batch.mask_B_T, temperature)
-            of_batch = tree_logprobs(*arguments, tree_of) if packed else token_logprobs(*arguments)
-            logprobs_B_T = of_batch.float().cpu().numpy()
-        for k, logprobs_T in zip(part, logprobs_B_T, strict=True):
+            if packed:
+                scored_B_T = tree_logprobs(model, batch.ids_B_T, batch.mask_B_T, temperature, tree_of)
+            else:
+                scored_B_T = token_logprobs(model, batch.ids_B_T, batch.mask_B_T, temperature)
+        for k, logprobs_T in zip(part, scored_B_T.float().cpu().numpy(), strict=True):
             of_row[k] = logprobs_T[: len(rows[k].ids)][rows[k].mask > 0]
+
     # A trajectory that was cut into turns gets the log-probs of all its rows, one after another.
     rows_left = iter(of_row)
     found = []
@@ -122,7 +127,8 @@ def vocabulary_logprobs(
     projection = vocabulary_projection(model)
     rows = max(1, CHUNK // (LOGITS * len(projection.weight_V_H)))
     if len(hidden_W_H) <= rows:
-        return _logprobs(hidden_W_H, projection, where_S, tokens_S, temperature)
+        return _projected_logprobs(hidden_W_H, projection, where_S, tokens_S, temperature)
+
     # Logits of all tokens over a large vocabulary would be the largest tensors of training: 10 GB for 4,000
     # tokens over 150,000 words, with their gradients. So beyond CHUNK they are computed for some hidden
     # states at a time, and again in the backward pass instead of being kept. Tokens are sorted by hidden
@@ -132,8 +138,12 @@ def vocabulary_logprobs(
     bounds = torch.searchsorted(where_S[order_S].cpu(), firsts[1:])
     parts = [
         checkpoint(
-            *(_logprobs, hidden_W_H[first : first + rows], projection),
-            *(where_S[chosen] - first, tokens_S[chosen], temperature),
+            _projected_logprobs,
+            hidden_W_H[first : first + rows],
+            projection,
+            where_S[chosen] - first,
+            tokens_S[chosen],
+            temperature,
             use_reentrant=False,
             preserve_rng_state=False,
         )
@@ -142,20 +152,20 @@ def vocabulary_logprobs(
     return torch.cat(parts)[order_S.argsort()]
 
 
-def _logprobs(
+def _projected_logprobs(
     hidden_W_H: torch.Tensor,
     projection: Projection,
     where_S: torch.Tensor,
     tokens_S: torch.Tensor,
     temperature: float,
 ) -> torch.Tensor:
+    """As :func:`vocabulary_logprobs`, with the logits of all W hidden states in memory at once."""
     logits_W_V = vocabulary_logits(hidden_W_H, projection) / temperature
     return logits_W_V[where_S, tokens_S] - torch.logsumexp(logits_W_V, dim=-1)[where_S]
 
 
 class LogprobMismatch:
-    """|log-prob in training - log-prob in sampling| in nats, over tokens that the policy sampled in this
-    context.
+    """|log-prob in training - log-prob in sampling| in nats, over tokens sampled in the context that trains.
 
     The weights are the same until the step's one update, so the mismatch is only numerical error; an
     importance ratio or a KL cannot be known better than this.

@@ -61,7 +61,7 @@ class PrefixTree:
         self._plan_attention(np.array(starts), device)
 
     def pad_nodes(self, nodes_W: np.ndarray) -> np.ndarray:
-        """The nodes whose last hidden states are computed: ``nodes_W``, to which subclasses may append some."""
+        """The nodes whose last hidden states are computed: ``nodes_W``, and what a subclass appends to it."""
         return nodes_W
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:

@@ -64,6 +64,7 @@ def score_teachers(
     ``longest``: most tokens of a context. If the teacher's is longer, it is not scored and its log-probs are
     the policy's own.
     """
+    # Render each trajectory in its teacher's context; a context that is too long is not scored.
     fitting: list[Trajectory] = []
     contexts: list[Trajectory] = []
     tokens = 0
@@ -83,10 +84,16 @@ def score_teachers(
     if not fitting and not too_long:
         return {}
 
+    # Score all contexts by the teacher's weights, and give each trajectory its log-probs.
     with teacher_model(trainer) as model:
         found = trajectory_logprobs(
-            *(model, contexts, samples, trainer.temperature),
-            *(trainer.config.tokens_per_microbatch, trainer.forward, trainer.tree_of),
+            model,
+            contexts,
+            samples,
+            trainer.temperature,
+            trainer.config.tokens_per_microbatch,
+            trainer.forward,
+            trainer.tree_of,
         )
     for t, logprobs_S in zip(fitting, found, strict=True):
         t.set_teacher_logprobs(logprobs_S)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from r3l.core.batching import Row, TrajectoryRow, collate
+from r3l.core.batching import Row, collate
 from r3l.core.method import Batch
 from r3l.local.model.precision import MasterWeights
 
@@ -27,9 +27,9 @@ class TeacherGaps:
         """Count a micro-batch with these rows."""
         counted_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0) & batch.taught_B[:, None]
         gap_B_T = (batch.teacher_logprobs_B_T - logprobs_B_T.detach()) * counted_B_T
-        for row, of_row, tokens in zip(
-            rows, gap_B_T.sum(1).tolist(), counted_B_T.sum(1).tolist(), strict=True
-        ):
+        sums_B = gap_B_T.sum(1).tolist()
+        tokens_B = counted_B_T.sum(1).tolist()
+        for row, of_row, tokens in zip(rows, sums_B, tokens_B, strict=True):
             if tokens:
                 self.sums[row.success] = self.sums.get(row.success, 0.0) + of_row
                 self.tokens[row.success] = self.tokens.get(row.success, 0) + tokens
@@ -55,9 +55,9 @@ def without_teachers(rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tens
     Rows that were sampled in a teacher's context get weight 0, all others their ``untaught_advantage``, and
     the teacher's log-probs are the policy's own.
     """
-    untaught: list[Row] = []
+    untaught = []
     for row in rows:
-        alone = row.untaught_advantage if isinstance(row, TrajectoryRow) else None
+        alone = row.untaught_advantage
         untaught.append(row if alone is None else replace(row, advantage=alone))
     by_teacher_B = batch.taught_B & batch.off_policy_B
     return replace(
@@ -87,11 +87,14 @@ class TeacherShare:
                 total += gradient.to("cpu", torch.float32)
 
     def metrics(self) -> dict[str, float]:
-        """``teacher/grad_share``: |teacher|^2 / (|teacher|^2 + |rest|^2); ``teacher/grad_cosine``: between the two.
+        """The teacher's share in the gradient, and the cosine between its part and the rest.
 
-        {} without a gradient; no cosine where one of them is zero.
+        ``teacher/grad_share`` = |teacher|^2 / (|teacher|^2 + |rest|^2), and ``teacher/grad_cosine``, which is
+        left out if one of the two is zero. {} without a gradient.
         """
-        teacher_2 = rest_2 = product = 0.0
+        teacher_2 = 0.0  # squared norm of the teacher's part
+        rest_2 = 0.0
+        product = 0.0
         for parameter, rest in zip(self.master.parameters, self.alone, strict=True):
             gradient = torch.zeros_like(rest) if parameter.grad is None else parameter.grad.to("cpu")
             teacher = (gradient - rest).double()

@@ -45,9 +45,11 @@ def tree_of(model: Any) -> type[PrefixTree]:
     """Kind of prefix tree for ``model`` in the packed pass: with our CPU kernels if they can compute it."""
     if not has_machine_code(model):
         return PrefixTree
-    from r3l.local.kernels.cpu_kernel_decoder import KernelTree, load  # numba takes a third of a second
+    # Imported here, since numba takes a third of a second.
+    from r3l.local.kernels import compilation
+    from r3l.local.kernels.cpu_kernel_decoder import KernelTree
 
-    load()
+    compilation.load()
     return KernelTree
 
 

@@ -56,6 +56,13 @@ def test_the_deadline_holds_and_the_next_answer_is_graded():
         assert grader.grade("34", "34").correct
 
 
+def test_the_first_answer_has_its_whole_deadline():
+    """The grading process imports math-verify, which takes seconds, before it takes an answer."""
+    with Grader(deadline=0.5) as grader:
+        graded = grader.grade("x + 1", "1 + x")
+    assert (graded.correct, graded.by) == (True, "symbols")
+
+
 VARIANTS = read_yaml(HERE / "variants.yaml")
 
 

@@ -1,0 +1,139 @@
+"""Spellings of one formula as one: unicode mathematics as LaTeX, and LaTeX without layout.
+
+``normalize`` begins with both. Neither changes a value.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# --- Characters: unicode mathematics as LaTeX.
+
+_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱˣ", "0123456789+-=()nix", strict=True))
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₙₐₓₖᵢ", "0123456789+-=()naxki", strict=True))
+_SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_LETTERS = "αβγδεζηθικμνξπρστυφχψωΓΔΘΞΠΣΦΨΩ"
+_NAMES = {letter: unicodedata.name(letter).split()[-1] for letter in _LETTERS}
+_GREEK = {letter: name.capitalize() if letter.isupper() else name.lower() for letter, name in _NAMES.items()}
+_COMMANDS = _GREEK | {
+    "λ": "lambda",  # LAMDA in unicode
+    "Λ": "Lambda",
+    "∪": "cup",
+    "∩": "cap",
+    "×": "times",
+    "✕": "times",
+    "·": "cdot",
+    "⋅": "cdot",
+    "∙": "cdot",
+    "÷": "div",
+    "∞": "infty",
+    "≤": "le",
+    "≥": "ge",
+    "≠": "ne",
+    "±": "pm",
+    "∓": "mp",
+    "∈": "in",
+    "∅": "emptyset",
+    "⌊": "lfloor",
+    "⌋": "rfloor",
+    "⌈": "lceil",
+    "⌉": "rceil",
+    "⟨": "langle",
+    "⟩": "rangle",
+    "≈": "approx",
+}
+_CHARACTERS = str.maketrans(
+    {character: f"\\{command} " for character, command in _COMMANDS.items()}
+    | dict.fromkeys("−﹣－‐‑‒", "-")
+    | dict.fromkeys("°º˚", "^{\\circ}")
+    | {"ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℚ": "\\mathbb{Q}", "ℕ": "\\mathbb{N}"}
+    | {"⁄": "/", "∕": "/"}
+    | {"“": '"', "”": '"', "’": "'", "–": "-", "\u200b": "", "\ufeff": ""}
+)
+# A radical sign without a bar covers the number, the letter or the bracket after it.
+_ROOT_OF = r"(\d+(?:\.\d+)?|[A-Za-z]|\([^()]*\)|\{[^{}]*\})"
+_RADICAL = re.compile(rf"(?:\^\{{(\d)\}}(?=\s*√))?\s*([√∛∜])\s*{_ROOT_OF}")
+_RADICAL_INDEX = {"√": "", "∛": "3", "∜": "4"}
+
+
+def as_latex(text: str) -> str:
+    """Unicode mathematics as LaTeX commands; full-width characters as plain ones."""
+    text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + "".join(_SUBSCRIPTS[c] for c in run[0]) + "}", text)
+    characters = []
+    for character in text:
+        plain = unicodedata.normalize("NFKC", character)
+        if "⁄" in plain:  # ½ is one character, 1⁄2 for NFKC
+            over, under = plain.split("⁄")
+            characters.append(f"\\frac{{{over}}}{{{under}}}" if under else plain)
+        else:
+            characters.append(character if character in "…º˚" else plain)
+
+    def root(radical: re.Match[str]) -> str:
+        index = radical[1] or _RADICAL_INDEX[radical[2]]
+        return f"\\sqrt{f'[{index}]' if index else ''}{{{radical[3].strip('(){}')}}}"
+
+    text = _RADICAL.sub(root, "".join(characters))
+    return text.translate(_CHARACTERS)
+
+
+# --- Layout: commands that change how a formula looks, not its value.
+
+_SPACE = re.compile(
+    r"(?<!\\)\\[,:;> ]|~|\s|\\(?:q?quad|enspace|enskip|(?:thin|med|thick)space|hfill?|allowbreak)(?![A-Za-z])"
+    r"|\\(?:hspace|hskip|vspace|phantom|hphantom|vphantom)\*?\s*\{[^{}]*\}"
+)
+_NOTHING = re.compile(
+    r"(?<!\\)\\!|\\(?:left|right|middle|[bB]igg?[lrm]?)(?![A-Za-z])\.?|\\?\$|(?<!\\)\\[()\[\]]"
+    r"|\\(?:display|text|script)style(?![A-Za-z])|\\(?:no)?limits(?![A-Za-z])|\\(?:math)?strut(?![A-Za-z])"
+    r"|\\(?:negthinspace|nobreak|relax|noindent|centering)(?![A-Za-z])|\\color\s*\{\w*\}"
+)
+_COMMA_OF_THOUSANDS = re.compile(r"\{,\}|,\s*\\!\s*")
+_STYLED = re.compile(
+    r"\\(?:mathbf|boldsymbol|bm|mathsf|mathit|underline|ensuremath|textcolor\s*\{\w*\})\s*\{([^{}]*)\}"
+)
+_WRAPPED = re.compile(
+    r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mbox|hbox)\s*\{([^{}]*)\}|\{([^{},]*)\}"
+)
+_ROWS = re.compile(r"(?:\\\\)+\s*$")
+_FRACTION_COMMAND = re.compile(r"\\(?:[dtc]frac|nicefrac|sfrac)(?![A-Za-z])")
+_BINOMIAL_COMMAND = re.compile(r"\\[dt]binom(?![A-Za-z])")
+TEXT = re.compile(r"\\(?:text|textrm|textbf|textit|textnormal|mathrm|mbox|hbox|operatorname)\s*\{([^{}]*)\}")
+# TeX takes one character as an argument: \frac 3 4, \frac34, \frac{3} 4, \sqrt 2.
+_TWO_ARGUMENTS = re.compile(r"\\(frac|binom)\s*(?:(\w)|\{([^{}]*)\})\s*(?:(\w)|\{([^{}]*)\})")
+_ONE_ARGUMENT = re.compile(r"\\sqrt\s*(\w)")
+_FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|log|ln|exp"  # sec may be seconds
+_BARE_FUNCTION = re.compile(rf"(?<![A-Za-z\\])(?:(?:np|numpy|math)\.)?({_FUNCTIONS})(?=[\s_(\^{{\d])")
+_LOG_BASE = re.compile(r"\\log(\d+)(?=\s*\()")
+_BARE_ROOT = re.compile(r"(?<![A-Za-z\\])(?:(?:np|numpy|math)\.)?(sqrt|cbrt)\(([^()]*)\)")
+_POWER = re.compile(r"\^\s*(-\s*\d+)")
+
+
+def without_layout(text: str) -> str:
+    """``text`` with plain blanks, one spelling of each command, and without marks around all of it."""
+
+    def braced(command: re.Match[str]) -> str:
+        first = command[2] or command[3] or ""
+        second = command[4] or command[5] or ""
+        return f"\\{command[1]}{{{first.strip()}}}{{{second.strip()}}}"
+
+    # One spelling of blanks and of commands, whose arguments get braces.
+    text = _COMMA_OF_THOUSANDS.sub(",", text)
+    text = _NOTHING.sub("", _SPACE.sub(" ", text))
+    text = _BINOMIAL_COMMAND.sub(r"\\binom", _FRACTION_COMMAND.sub(r"\\frac", text))
+    text = _TWO_ARGUMENTS.sub(braced, text)
+    text = _ONE_ARGUMENT.sub(r"\\sqrt{\1}", text)
+    text = _STYLED.sub(r"\1", text)
+    text = _ROWS.sub("", re.sub(r" +", " ", text)).strip()
+
+    # Marks around all of it.
+    while whole := _WRAPPED.fullmatch(text.strip("*` ")):  # \text{5}, {5}, **5**
+        text = next(part for part in whole.groups() if part is not None).strip()
+    text = text.strip("*` ").replace("**", "^")
+
+    # Roots, functions and powers written as in a program: sqrt(2), np.log(3), 2**-1.
+    text = _BARE_ROOT.sub(lambda m: f"\\sqrt{'[3]' if m[1] == 'cbrt' else ''}{{{m[2]}}}", text)
+    text = _LOG_BASE.sub(r"\\log_{\1}", _BARE_FUNCTION.sub(r"\\\1", text))
+    return _POWER.sub(lambda power: "^{" + power[1].replace(" ", "") + "}", text)

@@ -1,0 +1,58 @@
+"""Numbers with a base, such as 1010_2, ``1010 (base two)`` or ``0b1010``: one spelling, and its parts."""
+
+from __future__ import annotations
+
+import re
+
+from r3l.envs.math.engine.latex import TEXT
+from r3l.envs.math.engine.number_words import SMALL
+
+_BASES = (*SMALL[2:13], "sixteen")  # as words
+_BASE = rf"(1?\d|20|{'|'.join(_BASES)})"
+_DIGITS = r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*"
+_WORDS_BASE = rf"(?:in )?base[ -]*{_BASE}\b"
+_BASE_FORMS = (
+    rf"_ ?{_BASE}\b",
+    rf"_ ?\{{ ?\(? ?(?:(?:in )?base[ -]*)?{_BASE} ?\)? ?\}}",
+    rf"_ ?\( ?{_BASE} ?\)",
+    _WORDS_BASE,
+    rf"\( ?{_WORDS_BASE} ?\)",
+)
+_IN_BASE = re.compile(rf"(?<![\w.])(?:\( ?({_DIGITS}) ?\)|({_DIGITS})) ?(?:{'|'.join(_BASE_FORMS)})")
+_HEXADECIMAL_LETTERS = re.compile(r"([A-Fa-f]{2,}) ?(?:_ ?\{16\}|_ ?16|\(? ?(?:in )?base[ -]*16 ?\)?)")
+_IN_TEXT = r"\\(?:text|textrm|mathrm|mbox) ?\{([^{}]*)\}"
+_SUBSCRIPT_TEXT = re.compile(rf"_ ?(?:\{{ ?{_IN_TEXT} ?\}}|{_IN_TEXT})")
+_PREFIXED = re.compile(r"0(?:b([01]+)|o([0-7]+)|x([0-9A-Fa-f]+))")
+
+
+def with_base(text: str) -> str:
+    """Numbers with a base as ``1010_{2}``, in any of the usual spellings."""
+    text = _SUBSCRIPT_TEXT.sub(lambda m: "_{" + (m[1] or m[2] or "").strip() + "}", text)
+    bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).replace(" _", "_").strip()
+    if prefixed := _PREFIXED.fullmatch(bare):
+        bases = zip(prefixed.groups(), (2, 8, 16), strict=True)
+        return next(f"{digits.upper()}_{{{base}}}" for digits, base in bases if digits)
+    if re.match(r"\(?\d{1,3}(?:,\d{3})+\)?[_ ]", bare):
+        bare = bare.replace(",", "")
+    if letters := _HEXADECIMAL_LETTERS.fullmatch(bare):
+        return f"{letters[1].upper()}_{{16}}"
+    if whole := _IN_BASE.fullmatch(bare):
+        return _in_base(whole)
+    return _IN_BASE.sub(_in_base, text)
+
+
+def _in_base(number: re.Match[str]) -> str:
+    digits, base = (part for part in number.groups() if part is not None)
+    value = int(base) if base.isdigit() else 16 if base == "sixteen" else _BASES.index(base) + 2
+    return f"{digits.upper()}_{{{value}}}"
+
+
+def base_suffixes(text: str) -> list[str]:
+    """The number bases written in a normalized ``text``, sorted."""
+    return sorted(re.findall(r"(?<![\w.])[0-9A-F]*\d[0-9A-F]*_\{(\d+)\}", text))
+
+
+def digits_in_base(text: str) -> str | None:
+    """The digits of ``text`` if it is a single normalized number with a base (``101_2``); else None."""
+    whole = re.fullmatch(r"([0-9A-F]+)_\{\d+\}", text)
+    return whole[1] if whole else None
