@@ -41,7 +41,7 @@ from r3l.core.method import Batch, Tokens
 from r3l.core.option import REQUIRED, option
 from r3l.core.rollout import RolloutContext
 from r3l.core.task import Task
-from r3l.core.trajectory import Group, Trajectory
+from r3l.core.trajectory import Group
 
 if TYPE_CHECKING:
     import torch
@@ -88,37 +88,34 @@ class TeacherGated(GRPO):
         """GRPO's advantage of each trajectory; modes rlsd and agentopsd weigh it by token, shape (T,)."""
         s = self.settings
         advantages: list[Advantage] = standardised(group.returns_G()).tolist()
-        if s.mode == "rlsd":
-            mix = s.mix * max(0.0, 1 - group.progress / s.mix_until)
-            members = zip(group.trajectories, advantages, strict=True)
-            return [a * ((1 - mix) + mix * self._token_weights(t, float(np.sign(a)))) for t, a in members]
-        if s.mode == "agentopsd":
-            prior = float(np.mean([t.success for t in group.trajectories]))
-            members = zip(group.trajectories, advantages, strict=True)
-            return [
-                t.spread(a * ((1 - s.mix) + s.mix * self._turn_weights(t, float(np.sign(a)), prior)))
-                for t, a in members
-            ]
-        return advantages
+        if s.mode not in ("rlsd", "agentopsd"):
+            return advantages
+        prior = float(np.mean([t.success for t in group.trajectories]))
+        low = 1 - s.band
+        high = 1 + s.band
+        weighted: list[Advantage] = []
+        for t, advantage in zip(group.trajectories, advantages, strict=True):
+            sign = float(np.sign(advantage))
+            if s.mode == "rlsd":
+                # RLSD: a weight per token, exp(sign D) within the band.
+                mix = s.mix * max(0.0, 1 - group.progress / s.mix_until)
+                weights_T = np.clip(np.exp(sign * t.teacher_gap()), low, high)
+                weighted.append(advantage * ((1 - mix) + mix * weights_T))
+                continue
 
-    def _token_weights(self, t: Trajectory, sign: float) -> np.ndarray:
-        """RLSD: exp(sign D) within the band, shape (T,)."""
-        return np.clip(np.exp(sign * t.teacher_gap()), 1 - self.settings.band, 1 + self.settings.band)
-
-    def _turn_weights(self, t: Trajectory, sign: float, prior: float) -> np.ndarray:
-        """AgentOPSD: 1 + band sign z of each of K turns, within the band, shape (K,)."""
-        band = self.settings.band
-        v_0 = np.clip(prior, 1e-4, 1 - 1e-4)
-        logits_K = np.log(v_0 / (1 - v_0)) + np.cumsum(t.teacher_gaps_by_turn())
-        beliefs_K = np.clip(1 / (1 + np.exp(-logits_K)), EPSILON, 1 - EPSILON)
-        increments_K = np.diff(beliefs_K, prepend=v_0)
-        z_K = (
-            (increments_K - increments_K.mean()) / (increments_K.std() + EPSILON)
-            if len(t.turns)
-            else logits_K
-        )
-        weights_K: np.ndarray = np.clip(1 + band * sign * z_K, 1 - band, 1 + band)
-        return weights_K
+            # AgentOPSD: a weight per turn. The group's success rate is the prior belief that the attempt
+            # succeeds; each turn's D moves its logit. The weight is 1 + band sign z within the band, with z
+            # the turn's move of the belief, standardised over the turns.
+            v_0 = np.clip(prior, 1e-4, 1 - 1e-4)
+            logits_K = np.log(v_0 / (1 - v_0)) + np.cumsum(t.teacher_gaps_by_turn())
+            beliefs_K = np.clip(1 / (1 + np.exp(-logits_K)), EPSILON, 1 - EPSILON)
+            moves_K = np.diff(beliefs_K, prepend=v_0)
+            z_K = moves_K
+            if len(t.turns):
+                z_K = (moves_K - moves_K.mean()) / (moves_K.std() + EPSILON)
+            weights_K = np.clip(1 + s.band * sign * z_K, low, high)
+            weighted.append(t.spread(advantage * ((1 - s.mix) + s.mix * weights_K)))
+        return weighted
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """GRPO's loss per token; modes sdar and ungated add the teacher's term on rows with a teacher."""

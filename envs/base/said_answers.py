@@ -79,7 +79,8 @@ _CHANGES_NUMBER = re.compile(
     r"""\b(?: or | nor | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose
     | base | root | sqrt | sin | cos | tan | log | infinity | pi | between | than | at\ (?:least|most) | half
     | halves | quarters? | dozens? | hundreds? | thousands? | millions? | billions? | trillions? | thirds?
-    | fourths? | fifths? | sixths? | sevenths? | eighths? | ninths? | tenths? | hundredths? | thousandths? )\b""",
+    | fourths? | fifths? | sixths? | sevenths? | eighths? | ninths? | tenths? | hundredths?
+    | thousandths? )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _LIMIT = re.compile(r"\b(?:up to|under|over|above|below|within|beyond)\Z", re.IGNORECASE)

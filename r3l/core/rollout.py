@@ -287,23 +287,8 @@ async def continue_episode(
         if reason is StopReason.DONE and now.no_answer and dialogue.stop == "end":
             cut_off = completion.finish_reason is FinishReason.LENGTH
             reason = StopReason.TRUNCATED if cut_off else StopReason.FORMAT
-
-    # Record how the episode ended. Where a response ended it, the engine's reward does not count.
     episode.last = now
-    trajectory.stop_reason = reason
-    trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
-    check_finite(f"reward of task {trajectory.task.id}, member {trajectory.member}", trajectory.reward)
-    trajectory.success = now.success and reason.by_engine
-    turns = trajectory.turns
-    trajectory.feedback = dialogue.closing(
-        trajectory.reward,
-        trajectory.success,
-        len(turns),
-        None if reason.by_engine else reason,
-        turns[-1].response if turns else "",
-    )
-    ctx.counters[f"stop/{reason}"] += 1
-    ctx.trajectories.append(trajectory)
+    _finish(ctx, trajectory, now, reason)
 
 
 def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> list[Message]:
@@ -356,3 +341,18 @@ def _turn_of(
     for message in prompt.unguided:
         episode.unguided.add(message)
     return replace(turn, unguided_prompt_ids=episode.unguided.append_completion(completion))
+
+
+def _finish(ctx: RolloutContext, trajectory: Trajectory, now: Observation, reason: StopReason) -> None:
+    """Record how the episode ended: stop reason, reward, success and the closing feedback."""
+    # Where a response ended the episode, the engine's reward does not count.
+    trajectory.stop_reason = reason
+    trajectory.reward = now.reward if reason.by_engine else now.invalid_action_reward
+    check_finite(f"reward of task {trajectory.task.id}, member {trajectory.member}", trajectory.reward)
+    trajectory.success = now.success and reason.by_engine
+    error = None if reason.by_engine else reason
+    turns = trajectory.turns
+    last = turns[-1].response if turns else ""
+    trajectory.feedback = ctx.dialogue.closing(trajectory.reward, trajectory.success, len(turns), error, last)
+    ctx.counters[f"stop/{reason}"] += 1
+    ctx.trajectories.append(trajectory)

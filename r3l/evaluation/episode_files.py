@@ -232,7 +232,8 @@ def check_episodes(
     if not means:
         raise DataError(
             f"none of the {len(episodes)} episodes is of the task set: the file has {next(iter(unknown))!r}, "
-            f"the set {ids[0]!r}. Name the task set that was played, or the column of ids (--column task=COLUMN)"
+            f"the set {ids[0]!r}. Name the task set that was played, or the column of ids (--column "
+            "task=COLUMN)"
         )
     missing = [task for task in ids if not outcomes[task]]
     found = sum(means)

@@ -50,7 +50,7 @@ WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
 class ProbeOrigin(TypedDict):
-    """Keys of a probe's result file that the store reads; ``attempts_sha256``: of the attempts' plain lines."""
+    """Keys of a probe's result file that the store reads; ``attempts_sha256``: of the plain lines."""
 
     commit: str | None
     attempts_sha256: NotRequired[str]
@@ -75,8 +75,8 @@ def stored_runs() -> Path:
         if not RELEASE.is_file():
             how += f" {ARCHIVE} (a file or a URL; {MADE})"
         raise DataError(
-            f"the stored runs are not here: a wheel has none. Get them: {how}. Or work in a checkout, which has "
-            "them"
+            f"the stored runs are not here: a wheel has none. Get them: {how}. Or work in a checkout, which "
+            "has them"
         )
     return folder()
 
@@ -260,8 +260,8 @@ def store_probes(results: Path, out: Path) -> list[Path]:
             )
         if out.resolve() == STORED and is_dirty(read_json(path, ProbeOrigin)["commit"]):
             raise DataError(
-                f"{path} was made from a tree with uncommitted changes, so it cannot be repeated. Probe again "
-                "in a clean clone, or keep it elsewhere (--out)"
+                f"{path} was made from a tree with uncommitted changes, so it cannot be repeated. Probe "
+                "again in a clean clone, or keep it elsewhere (--out)"
             )
     verify_probes(found)
     written = []
@@ -360,9 +360,10 @@ class Origins:
         if versions := len({*self.plans} - {None}):
             under = f"{versions} versions" if versions > 1 else "one version"
             lines.append(
-                f"{sum(self.plans.values()) - (before or 0)} were made under {under} of docs/preregistration.md, "
-                "to which entries are added as experiments are planned; each run keeps the hash of the text it "
-                "began under (--json counts them; git log -p docs/preregistration.md shows the changes)"
+                f"{sum(self.plans.values()) - (before or 0)} were made under {under} of "
+                "docs/preregistration.md, to which entries are added as experiments are planned; each run keeps "
+                "the hash of the text it began under (--json counts them; git log -p docs/preregistration.md "
+                "shows the changes)"
             )
         return lines
 

@@ -24,8 +24,9 @@ from r3l.runs.run_paths import validation_evaluation
 from r3l.stats.comparison import Effect
 
 RULE = (
-    "the lowest rate that no higher one is shown to beat: success on the validation task set, last checkpoint; "
-    "a higher rate beats a lower one if the 95 % t-interval of their difference, paired by seed, lies above 0"
+    "the lowest rate that no higher one is shown to beat: success on the validation task set, last "
+    "checkpoint; a higher rate beats a lower one if the 95 % t-interval of their difference, paired by seed, "
+    "lies above 0"
 )
 
 

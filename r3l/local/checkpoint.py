@@ -68,8 +68,8 @@ def find(model: str) -> str:
         raise CheckpointError(
             f"there is no stored model {model!r}{did_you_mean(model, [*stored, *configured])}; give one "
             f"of the stored ones ({', '.join(stored) or 'none'}) or of configs/models "
-            f"({', '.join(configured)}), a folder, or a hub id; `r3l sft {model}` builds it where configs/sft "
-            "or R3L_ENVS has that name"
+            f"({', '.join(configured)}), a folder, or a hub id; `r3l sft {model}` builds it where "
+            "configs/sft or R3L_ENVS has that name"
         )
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():

@@ -86,7 +86,8 @@ def row_of(length):
     trajectory = make_trajectory(1)
     ones = np.ones(length, dtype=np.float32)
     ids = np.arange(length)
-    return TrajectoryRow(ids, ones, ones, ones, 1.0, False, trajectory)
+    arrays = {"ids": ids} | dict.fromkeys(("mask", "weight", "old_logprobs", "teacher_logprobs"), ones)
+    return TrajectoryRow(**arrays, advantage=1.0, sft=False, trajectory=trajectory)
 
 
 @pytest.mark.parametrize(

@@ -128,15 +128,32 @@ class AlfworldEngine:
 
         An inadmissible action changes nothing.
         """
+        import fast_downward
+
         if self._start is None:
             raise EngineError("step before a successful reset")
         operator = self._commands.get(action.strip())
         if operator is None:
-            text = "Nothing happens."
-        else:
-            self._apply(operator)
-            text = self._grammar.render(operator.feedback, operator.bindings, self._world)
-        return self._observe(text)
+            return self._observe("Nothing happens.")
+
+        # Apply the ground action in the C library, and its effects to the facts that texts render.
+        atoms = (fast_downward.Atom * operator.effects)()
+        self._lib.apply_operator(operator.id, atoms)
+        facts = dict(self._world.facts)
+        for atom in atoms:
+            raw = atom._name
+            effect = self._effects.get(raw)
+            if effect is None:
+                name, row = parse_atom(raw.decode("cp1252"))
+                types = tuple(self._problem.objects[argument] for argument in row)
+                opposite = name.removeprefix("not_") if name.startswith("not_") else "not_" + name
+                effect = ((name, types), (opposite, types), row)
+                self._effects[raw] = effect
+            becomes, ceases, row = effect
+            facts[ceases] = _without(facts.get(ceases, ()), row)
+            facts[becomes] = _with(facts.get(becomes, ()), row)
+        self._world.facts = facts
+        return self._observe(self._grammar.render(operator.feedback, operator.bindings, self._world))
 
     def snapshot(self) -> _GameSnapshot:
         """The current state; valid until another task is reset. Takes microseconds."""
@@ -198,27 +215,6 @@ class AlfworldEngine:
         won = bool(self._lib.check_goal())
         self._observation = Observation(text, tuple(sorted(commands)), float(won), won, won)
         return self._observation
-
-    def _apply(self, operator: _Operator) -> None:
-        """Apply a ground action in the C library, and its effects to the facts that texts render."""
-        import fast_downward
-
-        atoms = (fast_downward.Atom * operator.effects)()
-        self._lib.apply_operator(operator.id, atoms)
-        facts = dict(self._world.facts)
-        for atom in atoms:
-            raw = atom._name
-            effect = self._effects.get(raw)
-            if effect is None:
-                name, row = parse_atom(raw.decode("cp1252"))
-                types = tuple(self._problem.objects[argument] for argument in row)
-                opposite = name.removeprefix("not_") if name.startswith("not_") else "not_" + name
-                effect = ((name, types), (opposite, types), row)
-                self._effects[raw] = effect
-            becomes, ceases, row = effect
-            facts[ceases] = _without(facts.get(ceases, ()), row)
-            facts[becomes] = _with(facts.get(becomes, ()), row)
-        self._world.facts = facts
 
 
 def _with(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:

@@ -31,7 +31,8 @@ _NO_UNIT = re.compile(
     rf"""\b(?: {" | ".join((*SMALL, *TENS))}
     | and | n?or | not | plus | minus | mod(?:ulo)? | remainder | squared | cubed | factorial | choose | base
     | root | sqrt | sin | cos | tan | cot | sec | csc | log | exp | max | gcd | lcm | infinity
-    | percent(?:age)? | pi | tau | alpha | beta | gamma | delta | theta | lambda | sigma | omega | phi | rho | epsilon
+    | percent(?:age)?
+    | pi | tau | alpha | beta | gamma | delta | theta | lambda | sigma | omega | phi | rho | epsilon
     | (?: dozen | hundred | thousand | million | billion | trillion )s? | half | halves
     | (?: less | more )[ ]than
     | (?: third | fourth | fifth | sixth | seventh | eighth | ninth | tenth | hundredth | thousandth )s?

@@ -201,8 +201,8 @@ def _download(name: str, origin: Origin) -> list[Path]:
         return files
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DataError(
-            f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} Give "
-            f"a folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
+            f"set {name!r} cannot be had from the hub ({repository}, {file}): {str(error).splitlines()[0]} "
+            f"Give a folder with {origin.file} in {FOLDER} (docs/environments.md says where to get it)"
         ) from error
 
 

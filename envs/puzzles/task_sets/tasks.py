@@ -161,8 +161,8 @@ class Allocation:
             elif self._made - since > _MAX_UNUSED:
                 missing = {split: dict(+left) for split, left in self._left.items() if left.total()}
                 raise ConfigError(
-                    f"{definition_path(ENV, self.wanted.name)}: none of {_MAX_UNUSED} problems in a row was of "
-                    f"a group that a split still needs; still missing: {missing}"
+                    f"{definition_path(ENV, self.wanted.name)}: none of {_MAX_UNUSED} problems in a row was "
+                    f"of a group that a split still needs; still missing: {missing}"
                 )
 
     def _make(self) -> None:

@@ -97,9 +97,8 @@ class Jvm:
         self._calling = threading.RLock()
         try:
             jvm = self._gateway.jvm
-            jvm.System.setOut(
-                jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()),
-            )  # prints a lot
+            # The simulator prints a lot.
+            jvm.System.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
             if jvm.System.identityHashCode(jvm.Object()) != jvm.System.identityHashCode(jvm.Object()):
                 self.close()
                 raise EngineError(

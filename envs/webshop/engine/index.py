@@ -215,9 +215,7 @@ class Index:
         self._lengths = np.asarray(arrays["lengths"])
         self._ranks = np.asarray(arrays["ranks"])
         self._find = find
-        self._filled = int(
-            np.count_nonzero(self._lengths),
-        )  # like Lucene, without documents that have no term
+        self._filled = int(np.count_nonzero(self._lengths))  # like Lucene, without documents without a term
         mean = np.float32(total_length / self._filled if self._filled else 1)
         decoded = np.array([length_of(code) for code in range(256)], dtype=np.float32)
         self._inverse = np.float32(1) / (K1 * ((np.float32(1) - B) + B * decoded / mean))

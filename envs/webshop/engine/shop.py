@@ -134,7 +134,19 @@ class WebshopEngine:
     def _enter(self, session: Session) -> Observation:
         """Make ``session`` the current one and show its page."""
         self._session = session
-        self._page = self._render(session)
+        if session.at == "index":
+            self._page = pages.search_page(self._goal)
+        elif session.at == "search_results":
+            hits = self._hits(session)
+            size = self._shop.meta.page_size
+            shown = map(self._shop.product, hits[(session.page - 1) * size : session.page * size])
+            self._page = pages.results_page(self._goal, shown, session.page, len(hits))
+        elif session.at == "done":
+            self._page = pages.done_page(str(session.asin), session.options, session.reward)
+        elif session.at == "item_page":
+            self._page = pages.item_page(self._goal, self._product(session.asin))
+        else:
+            self._page = pages.sub_page(self._goal, self._product(session.asin), session.sub_page)
         return self._observe(session.reward if session.at == "done" else 0.0)
 
     def _refuse(self) -> Observation:
@@ -158,22 +170,6 @@ class WebshopEngine:
             success=done and session.reward >= 1.0,
             invalid_action_reward=0.0 - self.options.penalty,
         )
-
-    def _render(self, session: Session) -> Page:
-        if session.at == "index":
-            return pages.search_page(self._goal)
-        if session.at == "search_results":
-            hits = self._hits(session)
-            size = self._shop.meta.page_size
-            shown = hits[(session.page - 1) * size : session.page * size]
-            return pages.results_page(self._goal, map(self._shop.product, shown), session.page, len(hits))
-        assert session.asin is not None
-        if session.at == "done":
-            return pages.done_page(session.asin, session.options, session.reward)
-        product = self._product(session.asin)
-        if session.at == "item_page":
-            return pages.item_page(self._goal, product)
-        return pages.sub_page(self._goal, product, session.sub_page)
 
     def _hits(self, session: Session) -> Sequence[int]:
         """Numbers of the found products, best first.
@@ -206,7 +202,6 @@ class WebshopEngine:
         """The session after a click."""
         # In the order of the original: a button takes precedence over an option of the same name.
         if name == pages.BUY.lower():
-            assert session.asin is not None
             chosen = [value for _, value in session.options]
             purchase = score(self._goal, self._product(session.asin), chosen, self._shop.nouns)
             return replace(session, at="done", reward=purchase.reward)
@@ -231,7 +226,9 @@ class WebshopEngine:
             return replace(at_item, options=tuple(options.items()))
         return at_item
 
-    def _product(self, asin: str) -> Product:
+    def _product(self, asin: str | None) -> Product:
+        """The product of the current page."""
+        assert asin is not None
         number = self._shop.number(asin)
         assert number is not None, asin
         return self._shop.product(number)
