@@ -267,17 +267,11 @@ def _checked_surrogate(method: Criterion, batch: Batch, logprobs_B_T: torch.Tens
         fix = "return (losses, metrics): a tensor and a dict of tensors"
         raise wrong(who, "surrogate returned", returned, fix)
     losses_B_T, metrics = returned
-    for what, values in {
-        "the surrogate": losses_B_T,
-        **{f"metric {key!r}": v for key, v in metrics.items()},
-    }.items():
+    tensors = {"the surrogate": losses_B_T} | {f"metric {key!r}": v for key, v in metrics.items()}
+    for what, values in tensors.items():
         if not isinstance(values, Tensor) or tuple(values.shape) != shape:
-            raise wrong(
-                who,
-                f"{what} is",
-                values,
-                f"give a tensor with a value for each token, shape (B, T) = {shape}",
-            )
+            fix = f"give a tensor with a value for each token, shape (B, T) = {shape}"
+            raise wrong(who, f"{what} is", values, fix)
     # Detached losses would train nothing, without an error. Batches of only SFT rows have no policy loss.
     trains = logprobs_B_T.requires_grad and bool(batch.weight_B_T[~batch.sft_B].any())
     if trains and not losses_B_T.requires_grad:
