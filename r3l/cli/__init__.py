@@ -138,8 +138,10 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "compare": _verb(
             compare.compare, "| power | registered", power=compare.power, registered=compare.registered
         ),
-        "table": _verb(table.table, "| budget | published | probe | claims", **table.SUBCOMMANDS_OF_TABLE),
-        "figure": _verb(table.figure, "| probe | claims", **table.SUBCOMMANDS_OF_FIGURE),
+        "table": _verb(
+            table.table, "| budget | published | probe | claims | teachers", **table.SUBCOMMANDS_OF_TABLE
+        ),
+        "figure": _verb(table.figure, "| probe | claims | teachers", **table.SUBCOMMANDS_OF_FIGURE),
         "report": table.report,
     },
     "Verify and archive": {

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from r3l.report.claim_verdicts import ClaimVerdict
     from r3l.report.claims import Claim, Claims
     from r3l.report.tables import Selection
+    from r3l.report.teachers import TeacherRow
     from r3l.workflow.plan import TableConfig
 
 Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")]
@@ -183,12 +184,34 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
     print_shown({"rows": flat(rows)}, as_json, built)
 
 
+def teachers(
+    runs: Runs = None,
+    results: SeveralResults = None,
+    out: TableFile = None,
+    env: Envs = None,
+    method: Methods = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare teachers, of finished runs and probes: do they tell successes from failures?
+
+    Example: `r3l table teachers`
+    """
+    from r3l.report.table import write
+    from r3l.report.teachers import flat, teacher_table
+
+    rows = _teachers(runs, results, env, method)
+    if out:
+        write(flat(rows), teacher_table(rows), out)
+    print_shown({"rows": flat(rows)}, as_json, teacher_table(rows))
+
+
 SUBCOMMANDS_OF_TABLE: dict[str, Callable[..., None]] = {
     "budget": budget,
     "published": published,
     "probe": probe,
     "claims": claims,
     "map": probe_map,
+    "teachers": teachers,
 }
 
 
@@ -251,6 +274,31 @@ def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> 
 def _about(claim: Claim, words: str) -> bool:
     """True if ``words`` equal the id of ``claim`` or occur in its text."""
     return words == claim.id or words.lower() in claim.claim.lower()
+
+
+def _teachers(
+    runs: list[Path] | None, results: list[Path] | None, env: str | None, method: str | None
+) -> list[TeacherRow]:
+    """The teachers of the runs that the options select, and of the probes under ``results``.
+
+    Raises DataError if there is none.
+    """
+    from r3l.report import probes
+    from r3l.report.frame import read_runs
+    from r3l.report.teachers import teacher_rows
+
+    selection = _selection(env, method, runs)
+    folders = results or ([] if runs else [RESULTS])
+    paths = found([*selection.runs], results, may_be_none=True)
+    probed = [one for one in probes.read_folders(folders) if one["env"] in (selection.envs or [one["env"]])]
+    rows = teacher_rows(selection.of(read_runs(paths, selection.runs)), [] if selection.methods else probed)
+    if not rows:
+        where = " or ".join(map(str, folders)) or "these runs"
+        raise DataError(
+            f"no teacher under {where}: no run there has metrics teacher/*, and no probe measured teachers; train a "
+            "method with one (r3l train --method sdar), or probe a model (r3l probe math)"
+        )
+    return rows
 
 
 def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
@@ -354,11 +402,29 @@ def figure_of_held_out(
     _print_drawn("held_out", held_out.draw(with_further(curves, runs), out), as_json)
 
 
+def figure_of_teachers(
+    runs: Runs = None,
+    results: SeveralResults = None,
+    out: FigureFiles = FIGURES_FOLDER,
+    env: Envs = None,
+    method: Methods = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw whether teachers tell successes from failures, of finished runs and probes.
+
+    Example: `r3l figure teachers --out results/figures`
+    """
+    from r3l.report.figures import teachers
+
+    _print_drawn("teachers", teachers.draw(_teachers(runs, results, env, method), out), as_json)
+
+
 SUBCOMMANDS_OF_FIGURE: dict[str, Callable[..., None]] = {
     "probe": figure_of_probes,
     "claims": figure_of_claims,
     "map": figure_of_map,
     "held_out": figure_of_held_out,
+    "teachers": figure_of_teachers,
 }
 
 

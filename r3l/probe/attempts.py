@@ -79,12 +79,26 @@ class CriticReflection:
 
 
 @dataclass(frozen=True)
+class TeacherReading:
+    """An attempt's tokens as a teacher finds them: the same model with a hint in its prompt.
+
+    ``gap``: sum over the ``tokens`` of D = log p with the hint minus log p without (nats). ``shown``: the
+    teacher's prompt really contains the hint.
+    """
+
+    gap: float
+    tokens: int
+    shown: bool
+
+
+@dataclass(frozen=True)
 class Attempt:
     """One attempt of a probe at a task, from the start and without guidance, and what followed it.
 
     ``tokens``: sampled ones. ``actions``: number of readable actions, None if responses are answers;
     ``shown``: how many of them name only objects that were shown before. ``own``: the model's reflection and
     its retries. ``critic``: those of the environment's critic after a failure, None if it names no turn.
+    ``teachers``: what teachers make of its tokens, by what they see (r3l.probe.teachers).
     """
 
     task: str
@@ -99,6 +113,7 @@ class Attempt:
     shown: int = 0
     own: OwnReflection | None = None
     critic: CriticReflection | None = None
+    teachers: Mapping[str, TeacherReading] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from r3l.probe.bootstrap import (
     resampled,
     share,
 )
+from r3l.report.teachers import TEACHERS
 from r3l.stats.intervals import wilson_bounds
 
 RETRIES = ("guided", "unguided", "from_start", "fresh")  # after a reflection of the model's own
@@ -50,7 +51,10 @@ def attempt_columns(played: Played) -> pd.DataFrame:
       :class:`r3l.probe.attempts.OwnReflection`. ``guided_minus_X``: difference of two successes after one attempt.
     - ``gap``, ``unlikely``, ``scored``: of the tokens of a successful guided retry, the sum of log p with the hint
       minus without (nats), the number with log p below UNLIKELY without it, and their number; ``gap_all``,
-      ``scored_all``: of every guided retry.
+      ``scored_all``: of every guided retry; ``gap_failed``, ``scored_failed``: of those that fail.
+    - ``NAME_gap_solved``, ``NAME_tokens_solved``, ``NAME_gap_failed``, ``NAME_tokens_failed``: of a teacher (TEACHERS),
+      the sum of D over an attempt's tokens (nats) and their number, of attempts that succeed and of those that fail;
+      ``NAME_shown``: its prompt contains its hint.
     - ``critic_guided``, ``critic_unguided``, ``critic_followed``: retries from the critic's pivot.
     """
     critic_spoke = any(attempt.critic for attempt in played.attempts)
@@ -81,6 +85,10 @@ def attempt_columns(played: Played) -> pd.DataFrame:
             row["critic_guided_minus_unguided"] = float(critic.guided.success) - float(
                 critic.unguided.success
             )
+        for name, reading in attempt.teachers.items():
+            ending = "solved" if attempt.success else "failed"
+            row[f"{name}_gap_{ending}"], row[f"{name}_tokens_{ending}"] = reading.gap, reading.tokens
+            row[f"{name}_shown"] = reading.shown
         if own is not None:
             row |= _reflection_columns(attempt, own, critic_spoke)
     table = pd.DataFrame(rows, columns=["task", "group", *COLUMNS])
@@ -113,6 +121,8 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
         if guided.success:
             row["gap"], row["scored"] = row["gap_all"], row["scored_all"]
             row["unlikely"] = sum(value < UNLIKELY for value in scored.without)
+        else:
+            row["gap_failed"], row["scored_failed"] = row["gap_all"], row["scored_all"]
     if attempt.success:
         return row
 
@@ -142,6 +152,14 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
 def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:
     """The mean per token: the sum of column ``count`` over the sum of column ``tokens``."""
     return resampled(table, [count, tokens], lambda s, c: s[..., 0] / s[..., 1])
+
+
+def difference_per_token(
+    table: pd.DataFrame, gap: str, tokens: str, other_gap: str, other_tokens: str
+) -> Measure:
+    """One mean per token minus another: ``gap`` over ``tokens``, minus ``other_gap`` over ``other_tokens``."""
+    columns = [gap, tokens, other_gap, other_tokens]
+    return resampled(table, columns, lambda s, c: s[..., 0] / s[..., 1] - s[..., 2] / s[..., 3])
 
 
 def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
@@ -182,6 +200,19 @@ def _p99(played: Played, hinted: bool) -> Measure:
 
 
 Estimate = Callable[..., Measure]
+
+
+def _of_teacher(name: str) -> dict[str, tuple[str, Estimate, *tuple[str, ...]]]:
+    """The measures of a teacher, as in SECTIONS: D on successes and on failures, and what its prompts contain."""
+    solved, failed = ((f"{name}_gap_{ending}", f"{name}_tokens_{ending}") for ending in ("solved", "failed"))
+    return {
+        f"{name}_gap_solved": ("log p with its hint minus without, of successes (nats)", per_token, *solved),
+        f"{name}_gap_failed": ("of failures", per_token, *failed),
+        f"{name}_difference": ("successes minus failures", difference_per_token, *solved, *failed),
+        f"{name}_shown": ("its prompt contains the hint", share, f"{name}_shown"),
+    }
+
+
 # Of the printed table: by the key in stored files a label, what is estimated, and from which columns.
 # Estimates without columns read the attempts themselves.
 SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
@@ -256,9 +287,19 @@ SECTIONS: dict[str, dict[str, tuple[str, Estimate, *tuple[str, ...]]]] = {
     "Tokens of guided retries, with and without the hint": {
         "hint_gap": ("log p with minus without, of successes (nats)", per_token, "gap", "scored"),
         "hint_gap_all": ("the same of all", per_token, "gap_all", "scored_all"),
+        "hint_gap_failed": ("the same of failures", per_token, "gap_failed", "scored_failed"),
+        "hint_gap_difference": (
+            "successes minus failures",
+            difference_per_token,
+            *("gap", "scored", "gap_failed", "scored_failed"),
+        ),
         "hint_p99": ("99th percentile of -log p without, of successes", partial(_p99, hinted=False)),
         "hint_p99_under": ("with", partial(_p99, hinted=True)),
         "hint_unlikely": (f"log p without below {UNLIKELY:g}, of successes", per_token, "unlikely", "scored"),
+    },
+    **{
+        f"Attempts as read by a teacher that sees {sees}": _of_teacher(name)
+        for name, sees in TEACHERS.items()
     },
     "Retries of failures, the critic's reflection": {
         "critic_guided": ("guided, from its pivot", share, "critic_guided"),

@@ -44,6 +44,7 @@ from r3l.probe.attempts import (
     Played,
     RetryOutcome,
 )
+from r3l.probe.teachers import read_by_teachers, taught_copies
 from r3l.processes.progress import Advance, progress
 from r3l.reflection import reflect
 from r3l.retry import guidance_text, restart_at, retry
@@ -86,6 +87,7 @@ def play_probe(
     # are played.
     members = [(task, k) for task in tasks for k in range(attempts)]
     size = session.batch * session.batches_at_once
+    size = size // attempts * attempts or size  # complete tasks, whose attempts a teacher shows each other
     batches = [members[first : first + size] for first in range(0, len(members), size)]
     lines = read_jsonl(path, BatchLine)
     if any(line["probed"] != probed for line in lines):
@@ -147,7 +149,8 @@ def _play_batch(
 ) -> list[Attempt]:
     """Play one batch of (task, attempt number); adds its time to ``seconds``, by activity.
 
-    ``advance`` is called twice for each attempt: when it ends, and when it is studied.
+    ``advance`` is called twice for each attempt: when it ends, and when it is studied. A teacher that sees a
+    solved attempt sees one of this batch.
     """
     solved = 0
 
@@ -158,8 +161,8 @@ def _play_batch(
         advance(f"{solved} solved in this batch")
         return episode
 
-    async def studied_attempt(episode: Episode) -> tuple[Attempt, Trajectory | None]:
-        studied = await study(ctx, settings, episode)
+    async def studied_attempt(episode: Episode) -> Studied:
+        studied = await study(ctx, settings, episode, [one.trajectory for one in episodes])
         advance("reflecting and retrying")
         return studied
 
@@ -169,25 +172,24 @@ def _play_batch(
     episodes = session.concurrently(attempt, batch)
     ended = time.perf_counter()
     studied = session.concurrently(studied_attempt, episodes)
-    attempts = with_logprobs(session, studied)
+    attempts = with_readings(session, with_logprobs(session, studied), studied)
     seconds["attempts"] += ended - began
     seconds["retries"] += time.perf_counter() - ended
     return attempts
 
 
-def with_logprobs(
-    session: PlaySession, studied: Sequence[tuple[Attempt, Trajectory | None]]
-) -> list[Attempt]:
+def with_logprobs(session: PlaySession, studied: Sequence[Studied]) -> list[Attempt]:
     """Add to each guided retry the log-probs of its tokens with and without the hint; returns the attempts.
 
     Nothing is added if the policy cannot compute log-probs, as at a server.
     """
-    distilled = [again for _, again in studied if again is not None]
+    distilled = [one.distilled for one in studied if one.distilled is not None]
     scored = session.logprobs(distilled) if distilled else None
     if scored is None:
-        return [attempt for attempt, _ in studied]
+        return [one.attempt for one in studied]
     found, attempts = iter(scored), []
-    for attempt, again in studied:
+    for one in studied:
+        attempt, again = one.attempt, one.distilled
         if again is not None:
             sampled = again.old_logprobs()[again.credit_mask() > 0]
             logprobs = Logprobs(_rounded(sampled), _rounded(next(found)))
@@ -196,6 +198,21 @@ def with_logprobs(
             attempt = replace(attempt, own=replace(attempt.own, guided=guided))
         attempts.append(attempt)
     return attempts
+
+
+def with_readings(
+    session: PlaySession, attempts: Sequence[Attempt], studied: Sequence[Studied]
+) -> list[Attempt]:
+    """Add to each attempt what its teachers make of its tokens (r3l.probe.teachers); returns the attempts."""
+    contexts = [(name, t) for one in studied for name, t in one.taught.items()]
+    readings = iter(read_by_teachers(session, [t for _, t in contexts]))
+    found = []
+    for attempt, one in zip(attempts, studied, strict=True):
+        of_one = {name: next(readings) for name in one.taught}
+        found.append(
+            replace(attempt, teachers={name: reading for name, reading in of_one.items() if reading})
+        )
+    return found
 
 
 def _rounded(values: np.ndarray) -> tuple[float, ...]:
@@ -214,13 +231,26 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
         return None
 
 
+@dataclass(frozen=True)
+class Studied:
+    """A studied attempt, and trajectories that are still to be scored.
+
+    ``distilled``: the guided retry with its hint taken out of the prompt, None without one; its log-probs
+    tell how likely the model finds it without the hint. ``taught``: the attempt in the context of each
+    teacher.
+    """
+
+    attempt: Attempt
+    distilled: Trajectory | None
+    taught: Mapping[str, Trajectory]
+
+
 async def study(
-    ctx: RolloutContext, settings: R3LSettings, episode: Episode
-) -> tuple[Attempt, Trajectory | None]:
+    ctx: RolloutContext, settings: R3LSettings, episode: Episode, others: Sequence[Trajectory] = ()
+) -> Studied:
     """Reflect on a finished attempt, play its retries, and close the episode.
 
-    Also returns the guided retry with its hint taken out of the prompt (None without one), whose log-probs
-    tell how likely the model finds it without the hint.
+    ``others``: attempts among which a solved one of the same task is looked for, for a teacher to see.
     """
     trajectory = episode.trajectory
     assert trajectory.stop_reason is not None
@@ -238,12 +268,14 @@ async def study(
         copied = list(_copied(ctx.dialogue, episode))
         attempt = replace(attempt, actions=len(copied), shown=sum(copied))
     retries = Retries(ctx, settings, episode)
+    taught: Mapping[str, Trajectory] = {}
     if trajectory.turns and not trajectory.failed:
         critique = None if trajectory.success else ctx.dialogue.critique(episode.transcript())
         own, critic = await retries.of_model(critique), await retries.of_critic(critique)
         attempt = replace(attempt, own=own, critic=critic)
+        taught = taught_copies(ctx, episode, others, retries.guidance, settings.guidance_place)
     await episode.close()
-    return attempt, retries.distilled
+    return Studied(attempt, retries.distilled, taught)
 
 
 @dataclass
@@ -251,12 +283,14 @@ class Retries:
     """The retries of one attempt, ``base``. Retries with equal pivot and guidance are played once.
 
     ``distilled``: the guided retry from the model's own pivot, with its hint taken out of the prompt.
+    ``guidance``: the text of the model's reflection that guides a retry, None if there is none.
     """
 
     ctx: RolloutContext
     settings: R3LSettings
     base: Episode
     distilled: Trajectory | None = None
+    guidance: str | None = None
     _played: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
@@ -272,6 +306,7 @@ class Retries:
         right = (parsed.outcome is not Outcome.FAILURE) == self.base.trajectory.success
         if parsed.pivot is None:
             return OwnReflection(None, right, text)
+        self.guidance = guidance_text(parsed, self.settings, self.ctx.dialogue.release)
         written = _tokens(last)
         guided, self.distilled = await self._retry(parsed.pivot, parsed, written)
         unguided, _ = await self._retry(parsed.pivot, None, written)

@@ -39,6 +39,7 @@ from r3l.probe.measures import SECTIONS, measures
 from r3l.probe.play import play_probe
 from r3l.report.probe_map import expectation, read_map, sentence
 from r3l.report.table import Cell, Column, Section, Table
+from r3l.report.teachers import BLIND, TEACHERS
 from r3l.runs.check_chat_template import try_dialogs
 from r3l.runs.manifest import describe_task_set, hardware, versions
 from r3l.runs.provenance import commit
@@ -273,6 +274,7 @@ LABELS = {
     for name, keys in SECTIONS.items()
     for key, (label, *_) in keys.items()
 }
+TEACHER_DIFFERENCES = {f"{name}_difference" for name in TEACHERS} | {"hint_gap_difference"}
 
 
 def _line(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:
@@ -286,6 +288,8 @@ def _line(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:
     elif (low, high) != ("?", "?"):
         value = f"{value} ({low} to {high})"
     met = {True: "met", False: "missed", None: "not judged"}[measure["met"]] if measure["target"] else ""
+    if key in TEACHER_DIFFERENCES and measure["low"] is not None and measure["low"] <= 0 <= measure["high"]:
+        met = BLIND  # not shown to tell successes from failures
     return {
         "measure": Cell(label),
         "value": Cell(value),

@@ -85,6 +85,8 @@ PARSED = {  # and why they are not run here
     "r3l evaluate alfworld --server http://localhost:8000 --protocol react -n 20": "tests/evaluation/test_protocols",
     "r3l evaluate gsm8k --model Qwen/Qwen2.5-1.5B-Instruct --protocol qwen -n 100": "a model of the hub",
     "r3l probe gsm8k --model qwen2.5-coder-0.5b -n 200 --set reflection_schema=lines": "a model that is fetched",
+    "r3l table teachers": "runs with a teacher; tests/report/test_teachers",
+    "r3l figure teachers --out results/figures": "runs with a teacher; tests/report/test_teachers",
     "r3l probe gsm8k --server http://localhost:8000 -n 200": "tests/probe",
     "r3l sft webshop-1.5m --out results/models/webshop-1.5m": "minutes; tests/sft",
     "r3l doctor --tier paper --env webshop --model qwen2.5-1.5b --method r3l": "imports Trinity; tests/trinity",

@@ -10,7 +10,15 @@ from r3l.core.environment import StopReason
 from r3l.feedback.audits import Agreement
 from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
-from r3l.probe.attempts import Attempt, CriticReflection, Logprobs, OwnReflection, Played, RetryOutcome
+from r3l.probe.attempts import (
+    Attempt,
+    CriticReflection,
+    Logprobs,
+    OwnReflection,
+    Played,
+    RetryOutcome,
+    TeacherReading,
+)
 from r3l.probe.bootstrap import difference, mean, paired_difference, ratio, share
 from r3l.probe.measures import equal_tokens, measures
 
@@ -53,12 +61,24 @@ def counted():
     """Two easy tasks (e1, e2) and two hard ones, two attempts at each: two successes, both easy."""
     attempts = [
         attempt(
-            "e1", 0, success=True, tokens=20, own=own(True, True, True, logprobs=EASY)
+            "e1",
+            0,
+            success=True,
+            tokens=20,
+            own=own(True, True, True, logprobs=EASY),
+            teachers={"solution": TeacherReading(1.0, 4, True)},
         ),  # which is inefficient
         attempt(
             "e1", 1, own=own(True, True, False, logprobs=HINTED), critic=critic("lost", True, False, True)
         ),
-        attempt("e2", 0, success=True, tokens=20, own=OwnReflection(right=True)),
+        attempt(
+            "e2",
+            0,
+            success=True,
+            tokens=20,
+            own=OwnReflection(right=True),
+            teachers={"solution": TeacherReading(0.5, 2, True)},
+        ),
         attempt(
             "e2",
             1,
@@ -72,8 +92,15 @@ def counted():
             stop=StopReason.INADMISSIBLE,
             shown=3,
             own=own(False, False, False, invalid=True, logprobs=EASY),
+            teachers={"solution": TeacherReading(-0.8, 4, True), "reflection": TeacherReading(0.0, 4, False)},
         ),
-        attempt("h1", 1, own=own(True, False, False), critic=critic(None, False, False, None)),
+        attempt(
+            "h1",
+            1,
+            own=own(True, False, False),
+            critic=critic(None, False, False, None),
+            teachers={"solution": TeacherReading(0.2, 2, False)},
+        ),
         attempt("h2", 0, own=own(False, True, False), critic=critic("late", False, False, True)),
         attempt("h2", 1, stop=StopReason.REPETITION, reward=0.5, own=OwnReflection(right=False)),
     ]
@@ -130,6 +157,13 @@ def counted():
         ("guided_minus_fresh_all", 2 / 5, 5),  # e1's success: 1 - 0
         ("hint_gap", 7 / 4, 2),  # e1: 0 and -0.4 + 7.4, over four tokens
         ("hint_gap_all", 7 / 6, 3),
+        ("hint_gap_failed", 0, 1),  # h1's retry, two tokens
+        ("hint_gap_difference", 7 / 4, 2),
+        ("solution_gap_solved", 1.5 / 6, 2),  # nats over tokens: 1 over 4, 0.5 over 2
+        ("solution_gap_failed", -0.6 / 6, 2),  # -0.8 over 4, 0.2 over 2
+        ("solution_difference", 0.25 + 0.1, 2),
+        ("solution_shown", 3 / 4, 4),
+        ("reflection_difference", None, 1),  # no success was read
         ("hint_p99", 6.1, 2),
         ("hint_p99_under", 0.5, 2),
         ("hint_unlikely", 1 / 4, 2),
@@ -143,7 +177,7 @@ def counted():
     ],
 )
 def test_measures_are_those_counted_by_hand(counted, key, value, n):
-    assert counted[key].value == pytest.approx(value) and counted[key].n == n
+    assert counted[key].value == (None if value is None else pytest.approx(value)) and counted[key].n == n
 
 
 def test_every_target_is_of_a_measure(counted):

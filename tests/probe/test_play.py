@@ -37,8 +37,9 @@ def studied(pool, responses):
     async def played():
         return await study(ctx, SETTINGS, await play(ctx, TASK, 0))
 
-    attempt, policy.distilled = asyncio.run(played())
-    return attempt, policy
+    result = asyncio.run(played())
+    policy.distilled, policy.taught = result.distilled, result.taught
+    return result.attempt, policy
 
 
 def test_a_failure_is_reflected_on_and_retried_in_five_ways(pool):
@@ -87,6 +88,35 @@ def test_retries_share_their_draws(pool):
     assert addresses == [("t", "retry", TASK.id, 0, turn) for turn in (1, 1, 0, 1)]
     hints = ["Hint" in messages[-1].content for address, messages in policy.asked if address[1] == "retry"]
     assert hints == [True, False, True, True]
+
+
+def test_teachers_read_the_attempt_after_a_solved_one_and_after_the_reflection(pool):
+    """The attempt's own tokens after prompts with the hint; without another success nobody shows one."""
+    win, fail = [say(action) for action in WALKTHROUGH], [say("look"), say("fly")]
+    policy = Scripted(
+        {"rollout": win + fail, "reflection": [reflection(1, "go on")], "retry": [say("fly")] * 9}
+    )
+    ctx = rollout_context(policy, pool)
+
+    async def played():
+        solved, failed = await play(ctx, TASK, 0), await play(ctx, TASK, 1)
+        return failed.trajectory, await study(ctx, SETTINGS, failed, [solved.trajectory, failed.trajectory])
+
+    failed, studied = asyncio.run(played())
+    assert set(studied.taught) == {"solution", "reflection"}
+    for name, text in (("solution", ", ".join(WALKTHROUGH)), ("reflection", "go on")):
+        taught = studied.taught[name]
+        assert text in taught.hint and failed.hint == ""
+        assert [turn.response_ids for turn in taught.turns] == [turn.response_ids for turn in failed.turns]
+        assert taught.turns[0].teacher_prompt_ids and failed.turns[0].teacher_prompt_ids is None
+    _, alone = studied_alone(pool, win)
+    assert set(alone.taught) == set()
+
+
+def studied_alone(pool, responses):
+    """A success that the model calls one, with nobody beside it: no hint of either kind."""
+    written = review(0, trajectory_outcome="success")
+    return studied(pool, {"rollout": responses, "reflection": [written], "retry": []})
 
 
 def test_a_hint_that_names_nothing_possible_is_not_counted(pool):

@@ -25,12 +25,14 @@ from r3l.report.budget import budget_rows, budget_table
 from r3l.report.claim_verdicts import claim_verdicts
 from r3l.report.claims_table import claims_table
 from r3l.report.figures import draw
+from r3l.report.figures.teachers import draw as draw_teachers
 from r3l.report.frame import BENCH, CONSTANT_ANSWER, whole
 from r3l.report.html import tables as html_tables
 from r3l.report.labels import env_label, ranges
 from r3l.report.paper_table import full_table
 from r3l.report.probes import Content
 from r3l.report.table import Cell, Table, write_text
+from r3l.report.teachers import teacher_rows, teacher_table
 from r3l.runs.trajectory_log import FILE
 from r3l.workflow import plan
 
@@ -101,6 +103,7 @@ def write(
         viewer=shown,
         without_room=without_room,
         claims=[] if comparison else _claims(runs, probes),
+        teachers=_teachers(runs, [] if comparison else probes),
         budget=budget_table(budget_rows(runs), every_column=True),
         endings=html_tables.endings(whole_runs),
         settings=html_tables.settings(whole_runs),
@@ -134,6 +137,16 @@ def _claims(runs: pd.DataFrame, probes: Sequence[Content]) -> list[Table]:
     of = claims.load_claims()
     tested = [row for row in claim_verdicts(runs, probes, of) if row.count]
     return [claims_table(tested, of)] if tested else []
+
+
+def _teachers(runs: pd.DataFrame, probes: Sequence[Content]) -> tuple[Table, str] | None:
+    """The panel of teachers: its table, and its figure as PNG in base64; None without a teacher."""
+    rows = teacher_rows(runs, probes)
+    if not rows:
+        return None
+    with TemporaryDirectory() as folder:
+        (path,) = draw_teachers(rows, Path(folder) / "teachers.png")
+        return teacher_table(rows), _base64(path)
 
 
 def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFrame, pd.DataFrame | None]]:

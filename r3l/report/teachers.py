@@ -1,0 +1,211 @@
+"""Does the teacher teach? (`r3l table teachers`, `r3l figure teachers`, a section of the report): a row a method or
+probe, with what its teacher makes of successes and of failures.
+
+A teacher is the policy with a hint in its prompt. D = log p of a sampled token under the teacher minus the
+policy's. If the 95 % interval of D on successes minus D on failures includes 0, the teacher is blind: it was
+not shown to tell them apart. A method with a blind teacher is not ranked by its score, since what it learned
+is not shown to come from its teacher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from r3l.report.frame import benches, by_method, of_bench, whole
+from r3l.report.labels import bench_label
+from r3l.report.probes import Content, name_of
+from r3l.report.table import Column, Table, table
+from r3l.report.updates import updates
+from r3l.stats.intervals import MIN_SEEDS, t_interval
+
+TEACHERS = {  # what a teacher of a probe sees, in print, by its name in stored files
+    "solution": "a solved attempt",
+    "reflection": "the model's reflection",
+}
+BLIND = "blind teacher"
+NOTE = (
+    "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on successes minus "
+    "D on failures, with its 95 % interval over training seeds (means over updates), or over a probe's tasks. Blind "
+    "teacher: the interval includes 0, so the method is not ranked. Rank: by test success, among the methods of the "
+    "environment whose teachers tell successes from failures. Hint in prompt: share of teachers' prompts that contain "
+    "it. Gradient: the teacher's share of its squared norm, and the cosine with the rest."
+)
+
+
+@dataclass(frozen=True)
+class TeacherRow:
+    """What a teacher makes of successes and failures, in the training of a method or in a probe.
+
+    ``solved``, ``failed``: mean D (nats per token); ``difference`` with ``low`` and ``high``: the first minus
+    the second; all None if not measured. ``over``: ``count`` training seeds, or tasks of a probe. ``shown``:
+    share of teachers' prompts that contain the hint. ``success``: mean test success of a method. ``rank``:
+    its place by that among methods with a teacher that is not blind, such as ``1 of 3``.
+    """
+
+    tier: str
+    env: str
+    model: str
+    label: str
+    method: str | None
+    over: str
+    count: int
+    shown: float | None
+    solved: float | None
+    failed: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    grad_share: float | None = None
+    grad_cosine: float | None = None
+    success: float | None = None
+    rank: str | None = None
+
+    @property
+    def sees(self) -> bool:
+        """Whether the teacher finds successes likelier than failures, shown by the interval."""
+        return self.low is not None and self.low > 0
+
+    @property
+    def verdict(self) -> str:
+        """The rank of a method; or why it has none."""
+        if self.difference is None:
+            return "no successes or no failures"
+        if self.low is None or self.high is None:
+            return f"needs {MIN_SEEDS} seeds" if self.method else "needs 2 tasks"
+        if self.low <= 0 <= self.high:
+            return BLIND
+        if not self.sees:
+            return "prefers failures"
+        return self.rank or "tells them apart"
+
+
+def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[TeacherRow]:
+    """A row for each method of ``runs`` whose metrics have teacher/*, and for each teacher of ``probes``.
+
+    Sorted by bench, the largest difference first. Seeds without a step that has both successes and failures
+    are left out of the difference.
+    """
+    rows = [
+        _of_method(bench, method, seeds)
+        for bench in benches(runs)
+        for method, seeds in by_method(whole(of_bench(runs, bench))).items()
+        if any("teacher/contexts" in step for path in seeds.path for step in updates(path))
+    ]
+    rows += [row for probe in probes for row in _of_probe(probe)]
+
+    def bench(row: TeacherRow) -> tuple[str, str, str]:
+        return row.tier, row.env, row.model
+
+    ranked: list[TeacherRow] = []
+    for _, of_bench_rows in groupby(sorted(rows, key=bench), key=bench):
+        ordered = sorted(of_bench_rows, key=lambda row: np.inf if row.difference is None else -row.difference)
+        scores = sorted(
+            (row.success for row in ordered if row.sees and row.success is not None), reverse=True
+        )
+        for row in ordered:
+            if row.sees and row.success is not None:
+                row = replace(row, rank=f"{scores.index(row.success) + 1} of {len(scores)}")
+            ranked.append(row)
+    return ranked
+
+
+def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) -> TeacherRow:
+    """The row of a method: means over the updates of each seed, then over ``seeds``."""
+    steps_S = [[step for step in updates(path) if "teacher/contexts" in step] for path in seeds.path]
+
+    def by_seed(name: str) -> list[float]:
+        means = [[step[name] for step in steps if name in step] for steps in steps_S]
+        return [float(np.mean(values)) for values in means if values]
+
+    def mean(name: str) -> float | None:
+        values = by_seed(name)
+        return float(np.mean(values)) if values else None
+
+    differences = by_seed("teacher/gap_difference")
+    interval = t_interval(differences) if differences else None
+    contexts, shown = (
+        sum(step[f"teacher/{name}"] for steps in steps_S for step in steps)
+        for name in ("contexts", "with_feedback")
+    )
+    return TeacherRow(
+        *bench,
+        label=seeds.iloc[0].label,
+        method=method,
+        over="seeds",
+        count=len(differences) or len(seeds),
+        shown=shown / contexts if contexts else None,
+        solved=mean("teacher/gap_success"),
+        failed=mean("teacher/gap_failure"),
+        difference=interval and interval.mean,
+        low=interval and interval.low,
+        high=interval and interval.high,
+        grad_share=mean("teacher/grad_share"),
+        grad_cosine=mean("teacher/grad_cosine"),
+        success=float(np.mean(seeds.success)),
+    )
+
+
+def _of_probe(probe: Content) -> Iterator[TeacherRow]:
+    """A row for each teacher of a probe; none if the probe is older than the measures."""
+    found = probe["measures"]
+    keys = {  # of D on successes and on failures, their difference, and what prompts contain
+        sees: (f"{name}_gap_solved", f"{name}_gap_failed", f"{name}_difference", f"{name}_shown")
+        for name, sees in TEACHERS.items()
+    }
+    keys["the reflection, in guided retries"] = ("hint_gap", "hint_gap_failed", "hint_gap_difference", "")
+    for sees, (solved, failed, difference, shown) in keys.items():
+        if difference in found and (found[solved]["n"] or found[failed]["n"]):
+            yield TeacherRow(
+                *(probe["tier"], probe["env"], probe["model"]["name"]),
+                label=f"Probe of {name_of(probe)}: {sees}",
+                method=None,
+                over="tasks",
+                count=max(found[solved]["tasks"], found[failed]["tasks"]),
+                shown=found[shown]["value"] if shown else None,
+                solved=found[solved]["value"],
+                failed=found[failed]["value"],
+                difference=found[difference]["value"],
+                low=found[difference]["low"],
+                high=found[difference]["high"],
+            )
+
+
+def flat(rows: Sequence[TeacherRow]) -> list[dict[str, Any]]:
+    """The rows as flat records, for JSON or CSV output."""
+    return [asdict(row) | {"verdict": row.verdict} for row in rows]
+
+
+def teacher_table(rows: Sequence[TeacherRow]) -> Table:
+    """The table of teachers, a section per environment."""
+
+    def difference(row: TeacherRow) -> str | None:
+        if row.difference is None:
+            return None
+        bounds = "" if row.low is None else f" ({row.low:+.3f} to {row.high:+.3f})"
+        return f"{row.difference:+.3f}{bounds}"
+
+    seen = [(row.tier, row.env, row.model) for row in rows]
+    return table(
+        "Does the teacher teach?",
+        [
+            Column("method, or teacher of a probe", lambda row: row.label),
+            Column("over", lambda row: f"{row.count} {row.over}", no_wrap=True),
+            Column("hint in prompt", lambda row: row.shown, ".2f"),
+            Column("D successes", lambda row: row.solved, "+.3f", drop=3),
+            Column("D failures", lambda row: row.failed, "+.3f", drop=3),
+            Column("difference", difference, right=True, no_wrap=True),
+            Column("gradient share", lambda row: row.grad_share, ".3f", drop=1),
+            Column("cosine", lambda row: row.grad_cosine, "+.2f", drop=2),
+            Column("test success", lambda row: row.success, ".3f", drop=1),
+            Column("rank", lambda row: row.verdict, no_wrap=True),
+        ],
+        rows,
+        NOTE,
+        by=lambda row: bench_label((row.tier, row.env, row.model), seen),
+    )

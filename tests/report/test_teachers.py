@@ -1,0 +1,123 @@
+"""Does the teacher teach? Rows of hand-made runs and probes, their table, figure and section of the report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from program import run
+from report.runs import write_run
+
+from r3l.report.frame import read_runs
+from r3l.report.html import page
+from r3l.report.teachers import teacher_rows, teacher_table
+from r3l.runs.run_paths import find_runs
+
+
+def step(k, solved, failed, contexts=4, shown=4, **more):
+    """Metrics of a step whose teacher finds the tokens of successes and failures likelier by so many nats."""
+    gaps = {"gap_success": solved, "gap_failure": failed, "gap_difference": solved - failed}
+    counts = {"contexts": contexts, "with_feedback": shown}
+    return {"step": k, "train/success": 0.5} | {
+        f"teacher/{name}": n for name, n in (gaps | counts | more).items()
+    }
+
+
+@pytest.fixture
+def taught(tmp_path):
+    """Of two tasks `sdar` solves one, `rlsd` both; their teachers tell successes apart. That of `sdpo` is blind."""
+    for seed in range(3):
+        write_run(tmp_path, "grpo", seed, [1], [0])
+        lead = 0.2 + 0.1 * seed  # 0.2, 0.3, 0.4
+        steps = [step(1, lead + 0.1, 0.1, grad_share=0.2), step(2, lead - 0.1, -0.1, shown=2)]
+        write_run(tmp_path, "sdar", seed, [1], [0], steps=steps)
+        write_run(tmp_path, "rlsd", seed, [1], [1], steps=[step(1, lead, 0)])
+        write_run(tmp_path, "sdpo", seed, [1], [1], steps=[step(1, (-0.2, 0.0, 0.2)[seed], 0)])
+    for seed in range(2):
+        write_run(tmp_path, "agentopsd", seed, [1], [1], steps=[step(1, 0.2, 0)])
+    return tmp_path
+
+
+def measure(value, low=None, high=None, n=8, tasks=4):
+    return {"value": value, "low": low, "high": high, "n": n, "tasks": tasks}
+
+
+def a_probe(difference):
+    """A probe whose reflections nobody could read, and whose solutions make this difference."""
+    found = {
+        "solution_gap_solved": measure(0.3),
+        "solution_gap_failed": measure(0.1),
+        "solution_shown": measure(1.0),
+    }
+    nothing = {
+        f"reflection_{key}": measure(None, n=0) for key in ("gap_solved", "gap_failed", "difference", "shown")
+    }
+    return {
+        "env": "math",
+        "label": "Mathematics",
+        "tier": "nano",
+        "temperature": 0.7,
+        "attempts": 8,
+        "tasks": 4,
+        "model": {"name": "math-1.5m", "weights_sha256": None, "parameters": 1500000},
+        "task_set": {"name": "chain/validation", "sha256": "ab" * 32, "tasks": 4},
+        "measures": found | nothing | {"solution_difference": measure(*difference)},
+    }
+
+
+def test_differences_are_means_over_updates_then_over_seeds(taught):
+    rows = {row.method: row for row in teacher_rows(read_runs(find_runs(taught)))}
+    assert set(rows) == {"sdar", "rlsd", "sdpo", "agentopsd"}  # GRPO reads no teacher
+    sdar = rows["sdar"]
+    assert (sdar.solved, sdar.failed, sdar.difference) == pytest.approx((0.3, 0.0, 0.3))
+    half = 4.3027 * 0.1 / 3**0.5  # t of two degrees of freedom
+    assert (sdar.low, sdar.high) == pytest.approx((0.3 - half, 0.3 + half), abs=1e-4)
+    assert (sdar.shown, sdar.grad_share, sdar.grad_cosine) == (6 / 8, pytest.approx(0.2), None)
+    assert (sdar.success, sdar.count) == (0.5, 3)
+
+
+def test_a_method_is_ranked_only_if_its_teacher_is_not_blind(taught):
+    rows = {row.method: row.verdict for row in teacher_rows(read_runs(find_runs(taught)))}
+    assert rows == {"rlsd": "1 of 2", "sdar": "2 of 2", "sdpo": "blind teacher", "agentopsd": "needs 3 seeds"}
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict"),
+    [
+        ((0.2, 0.1, 0.3), "tells them apart"),
+        ((0.2, -0.1, 0.5), "blind teacher"),
+        ((0.2, 0.0, 0.5), "blind teacher"),
+        ((-0.2, -0.3, -0.1), "prefers failures"),
+        ((0.2, None, None), "needs 2 tasks"),
+        ((None, None, None), "no successes or no failures"),
+    ],
+)
+def test_verdicts_of_a_probe(difference, verdict, taught):
+    (row,) = teacher_rows(read_runs(find_runs(taught)).iloc[:0], [a_probe(difference)])
+    assert row.verdict == verdict and row.shown == 1 and row.over == "tasks"
+    (line,) = teacher_table([row]).sections[0].rows
+    assert line["rank"].text == verdict and line["method, or teacher of a probe"].text == (
+        "Probe of math-1.5m: a solved attempt"
+    )
+
+
+def test_commands_and_report_show_the_panel(taught, tmp_path, monkeypatch, capsys):
+    (taught / "probe").mkdir()
+    (taught / "probe" / "math.json").write_text(json.dumps(a_probe((0.2, 0.1, 0.3))))
+    code, out, _ = run(monkeypatch, capsys, "table", "teachers", "--results", taught, "--json")
+    verdicts = {row["method"]: row["verdict"] for row in json.loads(out)["rows"]}
+    assert code == 0 and verdicts["sdpo"] == "blind teacher" and verdicts[None] == "tells them apart"
+    figure = tmp_path / "panel.png"
+    assert run(monkeypatch, capsys, "figure", "teachers", "--results", taught, "--out", figure)[0] == 0
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    text = page.write(read_runs(find_runs(taught)), [], 3, tmp_path / "report.html").read_text()
+    assert 'id="teachers"' in text and "blind teacher" in text and 'alt="teachers"' in text
+    untaught = read_runs(path for path in find_runs(taught) if "grpo" in str(path))
+    assert 'id="teachers"' not in page.write(untaught, [], 3, tmp_path / "other.html").read_text()
+
+
+def test_without_a_teacher_it_says_what_makes_one(tmp_path, monkeypatch, capsys):
+    write_run(tmp_path, "grpo", 0, [1], [0])
+    for verb in ("table", "figure"):
+        code, _, err = run(monkeypatch, capsys, verb, "teachers", "--results", tmp_path)
+        assert code == 2 and "no teacher under" in err and "--method sdar" in err and err.count("\n") == 1
