@@ -1,8 +1,13 @@
-"""Budget parity: what each method's training cost, in the same units, seeds averaged."""
+"""Budget parity: what each method's training cost, in the same units, seeds averaged.
+
+Tokens are of three kinds: sampled; scored (read for their log-probs alone: a teacher's contexts, the base
+checkpoint's pass for a KL); and trained.
+"""
 
 from __future__ import annotations
 
-from operator import itemgetter
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -11,8 +16,13 @@ from r3l.report.frame import BENCH, benches, budgets, by_method, of_bench, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import measured
-from r3l.runs.metrics import rates
+from r3l.runs.metrics import FORWARDED_TOKENS, GENERATED_TOKENS, SCORED_TOKENS, TRAINED_TOKENS, rates
 
+TOKENS = {  # column: key of result.json's budget
+    "generated_tokens": GENERATED_TOKENS,
+    "scored_tokens": SCORED_TOKENS,
+    "trained_tokens": TRAINED_TOKENS,
+}
 SUMS = {  # column: keys of result.json's budget
     "rollouts": ("rollouts",),
     "env_steps": ("env_steps",),
@@ -22,13 +32,16 @@ SUMS = {  # column: keys of result.json's budget
     "critique_tokens": ("tokens/critique",),
     "retry_tokens": ("tokens/retry",),
     "judge_tokens": ("tokens/judge",),
-    "generated_tokens": ("tokens/generated",),
-    "trained_tokens": ("tokens/trained",),
     "retries": ("retry/count",),
     "dropped": ("dropped/groups", "dropped/rejected", "dropped/no_oracle_pivot", "dropped/workers"),
 }
 PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/collect", "seconds/train")
 COLUMNS = {  # in print: column
+    "success": "success",
+    "sampled": "generated_tokens",
+    "scored": "scored_tokens",
+    "trained": "trained_tokens",
+    "x": "relative_generated",
     "rollouts": "rollouts",
     "env steps": "env_steps",
     "rollout": "rollout_tokens",
@@ -36,18 +49,40 @@ COLUMNS = {  # in print: column
     "critique": "critique_tokens",
     "retry": "retry_tokens",
     "judge": "judge_tokens",
-    "x": "relative_generated",
-    "trained": "trained_tokens",
     "masked": "masked",
     "imitated": "imitated",
     "collect s": "seconds_collect",
     "train s": "seconds_train",
 }
 NOTE = (
-    "Training only, means over seeds. Tokens: generated while rolling out, reflecting, criticising, retrying; judge: "
-    "written by a judge; x: all but the judge's against the cheapest method of the environment; masked: sampled tokens "
-    "without gradient; imitated: share of trained tokens; seconds as measured (runs side by side share the machine)."
+    "Training only, means over seeds; success: of the last checkpoint, on test tasks. Tokens: sampled, while rolling "
+    "out, reflecting, criticising or retrying; scored, which are read for their log-probs alone (teachers' contexts, "
+    "the base checkpoint's pass for a KL, distilled retries under other weights than the trained ones), not recorded "
+    "by runs of earlier versions if their method had such tokens; trained; judge: written by a judge; x: sampled "
+    "tokens against the cheapest method of the environment; masked: sampled tokens without gradient; imitated: share "
+    "of trained tokens; seconds as measured (runs side by side share the machine)."
 )
+NOT_RECORDED = "not recorded"
+
+
+def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[str, float | None]:
+    """Tokens that a training sampled, scored and trained, by the keys of its metrics; None: not recorded.
+
+    ``budget``: its counters. ``run``: the manifest's entry ``run``. A run of a version that did not count
+    scored tokens has none if its method scores no context; a KL scores every row of the updates once.
+    """
+    settings, train = run.get("method_settings", {}), run.get("train", {})
+    # The pass that trains also rescores distilled retries, unless the sampler's weights are others.
+    in_same_pass = run.get("engine", "local") == "local" and train.get("sync_interval", 1) == 1
+    rescores = settings.get("rescore_distilled", False) and settings.get("retries") != 0
+    counted = budget.get(SCORED_TOKENS)
+    if counted is None and "teacher" not in settings and (in_same_pass or not rescores):
+        counted = 0.0
+    if settings.get("kl", "none") != "none" and settings.get("kl_coef", 0) > 0:
+        forwarded = budget.get(FORWARDED_TOKENS)
+        counted = None if counted is None or forwarded is None else counted + forwarded
+    sampled, trained = budget.get(GENERATED_TOKENS), budget.get(TRAINED_TOKENS)
+    return {GENERATED_TOKENS: sampled, SCORED_TOKENS: counted, TRAINED_TOKENS: trained}
 
 
 def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
@@ -68,6 +103,8 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
             first = seeds.iloc[0]
             row = dict(zip(BENCH, bench, strict=True)) | {"method": method, "label": first.label}
             row |= {"feedback": written_by(first.feedback, seeds), "seeds": len(seeds)}
+            row["success"] = round(float(seeds.success.mean()), 4)
+            row |= _tokens(seeds)
             row |= {name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()}
             row |= {name: None if value is None else round(value, 4) for name, value in rates(mean).items()}
             row |= {key.replace("/", "_"): round(mean.get(key, 0.0), 1) for key in PHASES}
@@ -79,6 +116,20 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
             )
         rows += of_this
     return pd.DataFrame(rows, dtype=object)
+
+
+def _tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
+    """Means of the three kinds of tokens over ``seeds``, by column; None if some seed did not record them."""
+    counts = [
+        token_counts(budget, run.manifest["run"]) if run.steps else dict.fromkeys(TOKENS.values(), 0.0)
+        for budget, run in zip(budgets(seeds), seeds.itertuples(), strict=True)
+    ]
+    found: dict[str, int | None] = {}
+    for name, key in TOKENS.items():
+        values = [of_seed[key] for of_seed in counts]
+        known = [value for value in values if value is not None]
+        found[name] = round(sum(known) / len(known)) if len(known) == len(values) else None
+    return found
 
 
 def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
@@ -97,10 +148,15 @@ def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
         [
             Column("method", lambda row: Cell(row["label"], title=row["method"])),
             Column(FEEDBACK),
-            *(Column(name, itemgetter(key), form=",", no_wrap=True) for key, name in columns.items()),
+            *(Column(name, partial(_cell, key=key), form=",", no_wrap=True) for key, name in columns.items()),
         ],
         lines,
         NOTE,
         FEEDBACK_NOTE,
         by=lambda row: bench_label((row["tier"], row["env"], row["model"]), seen),
     )
+
+
+def _cell(row: Mapping[str, Any], key: str) -> Any:
+    """The value of a column; words for tokens that were not recorded."""
+    return NOT_RECORDED if key in TOKENS and row[key] is None else row[key]

@@ -10,12 +10,22 @@ import numpy as np
 import pandas as pd
 
 from r3l.core.errors import check_known
+from r3l.report.budget import NOT_RECORDED, token_counts
 from r3l.report.frame import Bench, benches, budgets, by_method, of_bench, whole
 from r3l.report.labels import env_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
 from r3l.report.updates import updates
-from r3l.runs.metrics import COLLECT_SECONDS, TRAIN_SECONDS, TRAINED_TOKENS, base_success, rates, summed
+from r3l.runs.metrics import (
+    COLLECT_SECONDS,
+    GENERATED_TOKENS,
+    SCORED_TOKENS,
+    TRAIN_SECONDS,
+    TRAINED_TOKENS,
+    base_success,
+    rates,
+    summed,
+)
 from r3l.stats.intervals import t_interval
 
 LAST = 5  # updates; the learning curves' running mean has as many
@@ -56,9 +66,17 @@ MEASURES = {
     "diagnosis_partial": RunMeasure("partial", "share", "", JUDGED),
     "diagnosis_wrong": RunMeasure("misdiagnosed", "share", "low", JUDGED),
     "turns_per_task": RunMeasure("turns a task", "turns", "low"),
+    "sampled_tokens_per_task": RunMeasure("sampled tokens a task", "tokens", "low"),
+    "scored_tokens_per_task": RunMeasure("scored tokens a task", "tokens", ""),
     "trained_tokens_per_task": RunMeasure("trained tokens a task", "tokens", "low"),
     "rollout_seconds": RunMeasure("rollout s a step", "s", "low", OUR_MACHINE),
     "train_seconds": RunMeasure("training s a step", "s", "low", OUR_MACHINE),
+}
+OF_TASKS = {  # key of a run's counters, by the measure that divides it by tasks
+    "turns_per_task": "env_steps",
+    "sampled_tokens_per_task": GENERATED_TOKENS,
+    "scored_tokens_per_task": SCORED_TOKENS,
+    "trained_tokens_per_task": TRAINED_TOKENS,
 }
 RATES = {  # of r3l.runs.metrics, where it has another name there
     "pivot_oracle_agreement": "pivot_oracle_near",
@@ -78,14 +96,14 @@ def measured(name: str, run: Any, budget: Mapping[str, float]) -> float | None:
             return base_success(budget)
         case "train_success_last":
             return base_success(summed(updates(run.path)[-LAST:]))
-        case "turns_per_task" | "trained_tokens_per_task":
+        case _ if name in OF_TASKS:
             # For each training task explored, which is the paper's "sample": all its rollouts together. An
             # extra round of DAPO only fills up the batch, so rounds times tasks a round bound the number of
             # tasks.
             per_round = run.manifest["run"].get("train", {}).get("tasks_per_step", 0)
             tasks = budget.get("sampling_rounds", 0) * per_round
-            spent = budget.get("env_steps" if name == "turns_per_task" else TRAINED_TOKENS, 0)
-            return float(spent) / float(tasks) if tasks else None
+            spent = ({**budget} | token_counts(budget, run.manifest["run"])).get(OF_TASKS[name])
+            return None if spent is None or not tasks else float(spent) / float(tasks)
         case "rollout_seconds" | "train_seconds":
             key = COLLECT_SECONDS if name == "rollout_seconds" else TRAIN_SECONDS
             seconds = [float(update[key]) for update in updates(run.path) if key in update]
@@ -133,7 +151,8 @@ def _over_seeds(name: str, row: dict[str, Any], seeds: pd.DataFrame, reference: 
     counted = [measured(name, *run) for run in zip(seeds.itertuples(), budgets(seeds), strict=True)]
     values = [value for value in counted if value is not None]
     if not values:
-        return {"seeds_done": len(seeds), **paper_columns("not comparable", "none")}
+        reason = NOT_RECORDED if name in OF_TASKS else "none"
+        return {"seeds_done": len(seeds), **paper_columns("not comparable", reason)}
     interval, caveat, tier = t_interval(values), MEASURES[name].caveat, row["tier"]
     label = reference.label(row["method"], row["label"])
     number = reference.get(row["model"], env_label(row["env"]), label, name)

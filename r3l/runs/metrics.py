@@ -59,7 +59,9 @@ class Rate:
 
 
 GENERATED_TOKENS = "tokens/generated"
+SCORED_TOKENS = "tokens/scored"
 TRAINED_TOKENS = "tokens/trained"
+FORWARDED_TOKENS = "tokens/forwarded"
 COLLECT_SECONDS = "seconds/collect"
 TRAIN_SECONDS = "seconds/train"
 TRAIN_SUCCESS = "train/success"
@@ -130,7 +132,7 @@ _DECLARED = (
     Metric("prefix/tokens", "tokens", TOTAL, "sampled tokens before the first turn of the earliest retry"),
     Metric("prefix/pushed_down", "tokens", TOTAL, "such tokens that train with a negative advantage"),
     Metric("tokens/trained", "tokens", TOTAL, "tokens that carry gradient, imitated ones included"),
-    Metric("tokens/scored", "tokens", TOTAL, "tokens of teachers' contexts, read only for log-probs"),
+    Metric("tokens/scored", "tokens", TOTAL, "tokens that are read for log-probs alone: teachers' contexts"),
     Metric("tokens/forwarded", "tokens", TOTAL, "tokens of the rows of an update, prompts included"),
     Metric("prompt/rollout", "tokens", TOTAL, "prompt tokens of base rollouts, each counted once per dialog"),
     Metric("prompt/reflection", "tokens", TOTAL, "prompt tokens of reflections"),

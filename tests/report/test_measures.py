@@ -8,7 +8,7 @@ import pytest
 from report.runs import rewrite, write_run
 
 from r3l.report import measures, published
-from r3l.report.budget import budget_rows, budget_table
+from r3l.report.budget import budget_rows, budget_table, token_counts
 from r3l.report.frame import read_runs
 from r3l.report.table import as_stored
 from r3l.runs.run_paths import find_runs
@@ -54,6 +54,62 @@ def test_cost_is_per_training_task_and_per_step(tmp_path):
     by_measure = rows(tmp_path, names)
     assert [by_measure["r3l", name]["mean"] for name in names] == [20.0, 100.0, 5.5, 2.0]
     assert [by_measure["r3l", name]["unit"] for name in names] == ["turns", "tokens", "s", "s"]
+
+
+def test_sampled_scored_and_trained_tokens_are_told_apart(tmp_path):
+    """The three kinds of each method; what was not recorded is called so, never 0."""
+    spent = {"tokens/generated": 1000, "tokens/trained": 400, "tokens/forwarded": 700, "sampling_rounds": 10}
+    teacher, kl = {"teacher": "live"}, {"kl": "k3", "kl_coef": 0.01}
+    runs = {  # settings, counters, what is scored
+        "grpo": ({}, spent, 0),  # no context is scored
+        "reflect_grpo": ({"rescore_distilled": True}, spent, 0),  # by the pass that trains
+        "sdar": (teacher, spent | {"tokens/scored": 300}, 300),
+        "rlsd": (teacher, spent, None),  # it was not counted
+        "r3l_kl": (kl, spent, 700),  # the base checkpoint reads each row of the updates once
+        "agentopsd": (teacher | kl, spent | {"tokens/scored": 300}, 1000),
+        "r3l": (kl, {k: n for k, n in spent.items() if k != "tokens/forwarded"}, None),
+    }
+    for method, (settings, counters, _) in runs.items():
+        for seed in range(2):
+            write_run(tmp_path, method, seed, [1, 1], [1, 0], settings=settings, budget=counters)
+    table = budget_rows(read_runs(find_runs(tmp_path)))
+    found = {row["method"]: row for row in table.to_dict("records")}
+    assert {method: row["scored_tokens"] for method, row in found.items()} == {
+        method: scored for method, (*_, scored) in runs.items()
+    }
+    assert {(row["generated_tokens"], row["trained_tokens"], row["success"]) for row in found.values()} == {
+        (1000, 400, 0.75)
+    }
+    printed = {row["method"].title: row for row in budget_table(table).sections[0].rows}
+    assert [printed[m]["scored"].text for m in ("grpo", "sdar", "rlsd")] == ["0", "300", "not recorded"]
+    assert [printed["grpo"][name].text for name in ("success", "sampled", "trained")] == [
+        "0.75",
+        "1,000",
+        "400",
+    ]
+    # By task: ten rounds of eight tasks.
+    names = ["sampled_tokens_per_task", "scored_tokens_per_task", "trained_tokens_per_task"]
+    by_task = rows(tmp_path, names, methods=("sdar", "rlsd"))
+    assert [by_task["sdar", name]["mean"] for name in names] == [12.5, 3.75, 5.0]
+    assert by_task["rlsd", names[1]]["mean"] is None
+    assert by_task["rlsd", names[1]]["verdict_reason"] == "not recorded"
+
+
+@pytest.mark.parametrize(
+    ("engine", "interval", "scored"), [("local", 1, 0), ("local", 5, None), ("trinity", 1, None)]
+)
+def test_distilled_retries_are_scored_apart_only_under_other_weights(engine, interval, scored):
+    run = {
+        "engine": engine,
+        "train": {"sync_interval": interval},
+        "method_settings": {"rescore_distilled": True},
+    }
+    assert token_counts({}, run) == {
+        "tokens/generated": None,
+        "tokens/scored": scored,
+        "tokens/trained": None,
+    }
+    assert token_counts({"tokens/scored": 9}, run)["tokens/scored"] == 9
 
 
 def test_the_papers_tier_is_held_against_the_paper_where_both_mean_the_same(tmp_path):
