@@ -1,4 +1,4 @@
-"""The tables of docs/results.md: ``python docs/site/stored_tables.py`` fills them in.
+"""The tables of docs/results.md and docs/methods.md: ``python docs/site/stored_tables.py`` fills them in.
 
 A table stands between ``<!-- stored: NAME -->`` and ``<!-- end -->``; what is around it is written by hand.
 Its environments are those of the pre-registration, or follow the name: ``<!-- stored: NAME ENV ENV -->``.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from docs.site.method_rows import filled_methods, verdicts_against
 from r3l.files.paths import ROOT, STORED
 from r3l.files.writing import write_text_atomic
 from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes, scores
@@ -36,8 +37,8 @@ from r3l.runs.run_paths import CURVES, HINT_GAP, find_runs
 from r3l.stats.comparison import Effect, Verdict, claim_verdict, compare
 from r3l.stats.intervals import MIN_SEEDS
 
-PAGES = (ROOT / "docs" / "results.md",)
-BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = (ROOT / "docs" / "results.md", ROOT / "docs" / "methods.md")
+BLOCK = re.compile(r"(<!-- stored: (\w+)((?: \w+)*) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NOTHING = "No such run is stored yet."
 AT = "@train.lr=0.0003"
 ARMS = ("grpo", f"r3l{AT}", "r3l@min_logprob=-5,train.lr=0.0003", f"r3l_is{AT}", f"r3l_no_reflection{AT}")
@@ -80,7 +81,11 @@ def filled(text: str, runs: pd.DataFrame, curves: pd.DataFrame | None = None) ->
         )
 
     def table(found: re.Match[str]) -> str:
-        beginning, name, envs, end = found.groups()
+        beginning, name, envs, body, end = found.groups()
+        if name == "methods":
+            return f"{beginning}\n{filled_methods(body, runs)}\n\n{end}"
+        if name == "against":
+            return f"{beginning}\n{verdicts_against(runs, of_plan.against)}\n\n{end}"
         if name in OF_VERDICTS:
             return f"{beginning}\n{OF_VERDICTS[name](verdicts(), of_plan)}\n\n{end}"
         seen = runs if curves is None else with_further(runs, curves)

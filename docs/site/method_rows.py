@@ -1,0 +1,129 @@
+"""The blocks of docs/methods.md that come from the registry and the stored runs (stored_tables.py fills them in).
+
+In the table of methods the columns WRITTEN stay as they are in the page; every other one is made here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+import pandas as pd
+
+from r3l.config import PROFILES, is_own, variant
+from r3l.core.errors import DataError
+from r3l.report.compare import compare
+from r3l.report.labels import env_label
+from r3l.report.options import methods
+from r3l.stats.comparison import Verdict
+from r3l.stats.intervals import MIN_SEEDS
+
+TIER = "nano"
+WRITTEN = ("what is played", "advantage A", "loss of a token", "source")
+COLUMNS = (
+    *(
+        "method",
+        "what is played",
+        "advantage A",
+        "loss of a token",
+        "hint",
+        "feedback by",
+        "rollouts",
+        "stored",
+    ),
+    *("differences", "source"),
+)
+HINTS = {  # what the setting teacher_sees shows a teacher
+    "solution_or_feedback": "solved attempt, else feedback",
+    "solution": "solved attempt",
+    "feedback": "feedback",
+    "nothing": "",
+}
+NUMBERED = re.compile(r"^\d+\. ", re.MULTILINE)
+ESCAPED_PIPE = re.compile(r"(?<!\\)\|")
+
+
+def filled_methods(body: str, runs: pd.DataFrame) -> str:
+    """The table of all methods of the registry, in the order of the page; new ones follow.
+
+    ``body``: the table as the page has it. ``runs``: the stored runs. Raises DataError for a method without a
+    row in the page, since its columns WRITTEN are unknown.
+    """
+    lines = [ESCAPED_PIPE.split(line.strip())[1:-1] for line in body.strip().splitlines()]
+    header, *rows = [[cell.strip() for cell in line] for line in lines if not line[0].startswith("---")]
+    written = {row[0].strip("`"): dict(zip(header, row, strict=True)) for row in rows}
+    registry = {row["method"]: row for row in methods(TIER) if not is_own("methods", row["method"])}
+    if missing := sorted({*registry} - {*written}):
+        raise DataError(
+            f"docs/methods.md: the table of methods has no row for {', '.join(missing)}; add one with the columns "
+            f"{', '.join(WRITTEN)}"
+        )
+    stored = _stored_environments(runs)
+    found = [list(COLUMNS), ["---"] * len(COLUMNS)]
+    for name in written:
+        if name in registry:
+            cells = {column: written[name].get(column, "") for column in WRITTEN}
+            cells |= _generated(registry[name]) | {"stored": str(stored.get(name, "none"))}
+            found.append([cells[column] for column in COLUMNS])
+    return "\n".join(f"|{'|'.join(line)}|" for line in found)
+
+
+def _generated(row: dict[str, Any]) -> dict[str, str]:
+    """The cells of a method that its settings and its code give."""
+    settings, module = row["settings"], row["code"].partition(":")[0]
+    reads = bool(settings.get("feedback")) and settings.get("retries") != 0
+    if "teacher_sees" in settings:
+        hint = HINTS[settings["teacher_sees"]]
+    elif not reads or settings.get("guidance") == "none":
+        hint = ""
+    else:
+        hint = "reflection" if "reflection_schema" in settings else "critique"
+
+    path = module.removeprefix("r3l.") if module.startswith("r3l.baselines.") else module
+    points = len(NUMBERED.findall(importlib.import_module(module).__doc__ or ""))
+    said = f"{points} points" if points else "code"
+    counts = [str(row["rollouts"][profile]) for profile in PROFILES if profile != "released_code"]
+    return {
+        "method": f"`{row['method']}`",
+        "hint": hint,
+        "feedback by": settings["feedback"] if reads else "",
+        "rollouts": "/".join(counts),
+        "differences": f"[{said}](../{path.replace('.', '/')}.py)",
+    }
+
+
+def _stored_environments(runs: pd.DataFrame) -> dict[str, int]:
+    """Number of environments with stored runs at TIER, by method; variants that change the feedback included."""
+    found: dict[str, set[str]] = {}
+    for method, env in set(zip(runs[runs.tier == TIER].method, runs[runs.tier == TIER].env, strict=True)):
+        name, changes = variant(method)
+        if all(change.startswith("feedback=") for change in changes):
+            found.setdefault(name, set()).add(env)
+    return {name: len(envs) for name, envs in found.items()}
+
+
+def verdicts_against(runs: pd.DataFrame, other: str) -> str:
+    """The methods that the stored runs of TIER show to be ahead of ``other`` at the last checkpoint, or behind.
+
+    Each method is compared in all its environments, with Holm's correction over them. A difference at unequal
+    learning rates says so.
+    """
+    nano = runs[runs.tier == TIER]
+    shown: dict[Verdict, dict[str, list[str]]] = {Verdict.AHEAD: {}, Verdict.BEHIND: {}}
+    trained = nano[nano.steps > 0]
+    for method in dict.fromkeys(trained.method):
+        if method == other or any("feedback" not in change for change in variant(method).changes):
+            continue  # a variant has another rate or budget
+        label = trained[trained.method == method].iloc[0].label
+        for row in compare(nano, method, [other]):
+            if row.pairs < MIN_SEEDS or row.difference is None or row.difference.verdict not in shown:
+                continue
+            rates = " at unequal rates" if any("train.lr" in text for text in row.warnings) else ""
+            effect = f"{env_label(row.env)} {row.difference.effect.mean:+.3f}{rates}"
+            shown[row.difference.verdict].setdefault(label, []).append(effect)
+    parts = []
+    for verdict, by_label in shown.items():
+        listed = "; ".join(f"{label} ({', '.join(effects)})" for label, effects in sorted(by_label.items()))
+        parts.append(f"*{verdict.capitalize()}* of {other.upper()}: {listed or 'none'}.")
+    return " ".join(parts)
