@@ -9,9 +9,11 @@ from docs.pages import blocks
 from program import run as program
 from start_models import cell
 
+import r3l
 from r3l.config import build_method, resolve
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.trajectory import Group
+from r3l.files.json_files import read_jsonl
 from r3l.files.paths import ROOT
 from r3l.runs.changed_code import set_aside_changed
 from r3l.runs.manifest import manifest
@@ -44,6 +46,34 @@ def test_the_method_of_the_page_centres_rewards_alone(tmp_path, monkeypatch):
     trajectories = [make_trajectory(1, reward) for reward in (1, 0, 0, 0)]
     assert [*method.advantages(Group(trajectories[0].task, trajectories))] == [0.75, -0.25, -0.25, -0.25]
     assert method.settings.loss_agg == "token_sum"
+
+
+def test_the_teacher_of_the_page_reads_feedback_and_corrects_advantages(tmp_path, monkeypatch):
+    """Method and config as the page has them, trained for two steps."""
+    page = blocks(ROOT / "docs/extending.md")
+    (code,), (config,) = (
+        [block for block in page if words in block] for words in ("class Coach(", "method: coach")
+    )
+    (tmp_path / "coach.py").write_text(code)
+    (tmp_path / "coach.yaml").write_text(config)
+    monkeypatch.setenv("R3L_METHODS", str(tmp_path))
+
+    method = build_method(resolve("nano", "math", "coach", 0))
+    trajectories = [make_trajectory(1, reward) for reward in (1, 0)]
+    trajectories[1].set_teacher_logprobs([n + 0.5 for turn in trajectories[1].turns for n in turn.logprobs])
+    solved, failed = method.advantages(Group(trajectories[0].task, trajectories))
+    sampled = trajectories[0].response_mask() > 0
+    assert solved[sampled] == pytest.approx(2**-0.5, abs=1e-5)  # (1 - 0.5) / sqrt(0.5)
+    assert failed[sampled] == pytest.approx(-(2**-0.5) + 0.1 * 0.5, abs=1e-5)
+
+    step = {"train.steps": 2, "train.tasks_per_step": 2, "workers": 0}
+    for metrics in read_jsonl(
+        r3l.train("math", "coach", settings=step, run_dir=tmp_path / "run") / "metrics.jsonl"
+    ):
+        failures = metrics["rollouts"] - metrics.get("stop/success", 0)
+        assert metrics["critique/by_environment"] + metrics.get("critique/by_model", 0) == failures
+        assert 0 < metrics["teacher/contexts"] == metrics["teacher/with_feedback"] <= failures
+        assert metrics["tokens/scored"] > 0
 
 
 def run(method="mine", env="guess"):
