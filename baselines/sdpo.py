@@ -12,7 +12,7 @@ Paper, release (lasgroup/SDPO at 0e6d510, verl/trainer/ppo/core_algos.py) and th
    default, alpha 0.5). This file has the release's form for sampled tokens, alpha 1
    (``full_logit_distillation: false``), since only sampled tokens are scored.
 2. Teacher: an exponential average with rate 0.05 in both (``teacher: average``). A script for rich feedback
-   sets ``ema_update_rate=0.01``, a key that nothing in the release reads. Trinity-RFT has ``live`` alone.
+   sets ``ema_update_rate=0.01``, a key that nothing in the release reads. Trinity-RFT has no average.
 3. Ratio: the release weighs tokens by min(ratio, 2); ``max_ratio: none`` is the written loss. With one update
    a step the ratio is 1.
 4. A rollout without sibling and feedback is masked in both.

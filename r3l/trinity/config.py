@@ -78,6 +78,26 @@ class Place:
         return self.folder / "adapter"
 
 
+def _missing_teacher(run: Run, method: Method, place: Place) -> str:
+    """What Trinity-RFT's rollout model lacks to score the method's teacher; "" if it can.
+
+    It holds the weights that sample. With LoRA on verl these are the base checkpoint's and an adapter, which
+    a request may leave out: that is a frozen teacher.
+    """
+    if method.teacher == "average":
+        return "an average of the weights, which Trinity-RFT's rollout model does not hold"
+    if method.teacher == "frozen" and place.backend == "tinker":
+        return (
+            "the base checkpoint, which Trinity-RFT's tinker backend does not score with after the first sync"
+        )
+    if method.teacher == "frozen" and not run.lora.rank:
+        return (
+            "the base checkpoint, whose weights Trinity-RFT's rollout model replaces at each sync unless an adapter "
+            "trains (lora.rank above 0)"
+        )
+    return ""
+
+
 def trinity_config(run: Run, place: Place) -> Config:
     """The configuration of ``run`` at ``place`` for `trinity run --config`.
 
@@ -94,10 +114,10 @@ def trinity_config(run: Run, place: Place) -> Config:
             f"method {run.method!r} reads the metrics of earlier steps, which Trinity-RFT's explorers do not "
             "have; use --engine local"
         )
-    if method.teacher != "live":
+    if lacking := _missing_teacher(run, method, place):
         raise ConfigError(
-            f"method {run.method!r}, teacher: {method.teacher!r} needs weights that Trinity-RFT's rollout "
-            "model does not hold; set method_settings.teacher=live, or use --engine local"
+            f"method {run.method!r}, teacher: {method.teacher!r} needs {lacking}; "
+            "set method_settings.teacher=live, or use --engine local"
         )
 
     run_args = {"run": run.model_dump(mode="json")}

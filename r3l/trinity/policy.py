@@ -55,13 +55,16 @@ class TrinityPolicy:
             self.meter["tokens/cut"] += len(tokens) - end
         return tokens[:end], list(sequence.logprobs)[:end]
 
-    async def logprobs(self, ids: list[int], temperature: float) -> list[float]:
-        """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""
+    async def logprobs(self, ids: list[int], temperature: float, frozen: bool = False) -> list[float]:
+        """Log-probability of every token of ``ids`` given its prefix; 0 for the first token.
+
+        ``frozen``: under the base checkpoint, which is the model without its adapter (r3l.trinity.config).
+        """
         if self.model.config.engine_type == "tinker":
             scored = await self.model.logprobs_async(ids, temperature=temperature)
         else:
             # ModelWrapper.logprobs_async would leave the adapter out.
-            adapter = await self.model.get_lora_request_async()
+            adapter = None if frozen else await self.model.get_lora_request_async()
             scored = await self.model.model.logprobs.remote(
                 ids, lora_request=adapter, temperature=temperature
             )

@@ -15,48 +15,59 @@ from r3l.processes.gather import together
 class Scorer(Protocol):
     """A policy that gives the log-probability of every token of a sequence.
 
-    ``await logprobs(ids, temperature)`` returns one number per token of ``ids``, given the tokens before it;
-    0 for the first.
+    ``await logprobs(ids, temperature, frozen)`` returns one number per token of ``ids``, given the tokens
+    before it; 0 for the first. ``frozen``: under the base checkpoint.
     """
 
-    async def logprobs(self, ids: list[int], temperature: float) -> list[float]:
+    async def logprobs(self, ids: list[int], temperature: float, frozen: bool = False) -> list[float]:
         """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""
         ...
 
 
 async def score(
-    groups: Sequence[Group], scorer: Scorer, samples: Samples, longest: int, temperature: float
+    groups: Sequence[Group],
+    scorer: Scorer,
+    samples: Samples,
+    longest: int,
+    temperature: float,
+    frozen: bool = False,
 ) -> dict[str, float]:
     """Set the log-probs that trajectories of ``groups`` lack; returns counts as metrics.
 
     A distilled retry was sampled in its teacher's context, so it is scored in the one that trains
-    (``rescore``). Any other trajectory with a teacher is scored in the teacher's context; if that exceeds
-    ``longest`` tokens, the teacher's log-probs are the policy's own. Counted are ``tokens/scored`` and the
-    contexts that were too long.
+    (``rescore``). Any other trajectory with a teacher is scored in the teacher's context, by the base
+    checkpoint if the teacher is ``frozen``; if that exceeds
+    ``longest`` tokens, the teacher's log-probs are the policy's own. Counted are ``tokens/scored``, of both
+    kinds of contexts, and the contexts that were too long.
     """
     counts: dict[str, float] = {}
 
-    async def logprobs_S(t: Trajectory) -> list[float]:
+    def count(name: str, number: int) -> None:
+        counts[name] = counts.get(name, 0) + number
+
+    async def logprobs_S(t: Trajectory, frozen: bool = False) -> list[float]:
         # All sampled tokens are scored, also those of turns that do not train.
         found: list[float] = []
         for row in rows_to_score([replace(t, trainable=None)], samples):
-            of_row = await scorer.logprobs(row.ids.tolist(), temperature)
+            of_row = await scorer.logprobs(row.ids.tolist(), temperature, frozen)
             found += [value for value, sampled in zip(of_row, row.mask, strict=True) if sampled]
         return found
 
     async def score_one(t: Trajectory) -> None:
         if t.rescore:
             t.set_student_logprobs(await logprobs_S(t))
+            own = replace(t, trainable=None)
+            count("tokens/scored", sum(len(row.ids) for row in rows_to_score([own], samples)))
         elif t.awaits_teacher:
             context = t.in_teacher_context()
             lengths = [len(row.ids) for row in rows_to_score([context], samples)]
             if max(lengths) > longest:
                 # The model cannot read it: without a teacher's log-probs the trajectory trains as any other.
                 t.set_teacher_logprobs(None)
-                counts["dropped/teacher_context"] = counts.get("dropped/teacher_context", 0) + 1
+                count("dropped/teacher_context", 1)
             else:
-                t.set_teacher_logprobs(await logprobs_S(context))
-                counts["tokens/scored"] = counts.get("tokens/scored", 0) + sum(lengths)
+                t.set_teacher_logprobs(await logprobs_S(context, frozen))
+                count("tokens/scored", sum(lengths))
 
     await together(score_one, unique([t for group in groups for t in group.trajectories]))
     return counts

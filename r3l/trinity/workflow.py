@@ -115,6 +115,7 @@ class MethodWorkflow(Workflow):
             setting.run.samples,
             setting.run.sampling.max_context,
             ctx.sampling.temperature,
+            frozen=setting.method.teacher == "frozen",
         )
         ctx.counters.update(scored)
         return pack(CollectedTask(task, position, groups, ctx.played(), ctx.counters))

@@ -5,6 +5,7 @@ DIFFERENCES lists every difference with its reason.
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,52 @@ def test_variants_keep_their_settings_and_their_methods_type():
     assert config["name"] == "qwen2.5-1.5b-r3l_alpha_5_profile_released_code-seed3"
     assert config["explorer"]["rollout_model"]["seed"] == 3
     assert algorithm_name("reflect_grpo") == "r3l.trinity.plugins.ReflectGrpo"
+
+
+@pytest.mark.parametrize(
+    ("teacher", "rank", "backend", "refusal"),
+    [
+        ("live", 0, "verl", None),
+        ("live", 0, "tinker", None),
+        ("frozen", 16, "verl", None),  # a request without the adapter
+        (
+            "frozen",
+            0,
+            "verl",
+            "needs the base checkpoint, whose weights .* replaces at each sync unless an adapter",
+        ),
+        (
+            "frozen",
+            16,
+            "tinker",
+            "needs the base checkpoint, which Trinity-RFT's tinker backend does not score with",
+        ),
+        (
+            "average",
+            16,
+            "verl",
+            "needs an average of the weights, which Trinity-RFT's rollout model does not hold",
+        ),
+        (
+            "average",
+            0,
+            "tinker",
+            "needs an average of the weights, which Trinity-RFT's rollout model does not hold",
+        ),
+    ],
+)
+def test_teachers_whose_weights_trinity_lacks_are_refused_and_say_what_to_set(
+    teacher, rank, backend, refusal
+):
+    run = resolve("paper", "alfworld", f"sdar@teacher={teacher}", 0, overrides=[f"lora.rank={rank}"])
+    place = replace(PLACE, backend=backend)
+    if refusal is None:
+        assert trinity_config(run, place)["mode"] == "both"
+    else:
+        with pytest.raises(ConfigError, match=refusal) as refused:
+            trinity_config(run, place)
+        assert f"teacher: '{teacher}'" in str(refused.value)
+        assert str(refused.value).endswith("set method_settings.teacher=live, or use --engine local")
 
 
 def test_gpus_that_do_not_suffice_and_models_without_plan_are_errors_that_say_what_to_do():
