@@ -1,4 +1,4 @@
-"""The blocks of docs/methods.md that come from the registry and the stored runs (stored_tables.py fills them in).
+"""Blocks of docs/methods.md made from the registry and the stored runs (stored_tables.py fills them in).
 
 In the table of methods the columns WRITTEN stay as they are in the page; every other one is made here.
 """
@@ -56,8 +56,8 @@ def filled_methods(body: str, runs: pd.DataFrame) -> str:
     registry = {row["method"]: row for row in methods(TIER) if not is_own("methods", row["method"])}
     if missing := sorted({*registry} - {*written}):
         raise DataError(
-            f"docs/methods.md: the table of methods has no row for {', '.join(missing)}; add one with the columns "
-            f"{', '.join(WRITTEN)}"
+            f"docs/methods.md: the table of methods has no row for {', '.join(missing)}; add one with the "
+            f"columns {', '.join(WRITTEN)}"
         )
     stored = _stored_environments(runs)
     found = [list(COLUMNS), ["---"] * len(COLUMNS)]
@@ -94,7 +94,7 @@ def _generated(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _stored_environments(runs: pd.DataFrame) -> dict[str, int]:
-    """Number of environments with stored runs at TIER, by method; variants that change the feedback included."""
+    """Number of environments with stored runs at TIER, by method; with variants that change the feedback."""
     found: dict[str, set[str]] = {}
     for method, env in set(zip(runs[runs.tier == TIER].method, runs[runs.tier == TIER].env, strict=True)):
         name, changes = variant(method)
@@ -104,7 +104,7 @@ def _stored_environments(runs: pd.DataFrame) -> dict[str, int]:
 
 
 def verdicts_against(runs: pd.DataFrame, other: str) -> str:
-    """The methods that the stored runs of TIER show to be ahead of ``other`` at the last checkpoint, or behind.
+    """The methods that the stored runs of TIER show to end ahead of ``other``, or behind.
 
     Each method is compared in all its environments, with Holm's correction over them. A difference at unequal
     learning rates says so.

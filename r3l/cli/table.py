@@ -295,8 +295,8 @@ def _teachers(
     if not rows:
         where = " or ".join(map(str, folders)) or "these runs"
         raise DataError(
-            f"no teacher under {where}: no run there has metrics teacher/*, and no probe measured teachers; train a "
-            "method with one (r3l train --method sdar), or probe a model (r3l probe math)"
+            f"no teacher under {where}: no run there has metrics teacher/*, and no probe measured teachers; "
+            "train a method with one (r3l train --method sdar), or probe a model (r3l probe math)"
         )
     return rows
 

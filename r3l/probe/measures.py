@@ -52,9 +52,9 @@ def attempt_columns(played: Played) -> pd.DataFrame:
     - ``gap``, ``unlikely``, ``scored``: of the tokens of a successful guided retry, the sum of log p with the hint
       minus without (nats), the number with log p below UNLIKELY without it, and their number; ``gap_all``,
       ``scored_all``: of every guided retry; ``gap_failed``, ``scored_failed``: of those that fail.
-    - ``NAME_gap_solved``, ``NAME_tokens_solved``, ``NAME_gap_failed``, ``NAME_tokens_failed``: of a teacher (TEACHERS),
-      the sum of D over an attempt's tokens (nats) and their number, of attempts that succeed and of those that fail;
-      ``NAME_shown``: its prompt contains its hint.
+    - Of each teacher (TEACHERS): ``NAME_gap_solved``, ``NAME_tokens_solved``: the sum of D over the tokens of
+      an attempt that succeeds (nats), and their number; ``NAME_gap_failed``, ``NAME_tokens_failed``: the same
+      of one that fails; ``NAME_shown``: its prompt contains its hint.
     - ``critic_guided``, ``critic_unguided``, ``critic_followed``: retries from the critic's pivot.
     """
     critic_spoke = any(attempt.critic for attempt in played.attempts)
@@ -157,7 +157,7 @@ def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:
 def difference_per_token(
     table: pd.DataFrame, gap: str, tokens: str, other_gap: str, other_tokens: str
 ) -> Measure:
-    """One mean per token minus another: ``gap`` over ``tokens``, minus ``other_gap`` over ``other_tokens``."""
+    """A mean per token minus another one: ``gap`` / ``tokens`` minus ``other_gap`` / ``other_tokens``."""
     columns = [gap, tokens, other_gap, other_tokens]
     return resampled(table, columns, lambda s, c: s[..., 0] / s[..., 1] - s[..., 2] / s[..., 3])
 
@@ -203,7 +203,7 @@ Estimate = Callable[..., Measure]
 
 
 def _of_teacher(name: str) -> dict[str, tuple[str, Estimate, *tuple[str, ...]]]:
-    """The measures of a teacher, as in SECTIONS: D on successes and on failures, and what its prompts contain."""
+    """The measures of a teacher, as in SECTIONS: D on successes and failures, and its prompts."""
     solved, failed = ((f"{name}_gap_{ending}", f"{name}_tokens_{ending}") for ending in ("solved", "failed"))
     return {
         f"{name}_gap_solved": ("log p with its hint minus without, of successes (nats)", per_token, *solved),

@@ -55,12 +55,13 @@ COLUMNS = {  # in print: column
     "train s": "seconds_train",
 }
 NOTE = (
-    "Training only, means over seeds; success: of the last checkpoint, on test tasks. Tokens: sampled, while rolling "
-    "out, reflecting, criticising or retrying; scored, which are read for their log-probs alone (teachers' contexts, "
-    "the base checkpoint's pass for a KL, distilled retries under other weights than the trained ones), not recorded "
-    "by runs of earlier versions if their method had such tokens; trained; judge: written by a judge; x: sampled "
-    "tokens against the cheapest method of the environment; masked: sampled tokens without gradient; imitated: share "
-    "of trained tokens; seconds as measured (runs side by side share the machine)."
+    "Training only, means over seeds; success: of the last checkpoint, on test tasks. Tokens: sampled, "
+    "while rolling out, reflecting, criticising or retrying; scored, which are read for their log-probs "
+    "alone (teachers' contexts, the base checkpoint's pass for a KL, distilled retries under other weights "
+    "than the trained ones), not recorded by runs of earlier versions if their method had such tokens; "
+    "trained; judge: written by a judge; x: sampled tokens against the cheapest method of the environment; "
+    "masked: sampled tokens without gradient; imitated: share of trained tokens; seconds as measured (runs "
+    "side by side share the machine)."
 )
 NOT_RECORDED = "not recorded"
 

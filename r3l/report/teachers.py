@@ -1,5 +1,6 @@
-"""Does the teacher teach? (`r3l table teachers`, `r3l figure teachers`, a section of the report): a row a method or
-probe, with what its teacher makes of successes and of failures.
+"""Does the teacher teach? A row a method or probe, with what its teacher makes of successes and of failures.
+
+Shown by `r3l table teachers`, `r3l figure teachers` and a section of the report.
 
 A teacher is the policy with a hint in its prompt. D = log p of a sampled token under the teacher minus the
 policy's. If the 95 % interval of D on successes minus D on failures includes 0, the teacher is blind: it was
@@ -30,11 +31,12 @@ TEACHERS = {  # what a teacher of a probe sees, in print, by its name in stored 
 }
 BLIND = "blind teacher"
 NOTE = (
-    "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on successes minus "
-    "D on failures, with its 95 % interval over training seeds (means over updates), or over a probe's tasks. Blind "
-    "teacher: the interval includes 0, so the method is not ranked. Rank: by test success, among the methods of the "
-    "environment whose teachers tell successes from failures. Hint in prompt: share of teachers' prompts that contain "
-    "it. Gradient: the teacher's share of its squared norm, and the cosine with the rest."
+    "D: log p of sampled tokens under the teacher minus the policy's, nats per token; difference: D on "
+    "successes minus D on failures, with its 95 % interval over training seeds (means over updates), or "
+    "over a probe's tasks. Blind teacher: the interval includes 0, so the method is not ranked. Rank: by "
+    "test success, among the methods of the environment whose teachers tell successes from failures. Hint "
+    "in prompt: share of teachers' prompts that contain it. Gradient: the teacher's share of its squared "
+    "norm, and the cosine with the rest."
 )
 
 
@@ -142,9 +144,9 @@ def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) ->
         shown=shown / contexts if contexts else None,
         solved=mean("teacher/gap_success"),
         failed=mean("teacher/gap_failure"),
-        difference=interval and interval.mean,
-        low=interval and interval.low,
-        high=interval and interval.high,
+        difference=None if interval is None else interval.mean,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
         grad_share=mean("teacher/grad_share"),
         grad_cosine=mean("teacher/grad_cosine"),
         success=float(np.mean(seeds.success)),

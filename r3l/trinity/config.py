@@ -92,8 +92,8 @@ def _missing_teacher(run: Run, method: Method, place: Place) -> str:
         )
     if method.teacher == "frozen" and not run.lora.rank:
         return (
-            "the base checkpoint, whose weights Trinity-RFT's rollout model replaces at each sync unless an adapter "
-            "trains (lora.rank above 0)"
+            "the base checkpoint, whose weights Trinity-RFT's rollout model replaces at each sync unless an "
+            "adapter trains (lora.rank above 0)"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""docs/methods.md: its table has a row for every method, and what the registry knows is not written by hand."""
+"""docs/methods.md: a row for every method, and what the registry knows is not written by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(body, runs):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """R3L in two environments, once under the environment's feedback; GRPO solves more tasks of the other one."""
+    """R3L in two environments, once under the environment's feedback; GRPO is ahead in the other one."""
     root = tmp_path_factory.mktemp("runs")
     for seed, more in enumerate((0, 0, 0, 0, 1)):
         write_run(root, "grpo", seed, [1, 1], [1, more])

@@ -1,4 +1,4 @@
-"""Does the teacher teach? Rows of hand-made runs and probes, their table, figure and section of the report."""
+"""Does the teacher teach? Rows of hand-made runs and probes; their table, figure and section."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def step(k, solved, failed, contexts=4, shown=4, **more):
 
 @pytest.fixture
 def taught(tmp_path):
-    """Of two tasks `sdar` solves one, `rlsd` both; their teachers tell successes apart. That of `sdpo` is blind."""
+    """Of two tasks `sdar` solves one, `rlsd` both; their teachers see. That of `sdpo` is blind."""
     for seed in range(3):
         write_run(tmp_path, "grpo", seed, [1], [0])
         lead = 0.2 + 0.1 * seed  # 0.2, 0.3, 0.4

@@ -44,7 +44,7 @@ def test_a_teacher_is_scored_as_on_the_local_engine(nano):
 
 
 def test_a_frozen_teacher_is_the_base_checkpoint_and_a_distilled_retry_is_not(nano):
-    """As on the local engine, whose frozen teacher is its reference; what trains is scored by what sampled."""
+    """As on the local engine, whose frozen teacher is its reference; a retry is scored by what sampled."""
     base, trained = nano[0], copy.deepcopy(nano[0])
     with torch.no_grad():
         trained.model.embed_tokens.weight.mul_(1.5)

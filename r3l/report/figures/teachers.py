@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from r3l.core.errors import DataError
 from r3l.report.figures import style
@@ -62,7 +63,7 @@ def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
             )
         means.set_yticks(range(len(rows)), [style.drawable(name) for name in names])
         means.set_ylim(len(rows) - 0.4, -0.6)
-        dot = {"linestyle": "none", "markersize": 4, "marker": "o", "color": style.GREY}
+        dot: dict[str, Any] = {"linestyle": "none", "markersize": 4, "marker": "o", "color": style.GREY}
         handles = [
             Line2D([], [], **dot, label="D on successes"),
             Line2D([], [], **dot, markerfacecolor="white", label="D on failures"),
@@ -71,8 +72,9 @@ def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
         ]
         style.legend(figure, handles)
         text = (
-            "D: log p of sampled tokens under the teacher minus the policy's. Bars: 95 % intervals over seeds, "
-            "or over a probe's tasks. Where the interval includes 0 the teacher is blind, and the method is not ranked."
+            "D: log p of sampled tokens under the teacher minus the policy's. Bars: 95 % intervals over "
+            "seeds, or over a probe's tasks. Where the interval includes 0 the teacher is blind, and the "
+            "method is not ranked."
         )
         wrapped = textwrap.fill(text.replace(" %", "\u00a0%"), round(style.LETTERS * figure.get_figwidth()))
         figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
