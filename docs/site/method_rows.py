@@ -125,5 +125,6 @@ def verdicts_against(runs: pd.DataFrame, other: str) -> str:
     parts = []
     for verdict, by_label in shown.items():
         listed = "; ".join(f"{label} ({', '.join(effects)})" for label, effects in sorted(by_label.items()))
-        parts.append(f"*{verdict.capitalize()}* of {other.upper()}: {listed or 'none'}.")
+        where = f"*Ahead* of {other.upper()}" if verdict is Verdict.AHEAD else f"*Behind* {other.upper()}"
+        parts.append(f"{where}: {listed or 'none'}.")
     return " ".join(parts)

@@ -66,5 +66,5 @@ def test_what_is_written_by_hand_stays_and_a_method_without_a_row_is_named(runs)
 def test_only_what_is_shown_is_listed_and_unequal_rates_are_named(runs):
     """GRPO minus R3L, of four tasks: 1, 1, 1, 1, 2; p = 0.004. The other environments have a seed each."""
     assert verdicts_against(runs, "grpo") == (
-        "*Ahead* of GRPO: none. *Behind* of GRPO: R3L (ALFWorld -0.300 at unequal rates)."
+        "*Ahead* of GRPO: none. *Behind* GRPO: R3L (ALFWorld -0.300 at unequal rates)."
     )
