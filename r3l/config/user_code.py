@@ -57,22 +57,24 @@ def _files(kind: str, name: str, code: str) -> Files:
 
 def _follow(module: str, files: Files) -> None:
     """Add the files of ``module``, and of what it imports."""
-    for name, path in _of_module(module.partition(".")[0]).items():
+    # The file of the module, or all files of its package, in the first of the user's folders that has it.
+    top = module.partition(".")[0]
+    found: Files = {}
+    for folder in (folder for kind in OWN for folder in own_folders(kind) if top):
+        if (folder / top / "__init__.py").is_file():
+            paths = (path for path in (folder / top).rglob("*") if path.is_file() and path.suffix != ".pyc")
+            found = {str(path.relative_to(folder)): path for path in paths}
+            break
+        if (folder / f"{top}.py").is_file():
+            found = {f"{top}.py": folder / f"{top}.py"}
+            break
+
+    # What they import may be in these folders too; a file that is known already is not read again.
+    for name, path in found.items():
         if name not in files:
             files[name] = path
             for imported in _imports(path) if path.suffix == ".py" else ():
                 _follow(imported, files)
-
-
-def _of_module(top: str) -> Files:
-    """The file of a module, or all files of a package, in the first of the user's folders that has it."""
-    for folder in (folder for kind in OWN for folder in own_folders(kind) if top):
-        if (folder / top / "__init__.py").is_file():
-            paths = (path for path in (folder / top).rglob("*") if path.is_file() and path.suffix != ".pyc")
-            return {str(path.relative_to(folder)): path for path in paths}
-        if (folder / f"{top}.py").is_file():
-            return {f"{top}.py": folder / f"{top}.py"}
-    return {}
 
 
 def _modules(value: Any) -> Iterator[str]:

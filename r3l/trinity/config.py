@@ -104,6 +104,7 @@ def trinity_config(run: Run, place: Place) -> Config:
     Raises ConfigError if the method trains nothing or needs earlier metrics, or if the verl backend has
     no GPUs planned for the model.
     """
+    # Refuse what Trinity cannot train.
     method = build_method(run)
     if not method.trains:
         raise ConfigError(
@@ -120,8 +121,13 @@ def trinity_config(run: Run, place: Place) -> Config:
             "set method_settings.teacher=live, or use --engine local"
         )
 
+    # The parts of the configuration; every class of ours gets the run as an argument.
     run_args = {"run": run.model_dump(mode="json")}
     cluster = cluster_of(run, place.nodes, place.gpus_per_node) if place.backend == "verl" else None
+    if place.backend == "tinker":
+        sync_method = "memory"  # its trainer hangs with `checkpoint`
+    else:
+        sync_method = "checkpoint" if run.lora.rank else "nccl"  # Trinity syncs adapters only through files
     config = {
         "mode": "both",
         "project": run.tier,
@@ -136,7 +142,13 @@ def trinity_config(run: Run, place: Place) -> Config:
         # No copy of every experience in a database.
         "data_processor": {"experience_pipeline": {"save_input": False}},
         "explorer": _explorer(run, cluster),
-        "synchronizer": _synchronizer(run, place),
+        "synchronizer": {
+            "sync_method": sync_method,
+            "sync_style": "fixed",  # as in the local engine; safe since the number of experiences is fixed
+            "sync_interval": run.train.sync_interval,
+            "sync_offset": 0,
+            "sync_timeout": SYNC_SECONDS,
+        },
         "trainer": _trainer(run, cluster, place),
         "monitor": {"monitor_type": MONITOR},
     }
@@ -340,18 +352,6 @@ def _explorer(run: Run, cluster: ClusterConfig | None) -> Config:
             "seed": run.seed,  # released: 0 or 42 by method (audit 4.4)
         }
     return config
-
-
-def _synchronizer(run: Run, place: Place) -> Config:
-    verl_method = "checkpoint" if run.lora.rank else "nccl"  # Trinity syncs adapters only through files
-    return {
-        # The tinker trainer hangs with `checkpoint`.
-        "sync_method": verl_method if place.backend == "verl" else "memory",
-        "sync_style": "fixed",  # as in the local engine; safe since the number of experiences is fixed
-        "sync_interval": run.train.sync_interval,
-        "sync_offset": 0,
-        "sync_timeout": SYNC_SECONDS,
-    }
 
 
 def _trainer(run: Run, cluster: ClusterConfig | None, place: Place) -> Config:

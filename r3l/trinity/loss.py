@@ -94,27 +94,24 @@ class MethodLoss(PolicyLossFn):
         check_rows_finite("log-prob in training", names, logprobs_B_T.where(batch.mask_B_T > 0, 0))
         loss, metrics = loss_of(self.method, batch, logprobs_B_T)
         check_finite(f"loss of a micro-batch of {len(logprobs_B_T)} rows", loss)
+
+        # verl takes the mean of plain numbers over micro-batches, where ours add up. Its own sums run over
+        # micro-batches and are averaged over ranks, so they are multiplied by the number of ranks.
+        metrics_of_step: dict[str, Any] = dict(metrics)
         if self.backend == "verl":
-            metrics = self._step_metrics(batch, logprobs_B_T, metrics)
+            from verl.utils.metric import Metric
+
+            mismatch = LogprobMismatch()
+            mismatch.add(batch, logprobs_B_T)
+            sums = {**metrics, MISMATCH_SUM: mismatch.sum, MISMATCH_TOKENS: mismatch.tokens}
+            metrics_of_step = {
+                key: Metric("sum", float(value) * self.replicas) for key, value in sums.items()
+            }
+            metrics_of_step[MISMATCH_MAX] = Metric("max", mismatch.max)
+
         # verl's FSDP averages gradients over ranks, while our weights already make a sum over ranks the
         # loss of the step. Multiplying by the number of ranks turns the average back into that sum.
-        return loss * self.replicas, dict(metrics)
-
-    def _step_metrics(
-        self, batch: Batch, logprobs_B_T: torch.Tensor, metrics: Mapping[str, float]
-    ) -> dict[str, Any]:
-        """A micro-batch's share in the metrics of the step, and its log-prob mismatch with the sampler.
-
-        verl takes the mean of plain numbers over micro-batches, where ours add up. Its own sums run over
-        micro-batches and are averaged over ranks, so they are multiplied by the number of ranks.
-        """
-        from verl.utils.metric import Metric
-
-        mismatch = LogprobMismatch()
-        mismatch.add(batch, logprobs_B_T)
-        sums = {**metrics, MISMATCH_SUM: mismatch.sum, MISMATCH_TOKENS: mismatch.tokens}
-        of_step = {key: Metric("sum", float(value) * self.replicas) for key, value in sums.items()}
-        return {**of_step, MISMATCH_MAX: Metric("max", mismatch.max)}
+        return loss * self.replicas, metrics_of_step
 
     @classmethod
     def default_args(cls) -> dict[str, Any]:
