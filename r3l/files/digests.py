@@ -54,14 +54,18 @@ def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
         return [SUMS]
     wrong = set(expected) - set(recorded)
     for name, digest in recorded.items():
-        if not (folder / name).is_file() or digest_of(folder / name) != digest:
+        try:
+            same = digest_of(folder / name) == digest
+        except OSError:  # missing, or not a file
+            same = False
+        if not same:
             wrong.add(name)
     return sorted(wrong)
 
 
 def digest_of(path: Path) -> str:
     """The sha256 of a file's bytes, in hex. Raises OSError if it cannot be read."""
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -241,15 +241,21 @@ def read_columns(path: Path) -> list[dict[str, Any]]:
         text = unpacked(content, decompressor, most(len(content), unpacking.LINES), path)
         if not decompressor.eof or decompressor.unused_data:
             raise ValueError("it does not end where it should")
-        columns = json.loads(text)
+        try:
+            columns = from_json(text)
+        except ValueError:  # damaged, or it has text that only json reads
+            columns = json.loads(text)
     except (lzma.LZMAError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({error}); get it again") from error
     are_lists = isinstance(columns, dict) and all(isinstance(column, list) for column in columns.values())
     if not are_lists or len({len(column) for column in columns.values()}) > 1:
         raise DataError(f"{path} does not hold columns of one length; get it again")
+    rows = zip(*columns.values(), strict=True)
+    if not any(None in column for column in columns.values()):
+        return [dict(zip(columns, values, strict=True)) for values in rows]
 
     # A null is a missing key (write_columns refuses rows with a null).
     return [
         {name: value for name, value in zip(columns, values, strict=True) if value is not None}
-        for values in zip(*columns.values(), strict=True)
+        for values in rows
     ]

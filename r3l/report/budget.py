@@ -15,7 +15,7 @@ import pandas as pd
 from r3l.report.frame import BENCH, benches, budgets, by_method, of_bench, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
-from r3l.report.updates import measured
+from r3l.report.updates import training_of
 from r3l.runs.metrics import FORWARDED_TOKENS, GENERATED_TOKENS, SCORED_TOKENS, TRAINED_TOKENS, rates
 
 TOKENS = {  # column: key of result.json's budget
@@ -97,7 +97,10 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
         of_this: list[dict[str, Any]] = []
         for method, seeds in by_method(whole(of_bench(runs, bench))).items():
             # Faults and seconds are in no result, so that a result repeats byte for byte.
-            counts = [{**b, **measured(path)} for b, path in zip(budgets(seeds), seeds.path, strict=True)]
+            counts = [
+                {**b, **training_of(path).measured}
+                for b, path in zip(budgets(seeds), seeds.path, strict=True)
+            ]
             mean = {
                 key: sum(c.get(key, 0) for c in counts) / len(counts) for key in sorted(set().union(*counts))
             }

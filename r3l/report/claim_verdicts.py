@@ -17,7 +17,7 @@ from r3l.config import resolve
 from r3l.core.errors import check_known
 from r3l.report import published
 from r3l.report.claims import REGISTERED, Claim, Claims, Family, PublishedEffect, short_rate
-from r3l.report.frame import Bench, benches, of_bench, with_further
+from r3l.report.frame import Bench, by_bench, with_further
 from r3l.report.labels import bench_label, env_label
 from r3l.report.probes import Content
 from r3l.report.registered import load_registered
@@ -190,11 +190,12 @@ def claim_verdicts(
     claims of the paper take those that ``runs`` lack, exploratory claims leave them out.
     """
     further = runs.iloc[:0] if curves is None else curves
-    registered, of_paper = with_further(further, runs), with_further(runs, further)
+    registered, of_paper = by_bench(with_further(further, runs)), by_bench(with_further(runs, further))
+    exploratory = by_bench(runs)
     tier, baseline = load_registered().tier, load_registered().against
     planned: list[Bench] = [(tier, env, resolve(tier, env, baseline, 0).model_name()) for env in of.envs]
     probed = probes_by_bench(probes, baseline)
-    seen = sorted({*benches(runs), *probed} - {*planned})
+    seen = sorted({*exploratory, *probed} - {*planned})
     everywhere = [*planned, *seen]
 
     rows = []
@@ -202,14 +203,14 @@ def claim_verdicts(
         if claim.seeds:
             evidence, shown = registered, [bench for bench in planned if bench[1] in claim.seeds]
         elif claim.family is Family.EXPLORATORY:
-            evidence, shown = runs, everywhere
+            evidence, shown = exploratory, everywhere
         else:
             evidence, shown = (
                 of_paper,
                 [bench for bench in everywhere if bench in planned or bench[0] != tier],
             )
         for bench in shown:
-            measured = _measured(claim, bench, of_bench(evidence, bench), probed.get(bench, {}), of)
+            measured = _measured(claim, bench, evidence.get(bench, runs.iloc[:0]), probed.get(bench, {}), of)
             label = bench_label(bench, planned if bench in planned else shown)
             rows += [
                 replace(row, label=", ".join(filter(None, [label, row.probe])))

@@ -165,7 +165,7 @@ def _group_columns(evaluation: Evaluation, episodes: Sequence[EpisodeRow]) -> It
     """The columns of each group of test tasks. A task's score is its mean over its episodes, and its group that
     of its first one."""
     group_E = np.array([episode["group"] for episode in episodes], dtype=object)
-    stop_E = np.array([episode["stop_reason"] for episode in episodes], dtype=object)
+    endings = Counter((episode["group"], episode["stop_reason"]) for episode in episodes)
     tasks_T, first_T, task_E = np.unique(
         [episode["task"] for episode in episodes], return_index=True, return_inverse=True
     )
@@ -177,7 +177,10 @@ def _group_columns(evaluation: Evaluation, episodes: Sequence[EpisodeRow]) -> It
     constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
     for group, scores in evaluation["groups"].items():
         in_group_T = (group_E[first_T] == group) | (group == ALL)
-        stops = Counter(stop_E[(group_E == group) | (group == ALL)])
+        stops: Counter[str] = Counter()
+        for (of_group, reason), count in endings.items():
+            if group in (of_group, ALL):
+                stops[reason] += count
         yield {
             "group": group,
             "episodes": scores["episodes"],
@@ -328,6 +331,11 @@ def of_bench(runs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
     return runs[(runs.tier == tier) & (runs.env == env) & (runs.model == model)]
 
 
+def by_bench(runs: pd.DataFrame) -> dict[Bench, pd.DataFrame]:
+    """The rows of each (tier, env, model) of ``runs``, in order."""
+    return {(tier, env, model): rows for (tier, env, model), rows in runs.groupby(BENCH)}
+
+
 def groups(runs: pd.DataFrame) -> list[str]:
     """The task groups in ``runs`` of one (tier, environment, model), in the order of the report."""
     names = set(runs.group)
@@ -352,7 +360,8 @@ def common_seeds(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame
     twins = theirs.set_index("seed", drop=False)
     ours = ours[ours.seed.isin(twins.index)]
     theirs = twins.loc[ours.seed]
-    same = [one == other for one, other in zip(ours.tasks, theirs.tasks, strict=True)]
+    pairs = zip(ours.tasks, theirs.tasks, strict=True)
+    same = np.array([one == other for one, other in pairs], dtype=bool)
     for one, other, equal in zip(ours.path, theirs.path, same, strict=True):
         if not equal:
             log.warning("%s and %s are not compared: they played other tasks (-n)", one.parent, other.parent)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from r3l.config import variant
 from r3l.config.method import RATE
@@ -18,34 +21,57 @@ from r3l.runs.manifest import Manifest
 from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
 
-Version = tuple[tuple[str, int], ...]  # the files that hold a run's metrics, with their times
-# Sums over each training that was read. Tables of a report need them, of more runs than _updates keeps.
-_sums: dict[tuple[Path, Version], Mapping[str, float]] = {}
+Version = tuple[tuple[str, int], ...]  # the files that hold lines of a run, with their times
+
+
+@dataclass(frozen=True)
+class Training:
+    """What several tables and figures need of a run's metrics: little enough to be kept for thousands of runs.
+
+    ``measured``: seconds and repaired faults of all updates (r3l.runs.metrics), which are in no result.
+    ``success_U``: success of base rollouts, of the updates that had any. ``tokens_U``, ``rollouts_U``: generated
+    tokens and rollouts of each update.
+    """
+
+    measured: Mapping[str, float]
+    success_U: NDArray[np.float64]
+    tokens_U: NDArray[np.float64]
+    rollouts_U: NDArray[np.float64]
+
+
+# Of each run whose metrics were read: _updates keeps fewer, since they are a hundred times larger.
+_trainings: dict[tuple[Path, Version], Training] = {}
 
 
 def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
     """The metrics of each update of a run, given by its evaluation.json; empty if nothing was trained."""
     run_dir = run_dir_of(evaluation)
-    return _updates(run_dir, _version(run_dir))
+    return _updates(run_dir, _version(run_dir / METRICS))
 
 
-def measured(evaluation: Path) -> Mapping[str, float]:
-    """Seconds and repaired faults of a run's training (r3l.runs.metrics), which are in no result."""
+def training_of(evaluation: Path) -> Training:
+    """The training of a run, given by its evaluation.json."""
     run_dir = run_dir_of(evaluation)
-    key = run_dir, _version(run_dir)
-    if key not in _sums:
+    key = run_dir, _version(run_dir / METRICS)
+    if key not in _trainings:
         _updates(*key)
-    return _sums[key]
+    return _trainings[key]
 
 
-def _version(run_dir: Path) -> Version:
-    return tuple((path.name, path.stat().st_mtime_ns) for path in stored_variants(run_dir / METRICS))
+def _version(path: Path) -> Version:
+    return tuple((variant.name, variant.stat().st_mtime_ns) for variant in stored_variants(path))
 
 
 @lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
 def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
     rows = metrics.read_metrics(run_dir)
-    _sums[run_dir, version] = metrics.measured(rows)
+    successes = map(metrics.base_success, rows)
+    _trainings[run_dir, version] = Training(
+        metrics.measured(rows),
+        np.array([success for success in successes if success is not None], dtype=float),
+        np.array([row.get(metrics.GENERATED_TOKENS, 0.0) for row in rows], dtype=float),
+        np.array([row.get("rollouts", 0.0) for row in rows], dtype=float),
+    )
     return rows
 
 
@@ -54,7 +80,13 @@ def held_out(evaluation: Path) -> dict[int, float]:
 
     ``evaluation``: the run's evaluation.json.
     """
-    points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
+    path = run_dir_of(evaluation) / CURVE
+    return _held_out(path, _version(path))
+
+
+@cache  # a few numbers a run, which every claim about it needs
+def _held_out(path: Path, version: Version) -> dict[int, float]:
+    points = read_jsonl(path, CurvePoint) if version else []
     return {point["step"]: point["groups"][ALL]["success"] for point in points}
 
 
@@ -63,16 +95,19 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 
     None without such runs, or if they differ in it.
     """
-    trained = runs[(runs.method == method) & (runs.steps > 0)]
-    rates = {*map(_rate, trained.manifest)} - {None}
+    trained = runs.manifest[(runs.method == method) & (runs.steps > 0)]
+    rates = {*map(_rate, trained)} - {None}
     return rates.pop() if len(rates) == 1 else None
 
 
 def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
     """The runs of ``method`` that were trained with ``rate``, by default or because their name says so."""
     named = variant(method).changed(**{RATE: f"{rate:g}"}).name
-    candidates = runs[runs.method.isin([method, named])]
-    return candidates[candidates.manifest.map(_rate) == rate]
+    with_rate = [
+        name in (method, named) and _rate(manifest) == rate
+        for name, manifest in zip(runs.method, runs.manifest, strict=True)
+    ]
+    return runs[np.array(with_rate, dtype=bool)]
 
 
 def _rate(manifest: Manifest) -> float | None:

@@ -30,6 +30,8 @@ def validation_evaluation(run_dir: Path, run: Run) -> Path:
 
 def run_dir_of(evaluation: Path) -> Path:
     """The run directory to which an evaluation.json belongs, on the test task set or a further one."""
+    if FURTHER not in evaluation.parts:
+        return evaluation.parent
     folders = list(evaluation.parents)
     # A task set's name has one or two parts, so FURTHER is one or two folders above the file's own.
     for folder, above in zip(folders[1:3], folders[2:4], strict=False):

@@ -24,6 +24,19 @@ def test_rows_are_read_from_their_columns_where_the_lines_are_not(tmp_path, name
     assert read_jsonl(lines) == ROWS[:1]  # the lines themselves go first
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"step": 1, "loss": 0.1}, {"step": 2, "loss": 1e-300}],  # no key is missing
+        [{"text": "half a pair: \ud800"}],  # json reads it, a faster reader does not
+        [{"large": 10**30, "limit": float("inf")}],
+    ],
+)
+def test_rows_come_back_as_they_were(tmp_path, rows):
+    write_columns(tmp_path / "rows.json.xz", rows)
+    assert read_jsonl(tmp_path / "rows.jsonl") == rows
+
+
 def test_the_file_is_a_table_for_pandas(tmp_path):
     path = tmp_path / "rows.json.xz"
     write_columns(path, ROWS)

@@ -16,7 +16,7 @@ from r3l.core.errors import ConfigError
 from r3l.report.frame import benches, budgets, by_method, of_bench
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
-from r3l.report.updates import measured
+from r3l.report.updates import training_of
 from r3l.runs.metrics import members
 
 
@@ -24,7 +24,8 @@ def endings(runs: pd.DataFrame) -> list[Table]:
     """Counts by reason: how episodes ended, reflections that could not be used, what was dropped. ``runs``: a
     row a run."""
     counts = budgets(runs)
-    with_faults = [{**count, **measured(path)} for count, path in zip(counts, runs.path, strict=True)]
+    of_training = [training_of(path).measured for path in runs.path]
+    with_faults = [{**count, **measured} for count, measured in zip(counts, of_training, strict=True)]
     return [
         _counts(
             "Test episodes by ending",
