@@ -83,7 +83,8 @@ def model_identity(model: str) -> dict[str, str | None]:
     # transformers loads: HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, variables expanded.
     hub = str(folder)
     ref = Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}" / "refs" / "main"
-    return {"name": hub, "revision": ref.read_text(encoding="utf-8").strip() if ref.is_file() else None}
+    revision = ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
+    return {"name": hub, "revision": revision or None}  # a killed download may leave an empty file
 
 
 def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:

@@ -110,7 +110,11 @@ def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
     if damaged := altered(folder, [SOURCE, WEIGHTS]):
         log.warning("%s is damaged (%s): the model is fetched again", folder, ", ".join(damaged))
         return None
-    manifest = read_json(folder / SOURCE, PackagedModel)
+    try:
+        manifest = read_json(folder / SOURCE, PackagedModel)
+    except DataError as error:
+        log.warning("%s; the model is fetched again", error)
+        return None
     return manifest if manifest["file_sha256"] == packaged.sha256 else None
 
 

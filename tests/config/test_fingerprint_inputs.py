@@ -10,7 +10,7 @@ from r3l.envs.alfworld.engine import games
 from r3l.envs.registry import find_environment
 from start_models import START_FOLDER, START_MODEL
 
-from r3l.config import find_model, resolve, sft_folder
+from r3l.config import find_model, fingerprint_inputs, resolve, sft_folder
 from r3l.config.fingerprint_inputs import model_identity
 from r3l.core.errors import ConfigError, DataError
 from r3l.files.json_files import read_json
@@ -142,6 +142,15 @@ def test_the_revision_is_found_wherever_the_hub_keeps_its_models(tmp_path, varia
         [sys.executable, "-c", command], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout == "abc\n"
+
+
+def test_a_revision_that_a_killed_download_left_empty_is_none(tmp_path, monkeypatch):
+    """None is downloaded before a run has a fingerprint; two revisions would share the empty one's."""
+    monkeypatch.setattr(fingerprint_inputs.constants, "HF_HUB_CACHE", str(tmp_path))
+    ref = tmp_path / "models--org1--Name" / "refs" / "main"
+    ref.parent.mkdir(parents=True)
+    ref.write_text("")
+    assert model_identity("org1/Name") == {"name": "org1/Name", "revision": None}
 
 
 def test_texts_and_graders_of_an_environment_are_inputs(monkeypatch):

