@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
-from r3l.config.files import Label, Strict, load, names
+from r3l.config.files import Label, Strict, explain, find_class, load, names
 from r3l.core.errors import ConfigError, unknown
 from r3l.core.policy import Samples
 from r3l.envs.registry import ENVIRONMENTS
 from r3l.feedback.feedback import FeedbackSource
+
+if TYPE_CHECKING:
+    from r3l.core.method import Method
 
 ProfileName = Literal["paper", "released_code", "fair"]  # whose settings hold; fair: equal budgets
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
@@ -207,6 +210,24 @@ def load_method(name: str) -> MethodConfig:
 def settings_in(name: str, scope: Scope) -> dict[str, Any]:
     """The settings that the files of a method give a run; its own file overrides those that it extends."""
     return {key: value for file in method_files(name) for key, (value, _) in file.settings_in(scope).items()}
+
+
+def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
+    """The Method object of ``code`` (module:Class); ``name`` is for errors.
+
+    Raises ConfigError if ``settings`` are wrong.
+    """
+    factory = find_class("methods", code)
+    if not hasattr(factory, "Settings"):
+        raise ConfigError(
+            f"method {name!r}: its code {code!r} is no method; derive it from r3l.core.method:TrainedMethod"
+        )
+    try:
+        method: Method = factory(settings)
+    except ValidationError as error:
+        details = "; ".join(explain(factory.Settings, e) for e in error.errors())
+        raise ConfigError(f"method {name!r}, settings: {details}") from error
+    return method
 
 
 class TunedRate(NamedTuple):

@@ -1,60 +1,91 @@
-"""Resolving the names of tier, environment, model and method into a Run; where its values come from.
+"""Resolving names of tier, environment, model and method into a Run: four layers, each over the one below.
 
-The files and the command line give layers of values (r3l.config.layers), each merged over the one below. The
-lowest layer is the defaults that the code declares (r3l.core.option), so that files hold only what differs.
-``explained`` lists every value of a run with the layer that sets it.
+1. **Tier**, ``configs/tiers/TIER.yaml``: engine, base checkpoint and every number of training, sampling and
+   evaluation.
+2. **Environment**, ``configs/envs/ENV.yaml`` under ``tiers.TIER``: task sets, turns, base checkpoint, the
+   engine's options, and under ``set`` its changes to the tier. ``profiles`` add options. A base checkpoint
+   of ``configs/models`` that needs other values in the tier (a thinking model trains turns) has them under
+   ``set`` too.
+3. **Method**, ``configs/methods/METHOD.yaml``: its ``settings``, then those of the ``profile``, of each
+   ``where`` entry that holds, of the tier, and the tuned learning rate. A method that ``extends`` another is
+   a layer over all of it. A key without a dot is the method's own, one with a dot is the run's
+   (``train.sync_interval``). Below the method, if the run has one: the **protocol**,
+   ``configs/protocols/ENV/NAME.yaml``, which sets everything that decides an evaluation's score.
+4. **--set KEY=VALUE**: the changes of the row (``r3l@alpha=5``), then those of the command line. In both a
+   key without a dot is the method's setting if the method declares it (``alpha``), else a key of the run
+   (``threads``).
+
+The lowest layer is the defaults that the code declares (r3l.core.option), so that files hold only what
+differs. r3l.config.explanation lists every value of a run with the layer that sets it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os.path import isdir
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pydantic import ValidationError
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from r3l.config.environment import EnvConfig, environment_of
-from r3l.config.files import (
-    OWN,
-    explain,
-    find_class,
-    flat,
-    is_own,
-    load,
-    own_folders,
-    validate,
-)
-from r3l.config.layers import METHOD, OPTIONS, changed_values, layers_of
+from r3l.config.environment import EnvConfig, EnvSettings, environment_of
+from r3l.config.files import OWN, find_class, flat, is_own, key_paths, load, names, own_folders, validate
 from r3l.config.method import (
+    RATE,
+    ProfileName,
     Scope,
     Variant,
+    check_change,
     load_method,
     method_files,
     method_label,
+    method_of,
     profile_of,
     settings_in,
+    source_in,
+    tuned_rate,
+    variant,
 )
-from r3l.config.model import HUB_ID, ClusterConfig, find_model, stored_model
+from r3l.config.model import HUB_ID, ModelConfig, as_path, stored_model
 from r3l.config.protocol import load_protocol
-from r3l.config.run import Run, feedback_source
-from r3l.config.tier import TierConfig, TierSettings
+from r3l.config.run import Run, dialogue_of, feedback_source
+from r3l.config.tier import TierConfig
 from r3l.config.user_code import user_code
-from r3l.core.environment import Dialogue
-from r3l.core.errors import ConfigError
-from r3l.core.option import source_of
+from r3l.core.errors import ConfigError, did_you_mean
 from r3l.feedback.feedback import FeedbackSource
 
 if TYPE_CHECKING:
     from r3l.core.method import Method
 
+CHOSEN_BY = "the tier, environment, model, method and seed (--tier, --env, --model, --method, --seed)"
+CHOSEN = {
+    *("tier", "label", "env", "model", "served", "seed", "profile"),
+    *("method", "method_label", "method_code", "own_code"),
+}
+METHOD = "method_settings."  # prefix of keys of a Run
+ENV = "env_settings."
+OPTIONS = f"{ENV}options."
 
-class Explained(NamedTuple):
-    """One value of a run, the file or command line that sets it (``place``), and the stated ``source``."""
 
-    key: str
-    value: Any
+class Layer(NamedTuple):
+    """Values of a Run, by dotted keys, that one file or the command line sets.
+
+    ``place``: the name of that file or option. ``sources``: one reason for all values, or the ``sources`` of
+    the file; there the key without ``prefix`` is looked up in ``section``.
+    """
+
     place: str
-    source: str
+    values: dict[str, Any]
+    sources: Mapping[str, str] | str
+    section: str = ""
+    prefix: str = ""
+
+    def source(self, key: str) -> str:
+        """The stated reason for the value of a dotted key; '' if there is none."""
+        if isinstance(self.sources, str):
+            return self.sources
+        return source_in(self.sources, self.section + key.removeprefix(self.prefix))
 
 
 def resolve(
@@ -124,44 +155,137 @@ def resolve(
     return run
 
 
-def explained(
+def layers_of(
     tier: str,
     env: str,
     method: str | Variant,
-    seed: int = 0,
-    model: str | None = None,
-    overrides: Sequence[str] | None = None,
-) -> list[Explained]:
-    """Every value of a run, in the order of Run, with the file or option that sets it.
+    model: str | None,
+    overrides: Sequence[str] | None,
+    tuned: bool = True,
+) -> tuple[Variant, list[Layer]]:
+    """The row of a run, and its layers, lowest first; some layers are several files.
 
-    Raises as :func:`resolve`.
+    ``overrides``: the ``key=value`` of ``--set``. A ``profile=`` among them changes the row, as in its name.
+    ``tuned``: whether tuned learning rates are used. Raises ConfigError.
     """
-    run = resolve(tier, env, method, seed, model, overrides)
-    _, layers = layers_of(tier, env, method, model, overrides)
-    # All values, with the defaults of the environment's options and of the method's settings.
-    values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
-    options = environment_of(env).options(**run.env_settings.options)
-    values["env_settings"]["options"] = options.model_dump(mode="json")
-    values["method_settings"] = run.method_settings
-    # The code that declares the defaults, by the beginning of the keys; the last entry has all other keys.
-    declared: list[tuple[str, Any]] = [
-        (METHOD, find_class("methods", run.method_code).Settings),
-        (OPTIONS, environment_of(run.env).options),
-        ("", Run),
+    row = variant(method) if isinstance(method, str) else method
+    changes = []
+    for change in overrides or ():
+        if change.startswith("profile="):  # as --method r3l@profile=fair; a second one is an error
+            row = variant(row.changed(profile=change.partition("=")[2]).name)
+        else:
+            changes.append(change)
+    in_tier = load("tiers", tier, TierConfig)
+    in_env = load("envs", env, EnvConfig)
+    usual = in_env.in_tier(tier).model or in_tier.model
+    profile = profile_of(row)
+    base = as_path(model) if model else usual
+    # The user's changes are the highest layers, but they are read first: lower layers depend on some of them.
+    above = [
+        Layer(row.name, changed_values(row, row.changes), "the name of the row"),
+        Layer("--set", changed_values(row, changes), "the command line"),
     ]
-    # The highest layer that has a key sets its value, else the default does.
-    found = []
-    for key, value in flat(values).items():
-        layer = next((layer for layer in reversed(layers) if key in layer.values), None)
-        if layer is not None:
-            found.append(Explained(key, value, layer.place, layer.source(key)))
+
+    # 1. The tier, then 2. the environment in it.
+    of_tier = in_tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)
+    below = [
+        Layer(f"configs/tiers/{tier}.yaml", flat(of_tier), in_tier.sources),
+        *_environment_layers(in_env, tier, profile),
+    ]
+
+    # The base checkpoint, if --model names one, and its changes to the tier.
+    if model:
+        below.append(Layer("--model", {"model": base}, "the command line"))
+    if (name := model or usual) in names("models"):
+        config = load("models", name, ModelConfig)
+        below.append(Layer(f"configs/models/{name}.yaml", config.set, config.sources, "set."))
+
+    # The protocol that the row or --set names.
+    protocol = (above[0].values | above[1].values).get("protocol")
+    if protocol is not None:
+        found = load_protocol(env, str(protocol))
+        path = f"configs/protocols/{found.config.env}/{found.path.name}"
+        below.append(Layer(path, flat(found.values), found.config.sources))
+
+    # 3. The method. Some of its settings hold for one base checkpoint, or only where single turns are
+    # training samples, so the highest layer that sets ``samples`` is looked up first.
+    highest_first = reversed([*below, *above])
+    samples = next((layer.values["samples"] for layer in highest_first if "samples" in layer.values), None)
+    scope = Scope(tier, profile, in_env.environment or env, base, samples or "trajectory")
+    for file in method_files(row.method):
+        values = {}
+        sources = {}
+        for key, (value, source) in file.settings_in(scope).items():
+            of_run = key if "." in key else f"{METHOD}{key}"
+            values[of_run] = value
+            sources[of_run] = source
+        below.append(Layer(f"configs/methods/{file.method}.yaml", values, sources))
+    # A tuned learning rate was chosen for the profile paper and the usual base checkpoint.
+    if tuned and profile == "paper" and base == usual and (rate := tuned_rate(row, tier, env)):
+        below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
+    return row, [*below, *above]
+
+
+def _environment_layers(config: EnvConfig, tier: str, profile: ProfileName) -> list[Layer]:
+    """The layers of a file of configs/envs: its settings in ``tier``, and its profile."""
+    # ``options`` and ``further_test_task_sets`` of the profile come last: they are on top of the tier's own.
+    path = f"configs/envs/{config.env}.yaml"
+    own = config.in_tier(tier)
+    settings = own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)
+    values: dict[str, Any] = {"env_settings": settings}
+    if own.model:
+        values["model"] = own.model
+    options = {f"{OPTIONS}{key}": value for key, value in config.profiles.get(profile, {}).items()}
+    layers = [
+        Layer(path, flat(values), config.sources, f"tiers.{tier}.", ENV),
+        Layer(path, own.set, config.sources, f"tiers.{tier}.set."),
+        Layer(path, options, config.sources, f"profiles.{profile}.", OPTIONS),
+    ]
+    if further := config.further_test_task_sets.get(profile):
+        test_sets = {f"{ENV}further_test_task_sets": [*own.further_test_task_sets, *further]}
+        layers.append(Layer(path, test_sets, config.sources, f"further_test_task_sets.{profile}."))
+    return layers
+
+
+def changed_values(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` texts by dotted keys of Run; values are YAML's. ``profile`` is not a value of a Run.
+
+    Raises ConfigError for a text that cannot be read, and for a key that is not for a change.
+    """
+    settings = getattr(find_class("methods", str(method_files(row.method)[-1].code)), "Settings", None)
+    own = settings.model_fields if settings else {}
+    # Check each key, and give a setting of the method its section: ``alpha`` -> ``method_settings.alpha``.
+    texts = []
+    for change in changes:
+        check_change(change)
+        key = change.partition("=")[0]
+        section = key.partition(".")[0]
+        if key == "profile":
             continue
-        prefix, declaring = next(entry for entry in declared if key.startswith(entry[0]))
-        *sections, name = key.removeprefix(prefix).split(".")
-        for section in sections:
-            declaring = declaring.model_fields[section].annotation
-        found.append(Explained(key, value, "default", source_of(declaring.model_fields[name])))
-    return found
+        if section in CHOSEN:
+            raise ConfigError(f"key {key!r} is not for a change: it follows from {CHOSEN_BY}")
+        if key in own and key in Run.model_fields:
+            raise ConfigError(
+                f"key {key!r} is ambiguous: a setting of method {row.method!r}, and a key of the run. For "
+                f"the method's write {METHOD}{change}; for the run's set {key} in configs/tiers, or rename "
+                "the method's setting"
+            )
+        if section not in Run.model_fields and key not in own:
+            dotted = [path for path in key_paths(Run) if path.endswith(f".{key}")]
+            meant = f" (did you mean {' or '.join(map(repr, dotted))}?)"
+            if not dotted:
+                meant = did_you_mean(key, [*own, *Run.model_fields])
+            raise ConfigError(
+                f"unknown key {key!r}{meant}: method {row.method!r} has no such setting, a run no such key"
+            )
+        texts.append(f"{METHOD}{change}" if key in own else change)
+    # Read the values as YAML: numbers, lists, null.
+    try:
+        return flat(cast(dict[str, Any], OmegaConf.to_container(OmegaConf.from_dotlist(texts))))
+    except (OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"one of {', '.join(changes)} cannot be read: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _check_combination(run: Run, method: Method) -> None:
@@ -204,34 +328,6 @@ def _check_combination(run: Run, method: Method) -> None:
         )
 
 
-def dialogue_of(run: Run) -> Dialogue:
-    """The text side of a run's environment."""
-    return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
-
-
-def build_method(run: Run) -> Method:
-    """The Method object of a run. Raises ConfigError if its settings are wrong."""
-    return method_of(run.method, run.method_code, run.method_settings)
-
-
-def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
-    """The Method object of ``code`` (module:Class); ``name`` is for errors.
-
-    Raises ConfigError if ``settings`` are wrong.
-    """
-    factory = find_class("methods", code)
-    if not hasattr(factory, "Settings"):
-        raise ConfigError(
-            f"method {name!r}: its code {code!r} is no method; derive it from r3l.core.method:TrainedMethod"
-        )
-    try:
-        method: Method = factory(settings)
-    except ValidationError as error:
-        details = "; ".join(explain(factory.Settings, e) for e in error.errors())
-        raise ConfigError(f"method {name!r}, settings: {details}") from error
-    return method
-
-
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
     """The author of the feedback that a method or variant learns from; None if it reads none."""
     changes = changed_values(row, row.changes)
@@ -239,14 +335,3 @@ def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
     settings |= {key.removeprefix(METHOD): value for key, value in changes.items() if key.startswith(METHOD)}
     own = {key: value for key, value in settings.items() if "." not in key and key not in Run.model_fields}
     return feedback_source(method_of(row.name, str(load_method(row.method).code), own).describe())
-
-
-def trains(run: Run) -> bool:
-    """Whether there is anything for an engine to train."""
-    return build_method(run).trains and run.train.steps > 0
-
-
-def gpu_cluster(run: Run) -> ClusterConfig | None:
-    """The GPUs that training ``run`` takes on the trinity engine; None if it needs none."""
-    model = find_model(run.model)
-    return model.cluster if model and run.engine == "trinity" and trains(run) else None

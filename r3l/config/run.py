@@ -1,4 +1,4 @@
-"""A Run: one cell with its seed, fully resolved, and its fingerprint.
+"""A Run: one cell with its seed, fully resolved; its fingerprint, and the objects that its settings name.
 
 Two runs with one fingerprint give the same numbers on the same kind of machine. So the fingerprint covers
 everything that decides a result and nothing else. It hashes the settings below without ``NOT_HASHED``
@@ -15,18 +15,23 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from r3l.config.environment import EnvSettings
+from r3l.config.environment import EnvSettings, environment_of
 from r3l.config.files import flat
 from r3l.config.fingerprint_inputs import fingerprint_inputs, model_name
-from r3l.config.method import ProfileName
+from r3l.config.method import ProfileName, method_of
+from r3l.config.model import ClusterConfig, find_model
 from r3l.config.tier import TierSettings
+from r3l.core.environment import Dialogue
 from r3l.core.errors import ConfigError
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.names import folder_name
+
+if TYPE_CHECKING:
+    from r3l.core.method import Method
 
 SCHEMA_VERSION = 3  # raise when a change of code makes all old results incomparable
 
@@ -158,3 +163,24 @@ def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
         raise ConfigError(
             f"setting 'feedback' is {settings['feedback']!r}; it must be one of {known}"
         ) from error
+
+
+def dialogue_of(run: Run) -> Dialogue:
+    """The text side of a run's environment."""
+    return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
+
+
+def build_method(run: Run) -> Method:
+    """The Method object of a run. Raises ConfigError if its settings are wrong."""
+    return method_of(run.method, run.method_code, run.method_settings)
+
+
+def trains(run: Run) -> bool:
+    """Whether there is anything for an engine to train."""
+    return build_method(run).trains and run.train.steps > 0
+
+
+def gpu_cluster(run: Run) -> ClusterConfig | None:
+    """The GPUs that training ``run`` takes on the trinity engine; None if it needs none."""
+    model = find_model(run.model)
+    return model.cluster if model and run.engine == "trinity" and trains(run) else None

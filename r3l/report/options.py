@@ -22,9 +22,8 @@ from r3l.config import (
     resolve,
     variant,
 )
-from r3l.config.method import Scope, settings_in
+from r3l.config.method import Scope, method_of, settings_in
 from r3l.config.options import CITED, Option, environment_options, method_options
-from r3l.config.resolution import method_of
 from r3l.report.table import Column, Table, table
 
 REFERENCE = (

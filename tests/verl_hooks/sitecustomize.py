@@ -14,17 +14,17 @@ from types import SimpleNamespace
 RANKS = int(os.environ.get("VERL_CPU_RANKS", 1))  # data-parallel ranks that train
 
 
-def plan_gpus(resolution):
+def plan_gpus(module):
     """One GPU that samples, RANKS that train."""
     from r3l.config.model import ClusterConfig
 
-    planned = resolution.gpu_cluster
+    planned = module.gpu_cluster
 
     def gpu_cluster(run):
         cluster = ClusterConfig(nodes=1, gpus_per_node=RANKS + 1, engines=1)
         return cluster if run.engine == "trinity" else planned(run)
 
-    resolution.gpu_cluster = gpu_cluster
+    module.gpu_cluster = gpu_cluster
 
 
 def plan_model(sizes):
@@ -86,7 +86,7 @@ def work_on_cpu(vllm_worker):
 
 
 HOOKS = {
-    "r3l.config.resolution": plan_gpus,
+    "r3l.config.run": plan_gpus,
     "r3l.trinity.sizes": plan_model,
     "verl.workers.engine_workers": prepare_worker,
     "trinity.trainer.verl.config": compute_in_float32,

@@ -1,0 +1,63 @@
+"""Where each value of a run comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from r3l.config.environment import environment_of
+from r3l.config.files import find_class, flat
+from r3l.config.method import Variant
+from r3l.config.resolution import METHOD, OPTIONS, layers_of, resolve
+from r3l.config.run import Run
+from r3l.config.tier import TierSettings
+from r3l.core.option import source_of
+
+
+class Explained(NamedTuple):
+    """One value of a run, the file or command line that sets it (``place``), and the stated ``source``."""
+
+    key: str
+    value: Any
+    place: str
+    source: str
+
+
+def explained(
+    tier: str,
+    env: str,
+    method: str | Variant,
+    seed: int = 0,
+    model: str | None = None,
+    overrides: Sequence[str] | None = None,
+) -> list[Explained]:
+    """Every value of a run, in the order of Run, with the file or option that sets it.
+
+    Raises as :func:`resolve`.
+    """
+    run = resolve(tier, env, method, seed, model, overrides)
+    _, layers = layers_of(tier, env, method, model, overrides)
+    # All values, with the defaults of the environment's options and of the method's settings.
+    values = run.model_dump(mode="json", include={"model", *TierSettings.model_fields, "env_settings"})
+    options = environment_of(env).options(**run.env_settings.options)
+    values["env_settings"]["options"] = options.model_dump(mode="json")
+    values["method_settings"] = run.method_settings
+    # The code that declares the defaults, by the beginning of the keys; the last entry has all other keys.
+    declared: list[tuple[str, Any]] = [
+        (METHOD, find_class("methods", run.method_code).Settings),
+        (OPTIONS, environment_of(run.env).options),
+        ("", Run),
+    ]
+    # The highest layer that has a key sets its value, else the default does.
+    found = []
+    for key, value in flat(values).items():
+        layer = next((layer for layer in reversed(layers) if key in layer.values), None)
+        if layer is not None:
+            found.append(Explained(key, value, layer.place, layer.source(key)))
+            continue
+        prefix, declaring = next(entry for entry in declared if key.startswith(entry[0]))
+        *sections, name = key.removeprefix(prefix).split(".")
+        for section in sections:
+            declaring = declaring.model_fields[section].annotation
+        found.append(Explained(key, value, "default", source_of(declaring.model_fields[name])))
+    return found
