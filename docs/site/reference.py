@@ -22,6 +22,7 @@ INTERFACES = {
         "r3l.core.rollout.play_group",
         "r3l.reflection.reflect",
         "r3l.retry.retry",
+        "baselines.teacher",
     ],
     "Tasks and trajectories": ["r3l.core.task.Task", "r3l.core.trajectory"],
     "Advantages and losses": ["r3l.core.advantages", "r3l.core.losses"],
