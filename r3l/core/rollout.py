@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
 from typing import Any, Literal, Protocol, TypeVar
 
 from r3l.core.environment import Dialogue, Observation, Parsed, StopReason, Transcript
@@ -312,8 +311,13 @@ def _next_messages(ctx: RolloutContext, episode: Episode, now: Observation) -> l
 
 def _recorded(trajectory: Trajectory) -> list[str]:
     """All actions, or those before the first tolerated error (see Continuation)."""
-    valid = takewhile(lambda turn: turn.error is None, trajectory.turns)
-    return [turn.action for turn in valid if turn.action is not None]
+    actions = []
+    for turn in trajectory.turns:
+        if turn.error is not None:
+            break
+        if turn.action is not None:
+            actions.append(turn.action)
+    return actions
 
 
 def _turn_of(

@@ -25,7 +25,7 @@ def seed_of(*address: str | int) -> int:
 
 def generator(*address: str | int) -> np.random.Generator:
     """A numpy generator (Philox, counter based) for one seed address."""
-    return _generator(seed_of(*address))
+    return np.random.Generator(np.random.Philox(seed_of(*address)))
 
 
 def uniforms(seed: int, count: int) -> np.ndarray:
@@ -33,8 +33,4 @@ def uniforms(seed: int, count: int) -> np.ndarray:
 
     ``seed``: :func:`seed_of` the response's address.
     """
-    return _generator(seed).random(count)
-
-
-def _generator(seed: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(seed))
+    return np.random.Generator(np.random.Philox(seed)).random(count)

@@ -6,7 +6,7 @@ sampled (``response_ids``); the token sequence of a trajectory is their concaten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -228,7 +228,7 @@ class Trajectory:
 
     def response_mask(self) -> np.ndarray:
         """1.0 on every sampled token, shape (T,), trainable or not."""
-        return self._over_turns(lambda turn, _: np.ones(len(turn.response_ids)))
+        return self._over_turns([np.ones(len(turn.response_ids)) for turn in self.turns])
 
     def trains(self, k: int) -> bool:
         """Whether turn ``k`` (from 0) carries gradient."""
@@ -236,11 +236,11 @@ class Trajectory:
 
     def credit_mask(self) -> np.ndarray:
         """1.0 on sampled tokens of trainable turns, else 0, shape (T,)."""
-        return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), float(self.trains(k))))
+        return self.spread([float(self.trains(k)) for k in range(len(self.turns))])
 
     def old_logprobs(self) -> np.ndarray:
         """Log-probabilities at sampling time, 0 on tokens that were not sampled, shape (T,)."""
-        return self._over_turns(lambda turn, _: np.asarray(turn.logprobs, dtype=float))
+        return self._over_turns([turn.logprobs for turn in self.turns])
 
     def teacher_logprobs(self) -> np.ndarray:
         """Log-probabilities in the teacher's context, 0 on tokens that were not sampled, shape (T,).
@@ -249,11 +249,10 @@ class Trajectory:
         """
         if self.awaits_teacher:
             raise ValueError(f"task {self.task.id}: the teacher's log-probs have not been scored")
-        return self._over_turns(
-            lambda turn, _: np.asarray(
-                turn.logprobs if turn.teacher_logprobs is None else turn.teacher_logprobs, dtype=float
-            )
-        )
+        of_turns = []
+        for turn in self.turns:
+            of_turns.append(turn.logprobs if turn.teacher_logprobs is None else turn.teacher_logprobs)
+        return self._over_turns(of_turns)
 
     def teacher_gap(self) -> np.ndarray:
         """D: log-prob in the teacher's context minus that of sampling, 0 on other tokens, shape (T,)."""
@@ -267,13 +266,14 @@ class Trajectory:
 
     def spread(self, values_K: Sequence[float] | np.ndarray) -> np.ndarray:
         """The value of each of the K turns on its sampled tokens, 0 on other tokens; shape (T,)."""
-        return self._over_turns(lambda turn, k: np.full(len(turn.response_ids), values_K[k]))
+        turns = enumerate(self.turns)
+        return self._over_turns([np.full(len(turn.response_ids), values_K[k]) for k, turn in turns])
 
-    def _over_turns(self, values: Callable[[Turn, int], np.ndarray]) -> np.ndarray:
-        """``values(turn, k)`` on the response tokens of every turn, 0 on prompt tokens; float32, (T,)."""
+    def _over_turns(self, values_K: Sequence[Sequence[float] | np.ndarray]) -> np.ndarray:
+        """The values of each of the K turns on its sampled tokens, 0 on prompt tokens; float32, shape (T,)."""
         parts: list[np.ndarray] = [np.zeros(0)]
-        for k, turn in enumerate(self.turns):
-            parts += [np.zeros(len(turn.prompt_ids)), values(turn, k)]
+        for turn, values in zip(self.turns, values_K, strict=True):
+            parts += [np.zeros(len(turn.prompt_ids)), np.asarray(values, dtype=float)]
         return np.concatenate(parts).astype(np.float32)
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from r3l.envs.math.engine.brackets import enclosing, members
-from r3l.envs.math.engine.normalize import normalize
-from r3l.envs.math.engine.number_bases import base_suffixes, digits_in_base
+from r3l.envs.math.engine.normalize import enclosing, members, normalize
+from r3l.envs.math.engine.numerals import base_suffixes, digits_in_base
 from r3l.envs.math.engine.plain_comparison import same_word
 from r3l.envs.math.engine.units import equal_numbers
 

@@ -1,4 +1,4 @@
-"""Rewrite spellings that math-verify does not read.
+"""Rewrite spellings that math-verify does not read; find the brackets and the members of an answer.
 
 math-verify 0.9.0 reads LaTeX. It does not read unicode mathematics (``√3``, ``½``, ``60°``), repeating
 decimals, ``1.5e3``, ordinals, compound units, or a number base in words. ``normalize`` rewrites these and
@@ -11,10 +11,8 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from r3l.envs.math.engine.brackets import SETS, enclosing
 from r3l.envs.math.engine.latex import as_latex, without_layout
-from r3l.envs.math.engine.number_bases import with_base
-from r3l.envs.math.engine.number_words import number_in_words
+from r3l.envs.math.engine.numerals import number_in_words, with_base
 
 _THOUSANDS = re.compile(r"(?<![\w.,/])([1-9]\d{0,2})((?: +\d{3})+)(?![\d/]| */| +\d)")
 # 1 3/4 and 1\frac{3}{4}
@@ -106,3 +104,48 @@ def _fraction(whole: str, fixed: str, period: str) -> str:
     under = 10 ** len(fixed) * (10 ** len(period) - 1)
     value = Fraction(int(f"{whole}{fixed}{period}") - int(f"{whole}{fixed}" or "0"), under)
     return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+# --- Brackets.
+
+SETS = (("\\{", "\\}"), ("{", "}"))
+_BRACKET = re.compile(r"\\\{|\\\}|[()\[\]{}]")
+
+
+def enclosing(text: str) -> tuple[str, str] | None:
+    r"""The brackets around all of ``text``, such as ``("(", "]")``; None if it has none.
+
+    Any closing bracket closes any opening one, as in intervals. Braces without a backslash count only around
+    a list, as in ``{1,2}``.
+    """
+    depth = 0
+    first = None
+    last = None
+    for bracket in _BRACKET.finditer(text):
+        opens = bracket[0] in ("(", "[", "{", "\\{")
+        if opens and depth == 0:
+            if first is not None:
+                return None
+            first = bracket
+        depth += 1 if opens else -1
+        if depth < 0:
+            return None
+        last = bracket
+    if first is None or last is None or depth or first.start() or last.end() != len(text):
+        return None
+    return None if first[0] == "{" and "," not in text else (first[0], last[0])
+
+
+def members(text: str) -> list[str]:
+    """The parts of ``text`` between commas or semicolons outside brackets."""
+    parts = []
+    depth = 0
+    start = 0
+    for token in re.finditer(r"\\\{|\\\}|[()\[\]{},;]", text):
+        if token[0] in ",;":
+            if depth == 0:
+                parts.append(text[start : token.start()].strip())
+                start = token.end()
+        else:
+            depth += 1 if token[0] in ("(", "[", "{", "\\{") else -1
+    return [*parts, text[start:].strip()]

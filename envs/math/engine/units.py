@@ -10,7 +10,7 @@ import re
 
 from r3l.envs.math.engine.latex import TEXT
 from r3l.envs.math.engine.normalize import normalize
-from r3l.envs.math.engine.number_words import SMALL, TENS
+from r3l.envs.math.engine.numerals import SMALL, TENS
 from r3l.envs.math.engine.plain_comparison import number, numbers_equal
 
 _CURRENCY = "€£¥₹¢"
