@@ -270,7 +270,7 @@ class Trajectory:
         return self._over_turns([np.full(len(turn.response_ids), values_K[k]) for k, turn in turns])
 
     def _over_turns(self, values_K: Sequence[Sequence[float] | np.ndarray]) -> np.ndarray:
-        """The values of each of the K turns on its sampled tokens, 0 on prompt tokens; float32, shape (T,)."""
+        """The values of each of the K turns on its sampled tokens, 0 on prompt tokens; float32, (T,)."""
         parts: list[np.ndarray] = [np.zeros(0)]
         for turn, values in zip(self.turns, values_K, strict=True):
             parts += [np.zeros(len(turn.prompt_ids)), np.asarray(values, dtype=float)]

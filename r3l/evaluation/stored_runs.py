@@ -361,8 +361,8 @@ class Origins:
             under = f"{versions} versions" if versions > 1 else "one version"
             lines.append(
                 f"{sum(self.plans.values()) - (before or 0)} were made under {under} of "
-                "docs/preregistration.md, to which entries are added as experiments are planned; each run keeps "
-                "the hash of the text it began under (--json counts them; git log -p docs/preregistration.md "
+                "docs/preregistration.md, to which entries are added as experiments are planned; each run "
+                "keeps the hash of the text it began under (--json counts them; git log -p docs/preregistration.md "
                 "shows the changes)"
             )
         return lines

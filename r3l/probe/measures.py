@@ -43,15 +43,17 @@ def attempt_columns(played: Played) -> pd.DataFrame:
     - ``actions``: number of readable actions; ``shown``: how many of them name only what was shown before.
     - ``valid_all``: the reflection can be used; ``right_all``: it states the right outcome;
       ``right_failed``, ``right_solved``: the same after a failure and after a success.
-    - After a failure: ``valid``; ``critic_names``: the critic names a cause; ``exact``, ``near``, ``accurate``,
-      ``partial``, ``wrong``: the reflection's pivot and cause against the critic's.
-    - ``guided``, ``unguided``, ``from_start``, ``fresh``: success of that retry of a failure, with ``_tokens`` its
-      tokens, with ``_all`` after a success too. ``improved``, ``invalid``, ``followed``: of the guided one;
-      ``guided_right``, ``guided_wrong``: its success by whether its pivot is the critic's. ``equal``, ``short``: see
-      :class:`r3l.probe.attempts.OwnReflection`. ``guided_minus_X``: difference of two successes after one attempt.
-    - ``gap``, ``unlikely``, ``scored``: of the tokens of a successful guided retry, the sum of log p with the hint
-      minus without (nats), the number with log p below UNLIKELY without it, and their number; ``gap_all``,
-      ``scored_all``: of every guided retry; ``gap_failed``, ``scored_failed``: of those that fail.
+    - After a failure: ``valid``; ``critic_names``: the critic names a cause; ``exact``, ``near``,
+      ``accurate``, ``partial``, ``wrong``: the reflection's pivot and cause against the critic's.
+    - ``guided``, ``unguided``, ``from_start``, ``fresh``: success of that retry of a failure, with
+      ``_tokens`` its tokens, with ``_all`` after a success too. ``improved``, ``invalid``, ``followed``: of
+      the guided one; ``guided_right``, ``guided_wrong``: its success by whether its pivot is the critic's.
+      ``equal``, ``short``: see :class:`r3l.probe.attempts.OwnReflection`. ``guided_minus_X``: difference of
+      two successes after one attempt.
+    - ``gap``, ``unlikely``, ``scored``: of the tokens of a successful guided retry, the sum of log p with the
+      hint minus without (nats), the number with log p below UNLIKELY without it, and their number;
+      ``gap_all``, ``scored_all``: of every guided retry; ``gap_failed``, ``scored_failed``: of those that
+      fail.
     - Of each teacher (TEACHERS): ``NAME_gap_solved``, ``NAME_tokens_solved``: the sum of D over the tokens of
       an attempt that succeeds (nats), and their number; ``NAME_gap_failed``, ``NAME_tokens_failed``: the same
       of one that fails; ``NAME_shown``: its prompt contains its hint.
@@ -61,7 +63,9 @@ def attempt_columns(played: Played) -> pd.DataFrame:
     halves = played.halves
     rows: list[dict[str, Any]] = []
     for attempt in with_fresh_attempts(played.attempts):
-        own, critic, success = attempt.own, attempt.critic, float(attempt.success)
+        own = attempt.own
+        critic = attempt.critic
+        success = float(attempt.success)
         row: dict[str, Any] = {
             "task": attempt.task,
             "group": attempt.group,
@@ -80,14 +84,15 @@ def attempt_columns(played: Played) -> pd.DataFrame:
         rows.append(row)
 
         if critic is not None:
-            row["critic_guided"], row["critic_unguided"] = critic.guided.success, critic.unguided.success
+            row["critic_guided"] = critic.guided.success
+            row["critic_unguided"] = critic.unguided.success
             row["critic_followed"] = critic.guided.followed
-            row["critic_guided_minus_unguided"] = float(critic.guided.success) - float(
-                critic.unguided.success
-            )
+            lead = float(critic.guided.success) - float(critic.unguided.success)
+            row["critic_guided_minus_unguided"] = lead
         for name, reading in attempt.teachers.items():
             ending = "solved" if attempt.success else "failed"
-            row[f"{name}_gap_{ending}"], row[f"{name}_tokens_{ending}"] = reading.gap, reading.tokens
+            row[f"{name}_gap_{ending}"] = reading.gap
+            row[f"{name}_tokens_{ending}"] = reading.tokens
             row[f"{name}_shown"] = reading.shown
         if own is not None:
             row |= _reflection_columns(attempt, own, critic_spoke)
@@ -117,12 +122,14 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
     guided = retries.get("guided")
     if guided is not None and guided.logprobs is not None:
         scored = guided.logprobs
-        row["gap_all"], row["scored_all"] = sum(scored.under) - sum(scored.without), len(scored.under)
+        gap = sum(scored.under) - sum(scored.without)
+        tokens = len(scored.under)
+        row |= {"gap_all": gap, "scored_all": tokens}
         if guided.success:
-            row["gap"], row["scored"] = row["gap_all"], row["scored_all"]
+            row |= {"gap": gap, "scored": tokens}
             row["unlikely"] = sum(value < UNLIKELY for value in scored.without)
         else:
-            row["gap_failed"], row["scored_failed"] = row["gap_all"], row["scored_all"]
+            row |= {"gap_failed": gap, "scored_failed": tokens}
     if attempt.success:
         return row
 
@@ -131,17 +138,18 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
         attempt.critic is not None and attempt.critic.cause is not None if critic_spoke else None
     )
     for name, retry in retries.items():
-        row[name], row[f"{name}_tokens"] = retry.success, retry.tokens
-    row["equal"], row["short"] = own.equal, None if own.equal is None else own.short
+        row[name] = retry.success
+        row[f"{name}_tokens"] = retry.tokens
+    row["equal"] = own.equal
+    row["short"] = None if own.equal is None else own.short
     if guided is not None:
-        row["improved"], row["invalid"], row["followed"] = (
-            guided.improved,
-            guided.invalid,
-            guided.followed,
-        )
+        row["improved"] = guided.improved
+        row["invalid"] = guided.invalid
+        row["followed"] = guided.followed
         row["guided_minus_equal"] = None if own.equal is None else guided.success - own.equal
     if own.agrees is not None:
-        row["exact"], row["near"] = own.agrees.exact, own.agrees.near
+        row["exact"] = own.agrees.exact
+        row["near"] = own.agrees.near
         row |= {grade: own.agrees.grade == grade for grade in ("accurate", "partial", "wrong")}
         row["guided_right" if own.agrees.near else "guided_wrong"] = (
             None if guided is None else guided.success
@@ -177,7 +185,8 @@ def _expert(played: Played) -> Measure:
     """Success of the error-free expert, which plays each task once."""
     if not played.expert:
         return Measure(None, 0, 0)
-    n, rate = len(played.expert), sum(played.expert.values()) / len(played.expert)
+    n = len(played.expert)
+    rate = sum(played.expert.values()) / n
     return Measure(rate, n, n, *wilson_bounds(rate, n), "Wilson over tasks")
 
 
@@ -189,7 +198,8 @@ def _distinct(played: Played) -> Measure:
 
 def _p99(played: Played, hinted: bool) -> Measure:
     """The 99th percentile of -log p over the tokens of successful guided retries, without an interval."""
-    surprises, tasks = [], []
+    surprises = []
+    tasks = []
     for attempt in played.attempts:
         guided = attempt.own and attempt.own.guided
         if guided and guided.success and guided.logprobs:
@@ -327,7 +337,8 @@ def measures(played: Played) -> dict[str, Measure]:
 
     The measures that compare easy with hard tasks are left out if the tasks are not in exactly two groups.
     """
-    table, found = attempt_columns(played), {}
+    table = attempt_columns(played)
+    found = {}
     for keys in SECTIONS.values():
         for key, (_, estimate, *columns) in keys.items():
             if len(played.halves) == 2 or key not in OF_HALVES:
@@ -347,7 +358,8 @@ def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     places: Counter[str] = Counter()
     found = []
     for one in attempts:
-        several, place = of_task[one.task], places[one.task]
+        several = of_task[one.task]
+        place = places[one.task]
         places[one.task] += 1
         others = several[place + 1 :] + several[:place]
         if one.own and one.own.guided and others:

@@ -92,8 +92,8 @@ def play_probe(
     lines = read_jsonl(path, BatchLine)
     if any(line["probed"] != probed for line in lines):
         raise ConfigError(
-            f"{path} holds attempts of another model, other settings or other tasks; choose another file with --out, "
-            "or delete it"
+            f"{path} holds attempts of another model, other settings or other tasks; choose another file with "
+            "--out, or delete it"
         )
     known: dict[tuple[tuple[str, int], ...], list[Attempt]] = {}
     for number, line in enumerate(lines, start=1):
@@ -110,7 +110,8 @@ def play_probe(
     with progress("attempts, then reflections and retries", 2 * len(members), done=2 * done) as advance:
         for k, batch in enumerate(batches):
             if played[k] is None:
-                played[k] = now = _play_batch(session, settings, tasks, batch, seconds, advance)
+                now = _play_batch(session, settings, tasks, batch, seconds, advance)
+                played[k] = now
                 content = [asdict(one) for one in now]
                 line = BatchLine(probed=dict(probed), attempts=content, sha256=_digest(content))
                 append_jsonl(path, line)
@@ -130,8 +131,8 @@ def _attempts_in(line: BatchLine, where: str) -> list[Attempt]:
     except ValueError as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"{where}: these are not the attempts that were written ({reason}); delete this line, and they are "
-            "played again"
+            f"{where}: these are not the attempts that were written ({reason}); delete this line, and they "
+            "are played again"
         ) from error
 
 
@@ -187,9 +188,11 @@ def with_logprobs(session: PlaySession, studied: Sequence[Studied]) -> list[Atte
     scored = session.logprobs(distilled) if distilled else None
     if scored is None:
         return [one.attempt for one in studied]
-    found, attempts = iter(scored), []
+    found = iter(scored)
+    attempts = []
     for one in studied:
-        attempt, again = one.attempt, one.distilled
+        attempt = one.attempt
+        again = one.distilled
         if again is not None:
             sampled = again.old_logprobs()[again.credit_mask() > 0]
             logprobs = Logprobs(_rounded(sampled), _rounded(next(found)))
@@ -271,7 +274,8 @@ async def study(
     taught: Mapping[str, Trajectory] = {}
     if trajectory.turns and not trajectory.failed:
         critique = None if trajectory.success else ctx.dialogue.critique(episode.transcript())
-        own, critic = await retries.of_model(critique), await retries.of_critic(critique)
+        own = await retries.of_model(critique)
+        critic = await retries.of_critic(critique)
         attempt = replace(attempt, own=own, critic=critic)
         taught = taught_copies(ctx, episode, others, retries.guidance, settings.guidance_place)
     await episode.close()
@@ -299,7 +303,8 @@ class Retries:
         ``critique``: of the environment's critic, to compare with; None without one.
         """
         reflection = await reflect(self.ctx, self.base, self.settings)
-        parsed, last = reflection.parsed, reflection.trajectory.turns[-1:]
+        parsed = reflection.parsed
+        last = reflection.trajectory.turns[-1:]
         text = last[0].response
         if isinstance(parsed, InvalidFeedback):
             return OwnReflection(invalid=parsed.reason, text=text)
@@ -333,11 +338,9 @@ class Retries:
 
         ``written``: tokens of the reflection, which count as tokens of the retry.
         """
-        guidance = (
-            None
-            if reflection is None
-            else guidance_text(reflection, self.settings, self.ctx.dialogue.release)
-        )
+        guidance = None
+        if reflection is not None:
+            guidance = guidance_text(reflection, self.settings, self.ctx.dialogue.release)
         if (pivot, guidance) not in self._played:
             self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
         outcome, distilled = self._played[pivot, guidance]
@@ -346,8 +349,16 @@ class Retries:
     async def _play(
         self, pivot: int, guidance: str | None, reflection: ParsedReflection | None
     ) -> tuple[RetryOutcome, Trajectory]:
-        base, dialogue = self.base.trajectory, self.ctx.dialogue
-        hinted = None if reflection is None else await self._hinted(pivot, reflection)
+        """Play the retry of :meth:`_retry`."""
+        # The first action that the suggestion names, if it is possible at the pivot.
+        dialogue = self.ctx.dialogue
+        hinted = None
+        if isinstance(dialogue, TaggedDialogue) and reflection and reflection.suggestion is not None:
+            now = await self.base.env.rewind(pivot)
+            action = first_action(reflection.suggestion)
+            hinted = action if dialogue.possible(action, now) else None
+
+        base = self.base.trajectory
         restart = restart_at(pivot, guidance, base, self.settings)
         played = await retry(self.ctx, self.base, restart, self.settings)
         guided = played.guided
@@ -356,16 +367,9 @@ class Retries:
         if hinted is not None and turns:
             assert isinstance(dialogue, TaggedDialogue)
             followed = dialogue.read(turns[0].response) == hinted
-        improved, invalid = guided.reward > base.reward, guided.stop_reason in INVALID
+        improved = guided.reward > base.reward
+        invalid = guided.stop_reason in INVALID
         return RetryOutcome(guided.success, improved, _tokens(turns), followed, invalid), played.distilled
-
-    async def _hinted(self, pivot: int, reflection: ParsedReflection) -> str | None:
-        """The first action of a reflection's suggestion; None if it is not possible at ``pivot``."""
-        dialogue = self.ctx.dialogue
-        if not isinstance(dialogue, TaggedDialogue) or reflection.suggestion is None:
-            return None
-        action, now = first_action(reflection.suggestion), await self.base.env.rewind(pivot)
-        return action if dialogue.possible(action, now) else None
 
 
 def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:

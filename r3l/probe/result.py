@@ -60,7 +60,8 @@ class Target(Strict):
 
     def met(self, measure: Mapping[str, Any]) -> bool | None:
         """True if the measure meets the target; None if its value, or an interval it needs, is unknown."""
-        value, low = measure["value"], measure["low"]
+        value = measure["value"]
+        low = measure["low"]
         if value is None or (self.interval_above is not None and low is None):
             return None
         return (
@@ -257,7 +258,9 @@ def table_of(content: Mapping[str, Any]) -> Table:
     if "expected" in content:
         notes.append(sentence(content["expected"], content["measures"]["guided_minus_fresh"]["value"]))
     columns = [Column(name, right=name == "n") for name in ("measure", "value", "n", "target", "met")]
-    found, gate, sections = content["measures"], content.get("gate", {}), []
+    found = content["measures"]
+    gate = content.get("gate", {})
+    sections = []
     if gate:
         lines = [_line(LABELS[key], key, found[key] | judged) for key, judged in gate.items()]
         sections.append(Section("Gate: does reflecting pay?", lines))
