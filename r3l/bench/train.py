@@ -196,6 +196,7 @@ def _trl(
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
+    # Complete steps by its callbacks.
     seconds: list[float] = []
 
     class Clock(TrainerCallback):
@@ -228,6 +229,7 @@ def _trl(
             disable_tqdm=True,
             shuffle_dataset=False,
         )
+        # Rewards as in the other arms: every other response of a group.
         trainer = GRPOTrainer(
             model=model,
             reward_funcs=lambda completions, **_: [float(k % 2) for k in range(len(completions))],

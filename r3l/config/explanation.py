@@ -1,4 +1,4 @@
-"""Where each value of a run comes from."""
+"""Origins of a run's values: the file or option that sets each one, and its stated source."""
 
 from __future__ import annotations
 

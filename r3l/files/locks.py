@@ -23,6 +23,7 @@ def locked(path: Path, lock: Path | None = None, option: str = "--out", wait: fl
     another process holds the lock for more than ``wait`` seconds (-1: wait without limit), or if the lock
     file cannot be written.
     """
+    # The system frees the lock when the process ends, however it ends.
     file = lock or path.with_name(f".{path.name}.lock")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -59,6 +59,7 @@ def replacing(folder: Path) -> Iterator[Path]:
     try:
         temporary.mkdir(parents=True)
         yield temporary
+        # rename(2) replaces an empty folder only; one with content is exchanged, then deleted below.
         if folder.is_dir() and any(folder.iterdir()):
             _exchange(temporary, folder)  # the temporary folder then holds the old content
         else:

@@ -81,6 +81,7 @@ def _bar(label: str, total: int, done: int, lines: int) -> Iterator[tuple[Advanc
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total, completed=done, note="")
 
+        # Parts that were finished before say nothing of the speed: the time left is of the others.
         def skip(count: int) -> None:
             nonlocal done, start
             done += count

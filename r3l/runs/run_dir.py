@@ -100,6 +100,7 @@ def check_owner(run_dir: Path, run: Run) -> None:
     recorded = _fingerprints(run_dir)
     for path, found in recorded.items():
         if found != fingerprint:
+            # Name the settings that differ, so that the user sees which of the two runs is meant.
             named = ""
             if path.name == MANIFEST:  # it has the settings
                 differences = run.differences(read_json(path, RecordedRun))

@@ -89,6 +89,7 @@ def build_model(tokenizer: Any, seed: int, layers: int = 5, hidden_size: int = 1
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    # transformers initialises the weights from torch's global generator.
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(config)
     model.generation_config.eos_token_id = tokenizer.eos_token_id

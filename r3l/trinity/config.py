@@ -79,7 +79,7 @@ class Place:
 
 
 def _missing_teacher(run: Run, method: Method, place: Place) -> str:
-    """What Trinity-RFT's rollout model lacks to score the method's teacher; "" if it can.
+    """The weights of the method's teacher that Trinity-RFT's rollout model lacks; "" if it can score it.
 
     It holds the weights that sample. With LoRA on verl these are the base checkpoint's and an adapter, which
     a request may leave out: that is a frozen teacher.
