@@ -21,8 +21,7 @@ from r3l.report import claim_verdicts, claims, claims_table, paper_table, probes
 from r3l.report.claim_verdicts import ClaimVerdict
 from r3l.report.figures.bars import ending_shares
 from r3l.report.frame import Bench, read_runs, whole, with_further
-from r3l.report.labels import env_label, method_label
-from r3l.report.printed_tests import MDE
+from r3l.report.labels import MDE, env_label, method_label
 from r3l.report.published import Reference
 from r3l.report.registered import (
     RULE,

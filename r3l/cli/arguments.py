@@ -22,7 +22,8 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
     for folder in [value] if isinstance(value, Path) else value or ():
         if not folder.is_dir():
             raise DataError(
-                f"--{param.name} {folder} is not a directory; correct the path, or make runs (`r3l run`, `r3l train`)"
+                f"--{param.name} {folder} is not a directory; correct the path, or make runs (`r3l run`, "
+                "`r3l train`)"
             )
     return value
 
@@ -83,7 +84,8 @@ SeveralResults = Annotated[
     typer.Option(
         "--results",
         callback=_existing,
-        help="Folder of runs (TIER/ENV/MODEL/METHOD/seedN); repeatable. Default: results, if no run is named.",
+        help="Folder of runs (TIER/ENV/MODEL/METHOD/seedN); repeatable. "
+        "Default: results, if no run is named.",
     ),
 ]
 Results = Annotated[Path, typer.Option(help="Folder of runs: TIER/ENV/MODEL/METHOD/seedN.")]

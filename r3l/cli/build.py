@@ -120,5 +120,6 @@ def data_catalogue(
     from r3l.envs.webshop.engine.build import make_original
 
     meta = make_original(items, attrs, human, out, limit)
-    line = f"{out}: catalogue {meta.id}, {meta.products} products, {meta.goals} goals; next: export R3L_WEBSHOP={out}"
+    line = f"{out}: catalogue {meta.id}, {meta.products} products, {meta.goals} goals; "
+    line += f"next: export R3L_WEBSHOP={out}"
     print_result({"folder": str(out), "id": meta.id, **vars(meta)}, as_json, line)

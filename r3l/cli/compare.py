@@ -79,7 +79,7 @@ def compare(
     from r3l.report import compare as comparison
     from r3l.report import html as report
     from r3l.report.frame import read_runs
-    from r3l.runs.run_paths import CURVES, cell_of, first_found, runs_of
+    from r3l.runs.run_paths import CURVES, first_found, runs_of
     from r3l.workflow import plan
 
     # Everything that is wrong with the command is an error before anything trains.
@@ -94,22 +94,20 @@ def compare(
     archive = stored or stored_runs()
     archives = [archive, archive / CURVES]
     envs = listed(env, "--env") or (_envs_of(method, tier, [*folders, *archives]) if offline else None)
+
+    # The runs to compare: those that the workflow plans of the method, and the stored ones of its opponents.
     config = configured(tier, methods=[method], envs=envs, seeds=seeds or DEFAULT_SEEDS)
     ours = plan.grid(config, config.envs, [method])
     theirs = plan.grid(config, config.envs, opponents)
+    of_archive = runs_of(archive, opponents, tier, config.envs)
     kept = first_found(
-        [runs_of(archive, opponents, tier, config.envs)]
-        + [runs_of(archive / CURVES, opponents, tier, config.envs, may_be_none=True)]
+        [of_archive, runs_of(archive / CURVES, opponents, tier, config.envs, may_be_none=True)]
     )
-
     if not offline:
-        # Opponents that are not stored are trained too, or there would be nothing to compare with.
-        known = {(cell.env, cell.method) for cell in map(cell_of, kept)}
-        missing = {path: run for path, run in theirs.items() if (run.env, run.method) not in known}
-        for env_of, other in sorted({(run.env, run.method) for run in missing.values()}):
-            print(f"there is no stored run of {other} on {env_of}: it is trained too", file=sys.stderr)
-        _make_runs(ours | missing, config, cores)
+        _make_runs(ours, theirs, kept, config, cores)
 
+    # Own runs of the method; offline the stored ones, if there are none. Of an opponent the first run found
+    # counts: stored, then own.
     cells = sorted({run.cell for run in ours.values()})
     own = own_runs(folders, cells, seeds if offline else config.seeds)
     if offline and not own and not results:
@@ -117,6 +115,8 @@ def compare(
     found = [kept]
     found += [runs_of(folder, opponents, tier, config.envs, may_be_none=True) for folder in folders]
     loaded = read_runs([*own, *first_found(found)])
+
+    # The table, then what else differs between the runs, where they are, and what to do next.
     rows = comparison.compare(loaded, method, opponents, group)
     shown = comparison.comparison_table(rows)
     if html:
@@ -130,15 +130,29 @@ def compare(
     for cell in sorted({path.parent.parent for path in own}):
         print(printable(f"runs of {method}: {cell}/"))
     print(
-        f"next: r3l compare power {method} says how many seeds a difference takes; --html FILE shows these runs"
+        f"next: r3l compare power {method} says how many seeds a difference takes; --html FILE shows these "
+        "runs"
     )
 
 
-def _make_runs(runs: Mapping[str, Run], config: WorkflowConfig, cores: str) -> None:
-    """Train and evaluate ``runs`` (by their directories under results/) that are not finished."""
+def _make_runs(
+    ours: Mapping[str, Run],
+    theirs: Mapping[str, Run],
+    kept: Sequence[Path],
+    config: WorkflowConfig,
+    cores: str,
+) -> None:
+    """Train and evaluate what is not finished of ``ours``, and of ``theirs`` that are not among the stored
+    runs ``kept``, or there would be nothing to compare with. Runs are given by directory under results/."""
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import EVALUATION
+    from r3l.runs.run_paths import cell_of
 
+    known = {(cell.env, cell.method) for cell in map(cell_of, kept)}
+    missing = {path: run for path, run in theirs.items() if (run.env, run.method) not in known}
+    for env, other in sorted({(run.env, run.method) for run in missing.values()}):
+        print(f"there is no stored run of {other} on {env}: it is trained too", file=sys.stderr)
+    runs = {**ours, **missing}
     for path, run in runs.items():  # before snakemake deletes what it will make again
         set_aside_changed(RESULTS / path, run)
     targets = [str(RESULTS / path / EVALUATION) for path in runs]
@@ -180,10 +194,8 @@ def power(
     _check_share("--power", power, 0.1, 0.999)
     _check_share("--difference", difference, 0.001, 1)
     loaded = read_runs(runs_of(stored or stored_runs(), [method, *opponents], tier, named("--env", env)))
-    compared, target = (
-        comparison.compare(loaded, method, opponents, group),
-        PowerTarget(ALPHA, power, comparisons),
-    )
+    compared = comparison.compare(loaded, method, opponents, group)
+    target = PowerTarget(ALPHA, power, comparisons)
     rows = power_rows(compared, loaded, difference, target)
     _print(rows, out, as_json, power_table(rows, difference, target))
 
@@ -221,7 +233,7 @@ def _print(
 
 
 def _envs_of(method: str, tier: str, folders: Iterable[Path]) -> list[str] | None:
-    """The known environments in which ``folders`` have runs of ``method``, the workflow's first; None if none."""
+    """Known environments in which ``folders`` have runs of ``method``, the workflow's first; or None."""
     from r3l.config import names
     from r3l.runs.run_paths import cell_of, runs_of
     from r3l.workflow import plan

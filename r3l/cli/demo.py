@@ -21,16 +21,7 @@ from r3l.processes.parent import end_with_parent
 
 STEPS = 3
 PAUSE = 0.5  # seconds between two scenes on a terminal
-LIVE = (
-    "--method",
-    "r3l",
-    "--set",
-    f"train.steps={STEPS}",
-    "--set",
-    "train.tasks_per_step=4",
-    "--set",
-    "workers=1",
-)
+LIVE = (f"train.steps={STEPS}", "train.tasks_per_step=4", "workers=1")
 
 
 def demo(
@@ -54,24 +45,17 @@ def demo(
         run_dir, log = Path(folder, "run"), Path(folder, "log")
         with log.open("wb") as file:
             # Started first: it loads the model while the user reads the group.
-            command = [
-                sys.executable,
-                "-m",
-                "r3l.cli",
-                "train",
-                "--env",
-                env,
-                *LIVE,
-                "--run-dir",
-                str(run_dir),
-            ]
+            command = [sys.executable, "-m", "r3l.cli", "train", "--env", env, "--method", "r3l"]
+            command += [word for change in LIVE for word in ("--set", change)]
+            command += ["--run-dir", str(run_dir)]
             process = subprocess.Popen(command, stdout=file, stderr=file, preexec_fn=end_with_parent)
         try:
             _show_stored_group(console, stored)
             console.print()
             console.print(Rule(f"2  {STEPS} updates of R3L on {env}, now", align="left"))
             console.print(
-                "From the base checkpoint: 4 tasks an update, several attempts a task, a reflection and a retry each."
+                "From the base checkpoint: 4 tasks an update, several attempts a task, a reflection and a "
+                "retry each."
             )
             for line in _updates(process, run_dir):
                 console.print(line)
@@ -91,7 +75,7 @@ def demo(
 def _show_stored_group(console: Console, stored: Path | None) -> None:
     """Print the shortest group in which a retry solved the task that the first attempt failed."""
     from r3l.evaluation.stored_runs import stored_runs
-    from r3l.report.demo import shortest_example
+    from r3l.report.trajectory_view import shortest_example
 
     try:
         runs = stored or stored_runs()
@@ -101,8 +85,8 @@ def _show_stored_group(console: Console, stored: Path | None) -> None:
     example = shortest_example(sorted(runs.glob("*/*/*/r3l/seed*")))
     if example is None:
         console.print(
-            f"No stored group can be shown: {runs} has no run of R3L in which a retry solved a task that the first "
-            "attempt failed. The live updates need none.",
+            f"No stored group can be shown: {runs} has no run of R3L in which a retry solved a task that the "
+            "first attempt failed. The live updates need none.",
             markup=False,
         )
         return
@@ -115,16 +99,21 @@ def _show_stored_group(console: Console, stored: Path | None) -> None:
 
 def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
     """A line for each update, as soon as the training process has written its metrics."""
-    from r3l.report.demo import update_line
     from r3l.runs.metrics import read_metrics
 
     shown = 0
     while shown < STEPS:
-        running = (
-            process.poll() is None
-        )  # before the metrics are read: the last lines of an ended process count
+        # Asked before the metrics are read: the last lines of an ended process count.
+        running = process.poll() is None
         rows = read_metrics(run_dir)
-        yield from (update_line(row, STEPS) for row in rows[shown:])
+        for row in rows[shown:]:
+            retries, better = row.get("retry/count", 0), row.get("retry/improved", 0)
+            seconds = row["seconds/collect"] + row["seconds/train"]
+            yield (
+                f"update {row['step']:.0f}/{STEPS}: {row['train/success']:.0%} of the attempts solved; "
+                f"{row.get('reflection/valid', 0):.0f} reflections, {retries:.0f} retries, {better:.0f} of "
+                f"them better; learnt from {row['tokens/trained']:.0f} tokens in {seconds:.1f} s"
+            )
         shown = len(rows)
         if not running:
             return

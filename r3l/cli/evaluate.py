@@ -17,7 +17,6 @@ from r3l.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from r3l.cli.evaluations import Planned
-    from r3l.config import Run
     from r3l.evaluation.episodes import EpisodeRow
 
 
@@ -141,7 +140,7 @@ def _play_environment(
 ) -> None:
     """Evaluate a model in an environment; by several protocols, also compare their scores."""
     from r3l.cli import evaluations
-    from r3l.report.by_protocol import compared, draw
+    from r3l.report.protocol_scores import compared, draw
     from r3l.report.table import to_markdown
 
     entry = evaluations.EvaluationRequest(env=env, **options)
@@ -195,6 +194,8 @@ def _print(
     run_dir: Path, where: Path, evaluation: Mapping[str, Any], served: bool, as_json: bool, markdown: bool
 ) -> None:
     """Print an evaluation whose files are in ``where``: ``run_dir`` itself, or a folder below it."""
+    from r3l.api.running import default_run_dir
+    from r3l.config import variant
     from r3l.evaluation import stored_runs
     from r3l.evaluation.episodes import EpisodeRow
     from r3l.evaluation.summary import summary
@@ -222,20 +223,11 @@ def _print(
             lines.append(sentence(row))
         else:
             lines.append("the stored runs are not here (r3l stored fetch)")
-        lines.append(f"next: {_next(run, run_dir, stored)}")
+        # The next command compares the run with stored ones if it finds both, else it shows the run.
+        partial = any(change.startswith("evaluation.") for change in variant(run.method).changes)
+        at_home = run_dir.resolve() == default_run_dir(run).resolve()
+        if not partial and at_home and (stored / run.tier / run.env).is_dir():
+            lines.append(f"next: {offline_command(run.method, run.tier, [run.env])}")
+        else:
+            lines.append(f"next: r3l report {run_dir}")
     print_result(evaluation, as_json, "\n".join(lines))
-
-
-def _next(run: Run, run_dir: Path, stored: Path) -> str:
-    """The command that compares the run with stored ones if it finds both, else the one that shows it."""
-    from r3l.api.running import default_run_dir
-    from r3l.config import variant
-
-    partial = any(change.startswith("evaluation.") for change in variant(run.method).changes)
-    if (
-        partial
-        or run_dir.resolve() != default_run_dir(run).resolve()
-        or not (stored / run.tier / run.env).is_dir()
-    ):
-        return f"r3l report {run_dir}"
-    return offline_command(run.method, run.tier, [run.env])

@@ -105,13 +105,20 @@ class Planned(NamedTuple):
         return self.run.fingerprint(), self.served.identity if self.served else {}
 
     def play(self) -> Scored:
-        """Play the episodes that are missing; a finished evaluation is kept."""
+        """Play the episodes that are missing; a finished evaluation is kept.
+
+        Raises DataError if a file of a finished evaluation has changed since.
+        """
         from r3l.local.engine import train
 
         if self.served:
             begin_served_run(self.run, self.run_dir, self.served)
-        if done := self._done():
-            return done
+        if self.is_played():
+            check_signed(self.run_dir)
+            log.warning(
+                "%s was played before; delete it, or name another --out, to play it again", self.run_dir
+            )
+            return _with_examples(self.run_dir, read_json(self.run_dir / EVALUATION, Evaluation))
         if not self.served:
             train(self.run, self.run_dir)
         return scored(self.run_dir, None, self.served)
@@ -142,18 +149,6 @@ class Planned(NamedTuple):
         return (self.run_dir / EVALUATION).is_file() and (
             recorded_fingerprint(self.run_dir) == self.run.fingerprint()
         )
-
-    def _done(self) -> Scored | None:
-        """The evaluation that an earlier command finished.
-
-        Raises DataError if a file of it has changed since.
-        """
-        file = self.run_dir / EVALUATION
-        if not self.is_played():
-            return None
-        check_signed(self.run_dir)
-        log.warning("%s was played before; delete it, or name another --out, to play it again", self.run_dir)
-        return _with_examples(self.run_dir, read_json(file, Evaluation))
 
 
 def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
@@ -193,9 +188,9 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
 def check_published(run: Run) -> None:
     """Raise DataError, before anything is played, if the published numbers below the score cannot be read."""
     if run.protocol is not None:
-        from r3l.report.protocol_scores import beside
+        from r3l.report.protocol_scores import cited_scores
 
-        beside(run.env, run.protocol)
+        cited_scores(run.env, run.protocol)
 
 
 def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:

@@ -61,8 +61,8 @@ class ModelSource:
         check_known("dialog", self.dialog, set(Dialog))
         if self.model is not None and not self.model.strip(" /"):
             raise ConfigError(
-                f"--model is {self.model!r}: give the model's name as the server has it, or leave the option out "
-                "if the server has only one"
+                f"--model is {self.model!r}: give the model's name as the server has it, or leave the option "
+                "out if the server has only one"
             )
         fields: dict[str, Any] = {}
         for text in self.request:

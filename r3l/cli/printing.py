@@ -71,15 +71,15 @@ def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
     """Print ``content``, which has one list of rows, as JSON or as a table."""
     from r3l.report.table import Cell, Column, table
 
+    def cell(value: Any) -> Cell:
+        several = isinstance(value, dict)
+        return Cell("\n".join(f"{key}: {one}" for key, one in value.items()) if several else str(value))
+
     (rows,) = content.values()
-    cells = [{column: Cell(_text(value)) for column, value in row.items()} for row in rows]
+    cells = [{column: cell(value) for column, value in row.items()} for row in rows]
     print_shown(content, as_json, table("", list(map(Column, rows[0])), cells))
 
 
 def console() -> Console:
     """A console as wide as the terminal, or wide enough for every table if there is no terminal."""
     return Console() if Console().is_terminal else Console(width=150)
-
-
-def _text(value: Any) -> str:
-    return "\n".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

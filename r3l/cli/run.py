@@ -100,7 +100,7 @@ def run(
     changes = {key: value for key, value in content.items() if key != "sources" and usual.get(key) != value}
     command = line(files, changes, where + (_restarts(profile, runs) if profile else []))
     if dry_run:
-        _print_jobs(command, runs, config, _to_prepare(profile, runs) if profile else [], as_json)
+        _print_jobs(command, runs, config, profile, as_json)
         return
     began = time.monotonic()
     make(command, runs)
@@ -138,7 +138,7 @@ def status(
     Example: `r3l run status table1 --seed 0,1,2`
     """
     from r3l.evaluation import stored_runs
-    from r3l.report.status import status_table
+    from r3l.report.progress import status_table
     from r3l.runs.run_paths import find_runs
     from r3l.workflow import status as surveys
 
@@ -242,27 +242,26 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     return files, needed
 
 
-def _to_prepare(profile: str, runs: Mapping[str, Run]) -> list[str]:
-    """The steps left before ``runs`` can start on a cluster: edit the profile, fetch weights and data."""
-    from r3l.workflow.doctor import lacking
-    from r3l.workflow.resources import check_profile
-
-    try:
-        check_profile(default_resources(profile))
-    except ConfigError as error:
-        return [str(error), *lacking(runs.values())]
-    return lacking(runs.values())
-
-
 def _print_jobs(
     command: list[str],
     runs: Mapping[str, Run],
     config: WorkflowConfig,
-    to_prepare: Sequence[str],
+    profile: str | None,
     as_json: bool,
 ) -> None:
-    """Print the command, the directories that are renamed, the jobs with their GPU hours, what to prepare."""
+    """Print the command, the directories that are renamed, the jobs with their GPU hours, and what is left to
+    prepare before ``runs`` can start on a cluster: the profile, weights, data."""
     from r3l.report import gpu_hours
+    from r3l.workflow.doctor import lacking
+    from r3l.workflow.resources import check_profile
+
+    to_prepare: list[str] = []
+    if profile:
+        try:
+            check_profile(default_resources(profile))
+        except ConfigError as error:
+            to_prepare.append(str(error))
+        to_prepare += lacking(runs.values())
 
     renamed = others(runs)
     jobs, hours = jobs_of(command, renamed), _gpu_hours(list(runs.values()), config)
@@ -276,7 +275,7 @@ def _print_jobs(
     lines = [shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]
     if to_prepare:
         lines += ["Before it can start:", *(f"- {text}" for text in to_prepare)]
-    result = {"command": command, "jobs": jobs, **cost, "to_prepare": list(to_prepare)}
+    result = {"command": command, "jobs": jobs, **cost, "to_prepare": to_prepare}
     print_result(result, as_json, "\n".join(lines))
 
 

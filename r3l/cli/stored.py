@@ -52,8 +52,8 @@ def verify(
             probes.append(place)
         elif place.is_file():
             raise DataError(
-                f"{place} is neither a run directory nor the result of a probe (a JSON file); name the folder of the "
-                "run, as results/nano/math/math-1.5m/grpo/seed0"
+                f"{place} is neither a run directory nor the result of a probe (a JSON file); name the "
+                "folder of the run, as results/nano/math/math-1.5m/grpo/seed0"
             )
         elif place.is_dir() and not (place / "manifest.json").is_file():
             of_probes = stored_runs.probes_in(place)
@@ -82,8 +82,8 @@ def verify(
     print_result(content, as_json, "\n".join([*text, *lines(compared)]))
     if strict and found.dirty:
         raise DataError(
-            f"{len(found.dirty)} of {len(checked)} runs were made from a tree with uncommitted changes; make them "
-            "again from a clean clone"
+            f"{len(found.dirty)} of {len(checked)} runs were made from a tree with uncommitted changes; make "
+            "them again from a clean clone"
         )
 
 

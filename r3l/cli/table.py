@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from r3l.report.claim_verdicts import ClaimVerdict
-    from r3l.report.claims import Claim, Claims
+    from r3l.report.claims import Claims
     from r3l.report.tables import Selection
     from r3l.report.teachers import TeacherRow
     from r3l.workflow.plan import TableConfig
@@ -105,8 +104,7 @@ def published(
 
     Example: `r3l table published --impossible`
     """
-    from r3l.report.published import load
-    from r3l.report.published_checks import check, impossible_table, summary, summary_table
+    from r3l.report.published import check, impossible_table, load, summary, summary_table
     from r3l.report.table import to_csv, write_text
 
     rows = check(load())
@@ -157,7 +155,13 @@ def claims(
     rows, tested = _claims(results)
     rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]])]
     if claim:
-        rows = [row for row in rows if any(_about(row.claim, words) for words in claim)]
+        chosen = {
+            row.claim.id
+            for row in rows
+            for words in claim
+            if words == row.claim.id or words.lower() in row.claim.claim.lower()
+        }
+        rows = [row for row in rows if row.claim.id in chosen]
     if not rows:
         raise DataError(f"no claim has --claim {' and '.join(claim or ['any'])} in --env {env or 'any'}")
     flat, printed = [row.flat(tested.margin) for row in rows], claims_table(rows, tested)
@@ -167,9 +171,11 @@ def claims(
 
 
 def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: AsJson = False) -> None:
-    """Compare R3L's lead over GRPO with what probes measured, and print the rule by which `r3l probe` predicts it.
+    """Compare R3L's lead over GRPO with what probes measured, and print the rule by which `r3l probe`
+    predicts it.
 
-    Of the runs and probes under --results, by default the stored ones. --out results/stored/map.csv extends the rule.
+    Of the runs and probes under --results, by default the stored ones. --out results/stored/map.csv extends
+    the rule.
 
     Example: `r3l table map`
     """
@@ -231,11 +237,17 @@ def print_table(
     write, with .tex and .md next to it. Raises DataError if there is no run, unless ``tier`` is given or the
     table's kind is ``published``.
     """
+    from rich.console import Group
+
     from r3l.report import tables
     from r3l.report.frame import read_runs
+    from r3l.report.paper_table import full_table
+    from r3l.report.table import write
     from r3l.runs.run_paths import find_further
     from r3l.workflow import plan
 
+    # Read the runs, with their scores on question sets if the table has such columns, and keep those that it
+    # shows.
     config = plan.load(plan.workflow_content(tier))
     may_be_none = tier is not None or spec.kind == "published"
     paths = found([*selection.runs], results, may_be_none)
@@ -255,11 +267,14 @@ def print_table(
         len(config.seeds) if seeds_planned is None else seeds_planned,
         config.tier,
         config.benches(spec) if tier and not selection.envs else (),
+        empty or tier is not None,
     )
-    built = replace(built, empty=empty or tier is not None)
     if out:
-        built.write(out)
-    print_shown({"rows": built.flat()}, as_json, built)
+        write(built.flat, built.printed, out)
+    # Below a table of scores all of its rows follow in full: task groups, differences, costs.
+    scored = spec.kind == "scores" and bool(built.rows.seeds_done.any())
+    shown = Group(built.printed, "", full_table(built.rows)) if scored else built.printed
+    print_shown({"rows": built.flat}, as_json, shown)
 
 
 def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> Selection:
@@ -269,11 +284,6 @@ def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> 
     envs = named("--env", env) if env else None
     methods = named("--method", method) if method else None
     return Selection(envs, methods, named_runs(runs))
-
-
-def _about(claim: Claim, words: str) -> bool:
-    """True if ``words`` equal the id of ``claim`` or occur in its text."""
-    return words == claim.id or words.lower() in claim.claim.lower()
 
 
 def _teachers(
@@ -356,7 +366,8 @@ def figure(
 def figure_of_probes(files: ProbeFiles, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False) -> None:
     """Draw the comparison of models by the files that `r3l probe` wrote.
 
-    Example: `r3l figure probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json --out results/figures`
+    Example: `r3l figure probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json --out
+    results/figures`
     """
     from r3l.report import probes
 

@@ -92,13 +92,13 @@ def _sentences(run: Run, result: Mapping[str, Any]) -> str:
     steps = min(FINAL_WINDOW, result["steps"])
     budget = result["budget"]
     failed = (
-        f"\n{budget['env_failed']:.0f} of {budget['rollouts']:.0f} rollouts ended by an error in the environment; "
-        "they are in no group"
+        f"\n{budget['env_failed']:.0f} of {budget['rollouts']:.0f} rollouts ended by an error in the "
+        "environment; they are in no group"
         if budget.get("env_failed")
         else ""
     )
     return (
-        f"{head} Means of the last {steps}, on training tasks:\n"
-        f"success {final['train/success']:.3f}{by_group}, reward {final['train/reward']:.3f}, "
+        f"{head} Means of the last {steps}, on training tasks:\nsuccess "
+        f"{final['train/success']:.3f}{by_group}, reward {final['train/reward']:.3f}, "
         f"{final['train/turns']:.1f} turns an attempt.{failed}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,7 @@ from r3l.core.errors import ConfigError
 from r3l.files.paths import STORED
 
 if TYPE_CHECKING:
-    from r3l.config import Run
+    pass
 
 
 def tune(
@@ -38,7 +37,10 @@ def tune(
     from r3l.config.tuning import tuning_file, yaml_line
     from r3l.evaluation.tuning import tuning
     from r3l.files.writing import writable, write_json_atomic
+    from r3l.local.checkpoint import check_template
     from r3l.report.tuning import tuning_table
+    from r3l.runs.changed_code import set_aside_changed
+    from r3l.runs.run_paths import validation_evaluation
     from r3l.workflow import plan
 
     named("--env", env)
@@ -47,7 +49,18 @@ def tune(
     planned = plan.tuning_runs(tier, env, row.name)
     tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
     if not offline:
-        _train(tried, results, cores)
+        if results != RESULTS:
+            raise ConfigError(
+                f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it"
+            )
+        runs = {run_dir: run for of_rate in tried.values() for run_dir, run in of_rate.items()}
+        targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
+        first = next(iter(runs.values()))
+        check_template(first)  # all start from one model
+        for run_dir, run in runs.items():
+            set_aside_changed(run_dir, run)
+        command = line(targets, {"tier": first.tier, "envs": [first.env]}, placement(None, cores))
+        make(command, {str(run_dir.relative_to(results)): run for run_dir, run in runs.items()}, "validation")
     chosen = tuning(row.name, tried)
     path = results / tuning_file(tier, env, row)
     with writable(path):
@@ -72,22 +85,3 @@ def show(
 
     found = tunings(results, tier, named("--env", env), method)
     print_shown({"tunings": found}, as_json, tuning_table(found))
-
-
-def _train(tried: Mapping[str, Mapping[Path, Run]], results: Path, cores: str) -> None:
-    from r3l.local.checkpoint import check_template
-    from r3l.runs.changed_code import set_aside_changed
-    from r3l.runs.run_paths import validation_evaluation
-
-    if results != RESULTS:
-        raise ConfigError(
-            f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it"
-        )
-    runs = {run_dir: run for of_rate in tried.values() for run_dir, run in of_rate.items()}
-    targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
-    check_template(next(iter(runs.values())))  # all start from one model
-    for run_dir, run in runs.items():
-        set_aside_changed(run_dir, run)
-    first = next(iter(runs.values()))
-    command = line(targets, {"tier": first.tier, "envs": [first.env]}, placement(None, cores))
-    make(command, {str(run_dir.relative_to(results)): run for run_dir, run in runs.items()}, "validation")

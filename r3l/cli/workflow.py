@@ -38,16 +38,15 @@ def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> li
     where jobs run (:func:`placement`).
     """
     here = [] if Path("Snakefile").resolve() == SNAKEFILE else ["--snakefile", str(SNAKEFILE)]
-    pairs = [f"{key}={_as_yaml(value)}" for key, value in config.items()]
+    # snakemake strips outer quotes of a value, then reads it as YAML.
+    pairs = []
+    for key, value in config.items():
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        if isinstance(value, str):
+            text = value if PLAIN.fullmatch(value) else f" {text} "
+        pairs.append(f"{key}={text}")
     shown = ("--printshellcmds", "--show-failed-logs")  # so that a user can repeat each step by hand
     return ["snakemake", *here, *shown, *placement, *targets, *(["--config", *pairs] if pairs else [])]
-
-
-def _as_yaml(value: Any) -> str:
-    """The text that snakemake's --config reads as ``value``: it strips outer quotes, then tries YAML."""
-    if isinstance(value, str):
-        return value if PLAIN.fullmatch(value) else f" {json.dumps(value, ensure_ascii=False)} "
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
@@ -122,7 +121,7 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
 
 
 def others(runs: Mapping[str, Run]) -> list[Path]:
-    """The directories of ``runs`` that hold another run by their manifest; these are renamed before a start."""
+    """Directories of ``runs`` that hold another run by their manifest; they are renamed at the start."""
     from r3l.runs.run_dir import recorded_fingerprint
 
     places = {RESULTS / path: run for path, run in runs.items()}
@@ -161,8 +160,8 @@ def check_cache() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{folder} cannot be made ({error.strerror}), where snakemake keeps its cache: set XDG_CACHE_HOME or HOME "
-            "to a folder that can be written"
+            f"{folder} cannot be made ({error.strerror}), where snakemake keeps its cache: set "
+            "XDG_CACHE_HOME or HOME to a folder that can be written"
         ) from error
 
 

@@ -90,7 +90,8 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a (tier, env, model, method): means over seeds of SUMS and of the seconds of PHASES, and the
     rates of r3l.runs.metrics made from mean counts.
 
-    ``relative_generated``: generated tokens, against those of the cheapest method of the same (tier, env, model).
+    ``relative_generated``: generated tokens, against those of the cheapest method of the same (tier, env,
+    model).
     """
     rows: list[dict[str, Any]] = []
     for bench in benches(runs):

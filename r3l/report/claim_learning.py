@@ -1,15 +1,14 @@
 """Claims about learning: success on the way, paired by seed, at one learning rate.
 
-The rate is the one that GRPO has in the environment, so that no lead comes from a rate. Two curves of a run are
-read: success on the test tasks after the updates of ``evaluation.curve`` (held-out), and success of base rollouts
-at every update (training).
+The rate is the one that GRPO has in the environment, so that no lead comes from a rate. Two curves of a run
+are read: success on the test tasks after the updates of ``evaluation.curve`` (held-out), and success of base
+rollouts at every update (training).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -33,8 +32,8 @@ THOUSAND = 1000  # saved tokens and rollouts are counted in thousands
 class LearningCurve:
     """Curves of one run of n updates.
 
-    ``held_out``: test success by update, 0 for the base checkpoint if it was scored. ``training_U``: success of
-    base rollouts. ``spent``: by unit, n + 1 numbers: what was spent after 0, 1, ... n updates.
+    ``held_out``: test success by update, 0 for the base checkpoint if it was scored. ``training_U``: success
+    of base rollouts. ``spent``: by unit, n + 1 numbers: what was spent after 0, 1, ... n updates.
     """
 
     held_out: dict[int, float]
@@ -73,27 +72,19 @@ class LearningCurve:
 
 
 def learning_curves(runs: pd.DataFrame, start: float | None = None) -> list[LearningCurve]:
-    """The curves of ``runs`` (one row each). ``start``: success of their base checkpoint on the test tasks."""
-    return [
-        _curve(path, steps, success, start)
-        for path, steps, success in zip(runs.path, runs.steps, runs.success, strict=True)
-    ]
-
-
-def _curve(evaluation: Path, steps: int, success: float, start: float | None) -> LearningCurve:
-    """The curves of one run, with ``success`` on the test tasks after its last update, ``steps``."""
-    trained = training_of(evaluation)
-    counted: dict[Unit, NDArray[np.float64]] = {
-        "updates": np.ones(len(trained.tokens_U)),
-        "tokens": trained.tokens_U,
-        "rollouts": trained.rollouts_U,
-    }
+    """Curves of ``runs``; ``start``: success of their base checkpoint on the test tasks."""
     before = {} if start is None else {0: start}
-    return LearningCurve(
-        before | held_out(evaluation) | {steps: success},
-        trained.success_U,
-        {unit: np.cumsum(np.append(0.0, amounts)) for unit, amounts in counted.items()},
-    )
+    curves = []
+    for path, steps, success in zip(runs.path, runs.steps, runs.success, strict=True):
+        trained = training_of(path)
+        counted: dict[Unit, NDArray[np.float64]] = {
+            "updates": np.ones(len(trained.tokens_U)),
+            "tokens": trained.tokens_U,
+            "rollouts": trained.rollouts_U,
+        }
+        spent = {unit: np.cumsum(np.append(0.0, amounts)) for unit, amounts in counted.items()}
+        curves.append(LearningCurve(before | held_out(path) | {steps: success}, trained.success_U, spent))
+    return curves
 
 
 def base_success(runs: pd.DataFrame) -> float | None:
@@ -147,18 +138,34 @@ class LearningTest(Strict):
         start = base_success(runs)
         ours, theirs = common_seeds(*(at_rate(runs, name, rate) for name in (self.method, self.against)))
         pairs = list(zip(learning_curves(ours, start), learning_curves(theirs, start), strict=True))
-        if self.until:
-            return self._saved_S(pairs)
         values = []
-        for pair in pairs:
-            difference = self.difference(pair, self.after)
-            later = self.difference(pair, self.minus_after) if self.minus_after else 0.0
-            if difference is not None and later is not None:
-                values.append(difference - later)
+        if not self.until:
+            for pair in pairs:
+                difference = self.difference(pair, self.after)
+                later = self.difference(pair, self.minus_after) if self.minus_after else 0.0
+                if difference is not None and later is not None:
+                    values.append(difference - later)
+            return values
+
+        # The saving until a level: what the opponent has spent by then, minus what the method has.
+        training = self.success == "training"
+        if not training:
+            pairs = [pair for pair in pairs if all(one.scored_on_the_way for one in pair)]
+        if not pairs:
+            return []
+        ends = [
+            other.training_U[-FINAL:].mean() if training else other.held_out[max(other.held_out)]
+            for _, other in pairs
+        ]
+        level = self.until * float(np.mean(ends))
+        unit = 1 if self.saves == "updates" else THOUSAND
+        for one, other in pairs:
+            saved = other.until(self.saves, level, training) - one.until(self.saves, level, training)
+            values.append(saved / unit)
         return values
 
     def difference(self, pair: Sequence[LearningCurve], after: Sequence[int]) -> float | None:
-        """Ours minus theirs after these updates; None where one of the two was not scored there, or not before."""
+        """Ours minus theirs after these updates; None where one was not scored there, or not before."""
         if self.success == "training":
             first, last = after
             if any(last > len(one.training_U) for one in pair):
@@ -175,21 +182,3 @@ class LearningTest(Strict):
             return None
         ours, theirs = (float(np.mean([one.at(self.equal, amount) for amount in amounts])) for one in pair)
         return ours - theirs
-
-    def _saved_S(self, pairs: Sequence[Sequence[LearningCurve]]) -> list[float]:
-        """The saving of each pair: the opponent's spending until the level minus the method's, shape (S,)."""
-        training = self.success == "training"
-        if not training:
-            pairs = [pair for pair in pairs if all(one.scored_on_the_way for one in pair)]
-        if not pairs:
-            return []
-        ends = [
-            theirs.training_U[-FINAL:].mean() if training else theirs.held_out[max(theirs.held_out)]
-            for _, theirs in pairs
-        ]
-        level = (self.until or 0.0) * float(np.mean(ends))
-        unit = 1 if self.saves == "updates" else THOUSAND
-        return [
-            (theirs.until(self.saves, level, training) - ours.until(self.saves, level, training)) / unit
-            for ours, theirs in pairs
-        ]

@@ -1,8 +1,9 @@
 """Verdicts of the stored runs and probes on each claim: an effect with its interval.
 
-The claims of the paper, the registered ones and the exploratory ones are three families. Within each, Benjamini
-and Hochberg's correction covers all effects that have an interval: a table of over a hundred effects is read for
-what it finds, and 5 % of that may be wrong. The registered comparisons (registered.py) keep Holm's.
+The claims of the paper, the registered ones and the exploratory ones are three families. Within each,
+Benjamini and Hochberg's correction covers all effects that have an interval: a table of over a hundred
+effects is read for what it finds, and 5 % of that may be wrong. The registered comparisons (registered.py)
+keep Holm's.
 """
 
 from __future__ import annotations
@@ -182,12 +183,13 @@ class ClaimVerdict:
 def claim_verdicts(
     runs: pd.DataFrame, probes: Sequence[Content], of: Claims, curves: pd.DataFrame | None = None
 ) -> list[ClaimVerdict]:
-    """A row for each claim and environment, and for each probe if there are several; each family is judged together.
+    """A row for each claim and environment, and for each probe if there are several; each family is judged
+    together.
 
-    Environments of the plan have rows from today's base checkpoints, with or without evidence; others only where
-    there is evidence. Of the plan's tier, other environments and base checkpoints have exploratory rows alone.
-    ``curves``: runs of the registered entries, scored on the way. Claims of these entries prefer them to ``runs``,
-    claims of the paper take those that ``runs`` lack, exploratory claims leave them out.
+    Environments of the plan have rows from today's base checkpoints, with or without evidence; others only
+    where there is evidence. Of the plan's tier, other environments and base checkpoints have exploratory rows
+    alone. ``curves``: runs of the registered entries, scored on the way. Claims of these entries prefer them
+    to ``runs``, claims of the paper take those that ``runs`` lack, exploratory claims leave them out.
     """
     further = runs.iloc[:0] if curves is None else curves
     registered, of_paper = by_bench(with_further(further, runs)), by_bench(with_further(runs, further))

@@ -1,7 +1,8 @@
 """The claims (configs/claims.yaml) and what tests each: test scores, training counts, curves, or a probe.
 
-Effects on scores, training counts and curves have one value per training seed, on the same tasks, so their intervals
-are about other seeds. Effects in a probe are of one fixed model, so their intervals are about other tasks.
+Effects on scores, training counts and curves have one value per training seed, on the same tasks, so their
+intervals are about other seeds. Effects in a probe are of one fixed model, so their intervals are about other
+tasks.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class ScoreTest(Strict):
         return None if ours is None or theirs is None else (ours, theirs)
 
     def at_equal_rates(self, runs: pd.DataFrame) -> list[float] | None:
-        """Values of the same test with ``method`` at the rate of ``against``; None if their rates are equal."""
+        """Values with ``method`` at the rate of ``against``; None if their rates are equal."""
         rates = self.learning_rates(runs)
         if rates is None or rates[0] == rates[1]:
             return None
@@ -101,8 +102,8 @@ class ScoreTest(Strict):
 class TrainingTest(Strict):
     """A rate of a run's training, minus another rate, a number, or the same rate of another method's run.
 
-    ``against``: the other method, paired by seed. ``change``: k compares the mean of the last k updates with that
-    of the first k; 0: the rate over all updates.
+    ``against``: the other method, paired by seed. ``change``: k compares the mean of the last k updates with
+    that of the first k; 0: the rate over all updates.
     """
 
     method: str
@@ -257,8 +258,8 @@ class Claims(Strict):
     @model_validator(mode="before")
     @classmethod
     def _each(cls, content: Any) -> Any:
-        """Write out each claim with ``each``, once for every combination of its values: {key} is replaced by the
-        value, {key.label} by the method's printed name."""
+        """Write out each claim with ``each``, once for every combination of its values: {key} is replaced by
+        the value, {key.label} by the method's printed name."""
         claims = []
         for claim in content["claims"]:
             if not isinstance(claim, dict) or "each" not in claim:
@@ -272,7 +273,8 @@ class Claims(Strict):
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """``template`` with the names of ``values`` replaced; a text that is one name alone becomes the value itself."""
+    """``template`` with the names of ``values`` replaced; a text that is one name alone becomes the value
+    itself."""
     if isinstance(template, dict):
         return {key: _filled(value, values) for key, value in template.items()}
     if isinstance(template, list):

@@ -55,20 +55,21 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
         "Claims",
         columns,
         _lines(rows),
-        "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg within each "
-        f"family: {', '.join(families)}; so that on average at most 5 % of a family's findings are false); "
-        f"equivalent: shown to lie within {of.margin:g} of 0 on either side (two one-sided tests at 5 % each: "
-        "the 90 % interval lies inside), even if it is also shown to differ from 0; inconclusive: neither, or "
-        "shown at unequal learning rates alone (the csv's note has both rates, and the effect at equal ones); "
-        f"too few: fewer than {MIN_SEEDS} seeds, shown as their values; not tested: nothing is stored, or not all "
-        "of the seeds that were registered. Bold: as claimed. Intervals are not corrected.",
+        "ahead, behind: the effect is shown to be above or below 0 (two-sided test; Benjamini-Hochberg "
+        f"within each family: {', '.join(families)}; so that on average at most 5 % of a family's findings "
+        f"are false); equivalent: shown to lie within {of.margin:g} of 0 on either side (two one-sided tests "
+        "at 5 % each: the 90 % interval lies inside), even if it is also shown to differ from 0; "
+        "inconclusive: neither, or shown at unequal learning rates alone (the csv's note has both rates, and "
+        f"the effect at equal ones); too few: fewer than {MIN_SEEDS} seeds, shown as their values; not "
+        "tested: nothing is stored, or not all of the seeds that were registered. Bold: as claimed. "
+        "Intervals are not corrected.",
         "over seeds: t-interval over training seeds, on the same test tasks; over tasks: bootstrap over the "
         "tasks of one fixed model.",
         "MDE: minimum detectable effect (power 80 %); power: probability of showing the paper's effect with "
         "the spread measured here; both at the level at which the correction ends.",
-        f"paper: published effect for {of.backbone}, of rewards on WebShop and ScienceWorld, where ours is of "
-        "success; Mathematics is compared with GSM8K. The csv has the lines of results/stored/published, and "
-        "the commands that make the runs.",
+        f"paper: published effect for {of.backbone}, of rewards on WebShop and ScienceWorld, where ours is "
+        "of success; Mathematics is compared with GSM8K. The csv has the lines of results/stored/published, "
+        "and the commands that make the runs.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes),
         by=lambda line: f"{sentence(line[0].claim)} [{command(line[0].claim)}]",
     )
@@ -76,7 +77,7 @@ def claims_table(rows: Sequence[ClaimVerdict], of: Claims) -> Table:
 
 
 def _lines(rows: Sequence[ClaimVerdict]) -> list[list[ClaimVerdict]]:
-    """The rows of each line: one, but all untested rows of a claim that have the same number of seeds planned."""
+    """Each row is a line of its own; untested rows of a claim with equally many seeds planned share one."""
     lines: list[list[ClaimVerdict]] = []
     for _, same_claim in groupby(rows, key=lambda row: row.claim.id):
         of_claim = list(same_claim)

@@ -12,8 +12,7 @@ from r3l.config import hashed, variant
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError, DataError
 from r3l.report.frame import benches, common_seeds, groups, of_bench, scores_S_T, total
-from r3l.report.labels import is_taught, method_label
-from r3l.report.printed_tests import MDE, MDE_NOTE, mde_text, p_cell
+from r3l.report.labels import MDE, MDE_NOTE, is_taught, mde_text, method_label, p_cell
 from r3l.report.scores import interval_columns, paired_columns
 from r3l.report.table import Cell, Column, Table, table
 from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
@@ -107,36 +106,40 @@ def compare(
         known = groups(here[here.method == method])
         if group not in known:
             raise DataError(f"--group is {group!r}; the tasks of {bench[1]} are {', '.join(known)}")
+
+        # A row for each opponent, over the seeds that both have.
         here = here[here.group == group]
-        rows += [_row(here[here.method == method], here[here.method == other], other) for other in against]
+        ours = here[here.method == method]
+        place = {key: ours.iloc[0][key] for key in ("tier", "env", "model", "method", "group")}
+        for other in against:
+            theirs = here[here.method == other]
+            label = theirs.iloc[0].label if len(theirs) else method_label(other)
+            row = MethodComparison(**place, against=other, label=label)
+            common, twins = common_seeds(ours, theirs)
+            if len(common):
+                ours_S_T, theirs_S_T = scores_S_T(common), scores_S_T(twins)
+                budget: dict[str, float | None] = {}
+                for name, counter in BUDGET.items():
+                    spent = total(twins, counter)
+                    budget[name] = total(common, counter) / spent if spent else None
+                row = replace(
+                    row,
+                    ours=seed_interval(ours_S_T),
+                    theirs=seed_interval(theirs_S_T),
+                    effect=Effect.paired(ours_S_T, theirs_S_T),
+                    budget=budget,
+                    warnings=setting_warnings(common.iloc[0], twins.iloc[0]),
+                )
+            rows.append(row)
     if not rows:
         raise DataError(
             f"there is no evaluated run of {method!r} in the environments that are compared; choose others "
             "(--env), or train it first (r3l compare does, without --offline)"
         )
+
+    # Holm's correction covers every row.
     differences = compare_effects([row.effect for row in rows])
     return [replace(row, difference=difference) for row, difference in zip(rows, differences, strict=True)]
-
-
-def _row(ours: pd.DataFrame, theirs: pd.DataFrame, other: str) -> MethodComparison:
-    """One row before the correction, which is over all rows."""
-    common, twins = common_seeds(ours, theirs)
-    label = theirs.iloc[0].label if len(theirs) else method_label(other)
-    place = {key: ours.iloc[0][key] for key in ("tier", "env", "model", "method", "group")}
-    row = MethodComparison(**place, against=other, label=label)
-    if not len(common):
-        return row
-
-    spent = [{name: total(seeds, key) for name, key in BUDGET.items()} for seeds in (common, twins)]
-    ours_S_T, theirs_S_T = scores_S_T(common), scores_S_T(twins)
-    return replace(
-        row,
-        ours=seed_interval(ours_S_T),
-        theirs=seed_interval(theirs_S_T),
-        effect=Effect.paired(ours_S_T, theirs_S_T),
-        budget={name: spent[0][name] / spent[1][name] if spent[1][name] else None for name in BUDGET},
-        warnings=setting_warnings(common.iloc[0], twins.iloc[0]),
-    )
 
 
 def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:

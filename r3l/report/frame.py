@@ -3,23 +3,28 @@ figures are views of it.
 
 The columns of a row:
 
-- ``tier``, ``env``, ``model``, ``method``, ``seed``: the run. ``env`` of a score on a question set is the set's printed
-  name, so that runs on different questions are never averaged.
+- ``tier``, ``env``, ``model``, ``method``, ``seed``: the run. ``env`` of a score on a question set is the
+  set's printed name, so that runs on different questions are never averaged.
 - ``tier_label``, ``label``: printed names of the tier and of the method.
-- ``feedback``: who was set to write the reflections or critiques of training (``self``, ``environment``, ``judge
-  NAME``); None: the method reads none.
-- ``task_set``, ``task_set_sha256``, ``task_set_tasks``: name, digest and number of the test tasks. ``warning``: what a
-  reader must know of them and of the base checkpoint; empty: nothing. ``constant_answer``, ``constant_success``: the
-  best answer that ignores the problem, and its success in [0, 1]; None where it was not measured.
-- ``group``: the test tasks of this row, ``all`` or a part of them such as ``easy``. ``episodes``: how many were played.
+- ``feedback``: who was set to write the reflections or critiques of training (``self``, ``environment``,
+  ``judge NAME``); None: the method reads none.
+- ``task_set``, ``task_set_sha256``, ``task_set_tasks``: name, digest and number of the test tasks.
+  ``warning``: what a reader must know of them and of the base checkpoint; empty: nothing.
+  ``constant_answer``, ``constant_success``: the best answer that ignores the problem, and its success in [0,
+  1]; None where it was not measured.
+- ``group``: the test tasks of this row, ``all`` or a part of them such as ``easy``. ``episodes``: how many
+  were played.
 - ``success``, ``reward``: means over those episodes. ``stops``: how many of them ended for each reason.
-  ``parse_failures``, ``truncations``: those that ended by an invalid response; by a response or a dialog over its
-  limit.
-- ``tasks``: ids of the tasks in order, a tuple. ``task_success``, ``task_reward``: arrays ``_T`` of each task's mean
-  over its episodes. Stacked over seeds they are the score matrix ``_S_T`` of r3l.stats.intervals, as in rliable.
-- ``steps``: updates; 0 for a base checkpoint. Every counter of r3l.runs.metrics by its own name (``rollouts``,
-  ``tokens/generated`` ...): its sum over training; NaN: never counted. Metrics of single updates: :func:`updates`.
-- ``preregistration``: first digits of the sha256 of docs/preregistration.md when the run was made; None: before it.
+  ``parse_failures``, ``truncations``: those that ended by an invalid response; by a response or a dialog over
+  its limit.
+- ``tasks``: ids of the tasks in order, a tuple. ``task_success``, ``task_reward``: arrays ``_T`` of each
+  task's mean over its episodes. Stacked over seeds they are the score matrix ``_S_T`` of r3l.stats.intervals,
+  as in rliable.
+- ``steps``: updates; 0 for a base checkpoint. Every counter of r3l.runs.metrics by its own name
+  (``rollouts``, ``tokens/generated`` ...): its sum over training; NaN: never counted. Metrics of single
+  updates: :func:`updates`.
+- ``preregistration``: first digits of the sha256 of docs/preregistration.md when the run was made; None:
+  before it.
 - ``path``: the evaluation.json; ``run_dir``: the run's directory, on whose metrics ``metrics_sha256`` is the
   digest (None: nothing was trained). ``cell``, ``fingerprint``, ``agent`` (who played, if a server did),
   ``manifest``: as the files say.
@@ -29,7 +34,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,43 +102,100 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
     rows = [row for run in _distinct(runs) for row in run]
     counters = sorted({key for row in rows for key in row} - {*COLUMNS})
     frame = pd.DataFrame(rows, columns=[*COLUMNS, *counters], dtype=object)
-    numbers = dict.fromkeys(("seed", "episodes", "steps"), int) | dict.fromkeys(
-        ("success", "reward", *counters), float
-    )
-    frame = frame.astype(numbers).copy()  # in one piece: pandas warns of frames that many insertions made
+    counts = dict.fromkeys(("seed", "episodes", "steps"), int)
+    means = dict.fromkeys(("success", "reward", *counters), float)
+    frame = frame.astype(
+        counts | means
+    ).copy()  # in one piece: pandas warns of frames that many insertions made
     return frame.sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
 
 
 def _read_run(path: Path) -> list[Row]:
-    """Read one run as rows, one per group of test tasks.
+    """Read one run as rows, one per group of test tasks: a task's score is its mean over its episodes.
 
     Raises DataError for incomplete or inconsistent files.
     """
-    evaluation, folder, run_dir = read_json(path, Evaluation), path.parent, run_dir_of(path)
+    evaluation = read_json(path, Evaluation)
+    folder, run_dir = path.parent, run_dir_of(path)
     check_signed(folder)
     check_place(run_dir, evaluation)
+
+    # The scores that are on record have to be those of the episodes on record.
     episodes = read_jsonl(folder / EPISODES, EpisodeRow)
-    in_group = Counter(episode["group"] for episode in episodes if episode["group"])
-    if {**in_group, ALL: len(episodes)} != {
+    group_E = np.array([episode["group"] for episode in episodes], dtype=object)
+    endings = Counter((episode["group"], episode["stop_reason"]) for episode in episodes)
+    counted = Counter(group for group in group_E if group)
+    if {**counted, ALL: len(episodes)} != {
         group: scores["episodes"] for group, scores in evaluation["groups"].items()
     }:
         raise DataError(
             f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
         )
+
     run = _run_columns(path, evaluation, read_manifest(run_dir), read_json(run_dir / RESULT, Result))
-    return [run | of_group for of_group in _group_columns(evaluation, episodes)]
+
+    # A task belongs to the group of its first episode.
+    tasks_T, first_T, task_E = np.unique(
+        [episode["task"] for episode in episodes], return_index=True, return_inverse=True
+    )
+    episodes_T = np.bincount(task_E)
+    success_T, reward_T = (
+        np.bincount(task_E, weights=[float(episode[key]) for episode in episodes]) / episodes_T
+        for key in ("success", "reward")
+    )
+    constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
+    rows = []
+    for group, scores in evaluation["groups"].items():
+        in_group_T = (group_E[first_T] == group) | (group == ALL)
+        stops: Counter[str] = Counter()
+        for (part, reason), count in endings.items():
+            if group in (part, ALL):
+                stops[reason] += count
+        of_group = {
+            "group": group,
+            "episodes": scores["episodes"],
+            "success": scores["success"],
+            "reward": scores["reward"],
+            "stops": stops,
+            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
+            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
+            "tasks": tuple(tasks_T[in_group_T].tolist()),
+            "task_success": success_T[in_group_T],
+            "task_reward": reward_T[in_group_T],
+            "constant_answer": constant and constant["answer"],
+            "constant_success": constant and constant["success"].get(group),
+        }
+        rows.append(run | of_group)
+    return rows
 
 
 def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result: Result) -> Row:
-    """The columns of a run that are the same for all groups of its test tasks; ``path``: of the evaluation."""
+    """The columns of a run that all groups of its test tasks share; ``path``: of the evaluation."""
     tier, env, task_set = evaluation["tier"], evaluation["env"], evaluation["task_set"]
     run_dir = run_dir_of(path)
+    digests = recorded_digests(run_dir)
     # A method without retries has no feedback to learn from.
     method = manifest["run"]["method_settings"]
     teacher: str | None = None if method.get("retries") == 0 else method.get("feedback")
     if teacher == FeedbackSource.JUDGE:
         teacher = f"judge {manifest['run'].get('judge', {}).get('model')}"
-    digests = recorded_digests(run_dir)
+
+    # Remarks that a reader needs: on the task set, the base checkpoint, the server that played, and episodes
+    # that ended by an error inside the environment, in test and in training.
+    agent = evaluation.get("agent")
+    remarks = [task_set.get("warning"), manifest.get("start_model_warning")]
+    remarks.append(several_models(agent) if agent else None)
+    name = f"{evaluation['method_label']}, seed {evaluation['seed']}"
+    if failed := evaluation["stops"].get("env_failed"):
+        remarks.append(
+            f"{failed} of {evaluation['episodes']} test episodes of {name} ended by an error in the "
+            "environment and count as not solved"
+        )
+    if dropped := result["budget"].get("env_failed"):
+        remarks.append(
+            f"{dropped:.0f} of {result['budget'].get('rollouts', 0):.0f} rollouts in the training of {name} "
+            "ended by an error in the environment and are in no group"
+        )
     return {
         "tier": tier,
         "model": evaluation["model"],
@@ -149,76 +211,16 @@ def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result:
         "task_set": task_set["name"],
         "task_set_sha256": task_set["sha256"],
         "task_set_tasks": task_set["tasks"],
-        "warning": "; ".join(_warnings(evaluation, manifest, result)),
+        "warning": "; ".join(remark for remark in remarks if remark),
         "steps": result["steps"],
         "preregistration": (manifest.get("preregistration_sha256") or "")[:12] or None,
         "path": path,
         "run_dir": run_dir,
         "metrics_sha256": next((digests[name] for name in METRICS_FILES if name in digests), None),
-        "agent": evaluation.get("agent"),
+        "agent": agent,
         "manifest": manifest,
         **result["budget"],
     }
-
-
-def _group_columns(evaluation: Evaluation, episodes: Sequence[EpisodeRow]) -> Iterator[Row]:
-    """The columns of each group of test tasks. A task's score is its mean over its episodes, and its group that
-    of its first one."""
-    group_E = np.array([episode["group"] for episode in episodes], dtype=object)
-    endings = Counter((episode["group"], episode["stop_reason"]) for episode in episodes)
-    tasks_T, first_T, task_E = np.unique(
-        [episode["task"] for episode in episodes], return_index=True, return_inverse=True
-    )
-    episodes_T = np.bincount(task_E)
-    success_T, reward_T = (
-        np.bincount(task_E, weights=[float(episode[key]) for episode in episodes]) / episodes_T
-        for key in ("success", "reward")
-    )
-    constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
-    for group, scores in evaluation["groups"].items():
-        in_group_T = (group_E[first_T] == group) | (group == ALL)
-        stops: Counter[str] = Counter()
-        for (of_group, reason), count in endings.items():
-            if group in (of_group, ALL):
-                stops[reason] += count
-        yield {
-            "group": group,
-            "episodes": scores["episodes"],
-            "success": scores["success"],
-            "reward": scores["reward"],
-            "stops": stops,
-            "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
-            "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-            "tasks": tuple(tasks_T[in_group_T].tolist()),
-            "task_success": success_T[in_group_T],
-            "task_reward": reward_T[in_group_T],
-            "constant_answer": constant and constant["answer"],
-            "constant_success": constant and constant["success"].get(group),
-        }
-
-
-def _warnings(evaluation: Evaluation, manifest: Manifest, result: Result) -> Iterator[str]:
-    """Remarks that a reader of a run needs: on its task set, its base checkpoint, the server that played, and how
-    many episodes ended by an error inside the environment, in its test and in training."""
-    if of_task_set := evaluation["task_set"].get("warning"):
-        yield of_task_set
-    if of_checkpoint := manifest.get("start_model_warning"):
-        yield of_checkpoint
-    agent = evaluation.get("agent")
-    if agent and (mixed := several_models(agent)):
-        yield mixed
-    run = f"{evaluation['method_label']}, seed {evaluation['seed']}"
-    if failed := evaluation["stops"].get("env_failed"):
-        yield (
-            f"{failed} of {evaluation['episodes']} test episodes of {run} ended by an error in the environment and "
-            "count as not solved"
-        )
-    if dropped := result["budget"].get("env_failed"):
-        rollouts = result["budget"].get("rollouts", 0)
-        yield (
-            f"{dropped:.0f} of {rollouts:.0f} rollouts in the training of {run} ended by an error in the environment "
-            "and are in no group"
-        )
 
 
 def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
@@ -240,22 +242,20 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
         bench = (run["tier"], run["env"], run["model"])
         other = first.setdefault(bench, run)
         if run["task_set_sha256"] != other["task_set_sha256"]:
-            (a, on_a), (b, on_b) = (
-                (one["path"], f"{one['task_set']} ({one['task_set_sha256'][:12]})") for one in (run, other)
-            )
+            on = [f"{one['task_set']} ({one['task_set_sha256'][:12]})" for one in (run, other)]
             raise DataError(
-                f"{a} was measured on task set {on_a} and {b} on {on_b}; "
+                f"{run['path']} was measured on task set {on[0]} and {other['path']} on {on[1]}; "
                 "they cannot stand in one table: evaluate both on one task set"
             )
 
         # No second training has the same metrics, seconds included.
         digest = run["metrics_sha256"]
         other = trained.setdefault(digest, run) if digest else run
-        if (other["cell"], other["seed"]) != (run["cell"], run["seed"]) and training_digest(
-            read_metrics(run["run_dir"])
-        ):
+        renamed = (other["cell"], other["seed"]) != (run["cell"], run["seed"])
+        if renamed and training_digest(read_metrics(run["run_dir"])):
             raise DataError(copy_error(other["path"].parent, run["path"].parent))
 
+        # One run in two folders counts once if its episodes are the same.
         same = known.setdefault((*bench, run["method"], run["seed"]), run)
         if same is not run:
             folders = same["path"].parent, run["path"].parent
@@ -263,34 +263,30 @@ def _distinct(runs: Iterable[list[Row]]) -> list[list[Row]]:
             equal = equal and read_jsonl(folders[0] / EPISODES) == read_jsonl(folders[1] / EPISODES)
             (copies if equal else clashes).append(folders)
             continue
+
+        # With -n seeds of a method may draw other tasks, but as many of them by the same rule.
         mate = methods.setdefault((*bench, run["method"]), run)
-        if run["tasks"] != mate["tasks"] and _draw(run) != _draw(mate):
+        draws = [one["manifest"]["run"].get("evaluation", {}).get("draw", "first") for one in (run, mate)]
+        as_many = draws[0] == draws[1] != "first" and len(run["tasks"]) == len(mate["tasks"])
+        if run["tasks"] != mate["tasks"] and not as_many:
             raise DataError(
                 f"{run['path']} has episodes of {len(run['tasks'])} tasks and {mate['path']} of "
-                f"{len(mate['tasks'])} or of other ones; seeds of one method cannot be averaged then: evaluate both "
-                "with the same evaluation.tasks (-n)"
+                f"{len(mate['tasks'])} or of other ones; seeds of one method cannot be averaged then: "
+                "evaluate both with the same evaluation.tasks (-n)"
             )
         distinct.append(rows)
     if clashes:
         a, b = clashes[0]
         more = f" (and {len(clashes) - 1} more such pairs)" if len(clashes) > 1 else ""
         raise DataError(
-            f"{a} and {b} are the same method and seed{more}, but their episodes differ: name the runs that are meant "
-            "by their directories, in place of the whole folder, as in r3l table table1 "
+            f"{a} and {b} are the same method and seed{more}, but their episodes differ: name the runs that "
+            "are meant by their directories, in place of the whole folder, as in r3l table table1 "
             "results/nano/alfworld/alfworld-1.5m-hints/my_method/seed* --results results/stored"
         )
     if copies:
-        _, copy = copies[0]
-        log.warning(
-            "%d runs are in two places with the same episodes and count once: %s ...", len(copies), copy
-        )
+        once = "%d runs are in two places with the same episodes and count once: %s ..."
+        log.warning(once, len(copies), copies[0][1])
     return distinct
-
-
-def _draw(run: Row) -> tuple[Any, ...]:
-    """The draw of a run's tasks (-n): equal for two runs that draw as many by their seeds, else the tasks."""
-    rule = run["manifest"]["run"].get("evaluation", {}).get("draw", "first")
-    return run["tasks"] if rule == "first" else (rule, len(run["tasks"]))
 
 
 def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:

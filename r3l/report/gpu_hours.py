@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from r3l.config import (
     Run,
@@ -59,8 +60,23 @@ def costs(runs: Iterable[Run]) -> list[Cost]:
     run_costs = []
     for run in runs:
         key = (run.env, run.model, run.method, run.train.steps)
-        if key not in known:
-            known[key] = _cost(run, reference)
+        if key not in known and not build_method(run).trains:
+            known[key] = Cost(run.env, run.model, run.method, 0, 0.0, 0.0, "")
+        elif key not in known:
+            # The nearest published number, with the factors to this run and what they are for.
+            (label, factor), why_method = _method(run, reference)
+            (model, scale), why_model = _model(run, reference)
+            benchmark = "DAPO" if environment_of(run.env).name == "math" else "ALFWorld"
+            why_env = "" if env_label(run.env) == benchmark else f"as {benchmark}"
+            published_seconds = 0.0
+            for phase in PHASES:
+                number = reference.get(model, benchmark, label, phase)
+                assert number is not None, (model, benchmark, label, phase)
+                published_seconds += float(number.value)
+            seconds = factor * scale * published_seconds
+            basis = ", ".join(part for part in (why_env, why_method, why_model) if part)
+            hours = seconds * run.train.steps * GPUS / 3600
+            known[key] = Cost(run.env, run.model, run.method, run.train.steps, seconds, hours, basis)
         run_costs.append(known[key])
     return run_costs
 
@@ -77,32 +93,6 @@ def training_hours(run: Run) -> float | None:
         return forecast.seconds(measured, run.train.steps) / 3600
     cluster = gpu_cluster(run)
     return costs([run])[0].gpu_hours / (cluster.nodes * cluster.gpus_per_node) if cluster else None
-
-
-def _cost(run: Run, reference: Reference) -> Cost:
-    if not build_method(run).trains:
-        return Cost(run.env, run.model, run.method, 0, 0.0, 0.0, "")
-    by_method, why_method = _method(run, reference)
-    by_model, why_model = _model(run, reference)
-    benchmark, why_env = _benchmark(run.env)
-    label, factor = by_method
-    model, scale = by_model
-    seconds = factor * scale * sum(_published(reference, model, benchmark, label, phase) for phase in PHASES)
-    basis = ", ".join(part for part in (why_env, why_method, why_model) if part)
-    hours = seconds * run.train.steps * GPUS / 3600
-    return Cost(run.env, run.model, run.method, run.train.steps, seconds, hours, basis)
-
-
-def _published(reference: Reference, model: str, benchmark: str, label: str, phase: str) -> float:
-    number = reference.get(model, benchmark, label, phase)
-    assert number is not None, (model, benchmark, label, phase)
-    return float(number.value)
-
-
-def _benchmark(env: str) -> tuple[str, str]:
-    label = env_label(env)
-    stands = "DAPO" if environment_of(env).name == "math" else "ALFWorld"
-    return stands, "" if label == stands else f"as {stands}"
 
 
 def _method(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
@@ -138,28 +128,24 @@ def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
 
     def hours(env: str) -> Column:
         total = sum(cost.gpu_hours for cost in run_costs if cost.env == env)
-        return Column(
-            env_label(env), lambda row: _text(cells.get((*row, env))), right=True, footer=f"{total:,.0f}"
-        )
 
-    columns = [
-        Column("model", lambda row: row[0]),
-        Column("method", lambda row: row[1], footer="all seeds of all"),
-    ]
+        def text(row: tuple[str, str]) -> str:
+            cost = cells.get((*row, env))
+            return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}" if cost else ""
+
+        return Column(env_label(env), text, right=True, footer=f"{total:,.0f}")
+
+    columns = [Column("model", itemgetter(0)), Column("method", itemgetter(1), footer="all seeds of all")]
     columns += [hours(env) for env in dict.fromkeys(cost.env for cost in run_costs)]
     rows = list(dict.fromkeys((cost.model, cost.method) for cost in run_costs))
     return table(f"{title}: H20-hours of one seed", columns, rows, summary(run_costs, seeds))
-
-
-def _text(cost: Cost | None) -> str:
-    return f"{'~' if cost.basis else ''}{cost.gpu_hours:,.0f}" if cost else ""
 
 
 def summary(run_costs: Sequence[Cost], seeds: int) -> str:
     total = sum(cost.gpu_hours for cost in run_costs)
     own = sum(cost.gpu_hours for cost in run_costs if not cost.basis)
     return (
-        f"{len(run_costs)} runs ({seeds} seeds a cell): {total:,.0f} H20-hours, {total / 8 / 24:,.0f} days of 8 such "
-        f"GPUs, by the paper's seconds a step; {own:,.0f} of them as published, the rest (~) estimated from the "
-        "nearest published number"
+        f"{len(run_costs)} runs ({seeds} seeds a cell): {total:,.0f} H20-hours, {total / 8 / 24:,.0f} days "
+        f"of 8 such GPUs, by the paper's seconds a step; {own:,.0f} of them as published, the rest (~) "
+        "estimated from the nearest published number"
     )

@@ -1,4 +1,4 @@
-"""The table of the map (r3l.report.probe_map): its comparisons, the rule through them, and the registered tests."""
+"""The table of the map (r3l.report.probe_map): comparisons, the rule, the registered tests."""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ def map_table(rows: Sequence[Comparison]) -> Table:
         "The map: R3L minus GRPO at equal learning rates",
         columns,
         sorted(rows, key=lambda row: -row["guided_minus_fresh"]),
-        "guided - fresh: a guided retry against another attempt after a failure; base: success. Both are of the base "
-        "checkpoint (r3l probe). early: training success, first third of updates; final: test success. 95 % intervals.",
+        "guided - fresh: a guided retry against another attempt after a failure; base: success. Both are of "
+        "the base checkpoint (r3l probe). early: training success, first third of updates; final: test "
+        "success. 95 % intervals.",
         *notes,
         *registered_tests(rows),
         *equal_token_slopes(rows),
@@ -114,7 +115,8 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
             verdict = "shown" if p_value < 1 - CONFIDENCE else "not shown"
         sentences.append(
             f"Registered test, {TESTED[name]}: slope {line.slope:+.2f} ({low:.2f} to {high:.2f}) over "
-            f"{line.count} comparisons, {within:+.2f} within environments, p = {p_value:.3g} (Holm): {verdict}."
+            f"{line.count} comparisons, {within:+.2f} within environments, p = {p_value:.3g} (Holm): "
+            f"{verdict}."
         )
     return sentences
 
@@ -129,8 +131,8 @@ def equal_token_slopes(rows: Sequence[Comparison]) -> list[str]:
             low, high = line.slope_bounds
             mean = np.mean([row[name] for row in known])
             sentences.append(
-                f"Exploratory, held-out success at equal generated tokens ({update} updates of the cheaper method), "
-                f"minus GRPO: mean {mean:+.2f}, slope {line.slope:+.2f} ({low:.2f} to {high:.2f}) over {line.count} "
-                "comparisons."
+                f"Exploratory, held-out success at equal generated tokens ({update} updates of the cheaper "
+                f"method), minus GRPO: mean {mean:+.2f}, slope {line.slope:+.2f} ({low:.2f} to {high:.2f}) "
+                f"over {line.count} comparisons."
             )
     return sentences

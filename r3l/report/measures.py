@@ -128,35 +128,32 @@ def measure_rows(
         check_known("measure", name, MEASURES)
     rows: list[dict[str, Any]] = []
     for bench in sorted({*planned_benches, *benches(runs)}):
+        tier, env, model = bench
         here = whole(of_bench(runs, bench))
         place = place_of(bench) | ({"tier_label": here.iloc[0].tier_label} if len(here) else {})
         for method, seeds in by_method(here, methods).items():
             for name in names:
-                row = missing(
-                    method, seeds_planned, "no run", measure=name, unit=MEASURES[name].unit, **place
-                )
-                if len(seeds):
-                    first = seeds.iloc[0]
-                    row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
-                    row |= _over_seeds(name, row, seeds, reference)
-                else:
-                    row["feedback"] = planned_teacher(method, bench[0])
+                known = place | {"measure": name, "unit": MEASURES[name].unit}
+                row = missing(method, seeds_planned, "no run", **known)
                 rows.append(row)
+                if not len(seeds):
+                    row["feedback"] = planned_teacher(method, tier)
+                    continue
+                first = seeds.iloc[0]
+                row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
+                runs_of_row = zip(seeds.itertuples(), budgets(seeds), strict=True)
+                counted = [measured(name, run, budget) for run, budget in runs_of_row]
+                values = [value for value in counted if value is not None]
+                if not values:
+                    reason = NOT_RECORDED if name in OF_TASKS else "none"
+                    row |= {"seeds_done": len(seeds)} | paper_columns("not comparable", reason)
+                    continue
+
+                # Mean and interval over the seeds that counted something, against the published number.
+                interval, caveat = t_interval(values), MEASURES[name].caveat
+                number = reference.get(model, env_label(env), reference.label(method, first.label), name)
+                paper = against(number, tier, interval, len(values), seeds_planned)
+                if tier == "paper" and number and caveat:
+                    paper = paper_columns("not comparable", caveat, number)
+                row |= interval_columns(interval) | {"seeds_done": len(values)} | paper
     return as_rows(rows, table=title)
-
-
-def _over_seeds(name: str, row: dict[str, Any], seeds: pd.DataFrame, reference: Reference) -> dict[str, Any]:
-    """Mean and interval of a measure, against the published number. Seeds with nothing to count are left
-    out."""
-    counted = [measured(name, *run) for run in zip(seeds.itertuples(), budgets(seeds), strict=True)]
-    values = [value for value in counted if value is not None]
-    if not values:
-        reason = NOT_RECORDED if name in OF_TASKS else "none"
-        return {"seeds_done": len(seeds), **paper_columns("not comparable", reason)}
-    interval, caveat, tier = t_interval(values), MEASURES[name].caveat, row["tier"]
-    label = reference.label(row["method"], row["label"])
-    number = reference.get(row["model"], env_label(row["env"]), label, name)
-    paper = against(number, tier, interval, len(values), row["seeds_planned"])
-    if tier == "paper" and number and caveat:
-        paper = paper_columns("not comparable", caveat, number)
-    return interval_columns(interval) | {"seeds_done": len(values)} | paper

@@ -26,9 +26,8 @@ from r3l.config.method import Scope, method_of, settings_in
 from r3l.config.options import CITED, Option, environment_options, method_options
 from r3l.report.table import Column, Table, table
 
-REFERENCE = (
-    "paper"  # the tier whose settings are those of paper and release; other tiers change some for themselves
-)
+# The tier whose settings are those of paper and release; other tiers change some for themselves.
+REFERENCE = "paper"
 COMPARED = ("paper", "released_code")
 COLUMNS = ("of", "option", "audit", "paper", "released_code", "here", "in force")
 COMMAND = "r3l list differences"
@@ -104,7 +103,8 @@ def methods_table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] | No
         *map(of_profile, map(str, PROFILES[1:])),
         Column("only when", there),
     ]
-    note = "rollouts: the most that one task can cost under paper / released_code / fair; options: r3l list options"
+    note = "rollouts: the most that one task can cost under paper / released_code / fair; "
+    note += "options: r3l list options"
     chosen = [row for row in rows if shown is None or row["method"] in shown]
     return table("Methods and options", columns, chosen, note)
 
@@ -117,7 +117,8 @@ def options_overview(declared: Sequence[Option]) -> Table:
         key = f"{prefix}.KEY" if prefix else "KEY, of a method" if option.used_by else "KEY"
         sections.setdefault(key, {})[name] = None
     rows = [{"--set": f"{key}", "settings": ", ".join(found)} for key, found in sections.items()]
-    note = "values, defaults and meaning of some: r3l list options alpha train; of a method: r3l list options r3l"
+    note = "values, defaults and meaning of some: r3l list options alpha train; "
+    note += "of a method: r3l list options r3l"
     return table("", [Column("--set"), Column("settings")], rows, note)
 
 
@@ -145,12 +146,12 @@ def method_families(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def lines(settings: Mapping[str, Any]) -> str:
-    """The settings as text, one per line."""
-    return "\n".join(f"{key}: {_plain(value)}" for key, value in settings.items())
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) or "nothing" if isinstance(value, tuple | list) else str(value)
+    """The settings as text, one per line; lists without brackets."""
+    texts = []
+    for key, value in settings.items():
+        several = isinstance(value, tuple | list)
+        texts.append(f"{key}: {', '.join(map(str, value)) or 'nothing' if several else value}")
+    return "\n".join(texts)
 
 
 def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[dict[str, Any]]:
@@ -159,7 +160,11 @@ def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[
     One row each: both values; ``here``, the value in a run of ``tier``; ``in force``, the profile that has
     this value (or neither); and ``envs``, the environments for which the row holds.
     """
-    ids = _audit_ids()
+    # The ids of the audit that each option's meaning cites.
+    ids: dict[str, dict[str, None]] = {}
+    for option in (*method_options(), *environment_options()):
+        of_option = ids.setdefault(option.option.rpartition(".")[2], {})
+        of_option |= dict.fromkeys(re.findall(CITED, option.meaning))
     places: dict[tuple[str, ...], list[str]] = {}
     for env in envs:
         for method in methods:
@@ -167,15 +172,15 @@ def differences(tier: str, envs: Sequence[str], methods: Sequence[str]) -> list[
             whose = REFERENCE if REFERENCE in load("envs", env, EnvConfig).tiers else tier
             paper, released = (_settings(resolve(whose, env, f"{base}@profile={p}", 0)) for p in COMPARED)
             here = _settings(resolve(tier, env, method, 0))
-            for (kind, option), value in paper.items():
-                other, own = released[kind, option], here.get((kind, option))
+            for (kind, name), value in paper.items():
+                other, own = released[kind, name], here.get((kind, name))
                 if value != other:
                     of = method if kind == "method" else env
-                    places.setdefault((of, option, *map(str, (value, other, own))), []).append(env)
+                    places.setdefault((of, name, *map(str, (value, other, own))), []).append(env)
     return [
         {
             **dict(zip(("of", "option", "paper", "released_code", "here"), key, strict=True)),
-            "audit": ids.get(key[1], ""),
+            "audit": ", ".join(ids.get(key[1], ())),
             "in force": {key[2]: "paper", key[3]: "released_code"}.get(key[4], "neither"),
             "envs": list(dict.fromkeys(found)),
         }
@@ -187,9 +192,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     """One sentence: in how many of the differences ``rows`` each profile's value holds here."""
     count = Counter(row["in force"] for row in rows)
     return (
-        f"paper and released code differ in {len(rows)} settings of these methods and environments: {count['paper']} "
-        f"are the paper's here, {count['released_code']} the released ones, {count['neither']} neither; they are "
-        f"listed by {COMMAND}"
+        f"paper and released code differ in {len(rows)} settings of these methods and environments: "
+        f"{count['paper']} are the paper's here, {count['released_code']} the released ones, "
+        f"{count['neither']} neither; they are listed by {COMMAND}"
     )
 
 
@@ -211,13 +216,3 @@ def _settings(run: Run) -> Mapping[tuple[str, str], Any]:
     return {("method", k): v for k, v in method.items()} | {
         ("environment", k): v for k, v in environment.items()
     }
-
-
-def _audit_ids() -> dict[str, str]:
-    """Ids of the audit that each option's meaning cites."""
-    found: dict[str, dict[str, None]] = {}
-    for option in (*method_options(), *environment_options()):
-        found.setdefault(option.option.rpartition(".")[2], {}).update(
-            dict.fromkeys(re.findall(CITED, option.meaning))
-        )
-    return {option: ", ".join(ids) for option, ids in found.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -16,9 +16,19 @@ import pandas as pd
 
 from r3l.config import EnvConfig, load, names
 from r3l.report.frame import ALL, CONSTANT_ANSWER
-from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, backbone, env_label, model_label
+from r3l.report.labels import (
+    FEEDBACK,
+    FEEDBACK_NOTE,
+    MDE,
+    MDE_NOTE,
+    TEST,
+    backbone,
+    env_label,
+    mde_text,
+    model_label,
+    p_cell,
+)
 from r3l.report.measures import MEASURES
-from r3l.report.printed_tests import MDE, MDE_NOTE, TEST, mde_text, p_cell
 from r3l.report.published import SCORES, Published
 from r3l.report.scores import CONSTANT_ANSWER_LABEL
 from r3l.report.table import Cell, Column, Row, Section, Table, mark_best, rounded, table
@@ -42,15 +52,13 @@ def paper_table(
     run is left out and named below, unless ``empty``: our rows, and benchmarks with their published numbers.
     Where nothing has run, the published numbers are the table.
     """
-    ours, left_out = list(rows[rows.group == ALL].itertuples()), list[str]()
+    ours = list(rows[rows.group == ALL].itertuples())
+    left_out: list[str] = []
     if not empty:
         ours, published, left_out = _with_runs(ours, published)
     several = len(measures) > 1
     our_sections = _our_sections(ours, {number.backbone for number in published}, several)
-    # Each note of published numbers has a letter, unless all numbers share one.
-    notes = list(dict.fromkeys(number.note for number in published))
-    letters = {n: chr(ord("a") + k) for k, n in enumerate(filter(None, notes))} if len(notes) > 1 else {}
-    their_sections = _their_sections(published, letters, several)
+    their_sections, their_notes = _published(published, several)
 
     lines = [line for sections in (their_sections, our_sections) for line in sections.values()]
     known = dict.fromkeys(name for line in lines for cells in line.values() for name in cells)
@@ -78,27 +86,17 @@ def paper_table(
     sides = {name: {"high": 1, "low": -1, "": 0}[better.get(name, only)] for name in columns}
     for one in printed:
         mark_best(one.rows, {name: side for name, side in sides.items() if side})
-    intervals = {
-        name for one in printed for row in one.rows for name, cell in row.items() if "±" in cell.text
-    }
-    return Table(
-        title,
-        [
-            *(Column(name, no_wrap=name == METHOD) for name in first),
-            *(Column(name, right=True, no_wrap=name in intervals) for name in columns),
-        ],
-        printed,
-        [
-            *_our_notes(ours, [] if several else columns),
-            *left_out,
-            *([FEEDBACK_NOTE] if taught else []),
-            *_their_notes(published, letters),
-        ],
-    )
+
+    # Methods and numbers with intervals stay on one line.
+    filled = [item for one in printed for row in one.rows for item in row.items()]
+    unbroken = {METHOD} | {name for name, cell in filled if "±" in cell.text}
+    shown = [Column(name, right=name not in first, no_wrap=name in unbroken) for name in [*first, *columns]]
+    notes = [*_our_notes(ours, [] if several else columns), *left_out, *([FEEDBACK_NOTE] if taught else [])]
+    return Table(title, shown, printed, [*notes, *their_notes])
 
 
 def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Sections:
-    """The cells of our rows.
+    """The cells of our rows: means with intervals, of which only those over all planned seeds are ranked.
 
     A model has its own section where the paper has its numbers (``backbones``) or an environment has several;
     else the section is the tier's, with all its models. ``several``: a column is a measure, not a benchmark.
@@ -113,7 +111,16 @@ def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Se
         section = f"{model_label(row.model)}, ours" if by_model else f"{row.tier} tier, ours"
         section += f", {env_label(row.env)}" if several else ""
         column = MEASURES[row.measure].label if several else env_label(row.env)
-        sections.setdefault(section, {}).setdefault(row.label, {})[column] = _cell(row)
+        if row.mean is None:
+            cell = Cell(row.verdict_reason if row.seeds_done else f"0/{row.seeds_planned} seeds")
+        else:
+            text = plus_minus(row.mean, row.low, row.high, row.points, row.unit)
+            cell = Cell(text, rounded(row.mean))
+            if row.method == CONSTANT_ANSWER:
+                cell = Cell(text)
+            elif row.seeds_done < row.seeds_planned:
+                cell = Cell(f"{text} ({row.seeds_done}/{row.seeds_planned})")
+        sections.setdefault(section, {}).setdefault(row.label, {})[column] = cell
         if row.feedback:
             by_state = teachers.setdefault((section, row.label), {True: [], False: []})
             by_state[row.seeds_done > 0].append(row.feedback)
@@ -125,8 +132,16 @@ def _our_sections(ours: Sequence[Any], backbones: set[str], several: bool) -> Se
     return sections
 
 
-def _their_sections(published: Sequence[Published], letters: Mapping[str, str], several: bool) -> Sections:
-    """The cells of published numbers, with the letters of their notes."""
+def _published(published: Sequence[Published], several: bool) -> tuple[Sections, list[str]]:
+    """The cells of published numbers, and the notes on them.
+
+    Each remark on a number is a letter in its cells, explained in the notes, unless all numbers share one
+    remark.
+    """
+    if not published:
+        return {}, []
+    remarks = list(dict.fromkeys(number.note for number in published))
+    letters = {n: chr(ord("a") + k) for k, n in enumerate(filter(None, remarks))} if len(remarks) > 1 else {}
     sections: Sections = {}
     for number in published:
         section = f"{number.backbone}, {number.source_kind}" + (f", {number.benchmark}" if several else "")
@@ -134,7 +149,18 @@ def _their_sections(published: Sequence[Published], letters: Mapping[str, str], 
         text = f"{number.value} [{letters[number.note]}]" if number.note in letters else str(number.value)
         cells = sections.setdefault(section, {}).setdefault(number.label, {})
         cells[column] = Cell(text, float(number.value))
-    return sections
+
+    partial = sorted({number.benchmark for number in published if number.metric == "reward"})
+    notes = ["Published numbers as printed; some cannot be, or contradict others: r3l table published."]
+    if partial and any(number.metric in SCORES for number in published):
+        notes.append(
+            f"Published on {', '.join(partial)}: average reward with partial credit; elsewhere, and ours, "
+            "success."
+        )
+    shared = {number.note for number in published} - set(letters) - {""}
+    notes += [f"Published: {note}." for note in sorted(shared)]
+    notes += [f"[{letter}] {note}." for note, letter in letters.items()]
+    return sections, [*notes, *sorted({f"Source: {number.source}." for number in published})]
 
 
 def _with_runs(
@@ -167,18 +193,6 @@ def _with_runs(
     return kept, [number for number in published if number.benchmark in benchmarks], notes
 
 
-def _cell(row: Any) -> Cell:
-    """A mean with its interval. Only means over all planned seeds are ranked."""
-    if row.mean is None:
-        return Cell(row.verdict_reason if row.seeds_done else f"0/{row.seeds_planned} seeds")
-    text = plus_minus(row.mean, row.low, row.high, row.points, row.unit)
-    if row.method == CONSTANT_ANSWER:
-        return Cell(text)
-    if row.seeds_done < row.seeds_planned:
-        return Cell(f"{text} ({row.seeds_done}/{row.seeds_planned})")
-    return Cell(text, rounded(row.mean))
-
-
 def plus_minus(
     mean: float,
     low: float | None,
@@ -191,9 +205,8 @@ def plus_minus(
 
     Without bounds every seed is shown: ``0.310, 0.290``.
     """
-    mean, low, high = map(
-        rounded, (mean, low, high)
-    )  # as csv files hold them, so that both print the same digits
+    # As csv files hold them, so that both print the same digits.
+    mean, low, high = map(rounded, (mean, low, high))
     form = f",.{DIGITS[unit or 'share']}f"
     if low is None or high is None:
         return ", ".join(f"{rounded(value):{sign}{form}}" for value in points or (mean,))
@@ -207,8 +220,9 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     if not rows:
         return []
     notes = [
-        "Ours: mean ± 95 % interval over training seeds; of one or two seeds their values. (n/m): n of m planned "
-        "seeds are done. Bold: the best of its block among those with all seeds; it need not differ significantly."
+        "Ours: mean ± 95 % interval over training seeds; of one or two seeds their values. (n/m): n of m "
+        "planned seeds are done. Bold: the best of its block among those with all seeds; it need not differ "
+        "significantly."
     ]
     # The smallest differences that these seeds could have shown, since no differences are printed.
     compared: dict[str, list[Comparison]] = {}
@@ -218,9 +232,9 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     ranges = [f"{env} {mde_text(*of_env)}" for env, of_env in compared.items()]
     if ranges:
         notes.append(
-            f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by seed, "
-            f"{TEST}; in brackets with Holm's correction over this table and its task groups): {', '.join(ranges)}. "
-            "Of two other rows: r3l compare."
+            f"Minimum detectable effect ({MDE}) of so many seeds against {baseline_label(rows)} (paired by "
+            f"seed, {TEST}; in brackets with Holm's correction over this table and its task groups): "
+            f"{', '.join(ranges)}. Of two other rows: r3l compare."
         )
     if any(row.interval and row.interval.startswith("Wilson") for row in rows):
         notes.append("One run on a question set has Wilson's interval over its questions.")
@@ -246,21 +260,6 @@ def _our_notes(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
     if task_sets := task_set_names(rows):
         notes.append(f"Task sets: {', '.join(task_sets)}.")
     return notes + notes_of_runs(rows)
-
-
-def _their_notes(published: Sequence[Published], letters: Mapping[str, str]) -> list[str]:
-    if not published:
-        return []
-    partial = sorted({number.benchmark for number in published if number.metric == "reward"})
-    notes = ["Published numbers as printed; some cannot be, or contradict others: r3l table published."]
-    if partial and any(number.metric in SCORES for number in published):
-        notes.append(
-            f"Published on {', '.join(partial)}: average reward with partial credit; elsewhere, and ours, success."
-        )
-    shared = {number.note for number in published} - set(letters) - {""}
-    notes += [f"Published: {note}." for note in sorted(shared)]
-    notes += [f"[{letter}] {note}." for note, letter in letters.items()]
-    return [*notes, *sorted({f"Source: {number.source}." for number in published})]
 
 
 def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Table:
@@ -309,10 +308,10 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
         f"{every[0].table}, tier {'; '.join(sorted({row.tier_label for row in every if row.tier_label}))}",
         columns,
         lines,
-        f"Success of the last checkpoint on {', '.join(task_set_names(every))}; ± is the 95 % interval over training "
-        f"seeds; difference: to {baseline_label(every)}, paired by task and seed; p: Holm-corrected{compared_with}; "
-        f"{MDE_NOTE}; invalid: episodes ended by a response without a usable action; tokens: generated in training, "
-        "means of the runs.",
+        f"Success of the last checkpoint on {', '.join(task_set_names(every))}; ± is the 95 % interval over "
+        f"training seeds; difference: to {baseline_label(every)}, paired by task and seed; p: "
+        f"Holm-corrected{compared_with}; {MDE_NOTE}; invalid: episodes ended by a response without a usable "
+        "action; tokens: generated in training, means of the runs.",
         incomparable,
         f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(every) else "",
         *sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant}),
@@ -322,11 +321,17 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
 
 
 def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
-    """The values of a row by column; ``second``: the same row compared with the baseline ``label``, or None."""
+    """The values of a row by column; ``second``: the same row against the baseline ``label``, or None."""
     done, planned = row.seeds_done, row.seeds_planned
     # 1/3: one of three planned seeds is done; 15: more are done than were planned.
     seeds = Cell(f"{done}/{planned}" if done <= planned else str(done), done)
     is_constant = row.method == CONSTANT_ANSWER
+    # 1.5M or 3.0k tokens; the exact count when hovering.
+    spent = row.generated_tokens
+    tokens = None if spent is None else Cell(str(spent), spent)
+    if spent is not None and spent >= 10**3:
+        short = f"{spent / 10**6:.1f}M" if spent >= 10**6 else f"{spent / 10**3:.1f}k"
+        tokens = Cell(short, spent, f"{spent:,}")
     line = {
         "env": env_label(row.env),  # of the section
         "tasks": row.group,
@@ -340,7 +345,7 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
         MDE: mde_text(row.comparison) if row.comparison else "",
         "invalid": row.parse_failure_rate,
         "truncated": row.truncation_rate,
-        "tokens": _short(row.generated_tokens),
+        "tokens": tokens,
         "paper": row.paper,
         "verdict": Cell(row.verdict, title=row.verdict_reason),
     }
@@ -359,16 +364,6 @@ def _interval(row: Any, prefix: str = "") -> Cell | None:
     bounds = "no interval" if low is None else f"[{low:.3f}, {high:.3f}]"
     text = plus_minus(mean, low, high, points, row.unit, "+" if prefix else "")
     return Cell(text, mean, f"{bounds}, {kind}" if kind else "")
-
-
-def _short(count: int | None) -> Cell | None:
-    """A cell with a shortened count, such as ``1.5M`` or ``3.0k``; the exact count when hovering."""
-    if count is None:
-        return None
-    for size, letter in ((10**6, "M"), (10**3, "k")):
-        if count >= size:
-            return Cell(f"{count / size:.1f}{letter}", count, f"{count:,}")
-    return Cell(str(count), count)
 
 
 def baseline_label(rows: Sequence[Any]) -> str:

@@ -86,7 +86,7 @@ def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) ->
     def mde_of(seeds: int) -> Column:
         def cell(row: SeedPlan) -> float | None:
             spread = row.comparison.spread
-            return spread and minimum_detectable_effect(spread, seeds, target.level, target.power)
+            return spread and minimum_detectable_effect(seeds, target.level, target.power) * spread
 
         return Column(f"{seeds} seeds", cell, ".3f")
 

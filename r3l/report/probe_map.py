@@ -2,10 +2,11 @@
 
 `r3l table map` prints the comparisons (r3l.report.map_table).
 
-A comparison is R3L against GRPO at one learning rate from one base checkpoint, paired by seed, with a probe of that
-checkpoint under the same feedback. Its early difference is one in training success over the first third of the
-updates, its final difference one in test success after the last update. A straight line through the comparisons,
-difference = intercept + slope * (guided minus fresh), predicts both for a model that was only probed.
+A comparison is R3L against GRPO at one learning rate from one base checkpoint, paired by seed, with a probe
+of that checkpoint under the same feedback. Its early difference is one in training success over the first
+third of the updates, its final difference one in test success after the last update. A straight line through
+the comparisons, difference = intercept + slope * (guided minus fresh), predicts both for a model that was
+only probed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ from r3l.report.updates import updates
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
 from r3l.stats.intervals import MIN_SEEDS, t_interval
-from r3l.stats.prediction import MIN_POINTS, Line, Prediction, leave_one_out
+from r3l.stats.prediction import MIN_POINTS, Line, leave_one_out
 
 FILE = STORED / "map.csv"
 # Parts of the stored runs, with their folder: the main runs, and those of registered experiments.
 PARTS = {"main": "", "curves": "curves", "hint_gap": "hint_gap", "map": "map"}
-UNSEEN = "map"  # the part whose runs were predicted by the other parts, in docs/preregistration.md, before they started
+# The part whose runs were predicted by the other parts, in docs/preregistration.md, before they started.
+UNSEEN = "map"
 ALLOWED = {
     "train.lr",
     "feedback",
@@ -47,8 +49,8 @@ FIRST = 1 / 3  # of the updates count as early
 DIFFERENCES = {"early": "in the first third", "final": "at the end"}
 PROBED = {"guided_minus_fresh": "guided_minus_fresh", "base_success": "success", "hint_gap": "hint_gap"}
 UNREFLECTED = "early_test_unreflected"  # R3L minus itself without reflection, early on the test set
-# Exploratory: held-out success where both methods have generated as many tokens as the cheaper one after so many
-# updates. Earlier updates are not compared: the other method was not scored before its tenth.
+# Exploratory: held-out success where both methods have generated as many tokens as the cheaper one after so
+# many updates. Earlier updates are not compared: the other method was not scored before its tenth.
 AT_EQUAL_TOKENS = {"tokens_20": 20, "tokens_60": 60}
 Comparison = Mapping[str, Any]  # a row of the map by the keys of MapRow
 
@@ -97,8 +99,9 @@ COLUMNS = tuple(MapRow.model_fields)
 
 
 def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The comparisons below ``folders`` (each with the subfolders PARTS): one for each probe that has runs of R3L and
-    GRPO with at least MIN_SEEDS seeds in common, from the probed checkpoint, under the probed feedback, at one rate.
+    """The comparisons below ``folders`` (each with the subfolders PARTS): one for each probe that has runs of
+    R3L and GRPO with at least MIN_SEEDS seeds in common, from the probed checkpoint, under the probed
+    feedback, at one rate.
     """
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
     found = {_key(probe): probe for probe in probes.read_folders([*parts])}
@@ -129,10 +132,11 @@ def _key(probe: Mapping[str, Any]) -> tuple[str, str, str, str, float]:
 
 
 def _runs(parts: Mapping[Path, str], places: set[tuple[str, ...]]) -> pd.DataFrame:
-    """The runs of GRPO and R3L, with and without reflection, in ``places`` (tier, environment): one row a run.
+    """The runs of GRPO and R3L, with and without reflection, in ``places`` (tier, environment): one row a
+    run.
 
-    Further columns: ``part``, ``method_name``, ``base`` (checkpoint before RL), ``rate`` and ``taught`` (feedback and
-    its corruption). A run that two folders hold counts once, the first.
+    Further columns: ``part``, ``method_name``, ``base`` (checkpoint before RL), ``rate`` and ``taught``
+    (feedback and its corruption). A run that two folders hold counts once, the first.
     """
     first: dict[tuple[str, ...], Path] = {}
     for path in (path for folder in parts for path in find_runs(folder, may_be_none=True)):
@@ -194,7 +198,7 @@ def kept_success(measures: Mapping[str, Any]) -> float | None:
 
 
 def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
-    """Ours minus theirs, with t-intervals over the seeds that both have: early, final, and early on the test set."""
+    """Ours minus theirs, means with t-intervals over common seeds: early, final, early on the test set."""
     values: dict[str, list[float]] = {"early": [], "final": [], "early_test": []}
     for (_, one), (_, other) in zip(ours.iterrows(), theirs.iterrows(), strict=True):
         values["early"].append(early_training(one.path) - early_training(other.path))
@@ -211,18 +215,13 @@ def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
 
 
 def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float]:
-    """Mean over seeds of ours minus theirs at equal generated tokens, by AT_EQUAL_TOKENS; {} without curves."""
+    """Mean over seeds of ours minus theirs, by AT_EQUAL_TOKENS; {} without curves."""
     pairs = list(zip(learning_curves(ours), learning_curves(theirs), strict=True))
     columns = {}
     for name, update in AT_EQUAL_TOKENS.items():
-        wanted = {
-            "method": "r3l",
-            "against": "grpo",
-            "success": "held_out",
-            "after": [update],
-            "equal": "tokens",
-        }
-        test = LearningTest.model_validate(wanted)
+        methods = {"method": "r3l", "against": "grpo"}
+        read = {"success": "held_out", "after": [update], "equal": "tokens"}
+        test = LearningTest.model_validate(methods | read)
         differences = [test.difference(pair, test.after) for pair in pairs]
         measured = [difference for difference in differences if difference is not None]
         if len(measured) == len(pairs):
@@ -237,24 +236,27 @@ def early_training(evaluation: Path) -> float:
 
 
 def early_test(evaluation: Path, steps: int) -> float | None:
-    """Mean test success at the points of a run's curve within the first third; None if none was played there."""
+    """Mean test success over the first third of a run's curve; None if it was not scored there."""
     points = read_jsonl(run_dir_of(evaluation) / CURVE, CurvePoint)
     early = [point["groups"][ALL]["success"] for point in points if point["step"] <= steps * FIRST]
     return float(np.mean(early)) if early else None
 
 
 def read_map(path: Path = FILE) -> list[dict[str, Any]]:
-    """The rows that `r3l table map --out` wrote. Raises DataError for a damaged file, OSError if it cannot be read."""
+    """The rows that `r3l table map --out` wrote. Raises DataError or OSError for a bad file."""
     return [row.model_dump() for _, row in read_csv(path, MapRow)]
 
 
 def flat(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
     """The rows with all COLUMNS, in order, numbers rounded to 6 digits: the CSV."""
-    return [{name: _rounded(row.get(name)) for name in COLUMNS} for row in rows]
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 6) if isinstance(value, float) and math.isfinite(value) else value
+    records = []
+    for row in rows:
+        record = {name: row.get(name) for name in COLUMNS}
+        for name, value in record.items():
+            if isinstance(value, float) and math.isfinite(value):
+                record[name] = round(value, 6)
+        records.append(record)
+    return records
 
 
 class Expected(TypedDict):
@@ -296,7 +298,8 @@ def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) ->
             early=None, final=None, comparisons=len(rows), range=None, outside=False, nearest=[]
         )
     near = sorted(rows, key=lambda row: abs(row["guided_minus_fresh"] - guided_minus_fresh))[:2]
-    early, final = (_expected(rule[name].at(guided_minus_fresh)) for name in DIFFERENCES)
+    predicted = [rule[name].at(guided_minus_fresh) for name in DIFFERENCES]
+    early, final = (Expected(value=one.value, low=one.low, high=one.high) for one in predicted)
     return Expectation(
         early=early,
         final=final,
@@ -307,12 +310,8 @@ def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) ->
     )
 
 
-def _expected(prediction: Prediction) -> Expected:
-    return Expected(value=prediction.value, low=prediction.low, high=prediction.high)
-
-
 def sentence(found: Expectation, guided_minus_fresh: float | None) -> str:
-    """The last line of a probe: expected differences, how many comparisons they rest on, and the nearest ones."""
+    """The last line of a probe: expected differences, their comparisons, and the nearest ones."""
     if (
         guided_minus_fresh is None
         or found["early"] is None

@@ -104,7 +104,12 @@ def read(paths: Sequence[Path]) -> list[Content]:
             probes.append(read_json(path, ProbeResult))
         except DataError as error:
             raise DataError(f"{error}. A probe is what r3l probe wrote (results/probe/*.json)") from error
-    return sorted(probes, key=lambda probe: (probe["env"], *_size(probe), probe.get("reflection_schema", "")))
+
+    def order(probe: Content) -> tuple[str, float, str, str]:
+        size = probe["model"].get("parameters") or float("inf")
+        return probe["env"], size, probe["model"]["name"], probe.get("reflection_schema", "")
+
+    return sorted(probes, key=order)
 
 
 def read_folders(folders: Sequence[Path]) -> list[Content]:
@@ -116,10 +121,6 @@ def read_folders(folders: Sequence[Path]) -> list[Content]:
         except (DataError, OSError) as error:
             log.warning("a probe is left out: %s", error)
     return probes
-
-
-def _size(probe: Content) -> tuple[float, str]:
-    return probe["model"].get("parameters") or float("inf"), probe["model"]["name"]
 
 
 def name_of(probe: Content) -> str:
@@ -146,23 +147,39 @@ def size_of(probe: Content) -> str | None:
 
 def probe_table(probes: Sequence[Content]) -> Table:
     """The table of probes, a section per environment: shares, and differences with their intervals."""
+
+    def with_interval(probe: Content, key: str) -> Cell | None:
+        measure = probe["measures"].get(key)
+        if measure is None or measure["value"] is None:
+            return None
+        low, high = measure["low"], measure["high"]
+        bounds = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+        return Cell(f"{measure['value']:+.2f}{bounds}", measure["value"])
+
+    def gate(probe: Content) -> str | None:
+        """Number of the gate's targets that are met: ``3 of 4``."""
+        if not probe.get("gate"):
+            return None
+        return f"{sum(bool(judged['met']) for judged in probe['gate'].values())} of {len(probe['gate'])}"
+
     columns = [
         Column("model", name_of, no_wrap=True),
         Column("size", size_of, right=True, no_wrap=True),
         *(Column(name, partial(_value, key=key), ".2f") for name, key in SHARES.items()),
         *(
-            Column(name, partial(_with_interval, key=key), right=True, no_wrap=True)
+            Column(name, partial(with_interval, key=key), right=True, no_wrap=True)
             for name, key in DIFFERENCES.items()
         ),
         Column("hint gap", lambda probe: _value(probe, "hint_gap"), ".2f"),
-        Column("gate", _gate, right=True),
+        Column("gate", gate, right=True),
     ]
     return table(
         "Probes: what reflecting and retrying give without training",
         columns,
         probes,
-        "base: success of attempts; valid, right: reflections, their outcomes. Retries of failures from the pivot: "
-        "guided, without the hint; guided from the start; another attempt. Empty: not measured. 95 % intervals.",
+        "base: success of attempts; valid, right: reflections, their outcomes. Retries of failures from the "
+        "pivot: guided, without the hint; guided from the start; another attempt. Empty: not measured. 95 % "
+        "intervals.",
         by=lambda probe: probe["label"],
     )
 
@@ -237,19 +254,3 @@ def _bars(ax: Axes, probes: Sequence[Content]) -> None:
 def _value(probe: Content, key: str) -> float | None:
     value: float | None = probe["measures"].get(key, {}).get("value")
     return value
-
-
-def _with_interval(probe: Content, key: str) -> Cell | None:
-    measure = probe["measures"].get(key)
-    if measure is None or measure["value"] is None:
-        return None
-    low, high = measure["low"], measure["high"]
-    bounds = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
-    return Cell(f"{measure['value']:+.2f}{bounds}", measure["value"])
-
-
-def _gate(probe: Content) -> str | None:
-    """Number of the gate's targets that are met: ``3 of 4``."""
-    if not probe.get("gate"):
-        return None
-    return f"{sum(bool(judged['met']) for judged in probe['gate'].values())} of {len(probe['gate'])}"

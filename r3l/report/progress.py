@@ -1,20 +1,22 @@
-"""Following a workflow: on a terminal one line per run, rewritten in place; elsewhere a line for each run
-that ends."""
+"""The state of a workflow's runs: a table of the grid, and their progress while it works. On a terminal that
+is one line per run, rewritten in place; elsewhere a line for each run that ends."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from r3l.core.text import printable
 from r3l.processes.progress import clock
-from r3l.workflow.status import State, Status, seconds_left
+from r3l.report.table import Column, Table, table
+from r3l.workflow.status import MEANINGS, State, Status, seconds_left
 
 EVERY = 1.0  # seconds between two inspections
 HEARTBEAT = 60.0  # and between two lines where there is no terminal
@@ -33,16 +35,8 @@ def follow(inspect: Inspect, at_work: Callable[[], bool], console: Console, core
     def overview(statuses: Sequence[Status]) -> str:
         return summary(statuses, time.monotonic() - began, seconds_left(statuses, cores))
 
-    show = _in_place if console.is_terminal else _by_lines
-    return show(inspect, at_work, console, overview)
-
-
-Overview = Callable[[Sequence[Status]], str]
-
-
-def _in_place(
-    inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview
-) -> list[Status]:
+    if not console.is_terminal:
+        return _by_lines(inspect, at_work, console, overview)
     with Live(console=console, auto_refresh=False) as live:
         while True:
             going = at_work()
@@ -54,7 +48,10 @@ def _in_place(
 
 
 def _by_lines(
-    inspect: Inspect, at_work: Callable[[], bool], console: Console, overview: Overview
+    inspect: Inspect,
+    at_work: Callable[[], bool],
+    console: Console,
+    overview: Callable[[Sequence[Status]], str],
 ) -> list[Status]:
     def show(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False, markup=False)
@@ -117,7 +114,7 @@ def _picture(statuses: Sequence[Status], below: str, height: int) -> Group:
     first = {State.RUNNING: 0, State.FAILED: 1}
     fits = len(statuses) <= height - MARGIN
     shown = list(statuses) if fits else sorted(statuses, key=lambda status: first.get(status.state, 2))
-    grid = Table.grid(padding=(0, 2))
+    grid = Grid.grid(padding=(0, 2))
     for status in shown[: max(height - MARGIN, 1)]:
         bar = ProgressBar(total=max(status.planned, 1), completed=status.planned and status.steps, width=20)
         style = {State.DONE: "green", State.FAILED: "red", State.RUNNING: "bold"}.get(status.state, "dim")
@@ -126,3 +123,42 @@ def _picture(statuses: Sequence[Status], below: str, height: int) -> Group:
         grid.add_row(*texts[:3], bar, texts[3], style=style)
     more = "" if fits else f"; {len(statuses) - height + MARGIN} more runs do not fit here"
     return Group(grid, Text(printable(below + more)))
+
+
+def status_table(statuses: Sequence[Status]) -> Table:
+    """The table of methods by environments: how many seeds are done, and the states of the others.
+
+    A note gives the number of runs in each state with its meaning, and the training time left. Each damaged
+    run adds a line with its error.
+    """
+
+    def states(env: str) -> Column:
+        """``3 of 5; running at 4/10``."""
+
+        def cell(method: str) -> str:
+            here = [status for status in statuses if (status.run.env, status.run.method) == (env, method)]
+            if not here:
+                return ""
+            others: Counter[str] = Counter()
+            for status in here:
+                begun = status.state in (State.RUNNING, State.STOPPED, State.FAILED) and status.planned
+                if status.state is not State.DONE:
+                    others[status.state + (f" at {status.steps}/{status.planned}" if begun else "")] += 1
+            text = ", ".join(f"{n} {state}" if n > 1 else state for state, n in others.items())
+            return f"{len(here) - others.total()} of {len(here)}" + (f"; {text}" if text else "")
+
+        return Column(env, cell)
+
+    counts = Counter(status.state for status in statuses)
+    known = [f"{counts[state]} {state} ({MEANINGS[state]})" for state in State if counts[state]]
+    unknown = sum(status.seconds_left is None for status in statuses)
+    minutes = sum(status.seconds_left or 0 for status in statuses) / 60
+    left = [f"about {minutes:.0f} minutes of one core left"] if minutes else []
+    left += [f"{unknown} runs of unknown length"] if unknown else []
+    damaged = [f"\n{status.error}" for status in statuses if status.state is State.DAMAGED]
+    note = f"{'; '.join(known)}. Training: {'; '.join(left) or 'nothing left'}{''.join(damaged)}"
+
+    envs = dict.fromkeys(status.run.env for status in statuses)
+    methods = list(dict.fromkeys(status.run.method for status in statuses))
+    title = f"{counts[State.DONE]} of {len(statuses)} runs done"
+    return table(title, [Column("method", str), *map(states, envs)], methods, note)

@@ -1,8 +1,9 @@
 """Scores of evaluations by a protocol: their intervals, circumstances, and published numbers to compare
-with."""
+with; and one model's scores under each protocol of an environment, as a table and a figure."""
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,17 +17,19 @@ from r3l.config.protocol import PAPER, is_question_set, load_protocol
 from r3l.evaluation.summary import caveats, endings, played_by
 from r3l.files import paths
 from r3l.files.csv_files import read_csv
+from r3l.files.writing import writable, write_atomic
 from r3l.report import published
 from r3l.report.table import Column, Table, table, to_markdown
 from r3l.stats.intervals import Interval, task_interval
 
 Evaluation = Mapping[str, Any]
 Episodes = Sequence[Mapping[str, Any]]
+Played = Sequence[tuple[Evaluation, Episodes]]
 BENCHMARKS = {"minerva": "MinervaMath"}  # where a published name is not the environment's
 FORMATS = {
     "<answer>": "r3l",
     "boxed": "r3l_boxed",
-}  # published zero-shot settings, by the protocol that plays them
+}  # published zero-shot settings: the protocol that plays them
 TRAINED = ("GRPO", "R3L")  # of the paper's Table 1, which has no games played by a model as it is
 
 
@@ -71,20 +74,18 @@ def passes(episodes: Episodes, key: str = "success") -> list[float]:
     return [fmean(values) for _, values in sorted(by_member.items())]
 
 
-def beside(env: str, protocol: str) -> list[CitedScore]:
+def cited_scores(env: str, protocol: str) -> list[CitedScore]:
     """Published scores in an environment to show with ours; those of ``protocol`` come first.
 
     Others have ``differs`` set. Raises DataError if their file is damaged.
     """
     cited = [row for _, row in read_csv(paths.CONFIGS / "protocols/published.csv", CitedScore)]
-    rows = [row for row in (*cited, *_of_paper(env)) if row.env == env]
-    seen = [_with_difference(row, protocol) for row in rows]
+    seen = []
+    for row in (*cited, *_of_paper(env)):
+        if row.env == env:
+            other = "" if row.protocol == protocol else f"another protocol: {row.protocol}"
+            seen.append(row.model_copy(update={"differs": row.differs or other}))
     return sorted(seen, key=lambda row: bool(row.differs))
-
-
-def _with_difference(row: CitedScore, protocol: str) -> CitedScore:
-    other = "" if row.protocol == protocol else f"another protocol: {row.protocol}"
-    return row.model_copy(update={"differs": row.differs or other})
 
 
 def _of_paper(env: str) -> list[CitedScore]:
@@ -94,21 +95,17 @@ def _of_paper(env: str) -> list[CitedScore]:
         trained = row.table == "table1" and row.method in TRAINED and not is_question_set(env)
         if row.benchmark.lower() != benchmark or not (row.table == "zero_shot" or trained) or row.n is None:
             continue
-        protocol = FORMATS.get(row.setting, PAPER)
-        differs = f"trained by {row.method}" if trained else ""
-        source = "the paper's Table 1" if trained else "the paper's zero-shot table"
-        found.append(
-            CitedScore(
-                env=env,
-                protocol=protocol,
-                model=row.backbone,
-                measure=row.metric,
-                value=float(row.value),
-                n=row.n,
-                source=source,
-                differs=differs,
-            )
+        score = CitedScore(
+            env=env,
+            protocol=FORMATS.get(row.setting, PAPER),
+            model=row.backbone,
+            measure=row.metric,
+            value=float(row.value),
+            n=row.n,
+            source="the paper's Table 1" if trained else "the paper's zero-shot table",
+            differs=f"trained by {row.method}" if trained else "",
         )
+        found.append(score)
     return found
 
 
@@ -122,7 +119,7 @@ def lines(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     if "protocol" not in evaluation:
         return [_spread(episodes)]
     env, name = evaluation["env"], evaluation["protocol"]["name"]
-    rows = beside(env, name)
+    rows = cited_scores(env, name)
     same = [row.one_line() for row in rows if not row.differs]
     deviates = ", from which this run deviates" if evaluation["protocol"]["deviations"] else ""
     others = [f"{row.one_line()}: {row.differs}" for row in rows if row.differs]
@@ -137,11 +134,11 @@ def _scored(evaluation: Evaluation, episodes: Episodes) -> list[str]:
     measure = load_protocol(evaluation["env"], evaluation["protocol"]["name"]).config.measure
     line = f"{measure} {shown(interval_over_tasks(episodes, measure))}; {_spread(episodes, measure)}"
     turns, tokens = evaluation["turns"], evaluation["tokens"]["generated"]
-    went_on = (  # an action that ends an episode stands among its endings
-        f"; {turns['impossible']} of {turns['all']} turns had an impossible action, after which the episode went on"
-    )
     spent = f"{tokens:,.0f} tokens generated, {tokens / len(episodes):,.0f} an episode"
-    return [line, spent + went_on if turns["impossible"] else spent]
+    if turns["impossible"]:  # an action that ends an episode is among its endings
+        spent += f"; {turns['impossible']} of {turns['all']} turns had an impossible action, "
+        spent += "after which the episode went on"
+    return [line, spent]
 
 
 def _spread(episodes: Episodes, key: str = "success") -> str:
@@ -164,7 +161,7 @@ def shown(of: Interval) -> str:
     return f"{of.mean:.3f} ({of.low:.3f} to {of.high:.3f}; {of.kind.replace('seeds', 'tasks')})"
 
 
-def several(played: Sequence[tuple[Evaluation, Episodes]], places: Sequence[Path]) -> Table:
+def several(played: Played, places: Sequence[Path]) -> Table:
     """The table of several evaluations, one row each; notes name their folders ``places``."""
     columns = [
         Column("environment", lambda row: row[0]["env"]),
@@ -203,21 +200,65 @@ def markdown(evaluation: Evaluation, episodes: Episodes) -> str:
         *played_by(evaluation.get("protocol")),
     ]
     title = f"{evaluation['model']} on {evaluation['env']}, task set {evaluation['task_set']['name']}"
-    parts = [table(title, columns, list(groups.items()), *notes)]
-    if "protocol" in evaluation:
-        parts[0].notes = [*notes, *_scored(evaluation, episodes)]
-        parts += _published(evaluation)
+    if "protocol" not in evaluation:
+        return to_markdown(table(title, columns, list(groups.items()), *notes))
+    parts = [table(title, columns, list(groups.items()), *notes, *_scored(evaluation, episodes))]
+    if cited := cited_scores(evaluation["env"], evaluation["protocol"]["name"]):
+        of_cited = [Column("model"), Column("measure"), Column("value", form="g"), Column("n", form="d")]
+        of_cited += [Column("source"), Column("not comparable", lambda row: row.differs)]
+        parts.append(table("Published numbers", of_cited, cited))
     return "\n\n".join(map(to_markdown, parts))
 
 
-def _published(evaluation: Evaluation) -> list[Table]:
-    rows = beside(evaluation["env"], evaluation["protocol"]["name"])
+def compared(played: Played) -> Table:
+    """The table that compares evaluations of one model under several protocols, one row each."""
+    first, _ = played[0]
+
+    def measure(row: tuple[Evaluation, Episodes]) -> str:
+        return load_protocol(row[0]["env"], row[0]["protocol"]["name"]).config.measure
+
+    def impossible(row: tuple[Evaluation, Episodes]) -> str:
+        return f"{row[0]['turns']['impossible']} of {row[0]['turns']['all']}"
+
     columns = [
-        Column("model"),
-        Column("measure"),
-        Column("value", form="g"),
-        Column("n", form="d"),
-        Column("source"),
-        Column("not comparable", lambda row: row.differs),
+        Column("protocol", lambda row: row[0]["protocol"]["name"]),
+        Column("task set", lambda row: row[0]["task_set"]["name"]),
+        Column("episodes", lambda row: row[0]["episodes"], "d"),
+        Column("success (95 % interval)", lambda row: shown(interval_over_tasks(row[1]))),
+        Column("reward (95 % interval)", lambda row: shown(interval_over_tasks(row[1], "reward"))),
+        Column("reports", measure),
+        Column("impossible actions", impossible),
+        Column("deviations", lambda row: "; ".join(row[0]["protocol"]["deviations"])),
     ]
-    return [table("Published numbers", columns, rows)] if rows else []
+    title = f"{first['model']} on {first['env']}, one model by every protocol"
+    note = "Rewards are not on one scale: each protocol has its own rule. Task sets differ too."
+    known = dict.fromkeys(line for evaluation, _ in played for line in caveats(evaluation))
+    return table(title, columns, list(played), note, *known)
+
+
+def draw(played: Played, path: Path) -> Path:
+    """Draw success by protocol with its interval over tasks, as the PNG file ``path``; returns it."""
+    import matplotlib.style  # takes a second
+
+    from r3l.report.figures import style
+
+    first, _ = played[0]
+    with matplotlib.style.context(style.SHEET):
+        figure, axes = style.subplots(1, 1, style.COLUMN, 0.3 * len(played) + 0.8)
+        axis = axes[0, 0]
+        for place, (_, episodes) in enumerate(played):
+            found = interval_over_tasks(episodes)
+            low, high = (found.mean if end is None else end for end in (found.low, found.high))
+            reach = [[found.mean - low], [high - found.mean]]
+            axis.errorbar(found.mean, place, xerr=reach, fmt="o", color=style.GREY, capsize=2)
+        names = [f"{e['protocol']['name']} ({e['task_set']['name']})" for e, _ in played]
+        axis.set_yticks(range(len(played)), names)
+        axis.invert_yaxis()
+        axis.set_xlim(0, 1)
+        axis.set_xlabel("success, 95 % interval over tasks")
+        axis.set_title(f"{first['model']}, {first['env']}", loc="left")
+        drawn = io.BytesIO()  # in memory: matplotlib fails in its own ways on a full disk
+        figure.savefig(drawn, format="png", metadata={"Software": None})
+    with writable(path):
+        write_atomic(path, drawn.getvalue())
+    return path

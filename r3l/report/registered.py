@@ -14,8 +14,7 @@ from r3l.files.paths import CONFIGS
 from r3l.files.yaml_files import read_yaml
 from r3l.report.compare import compare
 from r3l.report.frame import BENCH
-from r3l.report.labels import env_label, method_label
-from r3l.report.printed_tests import p_cell
+from r3l.report.labels import env_label, method_label, p_cell
 from r3l.report.table import Column, Table, table
 from r3l.stats.comparison import POWER, Comparison, Effect, claim_verdict
 from r3l.stats.comparison import compare as compare_effects
@@ -183,7 +182,8 @@ def registered_table(rows: Sequence[RegisteredRow], plan: Registered) -> Table:
         Column("verdict"),
     ]
     return table(
-        f"Registered comparisons: {method_label(plan.method)} minus {method_label(plan.against)}, tier {plan.tier}",
+        f"Registered comparisons: {method_label(plan.method)} minus {method_label(plan.against)}, tier "
+        f"{plan.tier}",
         columns,
         rows,
         f"docs/preregistration.md: paired t-test over seeds, two-sided {level}, Holm over the {len(rows)} "

@@ -86,8 +86,8 @@ def score_rows(
 ) -> pd.DataFrame:
     """The rows of ``methods`` for every (tier, env, model) of ``runs``; p-values are corrected together.
 
-    Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has rows
-    that say so. ``reference``: the published numbers to compare ours with, by default the main results.
+    Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has
+    rows that say so. ``reference``: the published numbers to compare ours with, by default the main results.
     ``planned_benches`` have rows even where nothing has run.
     """
     reference = main_results() if reference is None else reference

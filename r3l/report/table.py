@@ -1,5 +1,5 @@
-"""A table: columns that know how to format a row, rows in groups, notes; and its forms: in a terminal (rich prints
-it), Markdown, LaTeX (pandas, booktabs), CSV. HTML: r3l.report.html."""
+"""A table: columns that know how to format a row, rows in groups, notes; and its forms: in a terminal (rich
+prints it), Markdown, LaTeX (pandas, booktabs), CSV. HTML: r3l.report.html."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ DIGITS = 4  # of a number in a csv file
 # Where numbers may continue on the next line: before an interval, then between its bounds.
 BREAKS = (re.compile(r" (?=±|[\[(][^\])]*\d)"), re.compile(r"(?<=,) | (?=to )"))
 GAP = 2  # characters between two columns
-MARKDOWN = re.compile(
-    r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])"
-)  # an underscore in a word is none
+# An underscore within a word is no markup.
+MARKDOWN = re.compile(r"[|*\\`~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[\[(:])")
 LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -98,13 +97,12 @@ class Column:
         return "right" if self.right or self.form else "left"
 
     def cell(self, row: Any) -> Cell:
-        value = (
-            self.of(row)
-            if self.of
-            else row.get(self.name)
-            if isinstance(row, Mapping)
-            else getattr(row, self.name)
-        )
+        if self.of:
+            value = self.of(row)
+        elif isinstance(row, Mapping):
+            value = row.get(self.name)
+        else:
+            value = getattr(row, self.name)
         if isinstance(value, Cell):
             return value
         if value is None or isinstance(value, str):
@@ -159,12 +157,22 @@ class Table:
         intervals continue below their numbers; then columns are left out and named, by ``drop`` first, then
         from the right. So no number is ever cut, and no word that fits the terminal.
         """
-        table, room = self, options.max_width
+        table = self
+        room = options.max_width + GAP  # no gap follows the last column
         # First continue text and then intervals on further lines, then leave out columns.
         for space in BREAKS:
-            if _width(_widths(table, wrapped=True)) > room:
-                table = _with_breaks(table, space)
-        while _width(least := _widths(table, wrapped=True)) > room and len(table.columns) > 1:
+            if sum(_widths(table, wrapped=True)) <= room:
+                break
+            numbers = {column.name for column in table.columns if column.side == "right"}
+            sections = []
+            for section in table.sections:
+                broken: list[Row] = []
+                for row in section.rows:
+                    texts = {name: space.sub("\n", row[name].text) for name in row if name in numbers}
+                    broken.append(row | {name: replace(row[name], text=text) for name, text in texts.items()})
+                sections.append(replace(section, rows=broken))
+            table = replace(table, sections=sections)
+        while sum(least := _widths(table, wrapped=True)) > room and len(table.columns) > 1:
             _, last = max((column.drop, k) for k, column in enumerate(table.columns) if k)
             table = replace(table, columns=[column for k, column in enumerate(table.columns) if k != last])
         kept = table.names
@@ -172,13 +180,13 @@ class Table:
 
         # The widest columns give way first, down to their longest word.
         widths = _widths(table, wrapped=False)
-        while _width(widths) > room and (wide := [k for k, width in enumerate(widths) if width > least[k]]):
+        while sum(widths) > room and (wide := [k for k, width in enumerate(widths) if width > least[k]]):
             widths[max(wide, key=widths.__getitem__)] -= 1
 
         def lines(rows: Iterable[Sequence[Cell]]) -> rich.Table:
             shown = rich.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
             for column, width in zip(table.columns, widths, strict=True):
-                shown.add_column(justify=column.side, width=width, overflow="fold")
+                shown.add_column(justify=column.side, width=width - GAP, overflow="fold")
             for row in rows:
                 shown.add_row(*(_plain(cell.text, "bold" if cell.bold else "") for cell in row))
             return shown
@@ -187,7 +195,7 @@ class Table:
         if table.title:
             yield _plain(table.title, "bold")
         yield lines([[Cell(name, bold=True) for name in table.names]])
-        yield _plain("\u2500" * min(_width(widths), room), "dim")
+        yield _plain("\u2500" * (min(sum(widths), room) - GAP), "dim")
         for section in table.sections:
             if section.title:
                 yield _plain(section.title, "italic")
@@ -195,8 +203,9 @@ class Table:
             yield lines([[replace(row[0], text=indent + row[0].text), *row[1:]] for row in rows])
         if any(column.footer for column in table.columns):
             yield lines([[Cell(column.footer) for column in table.columns]])
-        notes = [f"Left out at {room} columns: {', '.join(left_out)} (all: --json)."] if left_out else []
-        yield from map(_plain, [*table.notes, *notes])
+        yield from map(_plain, table.notes)
+        if left_out:
+            yield _plain(f"Left out at {options.max_width} columns: {', '.join(left_out)} (all: --json).")
 
 
 def table(
@@ -232,25 +241,9 @@ def _plain(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def _with_breaks(table: Table, space: re.Pattern[str]) -> Table:
-    """``table`` with its numbers' cells broken at each ``space``."""
-    numbers = {column.name for column in table.columns if column.side == "right"}
-    sections = [
-        replace(
-            section,
-            rows=[
-                {n: replace(c, text=space.sub("\n", c.text)) if n in numbers else c for n, c in row.items()}
-                for row in section.rows
-            ],
-        )
-        for section in table.sections
-    ]
-    return replace(table, sections=sections)
-
-
 def _widths(table: Table, wrapped: bool) -> list[int]:
-    """The characters that each column takes for its longest line; ``wrapped``: for its longest word where it
-    holds text. A heading always wraps."""
+    """The characters that each column takes for its longest line, and the gap after it; ``wrapped``: for its
+    longest word where it holds text. A heading always wraps."""
     indent = 2 if table.titled else 0
     widths = []
     for place, column in enumerate(table.columns):
@@ -263,12 +256,8 @@ def _widths(table: Table, wrapped: bool) -> list[int]:
         ]
         headings = column.name.split() if wrapped else [column.name]
         width = max((cell_len(part) for part in parts), default=0) + (indent if place == 0 else 0)
-        widths.append(max([width, *map(cell_len, headings)]))
+        widths.append(max([width, *map(cell_len, headings)]) + GAP)
     return widths
-
-
-def _width(widths: Sequence[int]) -> int:
-    return sum(widths) + GAP * (len(widths) - 1)
 
 
 def rounded(value: Any) -> Any:
@@ -277,7 +266,7 @@ def rounded(value: Any) -> Any:
 
 
 def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows as csv files and --json have them: ``columns`` of ``rows``, rounded; None for a missing value."""
+    """The rows as csv files and --json have them: rounded; None for a missing value."""
     return [
         {name: rounded(value) for name, value in row.items()} for row in rows[[*columns]].to_dict("records")
     ]
@@ -327,7 +316,7 @@ def markdown(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """The table as a LaTeX float that fits the page of any style; the title of a section is above its rows."""
+    """The table as a LaTeX float that fits any page; titles of sections are above their rows."""
 
     def text(cell: Cell) -> str:
         guard = "{}" if cell.text[:1] in ("[", "*") else ""  # else options of the end of the row before

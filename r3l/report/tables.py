@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Group, RenderableType
 
 from r3l.config import is_own, variant
 from r3l.core.errors import ConfigError
@@ -18,10 +16,10 @@ from r3l.report import published
 from r3l.report.frame import Bench
 from r3l.report.measures import COLUMNS as MEASURE_COLUMNS
 from r3l.report.measures import measure_rows
-from r3l.report.paper_table import full_table, paper_table
-from r3l.report.published import Published, Reference
+from r3l.report.paper_table import paper_table
+from r3l.report.published import Reference
 from r3l.report.scores import SCORES, published_rows, score_rows
-from r3l.report.table import Table, as_stored, write
+from r3l.report.table import Table, as_stored
 from r3l.workflow.plan import TableConfig, WorkflowConfig
 
 
@@ -91,33 +89,15 @@ def methods_of(
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table that is ready to be printed and written.
+    """A table that is ready to be printed and written: r3l.report.table.write takes ``flat`` and ``printed``.
 
-    ``rows``: the rows of its csv file (r3l.report.scores.as_rows). ``published``: published numbers to print
-    with them. ``empty``: also print rows and columns without runs.
+    ``rows``: one for each environment, method and task group or measure (r3l.report.scores.as_rows).
+    ``flat``: the same as in the csv file.
     """
 
-    config: TableConfig
     rows: pd.DataFrame
-    published: list[Published]
-    empty: bool = False
-
-    @cached_property
-    def printed(self) -> Table:
-        return paper_table(self.config.title, self.rows, self.published, self.config.measures, self.empty)
-
-    def __rich__(self) -> RenderableType:
-        """The printed table; if it has scores of runs, all of its rows in full below. Called by rich."""
-        in_full = self.config.kind == "scores" and bool(self.rows.seeds_done.any())
-        return Group(self.printed, "", full_table(self.rows)) if in_full else self.printed
-
-    def flat(self) -> list[dict[str, Any]]:
-        """The rows of the csv file, numbers rounded as there."""
-        return as_stored(self.rows, MEASURE_COLUMNS if self.config.kind == "measures" else SCORES)
-
-    def write(self, out: Path) -> None:
-        """Write ``out`` as CSV, and next to it .tex and .md."""
-        write(self.flat(), self.printed, out)
+    flat: list[dict[str, Any]]
+    printed: Table
 
 
 def build(
@@ -127,22 +107,29 @@ def build(
     seeds_planned: int,
     tier: str,
     benches: Sequence[Bench] = (),
+    empty: bool = False,
 ) -> ReportTable:
     """Build the table that ``config`` describes from the runs that exist.
 
     ``tier``: tier of the table if there are no runs. ``benches``: planned (tier, environment, model), which
-    get rows even if nothing has run there.
+    get rows even if nothing has run there. ``empty``: also print rows and columns without runs.
     """
     numbers = [row for name in config.published for row in published.of_table(name)]
     reference, title = Reference(numbers, config.published_as), config.title
     runs = runs.assign(env=runs.env.replace(config.benchmarks)) if config.benchmarks else runs
     benches = [(tier, config.benchmarks.get(env, env), model) for tier, env, model in benches]
+
+    # What is in a row depends on the kind of table; only published numbers of the same metrics are printed
+    # with it.
+    columns: Sequence[str] = SCORES
     if config.kind == "measures":
         rows = measure_rows(runs, methods, config.measures, seeds_planned, title, reference, benches)
         numbers = [number for number in numbers if number.metric in config.measures]
+        columns = MEASURE_COLUMNS
     elif config.kind == "published":
         rows = published_rows(runs, reference, tier, seeds_planned, title, config.reason)
     else:
         rows = score_rows(runs, methods, config.baseline, seeds_planned, title, reference, benches)
         numbers = [number for number in numbers if number.metric in published.SCORES]
-    return ReportTable(config, rows, numbers)
+    printed = paper_table(title, rows, numbers, config.measures, empty)
+    return ReportTable(rows, as_stored(rows, columns), printed)

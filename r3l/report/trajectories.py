@@ -9,7 +9,7 @@ import logging
 import math
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired
@@ -25,7 +25,7 @@ from r3l.runs.run_dir import MANIFEST
 from r3l.runs.trajectory_log import FILE, LoggedTrajectory, TrajectoryLine
 
 if TYPE_CHECKING:
-    from r3l.algorithm import R3L
+    pass
 
 log = logging.getLogger(__name__)
 Line = dict[str, Any]
@@ -42,14 +42,8 @@ class ExplainedTrajectory(LoggedTrajectory):
     derivation: NotRequired[str]
 
 
-KINDS = (
-    "base",
-    "reflection",
-    "critique",
-    "guided_retry",
-    "distilled",
-    "refined",
-)  # columns, from left to right
+# Columns, from left to right.
+KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined")
 
 
 def read(run_dir: Path) -> list[Line]:
@@ -71,20 +65,16 @@ def read(run_dir: Path) -> list[Line]:
                 "%s: no derivation of advantages (%s)", manifest, explain(R3L.Settings, error.errors()[0])
             )
             return lines
-        for line in lines:
-            for group in line["groups"]:
-                if group["objective"] == "policy":
-                    _derive(method, group["trajectories"])
+        for group in (group for line in lines for group in line["groups"]):
+            if group["objective"] != "policy":
+                continue
+            rewards = np.array([trajectory["reward"] for trajectory in group["trajectories"]], dtype=float)
+            explained = method.explained_advantages(rewards)
+            for trajectory, (advantage, how) in zip(group["trajectories"], explained, strict=True):
+                # Else the logged advantage was made from other returns.
+                if math.isclose(advantage, trajectory["advantage"], abs_tol=1e-6):
+                    trajectory["derivation"] = how
     return lines
-
-
-def _derive(method: R3L, trajectories: Sequence[Any]) -> None:
-    explained = method.explained_advantages(np.array([t["reward"] for t in trajectories], dtype=float))
-    for trajectory, (advantage, how) in zip(trajectories, explained, strict=True):
-        if math.isclose(
-            advantage, trajectory["advantage"], abs_tol=1e-6
-        ):  # else it was made from other returns
-            trajectory["derivation"] = how
 
 
 def pack(run_dir: Path, limit: int) -> str | None:
@@ -98,10 +88,19 @@ def pack(run_dir: Path, limit: int) -> str | None:
     lines = read(run_dir)
     if not lines:
         return None
-    ordered = _by_turns(lines)
+    # One line of each step after the other, from the last step on.
+    steps: dict[int, list[int]] = {}
+    for index, line in enumerate(lines):
+        steps.setdefault(line["step"], []).append(index)
+    for of_step in steps.values():
+        of_step.sort(key=lambda index: lines[index]["selected_as"] == "first")
+    rounds = zip_longest(*[steps[step] for step in sorted(steps, reverse=True)])
+    ordered = [index for one in rounds for index in one if index is not None]
 
     def first(count: int) -> str:
-        tasks = [_task(lines[k]) for k in sorted(ordered[:count])]
+        chosen = [lines[k] for k in sorted(ordered[:count])]
+        keys = ("step", "task", "group", "selected_as")
+        tasks = [{key: line[key] for key in keys} | {"members": by_member(line)} for line in chosen]
         return packed({"tasks": tasks, "left_out": len(lines) - count, "file": FILE})
 
     count = bisect_right(range(2, len(lines) + 1), limit, key=lambda count: len(first(count))) + 1
@@ -121,21 +120,6 @@ def unpack(text: str) -> Line:
         unpacked(content, zlib.decompressobj(wbits=31), most(len(content), LINES), "a packed page")
     )
     return line
-
-
-def _by_turns(lines: Sequence[Line]) -> list[int]:
-    """Line numbers, one of each step after the other, from the last step on."""
-    steps: dict[int, list[int]] = {}
-    for index, line in enumerate(lines):
-        steps.setdefault(line["step"], []).append(index)
-    for of_step in steps.values():
-        of_step.sort(key=lambda index: lines[index]["selected_as"] == "first")
-    rounds = zip_longest(*[steps[step] for step in sorted(steps, reverse=True)])
-    return [index for one in rounds for index in one if index is not None]
-
-
-def _task(line: Line) -> Line:
-    return {key: line[key] for key in ("step", "task", "group", "selected_as")} | {"members": by_member(line)}
 
 
 def by_member(line: Line) -> list[list[ExplainedTrajectory]]:

@@ -117,8 +117,8 @@ class Member(Printable):
 class LoggedTask(Printable):
     """A task of one training step; its members share a baseline.
 
-    ``group``: easy or hard. ``selected_as``: why it was logged (``first`` of the step, or ``taught`` something).
-    ``source``: the run.
+    ``group``: easy or hard. ``selected_as``: why it was logged (``first`` of the step, or ``taught``
+    something). ``source``: the run.
     """
 
     source: Path
@@ -158,24 +158,48 @@ def logged_tasks(run_dir: Path) -> list[LoggedTask]:
     ]
 
 
+def shortest_example(run_dirs: Iterable[Path]) -> tuple[LoggedTask, Member] | None:
+    """The shortest logged example of a retry that helped; None if no run has one.
+
+    A failed attempt is solved by a retry from a later turn than the first, which then trains with a positive
+    advantage. Of equally short ones it is the first.
+    """
+
+    def learns(member: Member) -> bool:
+        distilled = member.first("distilled")
+        return distilled is not None and (distilled["advantage"] or 0) > 0
+
+    def turns(example: tuple[LoggedTask, Member]) -> int:
+        """Number of turns that a reader of the example reads."""
+        return sum(
+            len(trajectory["turns"]) - trajectory["restart_turn"]
+            for trajectory in example[1].trajectories
+            if trajectory["kind"] in ("base", "guided_retry")
+        )
+
+    found = [
+        (task, member)
+        for run_dir in run_dirs
+        for task in logged_tasks(run_dir)
+        for member in task.members
+        if member.rescued and member.pivot and learns(member)
+    ]
+    return min(found, key=turns, default=None)
+
+
 def _played(title: str, trajectory: ExplainedTrajectory, first: int) -> Iterator[RenderableType]:
     """Its outcome and its turns from ``first`` on, response tokens coloured by what training does with
     them."""
     outcome = "solved" if trajectory["success"] else "not solved"
     yield Text.assemble((f"\n{title}", "bold"), f"   reward {trajectory['reward']:.2f}, {outcome}")
+    effect = "up" if (trajectory["advantage"] or 0) > 0 else "down"
+    effect = "imitated" if trajectory["objective"] == "sft" else effect
     for k, turn in enumerate(trajectory["turns"][first:], first):
         parts = [
-            (_plain(str(part)), _effect(trajectory) if trained else "masked")
-            for part, _, trained in turn["response"]
+            (_plain(str(part)), effect if trained else "masked") for part, _, trained in turn["response"]
         ]
-        writes = Text.assemble(*((text, COLOURS[effect]) for text, effect in parts))
+        writes = Text.assemble(*((text, COLOURS[seen]) for text, seen in parts))
         yield _grid([(f"turn {k} reads", Text(_plain(turn["prompt"]))), ("writes", writes)])
-
-
-def _effect(trajectory: ExplainedTrajectory) -> str:
-    if trajectory["objective"] == "sft":
-        return "imitated"
-    return "up" if (trajectory["advantage"] or 0) > 0 else "down"
 
 
 def _training(rows: Sequence[tuple[str, ExplainedTrajectory]], pivoted: bool) -> RenderableType:

@@ -25,7 +25,8 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
         tried = [rate["lr"] for rate in tuning["rates"]]
         if tuning["chosen"] not in tried:
             raise DataError(
-                f"{path}: key 'chosen' has value {tuning['chosen']!r}; it must be a rate that was tried: {tried}"
+                f"{path}: key 'chosen' has value {tuning['chosen']!r}; it must be a rate that was tried: "
+                f"{tried}"
             )
         if tuning["env"] in (envs or [tuning["env"]]) and method in (None, tuning["method"]):
             chosen.append(tuning)

@@ -26,11 +26,12 @@ Version = tuple[tuple[str, int], ...]  # the files that hold lines of a run, wit
 
 @dataclass(frozen=True)
 class Training:
-    """What several tables and figures need of a run's metrics: little enough to be kept for thousands of runs.
+    """What several tables and figures need of a run's metrics: little enough to be kept for thousands of
+    runs.
 
     ``measured``: seconds and repaired faults of all updates (r3l.runs.metrics), which are in no result.
-    ``success_U``: success of base rollouts, of the updates that had any. ``tokens_U``, ``rollouts_U``: generated
-    tokens and rollouts of each update.
+    ``success_U``: success of base rollouts, of the updates that had any. ``tokens_U``, ``rollouts_U``:
+    generated tokens and rollouts of each update.
     """
 
     measured: Mapping[str, float]

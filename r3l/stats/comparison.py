@@ -1,5 +1,5 @@
-"""Comparisons: an estimated effect, its test with power and minimum detectable effect (MDE), and what a family of
-effects shows after correction.
+"""Comparisons: an estimated effect, its test with power and minimum detectable effect (MDE), and what a
+family of effects shows after correction.
 
 Every comparison uses ``compare``: tables of scores, `r3l compare`, the registered comparisons and the claims
 differ only in correction, alpha and margin. The test over seeds is the two-sided paired t-test. Its power is
@@ -159,7 +159,7 @@ class Effect:
     def mde(self, level: float = ALPHA, power: float = POWER) -> float | None:
         """Minimum detectable effect of a two-sided test at ``level``; None without a known spread."""
         if self.deviation is not None:
-            return minimum_detectable_effect(self.deviation, self.seeds, level, power)
+            return minimum_detectable_effect(self.seeds, level, power) * self.deviation
         if not math.isinf(self.freedom) or not self.error:
             return None
         return float(stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)) * self.error
@@ -202,19 +202,12 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
     return float(WEIGHTS_Z @ chdtr(freedom, freedom * ((NOISE_Z + delta) / critical) ** 2))
 
 
-def minimum_detectable_effect(
-    deviation: float, seeds: int, level: float = ALPHA, power: float = POWER
-) -> float:
+@lru_cache(maxsize=4096)  # a table compares hundreds of rows, with few numbers of seeds at two levels
+def minimum_detectable_effect(seeds: int, level: float = ALPHA, power: float = POWER) -> float:
     """The smallest true mean difference that ``seeds`` pairs show with probability ``power``.
 
-    ``deviation``: standard deviation of the paired differences over seeds.
+    In standard deviations of the paired differences over seeds.
     """
-    return _standardised_mde(seeds, level, power) * deviation
-
-
-@lru_cache(maxsize=4096)  # a table compares hundreds of rows, with few numbers of seeds at two levels
-def _standardised_mde(seeds: int, level: float, power: float) -> float:
-    """The minimum detectable effect in standard deviations of the differences."""
     # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
     bound = float(stats.t.ppf(1 - level / 2, seeds - 1)) + 1
     reach = 10 * bound / np.sqrt(seeds)

@@ -75,7 +75,7 @@ class StoppingRule:
         """How many more seeds to run after ``seeds``; 0: stop. ``deviation`` None: the spread is unknown."""
         if seeds < self.block:
             return self.block - seeds
-        mde = None if deviation is None else minimum_detectable_effect(deviation, seeds, self.alpha)
+        mde = None if deviation is None else minimum_detectable_effect(seeds, self.alpha) * deviation
         if mde is not None and mde <= self.difference:
             return 0
         return min(self.block, max(self.most - seeds, 0))

@@ -77,17 +77,12 @@ class Line:
         """
         if not self.deviation:
             return 0.0 if self.slope else 1.0
-        return float(
-            2 * stats.t.sf(abs(self.slope) * math.sqrt(self.squares) / self.deviation, self._freedom)
-        )
-
-    @property
-    def _freedom(self) -> int:
-        return self.count - 2
+        statistic = abs(self.slope) * math.sqrt(self.squares) / self.deviation
+        return float(2 * stats.t.sf(statistic, self.count - 2))
 
     @property
     def _quantile(self) -> float:
-        return float(stats.t.ppf((1 + CONFIDENCE) / 2, self._freedom))
+        return float(stats.t.ppf((1 + CONFIDENCE) / 2, self.count - 2))
 
 
 def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[str]) -> float:

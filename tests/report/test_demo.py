@@ -11,7 +11,7 @@ from rich.console import Console
 
 import r3l
 from r3l.core.errors import DataError
-from r3l.report.demo import shortest_example
+from r3l.report.trajectory_view import shortest_example
 
 
 def trajectory(kind, turns, **more):

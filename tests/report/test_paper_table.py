@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from report.runs import write_run
 
 from r3l.report import tables
@@ -16,7 +14,7 @@ TABLES = plan.tables()
 
 def build(root, name="table1", methods=("zero_shot", "grpo", "r3l"), planned=3, empty=True):
     runs = read_runs(find_runs(root, may_be_none=True))
-    return replace(tables.build(TABLES[name], runs, methods, planned, "nano"), empty=empty)
+    return tables.build(TABLES[name], runs, methods, planned, "nano", empty=empty)
 
 
 def test_no_cell_is_empty_and_nothing_is_invented(three_seeds, tmp_path):

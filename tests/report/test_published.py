@@ -10,7 +10,6 @@ import pytest
 from r3l.config import variant
 from r3l.core.errors import DataError
 from r3l.report import published
-from r3l.report import published_checks as checks
 from r3l.report.labels import method_label
 from r3l.report.measures import MEASURES
 from r3l.stats.intervals import Interval
@@ -26,7 +25,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def checked(rows):
-    return checks.check(rows)
+    return published.check(rows)
 
 
 def test_every_number_of_the_paper_is_there(rows):
@@ -65,11 +64,11 @@ def test_what_cannot_be_k_of_n_is_what_the_specification_counted(checked):
 
 
 def test_counts_by_hand():
-    assert checks.is_count(Decimal("0.928"), 140)  # 130/140 = 0.92857..., truncated
-    assert checks.is_count(Decimal("0.929"), 140)  # the same, rounded
-    assert not checks.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
-    assert checks.is_count(Decimal("0.325"), 40) and not checks.is_count(Decimal("0.330"), 40)  # 13/40
-    assert checks.is_count(Decimal("1.000"), 3) and checks.is_count(Decimal("0"), 3)
+    assert published.is_count(Decimal("0.928"), 140)  # 130/140 = 0.92857..., truncated
+    assert published.is_count(Decimal("0.929"), 140)  # the same, rounded
+    assert not published.is_count(Decimal("0.720"), 140)  # 100/140 = 0.714, 101/140 = 0.721
+    assert published.is_count(Decimal("0.325"), 40) and not published.is_count(Decimal("0.330"), 40)  # 13/40
+    assert published.is_count(Decimal("1.000"), 3) and published.is_count(Decimal("0"), 3)
 
 
 def test_a_method_of_ours_is_looked_up_by_its_published_name(rows):
@@ -152,9 +151,9 @@ def test_too_few_seeds_are_incomplete_but_the_difference_is_shown(grpo):
 
 def test_impossible_numbers_stand_between_the_two_nearest_shares(rows):
     """0.881 of 140 games: 123 are 0.8786, 124 are 0.8857."""
-    shown = checks.impossible_table(checks.check(rows))
+    shown = published.impossible_table(published.check(rows))
     cells = [[cell.text for cell in row] for row in shown.cells()]
-    assert len(cells) == checks.summary(checks.check(rows))["impossible"]
+    assert len(cells) == published.summary(published.check(rows))["impossible"]
     assert ["0.881", "123/140 = 0.8786, 124/140 = 0.8857"] in [row[-2:] for row in cells]
 
 

@@ -46,7 +46,7 @@ def test_a_question_set_is_a_column_of_its_own_against_its_published_number(resu
     own = find_runs(results)
     runs = read_runs([*own, *(further for path in own for further in find_further(path.parent))])
     built = tables.build(plan.tables()["table1"], runs, ["r3l"], 3, "paper")
-    row = {row["env"]: row for row in built.flat() if row["group"] == "all"}
+    row = {row["env"]: row for row in built.flat if row["group"] == "all"}
     assert (row["dapo"]["mean"], row["GSM8K"]["mean"], row["GSM8K"]["low"]) == (0.25, 0.7, 0.4516)
     assert (row["GSM8K"]["task_set"], row["GSM8K"]["seeds_done"]) == ("gsm8k/test", 3)
     assert (row["GSM8K"]["paper"], row["GSM8K"]["verdict"]) == (0.721, "within interval")

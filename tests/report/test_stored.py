@@ -41,7 +41,8 @@ def _check_table(stored, name, seeds, asked, folder):
         table, config = plan.tables()[name], plan.load()
         shown = tables.selected(stored, table, config, asked)
         methods = tables.methods_of(shown, table, config, asked)
-        tables.build(table, shown, methods, seeds, "nano").write(folder / "table.csv")
+        built = tables.build(table, shown, methods, seeds, "nano")
+        write(built.flat, built.printed, folder / "table.csv")
     for path in folder.iterdir():
         assert path.read_text() == (STORED / f"{name}_nano{path.suffix}").read_text(), path.suffix
 

@@ -28,8 +28,7 @@ from r3l.report.claims import load_claims
 from r3l.report.claims_table import claims_table
 from r3l.report.compare import compare, comparison_table
 from r3l.report.paper_table import full_table
-from r3l.report.published import load
-from r3l.report.published_checks import check, summary_table
+from r3l.report.published import check, load, summary_table
 from r3l.report.registered import load_registered, registered_rows, registered_table
 from r3l.report.tuning import tuning_table, tunings
 from r3l.workflow import doctor, plan

@@ -24,14 +24,13 @@ def test_it_is_the_tail_of_the_noncentral_t_where_that_can_be_computed(standardi
 
 
 def test_five_seeds_show_1_68_standard_deviations():
-    assert minimum_detectable_effect(1, 5) == pytest.approx(1.681997, abs=1e-5)
-    assert minimum_detectable_effect(0.03, 5) == pytest.approx(
-        0.03 * 1.681997, abs=1e-6
-    )  # it scales with the spread
-    sizes = [minimum_detectable_effect(1, seeds) for seeds in range(2, 30)]
+    assert minimum_detectable_effect(5) == pytest.approx(1.681997, abs=1e-5)
+    scaled = Effect.of_seeds([1, 2, 3, 4, 5])  # with their spread, which is sqrt(2.5)
+    assert scaled.mde() == pytest.approx(2.5**0.5 * 1.681997, abs=1e-5)
+    sizes = [minimum_detectable_effect(seeds) for seeds in range(2, 30)]
     assert sizes == sorted(sizes, reverse=True)
     # many seeds: (z(0.975) + z(0.8)) / sqrt(n) = (1.95996 + 0.84162) / sqrt(n)
-    assert minimum_detectable_effect(1, 10_000) == pytest.approx(2.80159 / 100, rel=1e-3)
+    assert minimum_detectable_effect(10_000) == pytest.approx(2.80159 / 100, rel=1e-3)
 
 
 def test_the_standard_deviation_of_five_seeds_is_known_within_a_factor_of_three():
@@ -67,7 +66,7 @@ def test_false_claims_after_the_stopping_rule_stay_below_five_percent():
     for seeds in range(rule.block, rule.most + 1, rule.block):
         so_far = drawn[:, :seeds]
         # The rule of seeds_due, for all experiments at once.
-        enough = rule.difference / minimum_detectable_effect(1, seeds, rule.alpha)
+        enough = rule.difference / minimum_detectable_effect(seeds, rule.alpha)
         stops = running & ((so_far.std(axis=1, ddof=1) <= enough) | (seeds == rule.most))
         p_values[stops] = stats.ttest_1samp(so_far[stops], 0, axis=1).pvalue
         running &= ~stops

@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 
 from r3l.core.errors import RunDirectoryError
-from r3l.report.status import status_table
+from r3l.report.progress import status_table
 from r3l.runs.run_dir import locked
 from r3l.workflow import plan, status
 from tests.report.runs import write_run

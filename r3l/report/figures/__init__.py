@@ -24,10 +24,7 @@ class Kind:
     table: str = "table1"
 
 
-def _tables_of_scores() -> list[str]:
-    return [name for name, table in tables().items() if table.kind == "scores"]
-
-
+_of_scores = [name for name, table in tables().items() if table.kind == "scores"]
 FIGURES = {
     "learning_curves": Kind(training.learning_curves),
     "exploration": Kind(training.exploration),
@@ -38,7 +35,7 @@ FIGURES = {
     "profile": Kind(scores.profile),
     "stops": Kind(bars.stops),
     **{name: Kind(sensitivity.sensitivity, name) for name in sensitivity.SETTINGS},
-    **{name: Kind(scores.scores, name) for name in _tables_of_scores() if name not in sensitivity.SETTINGS},
+    **{name: Kind(scores.scores, name) for name in _of_scores if name not in sensitivity.SETTINGS},
 }
 
 

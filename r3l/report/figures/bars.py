@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from r3l.report.figures.style import Drawn
 
 Amounts = dict[str, float]
-Parts = dict[
-    str, tuple[str, str]
-]  # key: (label, colour); no colour of a method, and darker where it matters more
+# Key: (label, colour); no colour of a method, and darker where it matters more.
+Parts = dict[str, tuple[str, str]]
 SECONDS: Parts = {
     "seconds/rollout": ("rollouts", "#3B5B6D"),
     "seconds/feedback": ("reflections, critiques", "#C9A66B"),
@@ -70,7 +68,7 @@ def cost(shown: Shown) -> Drawn:
     size = (style.PAGE, 0.15 * sum(heights) + 0.35 * len(heights) + 0.7)
     figure, axes = style.subplots(len(heights), 2, *size, sharey="row", height_ratios=heights)
     for row, bench in zip(axes, trained.benches, strict=True):
-        spent = [_mean([_spent(path) for path in seeds.path]) for seeds in bench.runs.values()]
+        spent = [_mean_spent(seeds) for seeds in bench.runs.values()]
         _stack(row[0], spent, SECONDS, 60, "not recorded")
         _stack(row[1], spent, TOKENS, 1000, "not recorded")
         row[0].set_title(bench.label, loc="left", fontweight="bold")
@@ -82,15 +80,19 @@ def cost(shown: Shown) -> Drawn:
     return figure, trained, text
 
 
-def _spent(evaluation: Path) -> Amounts:
-    """The sums of a run's seconds and tokens, by what they went into."""
-    amounts: Counter[str] = Counter()
-    for row in updates(evaluation):
-        amounts.update({key: value for key, value in row.items() if key.startswith(("seconds/", "tokens/"))})
-    parts = amounts["seconds/rollout"] + amounts["seconds/feedback"] + amounts["seconds/retry"]
-    amounts["seconds/waiting"] = max(0, amounts["seconds/collect"] - parts)
-    amounts["tokens/feedback"] = amounts["tokens/reflection"] + amounts["tokens/critique"]
-    return dict(amounts)
+def _mean_spent(seeds: pd.DataFrame) -> Amounts:
+    """Seconds and tokens of a training by what they went into, means over its seeds."""
+    of_seeds: list[Amounts] = []
+    for path in seeds.path:
+        sums: Counter[str] = Counter()
+        for row in updates(path):
+            sums.update({key: value for key, value in row.items() if key.startswith(("seconds/", "tokens/"))})
+        parts = sums["seconds/rollout"] + sums["seconds/feedback"] + sums["seconds/retry"]
+        sums["seconds/waiting"] = max(0, sums["seconds/collect"] - parts)
+        sums["tokens/feedback"] = sums["tokens/reflection"] + sums["tokens/critique"]
+        of_seeds.append(dict(sums))
+    keys = {key for sums in of_seeds for key in sums}
+    return {key: sum(sums.get(key, 0.0) for sums in of_seeds) / len(of_seeds) for key in keys}
 
 
 def stops(shown: Shown) -> Drawn:
@@ -127,11 +129,6 @@ def ending_shares(runs: pd.DataFrame) -> Amounts:
     return {reason: count / counts.total() for reason, count in counts.items()}
 
 
-def _mean(amounts: Sequence[Amounts]) -> Amounts:
-    keys = {key for of_seed in amounts for key in of_seed}
-    return {key: sum(of_seed.get(key, 0.0) for of_seed in amounts) / len(amounts) for key in keys}
-
-
 def _stack(ax: Axes, bars: Sequence[Amounts], parts: Parts, unit: float, empty: str) -> None:
     """A horizontal bar for each of ``bars``: its ``parts`` one after the other, divided by ``unit``; else
     ``empty``."""
@@ -141,15 +138,8 @@ def _stack(ax: Axes, bars: Sequence[Amounts], parts: Parts, unit: float, empty: 
         ax.barh(range(len(bars)), widths, 0.72, left, color=colour, linewidth=0)
         left += widths
     for y in np.flatnonzero(left == 0):
-        ax.text(
-            0.02,
-            float(y),
-            empty,
-            va="center",
-            color=style.GREY,
-            fontsize=6,
-            transform=ax.get_yaxis_transform(),
-        )
+        place = ax.get_yaxis_transform()
+        ax.text(0.02, float(y), empty, va="center", color=style.GREY, fontsize=6, transform=place)
     ax.set_xlim(0, 1.04 * (left.max() or 1.0))
     ax.grid(axis="x")
     ax.set_axisbelow(True)

@@ -78,7 +78,8 @@ def select(runs: pd.DataFrame, table: TableConfig) -> Shown:
     if len({tier for tier, _, _ in by_bench}) > 1 or len({env for _, env, _ in by_bench}) < len(by_bench):
         listed = ", ".join("/".join(bench) for bench in by_bench)
         raise DataError(
-            f"a figure shows one tier, and one model an environment; found {listed}; name the evaluation.json files"
+            f"a figure shows one tier, and one model an environment; found {listed}; name the "
+            "evaluation.json files"
         )
     present = set(runs.method)
     order = [method for method in table.methods if method in present]

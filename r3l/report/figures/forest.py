@@ -47,7 +47,12 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     labels = [label for label in dict.fromkeys(row.label for row in rows) if effects[label] > len(claims) / 4]
     labels = labels or list(effects)[:1]
     further = [row for row in rows if _on_axis(row) and row.label not in labels]
-    reach = max([of.margin, *(abs(value) for row in rows if _on_axis(row) for value in _extent(row))]) * 1.05
+    extents = [of.margin]
+    for row in rows:
+        if _on_axis(row):
+            ends = row.points or (row.comparison.effect.bounds() if row.comparison else ())
+            extents += map(abs, ends)
+    reach = max(extents) * 1.05
     lines = max(len(claims), 1), len(further) + 2
 
     with matplotlib.style.context(style.SHEET):
@@ -76,9 +81,9 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
         handles += [Line2D([], [], color=FEW, marker="|", label="one or two seeds: their values", **dot)]
         style.legend(figure, handles)
         text = (
-            "Effects with 95 % intervals (not corrected), over training seeds on the same test tasks, or over tasks. "
-            f"Verdicts: Benjamini-Hochberg over the claims of the paper; green: equivalence margin of {of.margin:g}. "
-            "Numbers, published ones and commands: r3l table claims."
+            "Effects with 95 % intervals (not corrected), over training seeds on the same test tasks, or "
+            "over tasks. Verdicts: Benjamini-Hochberg over the claims of the paper; green: equivalence "
+            f"margin of {of.margin:g}. Numbers, published ones and commands: r3l table claims."
         )
         figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
         return style.save(figure, out, "claims")
@@ -98,11 +103,6 @@ def _panel(ax: Axes, title: str, count: int, reach: float, of: Claims) -> None:
 def _on_axis(row: ClaimVerdict) -> bool:
     """Whether ``row`` has an effect in shares, the unit of the axis."""
     return bool(row.count) and row.claim.has_margin and bool(row.points or row.comparison)
-
-
-def _extent(row: ClaimVerdict) -> Sequence[float]:
-    """The values that the axis has to hold for ``row``."""
-    return row.points or (row.comparison.effect.bounds() if row.comparison else ())
 
 
 def _effect(ax: Axes, y: int, row: ClaimVerdict) -> None:

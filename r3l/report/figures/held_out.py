@@ -1,7 +1,7 @@
 """Figure of how R3L learns against GRPO and itself without reflection, all at GRPO's learning rate.
 
-A row an environment. Test success after the updates of ``evaluation.curve``, by updates and by generated tokens;
-then paired differences in training success.
+A row an environment. Test success after the updates of ``evaluation.curve``, by updates and by generated
+tokens; then paired differences in training success.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def held_out_curves(runs: pd.DataFrame) -> Drawn:
     drawn = Shown(shown, tables()["table1"])
     style.method_legend(figure, drawn.labels())
     text = (
-        "All at GRPO's learning rate. Left, middle: success on the test tasks, first of the base checkpoint, then at "
-        f"the updates that were scored; bars: 95 % t-intervals over seeds, thin lines without: fewer than {MIN_SEEDS}; "
-        f"seeds: {'; '.join(counts)}. Right: training success of R3L minus that of the other method, paired by seed, "
-        f"running means over {WINDOW} updates, with 95 % bands."
+        "All at GRPO's learning rate. Left, middle: success on the test tasks, first of the base checkpoint, "
+        "then at the updates that were scored; bars: 95 % t-intervals over seeds, thin lines without: fewer "
+        f"than {MIN_SEEDS}; seeds: {'; '.join(counts)}. Right: training success of R3L minus that of the "
+        f"other method, paired by seed, running means over {WINDOW} updates, with 95 % bands."
     )
     return figure, drawn, text
 

@@ -63,9 +63,9 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
             for k, row in enumerate(named, 1)
         ]
         text = style.drawable(
-            f"{len(rows)} comparisons at equal learning rates. Guided minus fresh: success of a retry under the hint "
-            "minus that of another attempt, after failures of the base checkpoint. Bars: 95 % intervals, over tasks "
-            f"and over seeds. {', '.join(key)}. Numbers: r3l table map."
+            f"{len(rows)} comparisons at equal learning rates. Guided minus fresh: success of a retry under "
+            "the hint minus that of another attempt, after failures of the base checkpoint. Bars: 95 % "
+            f"intervals, over tasks and over seeds. {', '.join(key)}. Numbers: r3l table map."
         )
         text = textwrap.fill(text, round(style.LETTERS * style.PAGE))
         figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
@@ -73,7 +73,8 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
 
 
 def _panel(ax: Axes, rows: Sequence[Comparison], name: str, shade: Any) -> None:
-    """One difference: the rule with its band below, then each comparison with both intervals and its number."""
+    """One difference: the rule with its band below, then each comparison with both intervals and its
+    number."""
     xs = [row["guided_minus_fresh"] for row in rows]
     reach = np.linspace(min(xs) - 0.03, max(xs) + 0.03, 50)
     if (line := lines(rows).get(name)) is not None:

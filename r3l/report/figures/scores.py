@@ -8,15 +8,13 @@ import numpy as np
 
 from r3l.core.errors import DataError
 from r3l.report.figures import style
-from r3l.report.figures.data import Bench, Shown
+from r3l.report.figures.data import Shown
 from r3l.report.figures.style import look
 from r3l.report.frame import by_method, common_seeds, groups, one_run_interval, scores_S_T
 from r3l.stats.intervals import MIN_SEEDS, seed_interval, t_interval
 from r3l.stats.profiles import performance_profile, profile_band
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from r3l.report.figures.style import Drawn
 
 THRESHOLDS = np.linspace(0, 1, 201)
@@ -31,21 +29,21 @@ def scores(shown: Shown) -> Drawn:
     """
     columns = max(len(groups(bench.rows)) for bench in shown.benches)
     heights = [len(bench.runs) + 1.2 for bench in shown.benches]
-    figure, axes = style.subplots(
-        *(
-            len(heights),
-            columns,
-            style.PAGE if columns > 1 else 4.5,
-            0.14 * sum(heights) + 0.35 * len(heights) + 0.6,
-        ),
-        sharex=True,
-        sharey="row",
-        height_ratios=heights,
-    )
+    size = (style.PAGE if columns > 1 else 4.5, 0.14 * sum(heights) + 0.35 * len(heights) + 0.6)
+    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "height_ratios": heights}
+    figure, axes = style.subplots(len(heights), columns, *size, **shared)
     for row, bench in zip(axes, shown.benches, strict=True):
         names = groups(bench.rows)
         for ax, group in zip(row, names, strict=False):
-            _group(ax, bench, group)
+            of_group = bench.rows[bench.rows.group == group]
+            for y, (method, seeds) in enumerate(by_method(of_group, list(bench.runs)).items()):
+                several = len(seeds) > 1
+                bar = seed_interval(scores_S_T(seeds)) if several else one_run_interval(seeds.iloc[0])
+                style.interval(ax, y, method, bar, list(seeds.success))
+            for constant in of_group.constant_success.dropna().head(1):
+                ax.axvline(constant, color=style.GREY, linestyle=":", linewidth=1)
+            ax.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")
+            ax.grid(axis="x")
         for ax in row[len(names) :]:  # an environment may have fewer groups than another
             ax.set_axis_off()
         style.method_rows(row, bench.labels())
@@ -58,30 +56,23 @@ def scores(shown: Shown) -> Drawn:
     return figure, shown, text + (" Dotted: best constant answer." if baseline else "")
 
 
-def _group(ax: Axes, bench: Bench, group: str) -> None:
-    rows = bench.rows[bench.rows.group == group]
-    for y, (method, seeds) in enumerate(by_method(rows, list(bench.runs)).items()):
-        bar = seed_interval(scores_S_T(seeds)) if len(seeds) > 1 else one_run_interval(seeds.iloc[0])
-        style.interval(ax, y, method, bar, list(seeds.success))
-    for baseline in rows.constant_success.dropna().head(1):
-        ax.axvline(baseline, color=style.GREY, linestyle=":", linewidth=1)
-    ax.set_title(f"{bench.label}, {group}", loc="left", fontweight="bold")
-    ax.grid(axis="x")
-
-
 def differences(shown: Shown) -> Drawn:
     """Figure of test success minus the baseline's, paired by task and seed (``Effect.paired``).
 
     With one common seed the interval is over the differences of its tasks, drawn dashed. Raises DataError if
     no method has a seed in common with the baseline.
     """
+    # Seeds that the baseline shares with another method.
     baseline = shown.table.baseline
-    common = {bench.env: _common(bench, baseline) for bench in shown.benches}
+    common: dict[str, set[int]] = {}
+    for bench in shown.benches:
+        of_baseline = bench.rows.method == baseline
+        common[bench.env] = {*bench.rows[of_baseline].seed} & {*bench.rows[~of_baseline].seed}
     compared = shown.only(lambda run: run.seed in common[run.env])
     if not compared.benches:
         raise DataError(
-            f"nothing to compare: {shown.table.table} needs runs of {baseline} and of another method with the same "
-            f"seed; found {', '.join(shown.labels())}"
+            f"nothing to compare: {shown.table.table} needs runs of {baseline} and of another method with "
+            f"the same seed; found {', '.join(shown.labels())}"
         )
     labels = {method: label for method, label in compared.labels().items() if method != baseline}
     benches = compared.benches
@@ -102,17 +93,8 @@ def differences(shown: Shown) -> Drawn:
         ax.grid(axis="x")
     style.method_rows(axes[0], labels)
     text = f"Test success minus that of {shown.labels()[baseline]}, paired by task and seed. "
-    return (
-        figure,
-        compared,
-        text + style.interval_note(compared, "t-interval over the differences of its tasks"),
-    )
-
-
-def _common(bench: Bench, baseline: str) -> set[int]:
-    """The seeds that the baseline shares with another method."""
-    of_baseline = bench.rows.method == baseline
-    return set(bench.rows[of_baseline].seed) & set(bench.rows[~of_baseline].seed)
+    note = style.interval_note(compared, "t-interval over the differences of its tasks")
+    return figure, compared, text + note
 
 
 def profile(shown: Shown) -> Drawn:
@@ -135,16 +117,14 @@ def profile(shown: Shown) -> Drawn:
         scores_E_S = [list(bench.runs[method].success) for bench in compared.benches]
         seen = look(method)
         values = performance_profile(scores_E_S, THRESHOLDS)
-        ax.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **_marks(method, place))
+        # Markers tell lines apart, at other thresholds for each method.
+        marks: dict[str, Any] = {"marker": seen.marker, "markersize": 3, "markevery": (3 + 2 * place, 26)}
+        ax.step(THRESHOLDS, values, where="post", linewidth=1.2, **seen.line(), **marks)
         if min(map(len, scores_E_S)) >= MIN_SEEDS and not crowded:
             low, high = profile_band(scores_E_S, THRESHOLDS, np.random.default_rng(0))
             ax.fill_between(THRESHOLDS, low, high, step="post", color=seen.colour, alpha=0.15, linewidth=0)
-    ax.set(
-        xlabel="test success threshold",
-        ylabel="share of runs above it",
-        xlim=(0, min(1.0, best + 0.05)),
-        ylim=(0, 1.02),
-    )
+    ax.set(xlabel="test success threshold", ylabel="share of runs above it")
+    ax.set(xlim=(0, min(1.0, best + 0.05)), ylim=(0, 1.02))
     ax.grid(True)
     style.method_legend(figure, labels)
     left_out = [label for method, label in shown.labels().items() if method not in labels]
@@ -155,8 +135,3 @@ def profile(shown: Shown) -> Drawn:
     text = f"Share of runs (seeds; {envs} weigh equally) whose test success exceeds the threshold. "
     text += f"No bands with over {style.CROWD} methods." if crowded else band
     return figure, compared, text + (f" Not in every environment: {'; '.join(left_out)}." if left_out else "")
-
-
-def _marks(method: str, place: int) -> dict[str, Any]:
-    """Markers that tell lines apart, at other thresholds for each method."""
-    return {"marker": look(method).marker, "markersize": 3, "markevery": (3 + 2 * place, 26)}

@@ -50,8 +50,8 @@ def sensitivity(shown: Shown) -> Drawn:
     drawn = shown.only(lambda run: len(lines[run.env][variant(run.method)[0]]) > 1)
     if not drawn.benches:
         raise DataError(
-            f"nothing to compare: {shown.table.table} needs two values of a method, found {', '.join(shown.labels())}; "
-            f"train more of {', '.join(shown.table.methods)}"
+            f"nothing to compare: {shown.table.table} needs two values of a method, found "
+            f"{', '.join(shown.labels())}; train more of {', '.join(shown.table.methods)}"
         )
     names = {variant(m)[0]: text.partition(" (")[0] for m, text in drawn.labels().items()}
     across = len(drawn.benches)
@@ -60,7 +60,7 @@ def sensitivity(shown: Shown) -> Drawn:
     for ax, bench in zip(axes[0], drawn.benches, strict=True):
         compared = {name: points for name, points in lines[bench.env].items() if len(points) > 1}
         values = sorted({x for points in compared.values() for x in points})
-        apart = 0.012 * (values[-1] - values[0])  # beside each other, not one over the other
+        apart = 0.012 * (values[-1] - values[0])  # side by side, not one over the other
         for place, (name, points) in enumerate(compared.items()):
             _line(ax, name, points, apart * (place - (len(compared) - 1) / 2))
         ax.set_title(bench.label, loc="left", fontweight="bold")
@@ -69,11 +69,12 @@ def sensitivity(shown: Shown) -> Drawn:
     axes[0, 0].set_ylabel("test success")
     style.method_legend(figure, names)
     text = (
-        "Success of the last checkpoint on the test task set. Lines: means over seeds; small dots: seeds; bars: 95 % "
-        f"t-interval over seeds, from {MIN_SEEDS} on."
+        "Success of the last checkpoint on the test task set. Lines: means over seeds; small dots: seeds; "
+        f"bars: 95 % t-interval over seeds, from {MIN_SEEDS} on."
     )
     if any(len(seeds) == 1 for bench in drawn.benches for seeds in bench.runs.values()):
-        text += " Dashed: one seed, 95 % Wilson interval over its test episodes, which says nothing about other seeds."
+        text += " Dashed: one seed, 95 % Wilson interval over its test episodes, "
+        text += "which says nothing about other seeds."
     return figure, drawn, text
 
 
@@ -81,24 +82,24 @@ def _lines(bench: Bench, setting: Setting) -> dict[str, Points]:
     """The runs of each method without its variant's name, by the value of the setting."""
     lines: dict[str, Points] = {}
     for method, seeds in bench.runs.items():
-        values = [_value(run, setting) for run in seeds.itertuples()]
+        values = []
+        for run in seeds.itertuples():
+            where = run.path.with_name("manifest.json")
+            try:
+                values.append(setting(run.manifest["run"]))
+            except KeyError as error:
+                raise DataError(
+                    f"{where} has no key {error}, which the figure is about; leave the run out"
+                ) from error
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"{where}: the figure needs a number, but {error}; leave the run out"
+                ) from error
         points = lines.setdefault(variant(method)[0], {})
         for value in dict.fromkeys(values):
             chosen = seeds[[other == value for other in values]]
             points[value] = pd.concat([points[value], chosen]) if value in points else chosen
     return lines
-
-
-def _value(run: Any, setting: Setting) -> float:
-    where = run.path.with_name("manifest.json")
-    try:
-        return setting(run.manifest["run"])
-    except KeyError as error:
-        raise DataError(
-            f"{where} has no key {error}, which the figure is about; leave the run out"
-        ) from error
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{where}: the figure needs a number, but {error}; leave the run out") from error
 
 
 def _line(ax: Axes, method: str, points: Points, shift: float) -> None:

@@ -116,25 +116,19 @@ def look(method: str) -> Look:
     that the registry does not know takes hue, line and marker from a hash of its name.
     """
     name, changes = variant(method)
-    plain = _known(name) or _own(name)
+    plain = METHODS.get(name)
+    if name in ABLATIONS:
+        base, amount, dash, marker = ABLATIONS[name]
+        plain = Look(tint(METHODS[base].colour, amount), dash, marker)
+    elif plain is None:
+        hue, dash, marker = _hashed(name)
+        plain = Look(_hex(colorsys.hls_to_rgb(hue, 0.42, 0.6)), dash, marker)
     if not changes:
         return plain
     place, dash, marker = _hashed(",".join(changes))
     colour = tint(plain.colour, (0.2 + 0.4 * place) * (1 if dash == DASHDOT else -1))
     taught = all(change.startswith("feedback=") for change in changes)
     return Look(colour, plain.dash, plain.marker) if taught else Look(colour, dash, marker)
-
-
-def _known(name: str) -> Look | None:
-    if name in ABLATIONS:
-        base, amount, dash, marker = ABLATIONS[name]
-        return Look(tint(METHODS[base].colour, amount), dash, marker)
-    return METHODS.get(name)
-
-
-def _own(name: str) -> Look:
-    hue, dash, marker = _hashed(name)
-    return Look(_hex(colorsys.hls_to_rgb(hue, 0.42, 0.6)), dash, marker)
 
 
 def _hashed(text: str) -> tuple[float, Dash, str]:
@@ -241,7 +235,9 @@ def interval_note(shown: Shown, one_seed: str) -> str:
 
 def caption(figure: Figure, shown: Shown, text: str) -> None:
     """Draw ``text``, then tier, seeds and task sets, below the subplots, wrapped to the figure's width."""
-    whole = f"{text} Tier {shown.runs.iloc[0].tier_label}; {seeds(shown)}; test task sets {_test_task_sets(shown)}."
+    task_sets = {f"{run.env} {run.task_set} ({run.task_set_sha256[:12]})" for run in shown.runs.itertuples()}
+    whole = f"{text} Tier {shown.runs.iloc[0].tier_label}; {seeds(shown)}; "
+    whole += f"test task sets {', '.join(sorted(task_sets))}."
     wrapped = textwrap.fill(whole.replace(" %", "\u00a0%"), round(LETTERS * figure.get_figwidth()))
     figure.align_labels()
     figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION, color=GREY, linespacing=1.25)
@@ -255,12 +251,6 @@ def seeds(shown: Shown) -> str:
     return listed if len(counts) == 1 else f"{listed} ({counts[0]} to {counts[-1]} a method and environment)"
 
 
-def _test_task_sets(shown: Shown) -> str:
-    return ", ".join(
-        sorted({f"{run.env} {run.task_set} ({run.task_set_sha256[:12]})" for run in shown.runs.itertuples()})
-    )
-
-
 def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
     """Write the figure as PDF and PNG, without dates, so that equal data give equal bytes.
 
@@ -268,11 +258,19 @@ def save(figure: Figure, out: Path, name: str = "") -> list[Path]:
     ``name``, their path without suffix. Raises ConfigError for another file type, RunDirectoryError if
     writing fails.
     """
+    from matplotlib.axis import Tick
+    from matplotlib.text import Text
+
     if out.suffix[1:] in figure.canvas.get_supported_filetypes() and out.suffix not in WRITERS:
         raise ConfigError(
             f"{out} cannot be drawn: a figure is a {' or '.join(WRITERS)} file; give one, or no suffix"
         )
-    _as_written(figure)
+    # All text is literal, not mathematics, except tick labels (logarithmic axes need them).
+    ticks = {text for tick in figure.findobj(Tick) for text in tick.findobj(Text)}
+    for text in set(figure.findobj(Text)) - ticks:
+        text.set_parse_math(False)
+        text.set_text(drawable(text.get_text()))
+
     stem = out / name if name else out
     paths = [out] if out.suffix in WRITERS else [stem.with_name(stem.name + suffix) for suffix in WRITERS]
     with writable(paths[0]):
@@ -300,17 +298,6 @@ def _font() -> Any:
     from matplotlib import font_manager
 
     return font_manager.get_font(font_manager.findfont(font_manager.FontProperties()))
-
-
-def _as_written(figure: Figure) -> None:
-    """Draw all text literally, not as mathematics, except tick labels (logarithmic axes need them)."""
-    from matplotlib.axis import Tick
-    from matplotlib.text import Text
-
-    ticks = {text for tick in figure.findobj(Tick) for text in tick.findobj(Text)}
-    for text in set(figure.findobj(Text)) - ticks:
-        text.set_parse_math(False)
-        text.set_text(drawable(text.get_text()))
 
 
 def _pdf(figure: Figure) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,10 +112,36 @@ def _draw(shown: Shown, columns: Sequence[Quantity], text: str, keep: Keep, lack
         raise DataError(f"nothing to draw of {', '.join(shown.labels().values())}: {why}; add runs of r3l")
     figure, cells = _cells(drawn.benches, columns)
     missing: dict[str, dict[str, None]] = {}
-    curves = {bench.env: _curves(bench, columns) for bench in drawn.benches}
+
+    # Metrics of a run are read once, for all of its quantities.
+    curves: dict[str, dict[Quantity, dict[str, list[series.Curve]]]] = {}
+    for bench in drawn.benches:
+        of_bench = {column: {method: list[series.Curve]() for method in bench.runs} for column in columns}
+        for method, seeds in bench.runs.items():
+            for metrics in map(updates, seeds.path):
+                quantities = dict.fromkeys(column.value for column in columns)
+                values = {value: series.values_of(metrics, value) for value in quantities}
+                for column in columns:
+                    curve = series.curve(metrics, values[column.value], column.advance)
+                    if curve is not None:
+                        of_bench[column][method].append(curve)
+        curves[bench.env] = of_bench
+
+    # Each quantity of every method; one that only some methods recorded is named in the caption.
     for ax, bench, column in cells:
-        for method in _subplot(ax, bench, column, curves[bench.env][column]):
-            missing.setdefault(column.label, {})[labels[method]] = None
+        of_methods = curves[bench.env][column]
+        if not any(of_methods.values()):
+            place: dict[str, Any] = {"ha": "center", "va": "center", "transform": ax.transAxes}
+            ax.text(0.5, 0.5, "not recorded", color=style.GREY, **place)
+            ax.set(xticks=[], yticks=[])
+            continue
+        for number, (method, defined) in enumerate(of_methods.items()):
+            if defined:
+                _method(ax, method, defined, number, _crowded(bench))
+            else:
+                missing.setdefault(column.label, {})[labels[method]] = None
+        ax.grid(True)
+        _limits(ax, column)
     style.method_legend(figure, labels)
     left_out = [label for method, label in trained.labels().items() if method not in labels]
     notes = [f"{lacking.capitalize()}: {'; '.join(left_out)}"] if left_out else []
@@ -170,41 +196,6 @@ def _cells(benches: Sequence[Bench], columns: Sequence[Quantity]) -> tuple[Figur
             axes[i, k].set_xlabel(column.against if i == rows - 1 else "")
             drawn.append((axes[i, k], bench, column))
     return figure, drawn
-
-
-def _curves(bench: Bench, columns: Sequence[Quantity]) -> dict[Quantity, dict[str, list[series.Curve]]]:
-    """The curves of every quantity and method. Metrics of a run are read once, for all of its quantities."""
-    curves = {column: {method: list[series.Curve]() for method in bench.runs} for column in columns}
-    for method, seeds in bench.runs.items():
-        for path in seeds.path:
-            metrics = updates(path)
-            values: dict[series.Value, list[float | None]] = {}
-            for column in columns:
-                if column.value not in values:
-                    values[column.value] = series.values_of(metrics, column.value)
-                curve = series.curve(metrics, values[column.value], column.advance)
-                if curve is not None:
-                    curves[column][method].append(curve)
-    return curves
-
-
-def _subplot(
-    ax: Axes, bench: Bench, column: Quantity, curves: Mapping[str, Sequence[series.Curve]]
-) -> list[str]:
-    """Draw a quantity of every method; returns those that did not record it where others did."""
-    missing = []
-    for place, (method, defined) in enumerate(curves.items()):
-        if defined:
-            _method(ax, method, defined, place, _crowded(bench))
-        else:
-            missing.append(method)
-    if len(missing) == len(bench.runs):
-        ax.text(0.5, 0.5, "not recorded", ha="center", va="center", color=style.GREY, transform=ax.transAxes)
-        ax.set(xticks=[], yticks=[])
-        return []
-    ax.grid(True)
-    _limits(ax, column)
-    return missing
 
 
 def _limits(ax: Axes, column: Quantity) -> None:

@@ -94,15 +94,28 @@ def write(
     """
     whole_runs, scored = whole(runs), score_tables(runs, seeds_planned)
     shown, without_room = viewer(whole_runs)
+
+    # Without figures the learning curves of all trained runs are drawn, one figure per tier and model.
+    pictures = [(path.stem, _base64(path)) for path in figures]
+    if not pictures:
+        with TemporaryDirectory() as folder:
+            for (tier, model), of_model in runs[runs.steps > 0].groupby(["tier", "model"]):
+                path = Path(folder, f"learning curves {tier} {model}.png".replace("/", "-"))
+                draw("learning_curves", of_model, path)
+                pictures.append((path.stem, _base64(path)))
+
+    # The paper's claims that these runs or probes test.
+    of = claims.load_claims()
+    tested = [] if comparison else [row for row in claim_verdicts(runs, probes, of) if row.count]
     page = TEMPLATES.get_template("report.html.jinja").render(
         style=_own("report.css"),
         script=_own("report.js"),
         about=about(whole_runs, scored),
         tables=[*([comparison] if comparison else []), *(full_table(*rows) for rows in scored)],
-        figures=[(path.stem, _base64(path)) for path in figures] or _learning_curves(runs),
+        figures=pictures,
         viewer=shown,
         without_room=without_room,
-        claims=[] if comparison else _claims(runs, probes),
+        claims=[claims_table(tested, of)] if tested else [],
         teachers=_teachers(runs, [] if comparison else probes),
         budget=budget_table(budget_rows(runs), every_column=True),
         endings=html_tables.endings(whole_runs),
@@ -118,25 +131,6 @@ def write(
 def _own(name: str) -> Markup:
     """Text of a file in the folder ``templates``, put into the page unescaped."""
     return Markup(Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8"))
-
-
-def _learning_curves(runs: pd.DataFrame) -> list[tuple[str, str]]:
-    """(name, PNG in base64) of the learning curves of all trained runs, one figure per tier and model."""
-    trained = runs[runs.steps > 0]
-    drawn = []
-    with TemporaryDirectory() as folder:
-        for (tier, model), of_model in trained.groupby(["tier", "model"]):
-            path = Path(folder, f"learning curves {tier} {model}.png".replace("/", "-"))
-            draw("learning_curves", of_model, path)
-            drawn.append((path.stem, _base64(path)))
-    return drawn
-
-
-def _claims(runs: pd.DataFrame, probes: Sequence[Content]) -> list[Table]:
-    """A table of the paper's claims that these runs or probes test; an empty list if they test none."""
-    of = claims.load_claims()
-    tested = [row for row in claim_verdicts(runs, probes, of) if row.count]
-    return [claims_table(tested, of)] if tested else []
 
 
 def _teachers(runs: pd.DataFrame, probes: Sequence[Content]) -> tuple[Table, str] | None:
@@ -156,12 +150,12 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
     BASELINE also has the same rows compared with SECOND.
     """
     config, everything = plan.load(), tables.Selection()
-    specs = [
-        (spec, *_shown(spec, runs, config, everything))
-        for spec in plan.tables().values()
-        if spec.kind == "scores"
-    ]
-    specs = [(spec, of_table, methods) for spec, of_table, methods in specs if methods]
+    specs = []
+    for spec in (spec for spec in plan.tables().values() if spec.kind == "scores"):
+        of_table = tables.selected(runs, spec, config, everything)
+        planned = config.rows(spec)
+        if 2 * len(set(of_table.method) & {*planned}) >= max(len(planned), 4):
+            specs.append((spec, of_table, tables.methods_of(of_table, spec, config, everything)))
     specs.sort(key=lambda item: (not item[0].table.startswith("table"), item[0].table))
 
     # Runs that no table shows have one of their own.
@@ -186,16 +180,6 @@ def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFr
             second = tables.build(to_second, of_table, methods, seeds_planned, config.tier).rows
         built.append((tables.build(spec, of_table, methods, seeds_planned, config.tier).rows, second))
     return built
-
-
-def _shown(
-    spec: plan.TableConfig, runs: pd.DataFrame, config: plan.WorkflowConfig, everything: tables.Selection
-) -> tuple[pd.DataFrame, list[str]]:
-    """(runs, methods) of a table; no methods if fewer than half of the planned ones have run."""
-    of_table, planned = tables.selected(runs, spec, config, everything), config.rows(spec)
-    if 2 * len(set(of_table.method) & {*planned}) < max(len(planned), 4):
-        return of_table, []
-    return of_table, tables.methods_of(of_table, spec, config, everything)
 
 
 def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def endings(runs: pd.DataFrame) -> list[Table]:
         ),
         _counts(
             "Training episodes by ending",
-            "Rollouts and retries. truncated: a response outgrew its limit; context: the dialog outgrew the model's.",
+            "Rollouts and retries. truncated: a response outgrew its limit; context: the dialog outgrew the "
+            "model's.",
             runs,
             [members(count, "stop") for count in counts],
         ),
@@ -47,16 +48,16 @@ def endings(runs: pd.DataFrame) -> list[Table]:
         ),
         _counts(
             "Answers in feedback",
-            "Reflections and critiques on tasks with a known answer. told: it stands neither in the problem nor in the "
-            "attempt, and a teacher's text is not used; quoted: it stands there too. Older runs searched reflections "
-            "only and did not tell the two apart.",
+            "Reflections and critiques on tasks with a known answer. told: it stands neither in the problem "
+            "nor in the attempt, and a teacher's text is not used; quoted: it stands there too. Older runs "
+            "searched reflections only and did not tell the two apart.",
             runs,
             [_answers(count) for count in counts],
         ),
         _counts(
             "Dropped in training",
-            "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no critic; "
-            "workers: processes that died and were replaced; their rollouts were played again.",
+            "groups: refused by the method; rejected: not imitated; no_oracle_pivot: the environment has no "
+            "critic; workers: processes that died and were replaced; their rollouts were played again.",
             runs,
             [members(count, "dropped") for count in with_faults],
             shares=False,
@@ -147,7 +148,17 @@ def _counts(
     reasons = [reason for reason, number in together.most_common() if number]
 
     def reason(name: str) -> Column:
-        return Column(name, lambda row: _count(row[2][name], row[2].total(), shares))
+        def cell(row: tuple[pd.Series, int, Counter[str]]) -> Cell:
+            number, total = row[2][name], row[2].total()
+            if not number:
+                return Cell("", 0.0)
+            if not shares:
+                return Cell(f"{number:,.0f}", number)
+            share = number / total
+            text = f"{share:.1%}" if share >= 0.0005 else "< 0.1%"
+            return Cell(text, share, f"{number:,.0f} of {total:,.0f}")
+
+        return Column(name, cell)
 
     columns = [
         Column("method", lambda row: Cell(row[0].label, title=row[0].method)),
@@ -157,15 +168,6 @@ def _counts(
     return table(
         title, columns, [row for row in rows if row[2].total()], note, by=lambda row: env_label(row[0].env)
     )
-
-
-def _count(number: float, total: float, shares: bool) -> Cell:
-    if not number:
-        return Cell("", 0.0)
-    if not shares:
-        return Cell(f"{number:,.0f}", number)
-    share = number / total
-    return Cell(f"{share:.1%}" if share >= 0.0005 else "< 0.1%", share, f"{number:,.0f} of {total:,.0f}")
 
 
 def _reflections(counts: Mapping[str, float]) -> dict[str, float]:
