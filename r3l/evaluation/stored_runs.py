@@ -362,8 +362,8 @@ class Origins:
             lines.append(
                 f"{sum(self.plans.values()) - (before or 0)} were made under {under} of "
                 "docs/preregistration.md, to which entries are added as experiments are planned; each run "
-                "keeps the hash of the text it began under (--json counts them; git log -p docs/preregistration.md "
-                "shows the changes)"
+                "keeps the hash of the text it began under (--json counts them; git log -p "
+                "docs/preregistration.md shows the changes)"
             )
         return lines
 

@@ -92,8 +92,8 @@ def play_probe(
     lines = read_jsonl(path, BatchLine)
     if any(line["probed"] != probed for line in lines):
         raise ConfigError(
-            f"{path} holds attempts of another model, other settings or other tasks; choose another file with "
-            "--out, or delete it"
+            f"{path} holds attempts of another model, other settings or other tasks; choose another file "
+            "with --out, or delete it"
         )
     known: dict[tuple[tuple[str, int], ...], list[Attempt]] = {}
     for number, line in enumerate(lines, start=1):
