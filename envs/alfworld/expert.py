@@ -130,7 +130,7 @@ class AlfworldExpert(ScriptedExpert):
         return subgoal if self.here is None else f"at {self.here}, {subgoal}"
 
     def planned(self, action: str) -> str:
-        """The action in the form of a thought: ``at desk 1, go to bed 2``."""
+        """``action`` as a thought that begins with the current receptacle: ``at desk 1, go to bed 2``."""
         return action if self.here is None else f"at {self.here}, {action}"
 
     def choose(
@@ -254,7 +254,11 @@ def _search(expert: AlfworldExpert) -> list[str]:
 
 
 def right_actions(expert: AlfworldExpert) -> set[str]:
-    """Every next action of an error-free agent: the first of :func:`plan`, and those that are as good."""
+    """Every action that an error-free agent may take next; empty if :func:`plan` knows none.
+
+    It is the first action of the plan, with two exceptions: a search may go to any unexplored receptacle, and
+    a delivery to any receptacle of the destination's class.
+    """
     steps = plan(expert)
     if not steps:
         return set()

@@ -68,10 +68,7 @@ def one_pair(response: str) -> str | None:
 
 
 def pairs(response: str) -> tuple[int, list[str]]:
-    """(number of thoughts, actions outside the first thought).
-
-    An action that a thought mentions is not taken.
-    """
+    """The number of thoughts, and the texts of all action tags outside the first thought."""
     response = with_opening(response)
     thoughts = list(between(response, "think"))
     thought = thoughts[0] if thoughts else slice(0, 0)
@@ -80,7 +77,10 @@ def pairs(response: str) -> tuple[int, list[str]]:
 
 
 def first_pair(response: str) -> str | None:
-    """The first action after the end of a thought, with any text around both; None if there is none."""
+    """The text in the first action tags after the first thought; None without a thought or without these.
+
+    Text before, between and after them is ignored.
+    """
     response = with_opening(response)
     thought = next(between(response, "think"), None)
     action = None if thought is None else first_between(response[thought.stop :], "action")
@@ -161,5 +161,8 @@ def write_response(thought: str, action: str) -> str:
 
 
 def action_in(response: str) -> str:
-    """The first action of a response, which the feedback of the released code quotes; "" if there is none."""
+    """The text in the first action tags of a response, even inside a thought; "" without such tags.
+
+    The feedback of the released code quotes it.
+    """
     return (first_between(response, "action") or "").strip()

@@ -88,7 +88,11 @@ class ScriptedExpert(ABC):
 
     @abstractmethod
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Judge the action of ``turn``, after which the text was ``text``; None if it was correct."""
+        """Describe what is wrong with the action of ``turn``; None if it was correct.
+
+        ``text``: the observation after the action. :meth:`observe` takes it in later, so the expert still
+        knows only what came before the action.
+        """
 
     @abstractmethod
     def summary(self, answers: Answers) -> str:
@@ -102,7 +106,11 @@ class ScriptedExpert(ABC):
         return not now.admissible or action in now.admissible
 
     def suggested_at_limit(self) -> list[str]:
-        """Suggestion for the last turn of an episode that ran out of turns without a wrong action."""
+        """The correct actions at the current turn, which a critique suggests if turns ran out.
+
+        A critique uses the answer at the last turn, and only if no action was wrong. [], the default: no
+        suggestion.
+        """
         return []
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:

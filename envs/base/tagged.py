@@ -215,8 +215,9 @@ def _template(package: str, name: str) -> Template:
 class ReleasedWords(TaggedDialogue):
     """Mixin for a ``TaggedDialogue``: its rules, with the prompts of the paper's released code.
 
-    Used with ``prompts: released``. ``system``: name of the released system template. ``reward``: the
-    variable that holds the reward in the released code. Raises ConfigError without a clone of that code.
+    Used with ``prompts: released``. A subclass sets ``system``, the name of the released system template, and
+    may replace ``reward``, the name of the variable that holds the reward in the released code. Raises
+    ConfigError without a clone of that code.
     """
 
     system: str

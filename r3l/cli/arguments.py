@@ -103,9 +103,10 @@ def named_runs(runs: list[Path] | None) -> list[Path]:
 
 
 def found(named: list[Path], results: list[Path] | None, may_be_none: bool = False) -> list[Path]:
-    """The evaluation.json files of ``named`` runs and of all runs under ``results``, each once.
+    """The evaluation.json files ``named``, and those of all runs under the folders ``results``, each once.
 
-    Raises DataError for a folder without runs, unless ``may_be_none``.
+    Searches the folder RESULTS if both are empty. Raises DataError for a folder without runs, unless
+    ``may_be_none``.
     """
     from r3l.runs.run_paths import find_runs
 

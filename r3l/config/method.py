@@ -73,10 +73,10 @@ def check_change(text: str) -> None:
 
 @dataclass(frozen=True)
 class Scope:
-    """The parts of a run that decide which settings of a method's file hold.
+    """The parts of a run that decide which settings of a method's file apply.
 
     ``environment`` is a name of r3l.envs.registry: ``math`` for gsm8k, math500 and dapo too. None: any
-    environment or model.
+    environment or model. ``samples``: a training sample is a complete trajectory or one turn.
     """
 
     tier: str

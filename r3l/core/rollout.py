@@ -121,7 +121,10 @@ class RolloutContext:
     async def complete(
         self, conversation: Conversation, sampling: Sampling, purpose: str, *where: str | int
     ) -> Completion:
-        """Sample a response, and count its tokens: ``tokens/<purpose>`` generated, ``prompt/<purpose>`` read.
+        """Sample a response and count its tokens.
+
+        Its length is added to ``tokens/<purpose>`` and ``tokens/generated``, its prompt's to
+        ``prompt/<purpose>``.
 
         ``purpose`` and ``where`` (task, member and turn) complete the seed address of its draws. Raises
         NonFiniteError, which names that address, if a log-prob is not finite.

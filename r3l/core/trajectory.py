@@ -187,9 +187,9 @@ class Trajectory:
         self.turns = [replace(turn, teacher_logprobs=of_turn) for turn, of_turn in turns]
 
     def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
-        """Set the log-probs of all S sampled tokens in the context that trains.
+        """Set the log-probs of all S sampled tokens, in order, in the context that the policy is trained on.
 
-        Those of sampling become the teacher's.
+        The log-probs recorded in sampling become the teacher's. Raises ValueError for fewer than S values.
         """
         turns = zip(self.turns, self._by_turn(logprobs_S), strict=True)
         self.turns = [
@@ -218,7 +218,7 @@ class Trajectory:
 
     @property
     def played(self) -> int:
-        """Number of turns that count towards ``max_turns``: not refused ones that a retry only shows."""
+        """Number of turns that count towards ``max_turns``: those with an action or an error."""
         return sum(turn.counts for turn in self.turns)
 
     def token_ids(self) -> np.ndarray:

@@ -115,7 +115,10 @@ class EndpointOptions:
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def check_there(self) -> None:
-        """Raise ServerError if nothing listens at the address; behind a proxy this is not checked."""
+        """Raise ServerError if nothing listens at the address.
+
+        Not checked behind a proxy. A server that only connects slowly passes.
+        """
         parts = urlsplit(self.base)
         host = str(parts.hostname)
         if getproxies().get(parts.scheme) and not proxy_bypass(host):

@@ -207,11 +207,14 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
 def check_episodes(
     episodes: Sequence[PlayedEpisode], task_ids: Sequence[str] | None = None, max_turns: int | None = None
 ) -> EpisodeCheck:
-    """Count how often each task of ``task_ids`` was played, and test what its outcomes depend on.
+    """Count how often each task was played, compute the success rate, and test what else success depends on.
 
-    ``task_ids``: those of the task set; None: those of the episodes. A path such as
+    ``task_ids``: all tasks of the task set; None: only the tasks that the episodes name. A path such as
     ``/data/valid_seen/pick-7/trial_1/game.tw-pddl`` names the task ``valid_seen/pick-7/trial_1``.
     ``max_turns``: the turn limit, if known.
+
+    The tests (:class:`Dependence`) ask whether attempts at the same task succeed more often at some positions
+    in the file, or under some condition. Raises DataError if no episode names a task of the task set.
     """
     ids = list(dict.fromkeys(task_ids if task_ids is not None else (row.task for row in episodes)))
     by_path = {tuple(task.split("/")): task for task in ids}
@@ -275,11 +278,12 @@ def _named_task(given: str, by_path: Mapping[tuple[str, ...], str]) -> str | Non
 def _dependences(
     episodes: Sequence[PlayedEpisode], solved: np.ndarray, by_task: Sequence[Sequence[int]]
 ) -> list[Dependence]:
-    """Test what outcomes depend on other than the task: the position in the file, and each condition.
+    """Permutation tests of whether outcomes depend on the position in the file, and on each condition.
 
-    Outcomes of one task may be exchanged with each other if nothing but the task matters, so the statistic is
-    compared with that of outcomes permuted within tasks. Of the position it is the absolute covariance with
-    outcomes minus their task's mean; of a condition the sum over its values of squared sums of these.
+    If only the task matters, outcomes of one task are exchangeable, so the statistic is compared with its
+    values after outcomes were permuted within tasks. A residual is an outcome minus its task's mean. The
+    statistic for the position is the absolute covariance of position and residual; for a condition it is the
+    sum, over the condition's values, of the squared sum of residuals.
     """
     telling = [places for places in by_task if len({*solved[places]}) == 2]
     if not telling:

@@ -198,7 +198,7 @@ def _check_digests(folder: Path) -> None:
 
 
 def name_of(step: int) -> str:
-    """Folder name of the checkpoint after ``step`` updates."""
+    """Folder name of the checkpoint after ``step`` updates: ``step-000100``."""
     return f"step-{step:06d}"
 
 

@@ -90,7 +90,7 @@ class TimeLimit:
         return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
 
     def step_ended(self) -> None:
-        """Called after each update."""
+        """Record when the first step of this process ended. Later calls change nothing."""
         if self.first_ended is None:
             self.first_ended = (time.monotonic() - self.began) / 60
 

@@ -89,7 +89,7 @@ def overrides(changes: Mapping[str, Any]) -> str:
 
 
 def gpu_memory() -> float | None:
-    """Bytes of this machine's GPU; None without one."""
+    """Total memory of this machine's first CUDA GPU in bytes; None without one."""
     return float(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 

@@ -298,9 +298,10 @@ class Retries:
     _played: dict[tuple[int, str | None], tuple[RetryOutcome, Trajectory]] = field(default_factory=dict)
 
     async def of_model(self, critique: Critique | None) -> OwnReflection:
-        """Let the model reflect on the attempt, and play the retries from the pivot that it names.
+        """Let the model reflect on the attempt, and play three retries if it names a pivot.
 
-        ``critique``: of the environment's critic, to compare with; None without one.
+        They begin at the pivot with the reflection as a hint, at the pivot without it, and at the start with
+        it. ``critique``: the environment's, with which the model's pivot is compared; None without one.
         """
         reflection = await reflect(self.ctx, self.base, self.settings)
         parsed = reflection.parsed
@@ -319,7 +320,10 @@ class Retries:
         return OwnReflection(None, right, text, agreement(critique, parsed), guided, unguided, from_start)
 
     async def of_critic(self, critique: Critique | None) -> CriticReflection | None:
-        """The environment's critique, and the retries from the pivot that it names; None if it names none."""
+        """Retry from the pivot of the environment's critique, once with its hint and once without.
+
+        None if there is no critique, if it names no pivot, or if the reflection made of it is invalid.
+        """
         if critique is None or critique.turn is None:
             return None
         honest = {"feedback": FeedbackSource.ENVIRONMENT, "feedback_corruption": 0.0}

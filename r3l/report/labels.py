@@ -105,7 +105,7 @@ def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
 
 
 def is_taught(source: str | None) -> bool:
-    """True if the feedback was written by something other than the model itself."""
+    """True if something other than the model itself wrote the feedback; False for None, no feedback."""
     return source not in (None, FeedbackSource.SELF)
 
 

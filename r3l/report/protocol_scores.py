@@ -54,7 +54,10 @@ class CitedScore(Strict):
 
 
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
-    """Mean of ``key`` over tasks (of each task's mean over its attempts), with a 95 % interval."""
+    """Mean over tasks of each task's mean of ``key`` over its attempts, with a 95 % interval over tasks.
+
+    Wilson's interval if each task's mean is 0 or 1, else Student's.
+    """
     return task_interval(_of_tasks(episodes, key))
 
 

@@ -42,12 +42,16 @@ NOTE = (
 
 @dataclass(frozen=True)
 class TeacherRow:
-    """What a teacher makes of successes and failures, in the training of a method or in a probe.
+    """How a teacher rates successes and failures, in the training of a method or in a probe.
 
-    ``solved``, ``failed``: mean D (nats per token); ``difference`` with ``low`` and ``high``: the first minus
-    the second; all None if not measured. ``over``: ``count`` training seeds, or tasks of a probe. ``shown``:
-    share of teachers' prompts that contain the hint. ``success``: mean test success of a method. ``rank``:
-    its place by that among methods with a teacher that is not blind, such as ``1 of 3``.
+    - ``solved``, ``failed``: mean D of successes and of failures, in nats per token (D: see NOTE)
+    - ``difference``: ``solved`` minus ``failed``, with its 95 % interval ``low`` to ``high``; all None if not
+      measured
+    - ``over``, ``count``: unit of the interval's sample (``seeds`` or ``tasks``), and their number
+    - ``shown``: share of the teacher's prompts that contain the hint
+    - ``success``: mean test success of a method
+    - ``rank``: the method's rank by ``success`` among methods whose teacher tells successes from failures,
+      such as ``1 of 3``
     """
 
     tier: str
@@ -75,7 +79,10 @@ class TeacherRow:
 
     @property
     def verdict(self) -> str:
-        """The rank of a method; or why it has none."""
+        """The method's rank, or why it has none, such as ``blind teacher`` or ``needs 2 tasks``.
+
+        A teacher without a rank that finds successes likelier than failures ``tells them apart``.
+        """
         if self.difference is None:
             return "no successes or no failures"
         if self.low is None or self.high is None:

@@ -48,7 +48,10 @@ class Failure(TypedDict):
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Lock ``run_dir`` for this process, creating it; an error in the block is recorded in failed.json.
+    """Lock ``run_dir`` for this process while the block runs; creates it if it is missing.
+
+    Deletes an earlier failed.json and unfinished files of killed processes before the block. An error in the
+    block is recorded in failed.json and raised.
 
     Raises RunDirectoryError if another process holds it, or if it cannot be written, now or in the block.
     """

@@ -92,9 +92,9 @@ class TrajectoryLine(TypedDict):
 
 
 def logged_steps(steps: int) -> set[int]:
-    """The numbers of the steps whose trajectories are logged, of ``steps`` in all.
+    """Numbers of the steps whose trajectories are logged: the first, the middle and the last of ``steps``.
 
-    They are the first, the middle and the last.
+    Steps are counted from 1.
     """
     return {1, (steps + 1) // 2, steps}
 

@@ -40,7 +40,7 @@ class Interval:
 
 
 def t_interval(values_S: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Mean of one value per seed, with Student's t-interval.
+    """Mean of one value per seed, with Student's t-interval; without bounds (None) below MIN_SEEDS seeds.
 
     Raises ValueError for no or non-finite values.
     """
@@ -63,7 +63,10 @@ def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
 
 
 def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Mean of a seeds x tasks matrix, with the t-interval over its seed means."""
+    """Mean of a seeds x tasks matrix, with the t-interval over its seed means.
+
+    Without bounds (None) below MIN_SEEDS seeds.
+    """
     return t_interval(finite(scores_S_T, 2).mean(axis=1), confidence)
 
 

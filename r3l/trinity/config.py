@@ -168,7 +168,7 @@ def as_yaml(run: Run, config: Config) -> str:
 
 
 def write_inputs(run: Run, place: Place) -> None:
-    """Write the files that the configuration names: task sets, and the initial LoRA adapter.
+    """Write the files that the configuration names: task sets, and with verl the initial LoRA adapter.
 
     Raises DataError if a task set's data is missing, CheckpointError if the model's configuration is
     missing; the message says how to get it.

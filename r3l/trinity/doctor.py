@@ -53,7 +53,7 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
 
 
 def gpus() -> list[float]:
-    """Memory in GiB of each GPU of this machine, by nvidia-smi."""
+    """Total memory in GiB of each GPU of this machine; [] if nvidia-smi is missing or fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []

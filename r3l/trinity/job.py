@@ -77,11 +77,13 @@ def evaluation_seconds(folder: Path) -> float:
 
 
 def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
-    """Rewrite Trinity's state files in ``job`` so that explorer and trainer resume after ``step``.
+    """Make explorer and trainer of the job in the folder ``job`` resume after ``step``.
 
-    ``step``: that of the newest checkpoint; 0 deletes the folder ``job``. ``tasks_per_step``: from it follows
-    how many tasks the explorer skips. Trinity saves the explorer's progress at every step but the trainer's
-    only at checkpoints, so after a crash they would resume from different steps.
+    Rewrites Trinity's state files, and deletes the logs and all reports of later steps. ``step``: step of the
+    newest checkpoint; 0 deletes ``job``. The explorer skips ``step * tasks_per_step`` tasks.
+
+    Without this, they would resume from different steps after a crash: Trinity saves the explorer's progress
+    at every step, but the trainer's only at checkpoints.
     """
     if step == 0:
         shutil.rmtree(job, ignore_errors=True)

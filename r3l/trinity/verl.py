@@ -108,7 +108,11 @@ class Verl:
 
     @contextmanager
     def cluster(self, environment: TrinityEnvironment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
-        """The Ray cluster at $RAY_ADDRESS; else a new one on this Slurm job's nodes or this machine."""
+        """The Ray cluster at $RAY_ADDRESS; else a new one on this Slurm job's nodes or this machine.
+
+        A new one ends with the block. If a LoRA run resumes, the path of its newest adapter is written into
+        ``config``.
+        """
         # Trinity's sampler does not look for a checkpoint when it starts, so a resumed run names it here.
         if self.run.lora.rank and (done := self.steps_done()):
             config["model"]["lora_configs"][0]["path"] = str((self._saved()[done] / ADAPTER).absolute())

@@ -112,7 +112,12 @@ _POWER = re.compile(r"\^\s*(-\s*\d+)")
 
 
 def without_layout(text: str) -> str:
-    """``text`` with plain blanks, one spelling of each command, and without marks around all of it."""
+    """Normalise how LaTeX is written, so that formulas that look alike become equal text.
+
+    Removes commands for spacing, style and size; gives fractions, binomials and roots one spelling, with
+    braces; strips a box, text command, braces or Markdown marks around the complete text. Roots, functions
+    and powers in program notation become LaTeX: ``sqrt(2)``, ``np.log(3)``, ``2**-1``.
+    """
 
     def braced(command: re.Match[str]) -> str:
         first = command[2] or command[3] or ""

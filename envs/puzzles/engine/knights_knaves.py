@@ -128,7 +128,7 @@ class KnightsKnaves(Puzzle):
         )
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """Answers that ignore the statements: every sequence of roles, cut to the number of people.
+        """Answers that ignore the statements, by name: all 2**MOST_PEOPLE ways to give people roles.
 
         A sequence has MOST_PEOPLE roles and names its answer, with T for a knight and F for a knave.
         """

@@ -1,7 +1,7 @@
-"""Figure of how R3L learns against GRPO and itself without reflection, all at GRPO's learning rate.
+"""Figure of how R3L learns, compared with GRPO and R3L without reflection, all at GRPO's learning rate.
 
-A row an environment. Test success after the updates of ``evaluation.curve``, by updates and by generated
-tokens; then paired differences in training success.
+One row per environment: test success after the updates of ``evaluation.curve``, by updates and by generated
+tokens, and paired differences in training success.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ AXES = ("updates", "generated tokens (thousands)", "updates")
 
 
 def draw(runs: pd.DataFrame, out: Path) -> list[Path]:
-    """Draw the figure into the folder ``out``, or as the one file ``out``; returns what was written.
+    """Draw how R3L, GRPO and R3L without reflection learn, into the folder ``out`` or as the file ``out``.
 
-    Raises DataError if no run of R3L was scored on test tasks before its last update, RunDirectoryError if
-    ``out`` cannot be written.
+    Test success by updates and by generated tokens, and paired differences in training success. Returns the
+    files written. Raises DataError if no run of R3L was scored on test tasks before its last update,
+    RunDirectoryError if ``out`` cannot be written.
     """
     import matplotlib.style
 

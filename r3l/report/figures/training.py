@@ -85,7 +85,11 @@ def exploration(shown: Shown) -> Drawn:
 
 
 def dynamics(shown: Shown) -> Drawn:
-    """Figure of reward, KL to the base checkpoint, gradient norm, entropy, loss and clip fraction."""
+    """Figure of reward, KL to the base checkpoint, gradient norm, entropy, loss and clip fraction.
+
+    One subplot per environment and quantity, one line per method, over the updates of training. Raises
+    DataError if no run was trained.
+    """
     return _draw(shown, DYNAMICS, "Training dynamics; KL: to the base checkpoint", lambda run: True, "")
 
 
@@ -103,7 +107,10 @@ def _any(*keys: str) -> Keep:
 
 
 def _draw(shown: Shown, columns: Sequence[Quantity], text: str, keep: Keep, lacking: str) -> Drawn:
-    """The figure and its caption; raises DataError where no run is trained and accepted by ``keep``."""
+    """Draw trained runs that ``keep`` accepts; raises DataError if there are none.
+
+    Returns the figure, the runs in it and its caption. ``lacking``: reason why ``keep`` rejects the others.
+    """
     trained = shown.only(lambda run: run.steps > 0)
     drawn = trained.only(keep)
     labels = drawn.labels()
