@@ -25,9 +25,9 @@ Version = tuple[tuple[str, int], ...]  # the files that hold lines of a run, wit
 
 
 @dataclass(frozen=True)
-class Training:
-    """What several tables and figures need of a run's metrics: little enough to be kept for thousands of
-    runs.
+class TrainingRecord:
+    """The part of a run's metrics that several tables and figures read, small enough to keep for thousands
+    of runs.
 
     ``measured``: seconds and repaired faults of all updates (r3l.runs.metrics), which are in no result.
     ``success_U``: success of base rollouts, of the updates that had any. ``tokens_U``, ``rollouts_U``:
@@ -41,7 +41,7 @@ class Training:
 
 
 # Of each run whose metrics were read: _updates keeps fewer, since they are a hundred times larger.
-_trainings: dict[tuple[Path, Version], Training] = {}
+_trainings: dict[tuple[Path, Version], TrainingRecord] = {}
 
 
 def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
@@ -50,7 +50,7 @@ def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
     return _updates(run_dir, _version(run_dir / METRICS))
 
 
-def training_of(evaluation: Path) -> Training:
+def training_of(evaluation: Path) -> TrainingRecord:
     """The training of a run, given by its evaluation.json."""
     run_dir = run_dir_of(evaluation)
     key = run_dir, _version(run_dir / METRICS)
@@ -67,7 +67,7 @@ def _version(path: Path) -> Version:
 def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
     rows = metrics.read_metrics(run_dir)
     successes = map(metrics.base_success, rows)
-    _trainings[run_dir, version] = Training(
+    _trainings[run_dir, version] = TrainingRecord(
         metrics.measured(rows),
         np.array([success for success in successes if success is not None], dtype=float),
         np.array([row.get(metrics.GENERATED_TOKENS, 0.0) for row in rows], dtype=float),

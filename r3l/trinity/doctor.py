@@ -40,10 +40,10 @@ LIST_PACKAGES = (
 
 def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterator[Finding]:
     """All checks of a Trinity tier except its environments' own; of all planned models, or of ``model``."""
-    cards = gpus()
+    cards, none = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]
     most = max(planned.cluster.gpus_per_node for planned in models if planned.cluster)
-    found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else "none here (nvidia-smi)"
+    found = f"{len(cards)} of {min(cards):.0f} GiB" if cards else none
     fix = f"a node of {most} GPUs, or fewer gpus_per_node and engines in configs/models"
     yield checked("GPUs", len(cards) >= most, found, fix)
     yield from (_memory(tier, envs, each, min(cards) if cards else CARD) for each in models)
@@ -52,14 +52,16 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
     yield from map(weights, models)
 
 
-def gpus() -> list[float]:
-    """Total memory in GiB of each GPU of this machine; [] if nvidia-smi is missing or fails."""
+def gpus() -> tuple[list[float], str]:
+    """Total memory in GiB of each GPU of this machine; with none, why: nvidia-smi is missing, or its error."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return []
-    command = [program, "--query-gpu=gpu_memory.total", "--format=csv,noheader,nounits"]
+        return [], "none here (no nvidia-smi)"
+    command = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     done = subprocess.run(command, capture_output=True, text=True)
-    return [float(line) / 1024 for line in done.stdout.split()] if done.returncode == 0 else []
+    if done.returncode:
+        return [], f"none: nvidia-smi says {(done.stdout + done.stderr).strip()!r}"
+    return [float(line) / 1024 for line in done.stdout.split()], "none here (nvidia-smi)"
 
 
 def _memory(tier: str, envs: list[EnvConfig], model: ModelConfig, card: float) -> Finding:

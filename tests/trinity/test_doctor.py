@@ -78,3 +78,33 @@ def test_memory_by_hand():
     engine = memory.sampling(a, 80 * memory.GIB, 0.7, 20480)
     assert engine.weights == 2 * a.parameters
     assert engine.dialogs == pytest.approx((56 * memory.GIB - 2 * a.parameters) / (20480 * 28672))
+
+
+# nvidia-smi as the driver has it: one line per GPU for a field that it knows, else an error.
+NVIDIA_SMI = """#!/bin/sh
+case "$1" in
+--query-gpu=memory.total) echo 81559; echo 81559 ;;
+*) echo "Field \\"${1#*=}\\" is not a valid field to query."; exit 2 ;;
+esac
+"""
+
+
+def test_memory_of_each_gpu_is_asked_of_nvidia_smi(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    program = tmp_path / "nvidia-smi"
+    program.write_text(NVIDIA_SMI)
+    program.chmod(0o755)
+    assert doctor.gpus()[0] == [81559 / 1024, 81559 / 1024]
+
+
+def test_an_error_of_nvidia_smi_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        "#!/bin/sh\necho NVIDIA-SMI has failed because it could not talk to the driver.; exit 9\n"
+    )
+    program.chmod(0o755)
+    assert doctor.gpus() == (
+        [],
+        "none: nvidia-smi says 'NVIDIA-SMI has failed because it could not talk to the driver.'",
+    )
