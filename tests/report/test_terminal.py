@@ -138,7 +138,6 @@ EXAMPLES = {
     "table budget": [["--results", "results/stored"]],
     "table claims": [[]],
     "table map": [[]],
-    "table teachers": [["--results", "results/stored"]],
     "table probe": [[str(path) for path in probes_in(STORED)]],
     "table published": [[], ["--impossible"]],
     "compare": [["r3l", "--against", "all", "--offline"]],
@@ -151,8 +150,8 @@ EXAMPLES = {
     "list options": [[], ["train", "alpha"], ["--env", "math", "--method", "r3l"]],
     **{f"list {name}": [[]] for name in ("models", "tiers", "tables", "figures", "differences")},
 }
-# Those that play, train or look at the machine before they print one.
-AFTER_WORK = {"doctor", "evaluate", "probe", "tune", "run"}
+# Those that play, train or look at the machine before they print one, or of whose runs none is stored yet.
+AFTER_WORK = {"doctor", "evaluate", "probe", "tune", "run", "table teachers"}
 WITHOUT_TABLE = {
     *("train", "sft", "demo", "report", "verify", "verify episodes", "stored add", "stored fetch"),
     *("doctor step", "doctor memory", "bench step", "bench train", "new method", "new env", "model fetch"),
