@@ -366,8 +366,7 @@ def figure(
 def figure_of_probes(files: ProbeFiles, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False) -> None:
     """Draw the comparison of models by the files that `r3l probe` wrote.
 
-    Example: `r3l figure probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json --out
-    results/figures`
+    Example: `r3l figure probe results/probe/gsm8k_0.5b.json --out results/figures`
     """
     from r3l.report import probes
 

@@ -44,7 +44,7 @@ QUICK = {  # run as they are
     "r3l table published",
     "r3l table published --impossible",
     "r3l table probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json",
-    "r3l figure probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json --out results/figures",
+    "r3l figure probe results/probe/gsm8k_0.5b.json --out results/figures",
     "r3l data check --env alfworld",
 }
 LONGER: dict[str, tuple[str, ...]] = {  # run with further words that make them short
