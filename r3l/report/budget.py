@@ -153,7 +153,10 @@ def budget_table(rows: pd.DataFrame, every_column: bool = False) -> Table:
         [
             Column("method", lambda row: Cell(row["label"], title=row["method"])),
             Column(FEEDBACK),
-            *(Column(name, partial(_cell, key=key), form=",", no_wrap=True) for key, name in columns.items()),
+            *(
+                Column(name, partial(_cell, key=key), form=".3f" if key == "success" else ",", no_wrap=True)
+                for key, name in columns.items()
+            ),
         ],
         lines,
         NOTE,

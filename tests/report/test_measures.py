@@ -83,7 +83,7 @@ def test_sampled_scored_and_trained_tokens_are_told_apart(tmp_path):
     printed = {row["method"].title: row for row in budget_table(table).sections[0].rows}
     assert [printed[m]["scored"].text for m in ("grpo", "sdar", "rlsd")] == ["0", "300", "not recorded"]
     assert [printed["grpo"][name].text for name in ("success", "sampled", "trained")] == [
-        "0.75",
+        "0.750",
         "1,000",
         "400",
     ]
