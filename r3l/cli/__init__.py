@@ -27,9 +27,11 @@ from r3l.cli import (
     doctor,
     evaluate,
     export,
+    figure,
     lists,
     new,
     probe,
+    report,
     run,
     stored,
     table,
@@ -100,10 +102,11 @@ def _group(meaning: str, **commands: Callable[..., None]) -> typer.Typer:
     return group
 
 
-def _verb(command: Callable[..., None], metavar: str, **subcommands: Callable[..., None]) -> typer.Typer:
-    """A command with subcommands; ``metavar`` shows in its usage line how these are given."""
+def _verb(command: Callable[..., None], **subcommands: Callable[..., None]) -> typer.Typer:
+    """A command with subcommands, whose names its usage line shows."""
     verb = typer.Typer()
-    verb.callback(cls=Verb, invoke_without_command=True, subcommand_metavar=metavar)(command)
+    usage = " ".join(f"| {name}" for name in subcommands)
+    verb.callback(cls=Verb, invoke_without_command=True, subcommand_metavar=usage)(command)
     for name, subcommand in subcommands.items():
         verb.command(name)(subcommand)
     return verb
@@ -113,7 +116,7 @@ def _verb(command: Callable[..., None], metavar: str, **subcommands: Callable[..
 COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Get started": {
         "demo": demo.demo,
-        "doctor": _verb(doctor.doctor, "| step | memory", step=doctor.step, memory=doctor.memory),
+        "doctor": _verb(doctor.doctor, step=doctor.step, memory=doctor.memory),
         "list": _group(
             "List methods, environments, models, tables, figures and options.",
             methods=lists.methods,
@@ -129,23 +132,19 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     },
     "Train and evaluate": {
         "train": train.train,
-        "run": _verb(run.run, "| status", status=run.status),
+        "run": _verb(run.run, status=run.status),
         "evaluate": evaluate.evaluate,
-        "tune": _verb(tune.tune, "| show", show=tune.show),
+        "tune": _verb(tune.tune, show=tune.show),
         "probe": probe.probe,
     },
     "Compare and report": {
-        "compare": _verb(
-            compare.compare, "| power | registered", power=compare.power, registered=compare.registered
-        ),
-        "table": _verb(
-            table.table, "| budget | published | probe | claims | teachers", **table.SUBCOMMANDS_OF_TABLE
-        ),
-        "figure": _verb(table.figure, "| probe | claims | teachers", **table.SUBCOMMANDS_OF_FIGURE),
-        "report": table.report,
+        "compare": _verb(compare.compare, power=compare.power, registered=compare.registered),
+        "table": _verb(table.table, **table.SUBCOMMANDS),
+        "figure": _verb(figure.figure, **figure.SUBCOMMANDS),
+        "report": report.report,
     },
     "Verify and archive": {
-        "verify": _verb(stored.verify, "| episodes", episodes=stored.episodes),
+        "verify": _verb(stored.verify, episodes=stored.episodes),
         "stored": _group("Archived runs: this project's, or your own.", add=stored.add, fetch=stored.fetch),
         "export": _group(
             "Write a trained model, or a configuration of Trinity-RFT.",

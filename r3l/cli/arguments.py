@@ -72,6 +72,9 @@ Overrides = Annotated[
 Envs = Annotated[str | None, typer.Option("--env", help="Environments, comma-separated.")]
 Methods = Annotated[str | None, typer.Option("--method", help="Methods or variants, comma-separated.")]
 Seeds = Annotated[str | None, typer.Option("--seed", help="Seeds, comma-separated: 0,1,2.")]
+SeedsPlanned = Annotated[
+    int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")
+]
 SomeTier = Annotated[str | None, typer.Option("--tier", help="Scale: a file of configs/tiers/.")]
 Cores = Annotated[str, typer.Option(help="CPU cores for snakemake: a number, or all.")]
 # Finished runs.

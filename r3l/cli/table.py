@@ -1,8 +1,8 @@
-"""Commands that show results, offline: `r3l table`, `r3l figure`, `r3l report`."""
+"""Command `r3l table`: tables of results, offline; and what tables and figures read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from r3l.cli.arguments import (
     Envs,
     Methods,
     Runs,
+    SeedsPlanned,
     SeveralResults,
     SomeTier,
     found,
@@ -21,8 +22,8 @@ from r3l.cli.arguments import (
     named_runs,
     output,
 )
-from r3l.cli.printing import print_result, print_shown
-from r3l.core.errors import ConfigError, DataError, check_known, unknown
+from r3l.cli.printing import print_shown
+from r3l.core.errors import ConfigError, DataError, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,11 +34,8 @@ if TYPE_CHECKING:
     from r3l.report.teachers import TeacherRow
     from r3l.workflow.plan import TableConfig
 
-Planned = Annotated[int | None, typer.Option(min=1, help="Seeds planned. Default: configs/workflow.yaml.")]
 TableFile = Annotated[Path | None, output("Also write the table: NAME.csv, .tex and .md next to it.")]
-FigureFiles = Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)]
 ProbeFiles = Annotated[list[Path], typer.Argument(help="Files that `r3l probe` wrote.", show_default=False)]
-FIGURES_FOLDER = RESULTS / "figures"
 
 
 def table(
@@ -48,7 +46,7 @@ def table(
     env: Envs = None,
     method: Methods = None,
     tier: SomeTier = None,
-    seeds_planned: Planned = None,
+    seeds_planned: SeedsPlanned = None,
     empty: Annotated[bool, typer.Option("--empty", help="Also print rows and columns without runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,10 +57,10 @@ def table(
     from r3l.config import names
     from r3l.workflow import plan
 
-    known = {*names("tables"), *SUBCOMMANDS_OF_TABLE}
+    known = {*names("tables"), *SUBCOMMANDS}
     if name not in known:
         raise ConfigError(unknown("table", name, known))
-    selection = _selection(env, method, runs)
+    selection = selection_of(env, method, runs)
     print_table(plan.table_config(name), selection, results, out, tier, seeds_planned, empty, as_json)
 
 
@@ -82,7 +80,7 @@ def budget(
     from r3l.report.frame import read_runs
     from r3l.report.table import write
 
-    selection = _selection(env, method, runs)
+    selection = selection_of(env, method, runs)
     paths = found([*selection.runs], results)
     rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
     flat, printed = rows.to_dict("records"), budget_table(rows)
@@ -152,7 +150,7 @@ def claims(
     from r3l.report.table import write
 
     envs = named("--env", env)
-    rows, tested = _claims(results)
+    rows, tested = claims_of(results)
     rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]])]
     if claim:
         chosen = {
@@ -184,10 +182,10 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
     from r3l.report.table import write
 
     rows = map_rows(results) if results else read_map()
-    built = map_table(rows)
+    records, printed = flat(rows), map_table(rows)
     if out:
-        write(flat(rows), built, out)
-    print_shown({"rows": flat(rows)}, as_json, built)
+        write(records, printed, out)
+    print_shown({"rows": records}, as_json, printed)
 
 
 def teachers(
@@ -205,13 +203,14 @@ def teachers(
     from r3l.report.table import write
     from r3l.report.teachers import flat, teacher_table
 
-    rows = _teachers(runs, results, env, method)
+    rows = teachers_of(runs, results, env, method)
+    records, printed = flat(rows), teacher_table(rows)
     if out:
-        write(flat(rows), teacher_table(rows), out)
-    print_shown({"rows": flat(rows)}, as_json, teacher_table(rows))
+        write(records, printed, out)
+    print_shown({"rows": records}, as_json, printed)
 
 
-SUBCOMMANDS_OF_TABLE: dict[str, Callable[..., None]] = {
+SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "budget": budget,
     "published": published,
     "probe": probe,
@@ -277,7 +276,7 @@ def print_table(
     print_shown({"rows": built.flat}, as_json, shown)
 
 
-def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> Selection:
+def selection_of(env: str | None, method: str | None, runs: list[Path] | None) -> Selection:
     """The runs that the options select. Raises ConfigError for an unknown environment or method."""
     from r3l.report.tables import Selection
 
@@ -286,7 +285,7 @@ def _selection(env: str | None, method: str | None, runs: list[Path] | None) -> 
     return Selection(envs, methods, named_runs(runs))
 
 
-def _teachers(
+def teachers_of(
     runs: list[Path] | None, results: list[Path] | None, env: str | None, method: str | None
 ) -> list[TeacherRow]:
     """The teachers of the runs that the options select, and of the probes under ``results``.
@@ -297,7 +296,7 @@ def _teachers(
     from r3l.report.frame import read_runs
     from r3l.report.teachers import teacher_rows
 
-    selection = _selection(env, method, runs)
+    selection = selection_of(env, method, runs)
     folders = results or ([] if runs else [RESULTS])
     paths = found([*selection.runs], results, may_be_none=True)
     probed = [one for one in probes.read_folders(folders) if one["env"] in (selection.envs or [one["env"]])]
@@ -311,18 +310,18 @@ def _teachers(
     return rows
 
 
-def _claims(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
+def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
     """The claims, tested on the runs and probes under ``results``, by default the stored ones."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import claims, probes
     from r3l.report.claim_verdicts import claim_verdicts
 
     tested = claims.load_claims()
-    runs, curves = _stored_evidence(results)
+    runs, curves = stored_evidence(results)
     return claim_verdicts(runs, probes.read_folders(results or [stored_runs()]), tested, curves), tested
 
 
-def _stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+def stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The runs under ``results``, by default the stored ones; and those that were also scored on the way."""
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.frame import read_runs
@@ -332,145 +331,3 @@ def _stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataF
     further = [folder / HINT_GAP for folder in folders]
     runs = read_runs(found([], [*folders, *further], may_be_none=True))
     return runs, read_runs(found([], [folder / CURVES for folder in folders], may_be_none=True))
-
-
-def figure(
-    name: Annotated[str, typer.Argument(help="learning_curves, ... (`r3l list figures`).")],
-    runs: Runs = None,
-    results: SeveralResults = None,
-    out: FigureFiles = FIGURES_FOLDER,
-    table: Annotated[
-        str | None, typer.Option(help="Show the runs of this table. Default: the figure's own.")
-    ] = None,
-    env: Envs = None,
-    method: Methods = None,
-    as_json: AsJson = False,
-) -> None:
-    """Draw a figure from result files, offline, as PDF and PNG.
-
-    Example: `r3l figure learning_curves --method grpo,r3l --out results/figures`
-    """
-    from r3l.report import figures
-    from r3l.report.frame import read_runs
-    from r3l.report.tables import selected
-    from r3l.workflow import plan
-
-    check_known("figure", name, {*figures.FIGURES, *SUBCOMMANDS_OF_FIGURE})
-    spec = plan.table_config(table or figures.FIGURES[name].table)
-    selection = _selection(env, method, runs)
-    every = read_runs(found([*selection.runs], results), selection.runs)
-    shown = selected(every, spec, plan.load(), selection)
-    _print_drawn(name, figures.draw(name, shown, out, spec), as_json)
-
-
-def figure_of_probes(files: ProbeFiles, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False) -> None:
-    """Draw the comparison of models by the files that `r3l probe` wrote.
-
-    Example: `r3l figure probe results/probe/gsm8k_0.5b.json --out results/figures`
-    """
-    from r3l.report import probes
-
-    _print_drawn("probe", probes.draw(probes.read(files), out), as_json)
-
-
-def figure_of_claims(
-    results: SeveralResults = None, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False
-) -> None:
-    """Draw the paper's claims with effects and intervals: of the stored runs, or under --results.
-
-    Example: `r3l figure claims --out results/figures`
-    """
-    from r3l.report.figures import forest
-
-    _print_drawn("claims", forest.draw(*_claims(results), out), as_json)
-
-
-def figure_of_map(
-    results: SeveralResults = None, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False
-) -> None:
-    """Draw R3L's lead over GRPO over what probes measured: of the stored map, or of runs under --results.
-
-    Example: `r3l figure map --out results/figures`
-    """
-    from r3l.report.figures import probe_map
-    from r3l.report.probe_map import map_rows, read_map
-
-    _print_drawn("map", probe_map.draw(map_rows(results) if results else read_map(), out), as_json)
-
-
-def figure_of_held_out(
-    results: SeveralResults = None, out: FigureFiles = FIGURES_FOLDER, as_json: AsJson = False
-) -> None:
-    """Draw how R3L learns against GRPO and itself without reflection: of the stored runs, or under --results.
-
-    Example: `r3l figure held_out --out results/figures`
-    """
-    from r3l.report.figures import held_out
-    from r3l.report.frame import with_further
-
-    runs, curves = _stored_evidence(results)
-    _print_drawn("held_out", held_out.draw(with_further(curves, runs), out), as_json)
-
-
-def figure_of_teachers(
-    runs: Runs = None,
-    results: SeveralResults = None,
-    out: FigureFiles = FIGURES_FOLDER,
-    env: Envs = None,
-    method: Methods = None,
-    as_json: AsJson = False,
-) -> None:
-    """Draw whether teachers tell successes from failures, of finished runs and probes.
-
-    Example: `r3l figure teachers --out results/figures`
-    """
-    from r3l.report.figures import teachers
-
-    _print_drawn("teachers", teachers.draw(_teachers(runs, results, env, method), out), as_json)
-
-
-SUBCOMMANDS_OF_FIGURE: dict[str, Callable[..., None]] = {
-    "probe": figure_of_probes,
-    "claims": figure_of_claims,
-    "map": figure_of_map,
-    "held_out": figure_of_held_out,
-    "teachers": figure_of_teachers,
-}
-
-
-def _print_drawn(name: str, files: Iterable[Path], as_json: bool) -> None:
-    """Print the files of a figure."""
-    written = [str(path) for path in files]
-    print_result({"figure": name, "files": written}, as_json, "\n".join(written))
-
-
-def report(
-    runs: Runs = None,
-    results: SeveralResults = None,
-    out: Annotated[Path, output("The HTML file.")] = RESULTS / "report.html",
-    figures: Annotated[
-        Path | None, typer.Option(help="Folder of PNG files. Default: the first RESULTS/figures.")
-    ] = None,
-    seeds_planned: Planned = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write one HTML file about all runs: tables, figures, settings, budgets, trajectories.
-
-    Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
-    """
-    from r3l.report import html, probes
-    from r3l.report.frame import read_runs, whole
-    from r3l.workflow import plan
-
-    if figures is not None and not figures.is_dir():
-        raise DataError(
-            f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out"
-        )
-    images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
-    by_name = named_runs(runs)
-    shown = read_runs(found(by_name, results), by_name)
-    planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
-    written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
-    size, count = written.stat().st_size, len(whole(shown))
-    summary = {"file": str(written), "runs": count, "figures": len(images), "bytes": size}
-    print_result(summary, as_json, f"{written}: {count} runs, {len(images)} figures, {size:,} bytes")

@@ -13,14 +13,14 @@ from docs.pages import TODAY, blocks, inline_code
 from typer.main import get_command
 
 from r3l import cli
-from r3l.cli.table import SUBCOMMANDS_OF_FIGURE, SUBCOMMANDS_OF_TABLE
+from r3l.cli import figure, table
 from r3l.config import resolve
 from r3l.files.paths import ROOT
 from r3l.report.figures import FIGURES
 from r3l.workflow import plan
 
 APP = get_command(cli.app)
-TABLES = {*plan.tables(), *SUBCOMMANDS_OF_TABLE}
+TABLES = {*plan.tables(), *table.SUBCOMMANDS}
 
 _COMMAND = re.compile(r"(?:^|[\s(/])r3l (?=[a-z])(.*)")
 _END = re.compile(r"\s#|&&|;|\)$|\s\d?>")
@@ -67,7 +67,7 @@ def check(command: str) -> list[str]:
 
 
 def _names(verb: str | None, arguments: list[str]) -> list[str]:
-    known = {"table": TABLES, "figure": {*FIGURES, *SUBCOMMANDS_OF_FIGURE}}.get(verb or "")
+    known = {"table": TABLES, "figure": {*FIGURES, *figure.SUBCOMMANDS}}.get(verb or "")
     if known is None or not arguments or arguments[0].isupper() or arguments[0].startswith("-"):
         return []
     return [name for name in arguments[0].split("|") if name not in known]

@@ -1,0 +1,44 @@
+"""Command `r3l report`: one HTML file about all runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from r3l.cli.arguments import RESULTS, AsJson, Runs, SeedsPlanned, SeveralResults, found, named_runs, output
+from r3l.cli.printing import print_result
+from r3l.core.errors import DataError
+
+
+def report(
+    runs: Runs = None,
+    results: SeveralResults = None,
+    out: Annotated[Path, output("The HTML file.")] = RESULTS / "report.html",
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder of PNG files. Default: the first RESULTS/figures.")
+    ] = None,
+    seeds_planned: SeedsPlanned = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one HTML file about all runs: tables, figures, settings, budgets, trajectories.
+
+    Example: `r3l report --results results/stored --figures results/stored --out results/report.html`
+    """
+    from r3l.report import html, probes
+    from r3l.report.frame import read_runs, whole
+    from r3l.workflow import plan
+
+    if figures is not None and not figures.is_dir():
+        raise DataError(
+            f"--figures {figures} is not a directory; draw figures with r3l figure, or leave it out"
+        )
+    images = sorted((figures or (results or [RESULTS])[0] / "figures").glob("*.png"))
+    by_name = named_runs(runs)
+    shown = read_runs(found(by_name, results), by_name)
+    planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
+    written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
+    size, count = written.stat().st_size, len(whole(shown))
+    summary = {"file": str(written), "runs": count, "figures": len(images), "bytes": size}
+    print_result(summary, as_json, f"{written}: {count} runs, {len(images)} figures, {size:,} bytes")
