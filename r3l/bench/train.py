@@ -11,6 +11,7 @@ import copy
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from typing import Any
 
@@ -47,9 +48,8 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
         first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
         dialogs: list[list[Message]] = []
         for task in first_tasks:
-            engine = session.package.create(run.env_settings.options)
-            dialogs.append(session.dialogue.opening(task, engine.reset(task)))
-            engine.close()
+            with closing(session.package.create(run.env_settings.options)) as engine:
+                dialogs.append(session.dialogue.opening(task, engine.reset(task)))
         renderer = ChatRenderer(session.tokenizer)
         prompts = [renderer.opening(dialog) for dialog in dialogs for _ in range(group)]
         response_tokens = len(prompts) * length

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from r3l.report.frame import BENCH, benches, budgets, by_method, of_bench, whole
+from r3l.report.frame import BENCH, benches, budgets, by_bench, by_method, whole
 from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, bench_label, written_by
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
@@ -94,9 +94,9 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
     model).
     """
     rows: list[dict[str, Any]] = []
-    for bench in benches(runs):
+    for bench, here in by_bench(whole(runs)).items():
         of_this: list[dict[str, Any]] = []
-        for method, seeds in by_method(whole(of_bench(runs, bench))).items():
+        for method, seeds in by_method(here).items():
             # Faults and seconds are in no result, so that a result repeats byte for byte.
             counts = [
                 {**b, **training_of(path).measured}

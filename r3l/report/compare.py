@@ -11,7 +11,7 @@ import pandas as pd
 from r3l.config import hashed, variant
 from r3l.config.user_code import changed_files, user_code
 from r3l.core.errors import ConfigError, DataError
-from r3l.report.frame import benches, common_seeds, groups, of_bench, scores_S_T, total
+from r3l.report.frame import by_bench, common_seeds, groups, scores_S_T, total
 from r3l.report.labels import MDE, MDE_NOTE, is_taught, mde_text, method_label, p_cell
 from r3l.report.scores import interval_columns, paired_columns
 from r3l.report.table import Cell, Column, Table, table
@@ -101,8 +101,9 @@ def compare(
     or an environment's task set has no such group.
     """
     rows: list[MethodComparison] = []
-    for bench in benches(runs[runs.method == method]):
-        here = of_bench(runs, bench)
+    for bench, here in by_bench(runs).items():
+        if method not in set(here.method):
+            continue
         known = groups(here[here.method == method])
         if group not in known:
             raise DataError(f"--group is {group!r}; the tasks of {bench[1]} are {', '.join(known)}")

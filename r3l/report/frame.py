@@ -104,9 +104,7 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
     frame = pd.DataFrame(rows, columns=[*COLUMNS, *counters], dtype=object)
     counts = dict.fromkeys(("seed", "episodes", "steps"), int)
     means = dict.fromkeys(("success", "reward", *counters), float)
-    frame = frame.astype(
-        counts | means
-    ).copy()  # in one piece: pandas warns of frames that many insertions made
+    frame = frame.astype(counts | means).copy()  # in one piece: many insertions make pandas warn
     return frame.sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
 
 
@@ -320,11 +318,6 @@ def whole(runs: pd.DataFrame) -> pd.DataFrame:
 def benches(runs: pd.DataFrame) -> list[Bench]:
     """Each (tier, env, model) of ``runs``, in order."""
     return sorted(set(zip(*(runs[key] for key in BENCH), strict=True)))
-
-
-def of_bench(runs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
-    tier, env, model = bench
-    return runs[(runs.tier == tier) & (runs.env == env) & (runs.model == model)]
 
 
 def by_bench(runs: pd.DataFrame) -> dict[Bench, pd.DataFrame]:

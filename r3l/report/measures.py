@@ -11,7 +11,7 @@ import pandas as pd
 
 from r3l.core.errors import check_known
 from r3l.report.budget import NOT_RECORDED, token_counts
-from r3l.report.frame import Bench, benches, budgets, by_method, of_bench, whole
+from r3l.report.frame import Bench, budgets, by_bench, by_method, whole
 from r3l.report.labels import env_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Reference, against, paper_columns
 from r3l.report.scores import INTERVAL, METHOD, PLACE, as_rows, interval_columns, missing, place_of
@@ -127,9 +127,10 @@ def measure_rows(
     for name in names:
         check_known("measure", name, MEASURES)
     rows: list[dict[str, Any]] = []
-    for bench in sorted({*planned_benches, *benches(runs)}):
+    of_benches = by_bench(whole(runs))
+    for bench in sorted({*planned_benches, *of_benches}):
         tier, env, model = bench
-        here = whole(of_bench(runs, bench))
+        here = of_benches.get(bench, runs.iloc[:0])
         place = place_of(bench) | ({"tier_label": here.iloc[0].tier_label} if len(here) else {})
         for method, seeds in by_method(here, methods).items():
             for name in names:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from r3l.report.compare import MethodComparison
-from r3l.report.frame import of_bench, whole
+from r3l.report.frame import by_bench, whole
 from r3l.report.labels import env_label, method_label
 from r3l.report.registered import RULE
 from r3l.report.table import Column, Table, table
@@ -71,8 +71,9 @@ def power_rows(
         return float(np.mean([sum(map(step_seconds, updates(path))) for path in seeds.path]) * threads)
 
     plans = []
+    of_benches = by_bench(whole(runs))
     for row in compared:
-        here = whole(of_bench(runs, (row.tier, row.env, row.model)))
+        here = of_benches[row.tier, row.env, row.model]
         both = (here[here.method == name] for name in (row.method, row.against))
         seeds = None if row.spread is None else seeds_needed(row.spread, wanted, target.level, target.power)
         due = RULE.seeds_due(row.spread, row.pairs)

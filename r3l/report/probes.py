@@ -227,7 +227,7 @@ def draw(probes: Sequence[Content], out: Path) -> list[Path]:
             _bars(ax, [probe for probe in probes if probe["label"] == label])
             ax.set_title(label, loc="left", fontweight="bold")
         text = "Retries of failed attempts, by the model's own reflection. Bars: 95 % intervals over tasks."
-        figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
+        style.note(figure, text)
         style.legend(figure, [Patch(color=colour, label=label) for label, colour in BARS.values()])
         return style.save(figure, out, "probe")
 

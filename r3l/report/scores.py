@@ -13,9 +13,9 @@ from r3l.config import TierConfig, load
 from r3l.report import published
 from r3l.report.frame import (
     ALL,
-    BENCH,
     CONSTANT_ANSWER,
     Bench,
+    by_bench,
     common_seeds,
     groups,
     scores_S_T,
@@ -91,10 +91,10 @@ def score_rows(
     ``planned_benches`` have rows even where nothing has run.
     """
     reference = main_results() if reference is None else reference
-    by_bench = dict(iter(runs.groupby(BENCH)))
+    of_benches = by_bench(runs)
     rows: list[dict[str, Any]] = []
-    for bench in sorted({*planned_benches, *by_bench}):
-        here = by_bench.get(bench, runs.iloc[:0])
+    for bench in sorted({*planned_benches, *of_benches}):
+        here = of_benches.get(bench, runs.iloc[:0])
         place = dict(here.iloc[0][[*PLACE, *TASK_SET]]) if len(here) else place_of(bench)
         cells = dict(iter(here.groupby(["group", "method"], sort=False)))
         for group in groups(here):

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from r3l.report.frame import benches, by_method, of_bench, whole
+from r3l.report.frame import by_bench, by_method, whole
 from r3l.report.labels import bench_label
 from r3l.report.probes import Content, name_of
 from r3l.report.table import Column, Table, table
-from r3l.report.updates import updates
+from r3l.report.updates import training_of, updates
+from r3l.runs.metrics import TEACHER_CONTEXTS
 from r3l.stats.intervals import MIN_SEEDS, t_interval
 
 TEACHERS = {  # what a teacher of a probe sees, in print, by its name in stored files
@@ -102,9 +103,9 @@ def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[Tea
     """
     rows = [
         _of_method(bench, method, seeds)
-        for bench in benches(runs)
-        for method, seeds in by_method(whole(of_bench(runs, bench))).items()
-        if any("teacher/contexts" in step for path in seeds.path for step in updates(path))
+        for bench, here in by_bench(whole(runs)).items()
+        for method, seeds in by_method(here).items()
+        if any(training_of(path).taught for path in seeds.path)
     ]
     rows += [row for probe in probes for row in _of_probe(probe)]
 
@@ -126,7 +127,7 @@ def teacher_rows(runs: pd.DataFrame, probes: Sequence[Content] = ()) -> list[Tea
 
 def _of_method(bench: tuple[str, str, str], method: str, seeds: pd.DataFrame) -> TeacherRow:
     """The row of a method: means over the updates of each seed, then over ``seeds``."""
-    steps_S = [[step for step in updates(path) if "teacher/contexts" in step] for path in seeds.path]
+    steps_S = [[step for step in updates(path) if TEACHER_CONTEXTS in step] for path in seeds.path]
 
     def by_seed(name: str) -> list[float]:
         means = [[step[name] for step in steps if name in step] for steps in steps_S]

@@ -31,13 +31,14 @@ class TrainingRecord:
 
     ``measured``: seconds and repaired faults of all updates (r3l.runs.metrics), which are in no result.
     ``success_U``: success of base rollouts, of the updates that had any. ``tokens_U``, ``rollouts_U``:
-    generated tokens and rollouts of each update.
+    generated tokens and rollouts of each update. ``taught``: whether it has metrics of a teacher.
     """
 
     measured: Mapping[str, float]
     success_U: NDArray[np.float64]
     tokens_U: NDArray[np.float64]
     rollouts_U: NDArray[np.float64]
+    taught: bool
 
 
 # Of each run whose metrics were read: _updates keeps fewer, since they are a hundred times larger.
@@ -72,6 +73,7 @@ def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
         np.array([success for success in successes if success is not None], dtype=float),
         np.array([row.get(metrics.GENERATED_TOKENS, 0.0) for row in rows], dtype=float),
         np.array([row.get("rollouts", 0.0) for row in rows], dtype=float),
+        any(metrics.TEACHER_CONTEXTS in row for row in rows),
     )
     return rows
 

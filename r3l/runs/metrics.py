@@ -65,6 +65,7 @@ FORWARDED_TOKENS = "tokens/forwarded"
 COLLECT_SECONDS = "seconds/collect"
 TRAIN_SECONDS = "seconds/train"
 TRAIN_SUCCESS = "train/success"
+TEACHER_CONTEXTS = "teacher/contexts"
 
 TOTAL = MetricKind.TOTAL
 TIME = MetricKind.TIME
@@ -96,7 +97,7 @@ _DECLARED = (
     Metric("distilled/nll_p99", "nats", STEP, "99th percentile of the same"),
     Metric("distilled/unlikely", "share", STEP, "distilled tokens that train with log p below -5"),
     Metric("distilled/hint_gap", "nats", STEP, "mean log p of distilled tokens with the hint minus without"),
-    Metric("teacher/contexts", "trajectories", STEP, "those with a teacher, whose context holds more"),
+    Metric(TEACHER_CONTEXTS, "trajectories", STEP, "those with a teacher, whose context holds more"),
     Metric("teacher/with_feedback", "trajectories", STEP, "such ones whose teacher reads a hint"),
     Metric("teacher/by_solution", "rollouts", STEP, "those whose teacher reads a solved sibling"),
     Metric("teacher/by_feedback", "rollouts", STEP, "those whose teacher reads feedback"),
@@ -132,7 +133,7 @@ _DECLARED = (
     Metric("prefix/tokens", "tokens", TOTAL, "sampled tokens before the first turn of the earliest retry"),
     Metric("prefix/pushed_down", "tokens", TOTAL, "such tokens that train with a negative advantage"),
     Metric("tokens/trained", "tokens", TOTAL, "tokens that carry gradient, imitated ones included"),
-    Metric("tokens/scored", "tokens", TOTAL, "tokens that are read for log-probs alone: teachers' contexts"),
+    Metric(SCORED_TOKENS, "tokens", TOTAL, "tokens that are read for log-probs alone: teachers' contexts"),
     Metric("tokens/forwarded", "tokens", TOTAL, "tokens of the rows of an update, prompts included"),
     Metric("prompt/rollout", "tokens", TOTAL, "prompt tokens of base rollouts, each counted once per dialog"),
     Metric("prompt/reflection", "tokens", TOTAL, "prompt tokens of reflections"),

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from r3l.core.errors import DataError
-from r3l.report.frame import BENCH, by_method, whole
+from r3l.report.frame import by_bench, by_method, whole
 from r3l.report.labels import env_label
 from r3l.workflow.plan import TableConfig
 
@@ -74,9 +74,11 @@ def select(runs: pd.DataFrame, table: TableConfig) -> Shown:
         raise DataError(
             f"no run to draw; figures of {table.table} show {', '.join(table.methods)}: train some of them"
         )
-    by_bench = dict(iter(runs.groupby(BENCH)))
-    if len({tier for tier, _, _ in by_bench}) > 1 or len({env for _, env, _ in by_bench}) < len(by_bench):
-        listed = ", ".join("/".join(bench) for bench in by_bench)
+    of_benches = by_bench(runs)
+    if len({tier for tier, _, _ in of_benches}) > 1 or len({env for _, env, _ in of_benches}) < len(
+        of_benches
+    ):
+        listed = ", ".join("/".join(bench) for bench in of_benches)
         raise DataError(
             f"a figure shows one tier, and one model an environment; found {listed}; name the "
             "evaluation.json files"
@@ -84,4 +86,4 @@ def select(runs: pd.DataFrame, table: TableConfig) -> Shown:
     present = set(runs.method)
     order = [method for method in table.methods if method in present]
     order += sorted(present - {*order})
-    return Shown([Bench(env, env_label(env), rows, order) for (_, env, _), rows in by_bench.items()], table)
+    return Shown([Bench(env, env_label(env), rows, order) for (_, env, _), rows in of_benches.items()], table)

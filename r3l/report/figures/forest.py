@@ -85,7 +85,7 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
             "over tasks. Verdicts: Benjamini-Hochberg over the claims of the paper; green: equivalence "
             f"margin of {of.margin:g}. Numbers, published ones and commands: r3l table claims."
         )
-        figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
+        style.note(figure, text)
         return style.save(figure, out, "claims")
 
 

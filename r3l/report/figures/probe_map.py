@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,8 +66,7 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
             "the hint minus that of another attempt, after failures of the base checkpoint. Bars: 95 % "
             f"intervals, over tasks and over seeds. {', '.join(key)}. Numbers: r3l table map."
         )
-        text = textwrap.fill(text, round(style.LETTERS * style.PAGE))
-        figure.supxlabel(text, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
+        style.note(figure, text)
         return style.save(figure, out, "map")
 
 

@@ -238,9 +238,14 @@ def caption(figure: Figure, shown: Shown, text: str) -> None:
     task_sets = {f"{run.env} {run.task_set} ({run.task_set_sha256[:12]})" for run in shown.runs.itertuples()}
     whole = f"{text} Tier {shown.runs.iloc[0].tier_label}; {seeds(shown)}; "
     whole += f"test task sets {', '.join(sorted(task_sets))}."
-    wrapped = textwrap.fill(whole.replace(" %", "\u00a0%"), round(LETTERS * figure.get_figwidth()))
     figure.align_labels()
-    figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION, color=GREY, linespacing=1.25)
+    note(figure, whole, linespacing=1.25)
+
+
+def note(figure: Figure, text: str, **options: Any) -> None:
+    """Draw ``text`` below the subplots, wrapped to the figure's width; ``options``: of matplotlib's text."""
+    wrapped = textwrap.fill(text.replace(" %", "\u00a0%"), round(LETTERS * figure.get_figwidth()))
+    figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=CAPTION, color=GREY, **options)
 
 
 def seeds(shown: Shown) -> str:

@@ -76,6 +76,5 @@ def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
             "seeds, or over a probe's tasks. Where the interval includes 0 the teacher is blind, and the "
             "method is not ranked."
         )
-        wrapped = textwrap.fill(text.replace(" %", "\u00a0%"), round(style.LETTERS * figure.get_figwidth()))
-        figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=style.CAPTION, color=style.GREY)
+        style.note(figure, text)
         return style.save(figure, out, "teachers")

@@ -13,7 +13,7 @@ import pandas as pd
 from r3l.config import load_method, resolve, variant
 from r3l.config.options import method_options
 from r3l.core.errors import ConfigError
-from r3l.report.frame import benches, budgets, by_method, of_bench
+from r3l.report.frame import budgets, by_bench, by_method
 from r3l.report.labels import env_label
 from r3l.report.table import Cell, Column, Table, table
 from r3l.report.updates import training_of
@@ -138,8 +138,8 @@ def _counts(
     counted = runs.assign(counts=counts)
     rows: list[tuple[pd.Series, int, Counter[str]]] = []
     together: Counter[str] = Counter()
-    for bench in benches(counted):
-        for seeds in by_method(of_bench(counted, bench)).values():
+    for here in by_bench(counted).values():
+        for seeds in by_method(here).values():
             total: Counter[str] = Counter()
             for count in seeds.counts:
                 total.update(count)
