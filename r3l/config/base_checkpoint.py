@@ -17,13 +17,13 @@ from r3l.files.json_files import read_json
 
 
 class TaughtRecipe(TypedDict):
-    """The key of an SFT recipe that runs read when they start from its model."""
+    """The key of an SFT recipe that is read here: ``env``, the environment of its demonstrations."""
 
     env: str
 
 
 class SFTOrigin(TypedDict):
-    """The key of sft.json that tells what a model learned (written by r3l.sft.checkpoint)."""
+    """The key of sft.json with the recipe by which a model was made (written by r3l.sft.checkpoint)."""
 
     config: TaughtRecipe
 
@@ -35,9 +35,10 @@ class SFTProgress(SFTOrigin):
 
 
 def base_checkpoint_of(run: Run) -> str:
-    """The model from which a run starts: the result of its SFT if it has one, else ``run.model``.
+    """The model from which a run starts: the folder of its finished SFT, or ``run.model`` without SFT.
 
-    Raises ConfigError if the SFT is not finished.
+    ``run.env_settings.sft`` names the SFT recipe; None: no SFT. Raises ConfigError if the SFT is missing or
+    not finished.
     """
     name = run.env_settings.sft
     if name is None:
@@ -54,7 +55,10 @@ def base_checkpoint_of(run: Run) -> str:
 
 
 def base_checkpoint_warning(run: Run) -> str | None:
-    """A sentence if the SFT of a run's base checkpoint taught another environment, else None."""
+    """A sentence if the SFT of a run's base checkpoint taught another environment than the run's, else None.
+
+    None too if nothing says what the model learned.
+    """
     manifest = Path(locate(run.model)) / "sft.json"
     if run.env_settings.sft:
         taught = str(recipe_of(run.env_settings.sft)["env"])

@@ -37,10 +37,14 @@ class EnvSettings(Strict):
     )
 
     def tested(self) -> dict[str, str]:
-        """The task sets evaluated during training, by name; the test task set is ``test``."""
-        return {"test": self.test_task_set} | {
-            name.replace("/", "_"): name for name in self.further_test_task_sets
-        }
+        """The task sets evaluated during training, by the name under which their scores are logged.
+
+        The test task set is ``test``; a further one has its own name with ``_`` for ``/``.
+        """
+        task_sets = {"test": self.test_task_set}
+        for name in self.further_test_task_sets:
+            task_sets[name.replace("/", "_")] = name
+        return task_sets
 
 
 class EnvTierConfig(EnvSettings):
@@ -79,7 +83,8 @@ class EnvConfig(Strict):
     def in_tier(self, tier: str) -> EnvTierConfig:
         """The environment's settings in ``tier``.
 
-        Raises ConfigError, with what can be given instead, if it has no such tier.
+        Raises ConfigError if it has no such tier; the message names its tiers, and the environments that have
+        this tier and whose names begin with this one's (``math_...``).
         """
         if tier in self.tiers:
             return self.tiers[tier]
@@ -95,9 +100,11 @@ class EnvConfig(Strict):
 
 
 def environment_of(env: str) -> EnvironmentPackage[Any]:
-    """The package of an environment: a file of configs/envs or R3L_ENVS names it, or it is registered.
+    """The package of an environment: the object that lists its tasks, makes its engine and writes its texts.
 
-    Raises ConfigError if there is none.
+    ``env``: a package in the folder envs, or a file of configs/envs or of the user's folders (R3L_ENVS), which
+    names such a package or the user's class. Imports it. Raises ConfigError if there is none, or if the
+    file's class cannot be used.
     """
     if env in ENVIRONMENTS:
         return find_environment(env)
@@ -113,7 +120,10 @@ def environment_of(env: str) -> EnvironmentPackage[Any]:
 
 @cache
 def _package_of_code(env: str, code: str, arguments: str) -> EnvironmentPackage[Any]:
-    """The package that ``code`` (module:Class) defines; ``arguments`` are JSON, for the cache."""
+    """The package that the class ``code`` (module:Class) makes for ``env``; ``arguments`` are JSON.
+
+    JSON since the cache needs values that can be hashed. Raises ConfigError.
+    """
     # An adapter is one class for many environments; any other class is one environment with its own name.
     kind = find_class("envs", code)
     if not (isinstance(kind, type) and issubclass(kind, EnvironmentPackage)):

@@ -15,7 +15,11 @@ from r3l.core.option import source_of
 
 
 class Explained(NamedTuple):
-    """One value of a run, the file or command line that sets it (``place``), and the stated ``source``."""
+    """One value of a run by its dotted key, and where it comes from.
+
+    ``place``: the configuration file, option (``--set``) or row that sets it, or ``default``. ``source``: the
+    reason stated there (a paper's section, our choice); '' if there is none.
+    """
 
     key: str
     value: Any
@@ -31,9 +35,9 @@ def explained(
     model: str | None = None,
     overrides: Sequence[str] | None = None,
 ) -> list[Explained]:
-    """Every value of a run, in the order of Run, with the file or option that sets it.
+    """Every value of the run that :func:`resolve` makes of the same arguments, and what sets each of them.
 
-    Raises as :func:`resolve`.
+    In the order of Run, then the method's settings; defaults too. Raises ConfigError as resolve does.
     """
     run = resolve(tier, env, method, seed, model, overrides)
     _, layers = layers_of(tier, env, method, model, overrides)

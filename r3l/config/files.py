@@ -8,10 +8,9 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
@@ -22,6 +21,9 @@ from r3l.files.yaml_files import parse_yaml, read_yaml
 
 M = TypeVar("M", bound=BaseModel)
 
+# Validated files by model, path and content: a grid loads a few dozen files thousands of times, and a file
+# that was changed meanwhile is read again.
+_VALIDATED: dict[tuple[type[BaseModel], Path, bytes], Any] = {}
 
 OWN = {"methods": "R3L_METHODS", "envs": "R3L_ENVS"}  # variables with a user's folders, as in PATH
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a name becomes a folder and appears in lists with commas
@@ -46,30 +48,40 @@ class Strict(OptionModel):
 
 
 def own_folders(kind: str) -> list[Path]:
-    """The folders that R3L_METHODS or R3L_ENVS lists; they have a user's files and code.
+    """The user's folders of ``kind``: those that R3L_METHODS (methods) or R3L_ENVS (envs) lists, absolute.
 
-    ``kind``: methods or envs.
+    The variables are separated as PATH is. [] if the variable is not set, and for any other kind. The folders
+    need not exist.
     """
     named = os.environ.get(OWN.get(kind, ""), "").split(os.pathsep)
     return [Path(folder).absolute() for folder in named if folder]
 
 
 def own_variables() -> dict[str, str]:
-    """The set ones of R3L_METHODS and R3L_ENVS, with absolute folders, for processes in another directory."""
-    joined = {variable: os.pathsep.join(map(str, own_folders(kind))) for kind, variable in OWN.items()}
-    return {variable: own for variable, own in joined.items() if own}
+    """R3L_METHODS and R3L_ENVS with absolute folders, for a process in another directory.
+
+    A variable that is not set is left out.
+    """
+    variables = {}
+    for kind, variable in OWN.items():
+        if folders := own_folders(kind):
+            variables[variable] = os.pathsep.join(map(str, folders))
+    return variables
 
 
 def is_own(kind: str, name: str) -> bool:
-    """Whether ``name`` of ``kind`` (methods, envs) is a user's: this package has no such file."""
+    """Whether this package has no ``<name>.yaml`` in configs/``kind``, so that a user's file must have it.
+
+    ``kind``: methods or envs. True for an unknown name too.
+    """
     return f"{name}.yaml" not in os.listdir(paths.CONFIGS / kind)
 
 
 def names(kind: str) -> list[str]:
-    """The configured names of ``kind``.
+    """The sorted names of the files of ``kind`` (methods, envs, tiers, ...), without ``.yaml``.
 
-    Raises ConfigError for a user's folder that does not exist, and for a file there whose name is taken or
-    unusable.
+    They are in configs/``kind`` and in the user's folders. Raises ConfigError for a user's folder that does
+    not exist, and for a file there whose name this package has or that cannot be a folder's.
     """
     packaged = {
         file.removesuffix(".yaml") for file in os.listdir(paths.CONFIGS / kind) if file.endswith(".yaml")
@@ -105,9 +117,10 @@ def names(kind: str) -> list[str]:
 
 
 def load(kind: str, name: str, model: type[M]) -> M:
-    """Read and validate ``<name>.yaml`` of ``kind`` in {tiers, envs, models, methods, tables} as ``model``.
+    """Read ``<name>.yaml`` from configs/``kind`` or the user's folders, and validate it as a ``model``.
 
-    Raises ConfigError if the file is unknown or malformed.
+    A file with the same content is validated once in a process. Raises ConfigError if there is no such file,
+    if it is malformed, or if the name that it states is another one.
     """
     known = names(kind)
     if name not in known:
@@ -119,25 +132,25 @@ def load(kind: str, name: str, model: type[M]) -> M:
         raise ConfigError(unknown(kind[:-1], name, known) + hint)
 
     # The first folder that has it; the name inside must be that of the file.
-    folders = [paths.CONFIGS / kind, *own_folders(kind)]
-    path = next(path for folder in folders if (path := folder / f"{name}.yaml").is_file())
-    config: M = _validated(model, path.read_bytes(), path)
-    if (called := getattr(config, kind[:-1])) != name:
+    candidates = [folder / f"{name}.yaml" for folder in (paths.CONFIGS / kind, *own_folders(kind))]
+    path = next(path for path in candidates if path.is_file())
+    content = path.read_bytes()
+    if (model, path, content) not in _VALIDATED:
+        _VALIDATED[model, path, content] = validate(model, parse_yaml(content, path), str(path))
+    config: M = _VALIDATED[model, path, content]
+    called = getattr(config, kind[:-1])
+    if called != name:
         raise ConfigError(
             f"{path}: key {kind[:-1]!r} is {called!r}, but the file is called {name!r}; use one name in both"
         )
     return config
 
 
-@lru_cache(maxsize=512)  # a grid loads a few dozen files thousands of times; a changed content is read again
-def _validated(model: type[M], content: bytes, path: Path) -> M:
-    return validate(model, parse_yaml(content, path), str(path))
-
-
 def find_class(kind: str, code: str) -> Any:
-    """The class that ``code`` (``module:Class``) names, of this package or in a user's folders of ``kind``.
+    """Import the class that ``code`` (``module:Class``) names, from r3l or the user's folders of ``kind``.
 
-    No other module is imported, even if a file or a manifest names one. Raises ConfigError.
+    The user's folders are appended to sys.path. Raises ConfigError if the module is elsewhere (it is then not
+    imported, even if a manifest names it), if it cannot be imported, or if it has no such class.
     """
     module, _, name = code.partition(":")
     own = [str(folder) for folder in own_folders(kind)]
@@ -150,13 +163,10 @@ def find_class(kind: str, code: str) -> Any:
         found = getattr(importlib.import_module(module), name, None)
     except Exception as error:  # a user's file may raise anything while it is imported
         # One line, with the place in the file unless the message has it.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = (
-            ""
-            if isinstance(error, (ImportError, SyntaxError))
-            else f" ({place.filename}, line {place.lineno})"
-        )
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if not isinstance(error, (ImportError, SyntaxError)):
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            reason += f" ({place.filename}, line {place.lineno})"
         raise ConfigError(f"{kind[:-1]} code {code!r} cannot be imported: {reason}") from error
     if not isinstance(found, type):
         raise ConfigError(
@@ -166,7 +176,10 @@ def find_class(kind: str, code: str) -> Any:
 
 
 def validate(model: type[M], values: Any, where: str) -> M:
-    """Validate ``values`` as a ``model``. The ConfigError names ``where`` (the file), key, value and fix."""
+    """``values`` (keys and values of a file) as a ``model``.
+
+    Raises ConfigError that lists every error with ``where`` (such as the file's path), key, value and fix.
+    """
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -174,44 +187,56 @@ def validate(model: type[M], values: Any, where: str) -> M:
 
 
 def explain(model: type[BaseModel], error: Any) -> str:
-    """Describe one of pydantic's errors by key, value and fix."""
+    """A sentence for one of pydantic's errors about a ``model``: the key, its value and the fix.
+
+    ``error``: an entry of ``ValidationError.errors()``. For an unknown key the sentence suggests a similar
+    one, or the key of another section that has the same name.
+    """
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return f"key {key!r} is missing; add it"
     if error["type"] != "extra_forbidden":
         reason = FORMS.get(error.get("ctx", {}).get("pattern"), error["msg"].lower())
         return f"key {key!r} has value {error['input']!r}: {reason}"
-    name = str(error["loc"][-1])
-    known = _known_keys(model, error["loc"][:-1])
+
+    # An unknown key. The known ones are those of its section, the model that its other parts lead to.
+    *sections, name = map(str, error["loc"])
+    section: Any = model
+    for part in sections:
+        field = section.model_fields.get(part) if _is_section(section) else None
+        section = field.annotation if field else None
+    known = sorted(section.model_fields) if _is_section(section) else []
+    meant = did_you_mean(name, known)
+    if not meant and known:
+        meant = f" (known: {', '.join(known)})"
     elsewhere = [path for path in key_paths(model) if path.rpartition(".")[2] == name]
-    meant = did_you_mean(name, known) or (f" (known: {', '.join(sorted(known))})" if known else "")
     if len(elsewhere) == 1:
         meant = f" (did you mean {elsewhere[0]!r}?)"
     return f"unknown key {key!r}{meant}; remove it or correct it"
 
 
 def key_paths(model: type[BaseModel]) -> Iterator[str]:
-    """Every key of ``model`` and of its sections, dotted."""
+    """Every key of ``model`` and of the models inside it, dotted: ``train``, ``train.lr``, ..."""
     for name, field in model.model_fields.items():
         yield name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        if _is_section(field.annotation):
             yield from (f"{name}.{path}" for path in key_paths(field.annotation))
 
 
-def _known_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """The keys of the section at ``loc``; [] if a value is not a section."""
-    for part in loc:
-        field = model.model_fields.get(str(part))
-        annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return list(model.model_fields)
+def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether values of this type are models with keys of their own."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested dictionaries to dotted keys; an empty dictionary gives no key."""
+    """Flatten nested dictionaries: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``, each key after ``prefix``.
+
+    An empty dictionary gives no key.
+    """
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
     return found

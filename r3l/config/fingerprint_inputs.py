@@ -36,9 +36,12 @@ MODEL_FILES = (
 def fingerprint_inputs(
     env: str, model: str, settings: EnvSettings, method_code: str, prompts: Style
 ) -> dict[str, Any]:
-    """Digests and versions of what a run reads (model, task sets, code, prompts), as JSON values.
+    """Digests and versions of what a run reads, as JSON values; they enter its fingerprint.
 
-    They enter its fingerprint. Raises ConfigError for an unknown task set or recipe.
+    Keys: ``model`` (:func:`model_identity`), ``task_sets`` (digest of the training and of the test task set),
+    ``environment`` (version, digests of its files and of prompts that may be edited) and ``method`` (version
+    of its code); with SFT also ``sft`` (the recipe) and ``sft_model`` (digest of its result, None before it
+    is made). Raises ConfigError for an unknown task set or recipe.
     """
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)
@@ -61,7 +64,11 @@ def fingerprint_inputs(
 
 
 def base_weights(inputs: Mapping[str, Any]) -> str | None:
-    """The digest of the base checkpoint that ``inputs`` name, else its revision or name on the hub."""
+    """An identity of the base checkpoint in ``inputs`` (:func:`fingerprint_inputs`), for comparing runs.
+
+    The digest of its weights; for a model of the hub the revision, else the name. None if it is the result of
+    an SFT that is not made yet.
+    """
     if "sft" in inputs:
         return None if inputs["sft_model"] is None else str(inputs["sft_model"])
     model: dict[str, str | None] = inputs["model"]
@@ -69,9 +76,9 @@ def base_weights(inputs: Mapping[str, Any]) -> str | None:
 
 
 def model_identity(model: str) -> dict[str, str | None]:
-    """Identity of a model: the sha256 of its folder or packaged file, else its name and hub revision.
+    """Identity of a model: ``{"sha256": ...}`` of its folder or packaged file, else a hub's name and revision.
 
-    ``revision`` is the one in this machine's cache, and None if the cache does not have the model.
+    ``revision`` is the commit in this machine's cache, and None if the cache does not have the model.
     """
     config = find_model(model)
     if config and config.packaged:
@@ -91,9 +98,9 @@ def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
     """The name of a model under results/ and in tables.
 
     ``identity``: :func:`model_identity`, as a manifest has it. A name of configs/models or of a stored model
-    identifies it. The last part of a path or hub id does not (``final``, ``checkpoint-500``): it gets eight
-    digits of the weights' digest, or of the hub id. The revision of a hub id is only in the fingerprint,
-    since the name is needed before the model is downloaded.
+    identifies it. The last part of a path or hub id does not (``final``, ``checkpoint-500``): eight digits of
+    the weights' digest, or of the hub id's, are appended. The revision of a hub id is only in the
+    fingerprint, since the name is needed before the model is downloaded.
     """
     if is_folder_name(model):
         return model
@@ -103,7 +110,7 @@ def model_name(model: str, identity: Mapping[str, Any] | None = None) -> str:
 
 
 def sft_folder(model: str, name: str) -> Path:
-    """The folder of the model that `r3l sft NAME` makes from ``model``.
+    """The folder, in the cache, of the model that `r3l sft NAME` makes from ``model``; it need not exist.
 
     ``model``: a name of configs/models, a folder or a hub id.
     """
@@ -117,10 +124,11 @@ def _folder_digest(folder: Path) -> str:
 
 
 def fetch(model: str) -> None:
-    """Download a hub's model into the cache before its run's fingerprint is computed.
+    """Download a hub's model into the cache unless it is there; nothing happens for any other model.
 
-    The fingerprint contains the revision: without this, it would differ between the command that downloads
-    the model and the one that resumes the run. Errors are left for loading to report.
+    Called before a run's fingerprint is computed, which contains the revision: otherwise it would differ
+    between the command that downloads the model and the one that resumes the run. Errors are ignored here,
+    since loading the model reports them.
     """
     identity = model_identity(model)
     if "revision" in identity and identity["revision"] is None and "/" in str(identity["name"]):

@@ -24,10 +24,10 @@ ALL_WEIGHTS = LoraConfig()
 
 @dataclass(frozen=True)
 class Training:
-    """Bytes on each of the GPUs that train one model on Trinity.
+    """Bytes on each of the GPUs that train one model on Trinity, by what they hold.
 
-    ``gathered``: the layers whose sharded weights are complete at once. ``reference``: the base checkpoint
-    for a KL, else 0.
+    ``gathered``: complete copies of weights that are otherwise spread over the GPUs, of the layers that
+    compute at the moment. ``reference``: the base checkpoint for a KL, 0 without one.
     """
 
     weights: float
@@ -84,9 +84,10 @@ def cache_per_token(a: ArchitectureConfig, dtype: str = "bfloat16") -> int:
 
 @dataclass(frozen=True)
 class InTurns:
-    """Bytes on the GPU of a process that samples and trains in turn (the local engine).
+    """Bytes on the GPU of a process that samples and trains in turn (the local engine), see :func:`in_turns`.
 
-    ``training`` and ``caches`` are never in memory at the same time.
+    ``training`` (activations and the like of an update) and ``caches`` (keys and values of sampling) are
+    never in memory at the same time.
     """
 
     weights: float
@@ -247,9 +248,9 @@ def _logits(a: ArchitectureConfig, tokens: int, lower: bool, trains: bool) -> fl
 
 @dataclass(frozen=True)
 class SamplingMemory:
-    """Bytes on each GPU of one inference engine.
+    """Bytes of weights and of the cache (keys and values) on each GPU of one inference engine.
 
-    ``dialogs``: how many dialogs of full length its cache holds.
+    ``dialogs``: how many dialogs of full length the cache holds.
     """
 
     weights: float
@@ -265,10 +266,10 @@ def sampling(
     tensor_parallel: int = 1,
     dtype: str = "bfloat16",
 ) -> SamplingMemory:
-    """Memory of an inference engine that takes a ``share`` of GPUs with ``card`` bytes.
+    """Memory of an inference engine that takes a ``share`` (0 to 1) of GPUs with ``card`` bytes each.
 
-    What the weights leave is cache. ``context``: the longest dialog, in tokens. ``tensor_parallel``: GPUs
-    that share one copy of the weights.
+    What the weights leave is cache; it is negative if they do not fit. ``context``: the longest dialog, in
+    tokens. ``tensor_parallel``: GPUs that share one copy of the weights.
     """
     weights = a.parameters * BYTES[dtype] / tensor_parallel
     cache = card * share - weights

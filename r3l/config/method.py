@@ -27,10 +27,10 @@ _CHANGE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*=.")
 
 
 class Variant(NamedTuple):
-    """A row of a table: a method and its ``changes``, each ``key=value``.
+    """A row of a table: a method (a file of configs/methods) and its ``changes``, each ``key=value``.
 
     A key is a setting of the method (``alpha``), a key of the run (``engine``, ``train.lr``), or
-    ``profile``.
+    ``profile``. Nothing is checked here; :func:`variant` does.
     """
 
     method: str
@@ -42,8 +42,11 @@ class Variant(NamedTuple):
         return f"{self.method}@{','.join(self.changes)}" if self.changes else self.method
 
     def changed(self, **values: str | None) -> Variant:
-        """This variant with further changes; a value of None adds nothing."""
-        further = (f"{key}={value}" for key, value in values.items() if value is not None)
+        """A copy with further changes ``key=value`` after its own; a value of None adds nothing.
+
+        A key that the variant changes already is then there twice.
+        """
+        further = [f"{key}={value}" for key, value in values.items() if value is not None]
         return self._replace(changes=(*self.changes, *further))
 
     def value(self, key: str, default: str) -> str:
@@ -54,7 +57,8 @@ class Variant(NamedTuple):
 def variant(name: str) -> Variant:
     """Parse a name: ``r3l@alpha=5,profile=fair`` -> (``r3l``, (``alpha=5``, ``profile=fair``)).
 
-    Raises ConfigError for another form.
+    The method need not exist. Raises ConfigError for a change that is not ``key=value``, and for a key that
+    is changed twice.
     """
     method, at, text = name.partition("@")
     changes = tuple(text.split(",")) if at else ()
@@ -66,7 +70,7 @@ def variant(name: str) -> Variant:
 
 
 def check_change(text: str) -> None:
-    """Raise ConfigError unless ``text`` looks like ``key=value``."""
+    """Raise ConfigError unless ``text`` looks like ``key=value``, with dots in the key and some value."""
     if not _CHANGE.match(text):
         raise ConfigError(f"override {text!r} must look like key=value, e.g. train.steps=3")
 
@@ -75,8 +79,9 @@ def check_change(text: str) -> None:
 class Scope:
     """The parts of a run that decide which settings of a method's file apply.
 
-    ``environment`` is a name of r3l.envs.registry: ``math`` for gsm8k, math500 and dapo too. None: any
-    environment or model. ``samples``: a training sample is a complete trajectory or one turn.
+    ``environment`` is a package of the folder envs: ``math`` for gsm8k, math500 and dapo too. None means no
+    particular environment or model, so settings under a condition on it do not apply. ``samples``: a training
+    sample is a complete trajectory or one turn.
     """
 
     tier: str
@@ -87,11 +92,11 @@ class Scope:
 
 
 class Where(Strict):
-    """Settings of a method that hold if a run fulfils all conditions: an entry of ``where`` in
-    configs/methods.
+    """An entry of ``where`` in configs/methods: ``settings`` for the runs that fulfil all of its conditions.
 
-    A condition lists the allowed values; an empty one allows every value. ``samples``: the kind of training
-    sample, a trajectory or a turn.
+    ``tiers``, ``profiles``, ``environments`` and ``models`` list the allowed values; an empty list allows
+    every value. ``samples``: the allowed kind of training sample, None: both. ``source``: where the settings
+    come from, such as a paper's section.
     """
 
     tiers: list[str] = []
@@ -105,31 +110,19 @@ class Where(Strict):
     @field_validator("tiers", "environments", "models")
     @classmethod
     def _exist(cls, value: list[str], field: Any) -> list[str]:
-        known = (
-            ENVIRONMENTS if field.field_name == "environments" else names(field.field_name) if value else ()
-        )
         for name in value:
+            known = ENVIRONMENTS if field.field_name == "environments" else names(field.field_name)
             if name not in known:
                 raise ValueError(unknown(field.field_name[:-1], name, known))
         return value
 
-    def holds(self, scope: Scope) -> bool:
-        """Whether every condition allows ``scope``."""
-        conditions = (
-            (self.tiers, scope.tier),
-            (self.profiles, scope.profile),
-            (self.environments, scope.environment),
-            (self.models, scope.model),
-            ([self.samples] if self.samples else [], scope.samples),
-        )
-        return all(not allowed or value in allowed for allowed, value in conditions)
-
     def condition(self) -> str:
-        """The conditions in words, for messages: ``released_code, alfworld, qwen2.5-7b``."""
-        parts = (
-            "/".join(part) for part in (self.tiers, self.profiles, self.environments, self.models) if part
-        )
-        return ", ".join([*parts, *([f"samples: {self.samples}"] if self.samples else [])])
+        """The conditions in one line, for tables: ``released_code, alfworld/webshop, samples: turn``."""
+        lists = (self.tiers, self.profiles, self.environments, self.models)
+        parts = ["/".join(allowed) for allowed in lists if allowed]
+        if self.samples:
+            parts.append(f"samples: {self.samples}")
+        return ", ".join(parts)
 
 
 class MethodConfig(Strict):
@@ -157,36 +150,48 @@ class MethodConfig(Strict):
     sources: dict[str, str]
 
     def settings_in(self, scope: Scope) -> dict[str, tuple[Any, str]]:
-        """The settings that this file alone gives a run in ``scope``: key -> (value, stated source)."""
+        """The settings that this file alone gives a run in ``scope``: key -> (value, stated source).
+
+        A key with a dot changes the run. What ``extends`` names is not read; :func:`settings_in` reads it.
+        """
+        # Each part of the file, the lowest first: its settings, and the map and section with their sources.
         parts: list[tuple[Mapping[str, Any], Mapping[str, str], str]] = [
             (self.settings, self.sources, "settings"),
             (self.profiles.get(scope.profile, {}), self.sources, f"profiles.{scope.profile}"),
-            *(
-                (entry.settings, {"where": entry.source}, "where")
-                for entry in self.where
-                if entry.holds(scope)
-            ),
-            (self.tiers.get(scope.tier, {}), self.sources, f"tiers.{scope.tier}"),
         ]
-        return {
-            key: (value, source_in(sources, f"{at}.{key}"))
-            for settings, sources, at in parts
-            for key, value in settings.items()
-        }
+        for entry in self.where:
+            conditions = (
+                (entry.tiers, scope.tier),
+                (entry.profiles, scope.profile),
+                (entry.environments, scope.environment),
+                (entry.models, scope.model),
+                ([entry.samples] if entry.samples else [], scope.samples),
+            )
+            if all(value in allowed for allowed, value in conditions if allowed):
+                parts.append((entry.settings, {"where": entry.source}, "where"))
+        parts.append((self.tiers.get(scope.tier, {}), self.sources, f"tiers.{scope.tier}"))
+
+        found = {}
+        for settings, sources, section in parts:
+            for key, value in settings.items():
+                found[key] = (value, source_in(sources, f"{section}.{key}"))
+        return found
 
 
 def source_in(sources: Mapping[str, str], key: str) -> str:
-    """The source that ``sources`` states for a dotted key or for the section it is in; '' if none."""
-    parts = key.split(".")
-    longest_first = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-    return next((sources[name] for name in longest_first if name in sources), "")
+    """The source that ``sources`` states for a dotted key, else for the innermost section it is in; '' if
+    none.
+    """
+    while key and key not in sources:
+        key = key.rpartition(".")[0]
+    return sources.get(key, "")
 
 
 def method_files(name: str) -> list[MethodConfig]:
     """Read the files of a method, lowest layer first: those that it ``extends``, then its own.
 
-    If its own file names no ``code``, it inherits that of the file below. Raises ConfigError if none names
-    code.
+    A file without ``code`` gets that of the file below. Raises ConfigError if none names code, or if a file
+    is unknown or malformed.
     """
     config = load("methods", name, MethodConfig)
     below = method_files(config.extends) if config.extends else []
@@ -208,14 +213,17 @@ def load_method(name: str) -> MethodConfig:
 
 
 def settings_in(name: str, scope: Scope) -> dict[str, Any]:
-    """The settings that the files of a method give a run; its own file overrides those that it extends."""
+    """The settings, key -> value, that the files of method ``name`` give a run in ``scope``.
+
+    Its own file overrides those that it extends. Defaults of the code are not among them.
+    """
     return {key: value for file in method_files(name) for key, (value, _) in file.settings_in(scope).items()}
 
 
 def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
-    """The Method object of ``code`` (module:Class); ``name`` is for errors.
+    """Import the class ``code`` (module:Class), and make the Method with ``settings``, by key, and defaults.
 
-    Raises ConfigError if ``settings`` are wrong.
+    ``name`` is for errors. Raises ConfigError if the class cannot be used or the settings are wrong.
     """
     factory = find_class("methods", code)
     if not hasattr(factory, "Settings"):
@@ -231,7 +239,7 @@ def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
 
 
 class TunedRate(NamedTuple):
-    """A learning rate that `r3l tune` chose, the method whose file has it, and its stated source."""
+    """A learning rate that `r3l tune` chose, the method whose file has it, and the source stated there."""
 
     rate: float
     file: str
@@ -239,10 +247,15 @@ class TunedRate(NamedTuple):
 
 
 def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
-    """The learning rate tuned for a variant, else its method, else one that it extends; None if untuned."""
+    """The learning rate that the files of a method have for a variant in ``tier`` and ``env``.
+
+    It is the one tuned for the variant's changes, whatever their profile, else for its method, else for one
+    that the method extends; None if there is none.
+    """
     files = method_files(row.method)
     changes = ",".join(change for change in row.changes if not change.startswith("profile="))
-    candidates = [(f"{tier}@{changes}", files[-1]), *((tier, file) for file in reversed(files))]
+    candidates = [(f"{tier}@{changes}", files[-1])]
+    candidates += [(tier, file) for file in reversed(files)]
     for at, file in candidates:
         if env in file.rates.get(at, {}):
             source = source_in(file.sources, f"rates.{at}").replace("ENV", env)
@@ -252,18 +265,19 @@ def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
 
 def profile_of(row: Variant) -> ProfileName:
     """The profile that a variant names, by default ``paper``. Raises ConfigError for an unknown one."""
-    text = dict(change.split("=", 1) for change in row.changes).get("profile", "paper")
+    named = dict(change.split("=", 1) for change in row.changes).get("profile", "paper")
     for profile in PROFILES:
-        if profile == text:
+        if profile == named:
             return profile
-    raise ConfigError(f"method {row.name!r}: {unknown('profile', text, PROFILES)}")
+    raise ConfigError(f"method {row.name!r}: {unknown('profile', named, PROFILES)}")
 
 
 def method_label(row: Variant) -> str:
-    """The name of a method or variant in print: ``R3L (alpha=5)``.
+    """The name of a method or variant in print: the ``label`` of its file and its changes, ``R3L (alpha=5)``.
 
     It names the author of the feedback unless that is the model itself, the default of every method, so that
-    rows with different teachers have different names.
+    rows with different teachers have different names. The change ``engine=server`` is not printed; in the
+    label "base checkpoint" becomes "served model" instead.
     """
     files = method_files(row.method)
     label = files[-1].label

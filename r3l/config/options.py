@@ -40,7 +40,10 @@ class Option:
 
 
 def method_options() -> list[Option]:
-    """The options of methods by name; an option that methods declare differently has several rows."""
+    """The options that methods declare in code, sorted by name; one that differs by method has several rows.
+
+    Methods that only extend another one are left out.
+    """
     methods = {name: load_method(name) for name in names("methods")}
     own = {
         name: find_class("methods", config.code or "").Settings
@@ -51,7 +54,7 @@ def method_options() -> list[Option]:
 
 
 def environment_options() -> list[Option]:
-    """The options of the environments' engines, by the keys of ``--set``."""
+    """The options of the environments' engines, sorted by the key of ``--set``; rows as of method_options."""
     engines = {name: find_environment(name).options for name in ENVIRONMENTS}
     return _shared(engines, "env_settings.options.")
 
@@ -76,10 +79,10 @@ def run_options() -> list[Option]:
 
 
 def settings_named(declared: Sequence[Option], wanted: Sequence[str]) -> list[Option]:
-    """The options among ``declared`` that ``wanted`` names.
+    """The options among ``declared`` that the words ``wanted`` name, each once, in the order of the words.
 
-    A word is the name of an option, a section (``train``), a method or an environment. Raises ConfigError for
-    any other word.
+    A word is the name of an option (``train.lr``, ``lr``), a section (``train``), a method or an environment.
+    Raises ConfigError for any other word.
     """
     chosen: list[Option] = []
     for word in wanted:

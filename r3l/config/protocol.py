@@ -70,19 +70,19 @@ class ProtocolConfig(Strict):
 
     @model_validator(mode="after")
     def _sourced(self) -> ProtocolConfig:
-        if missing := [
-            key
-            for key in ("success", *self.set, *([EXAMPLES] if self.examples else []))
-            if not source_in(self.sources, key)
-        ]:
+        keys = ["success", *self.set]
+        if self.examples:
+            keys.append(EXAMPLES)
+        missing = [key for key in keys if not source_in(self.sources, key)]
+        if missing:
             raise ValueError(f"sources has nothing of {', '.join(missing)}")
         return self
 
 
 class NamedProtocol(NamedTuple):
-    """A protocol with its file, and the values that it sets (few-shot examples too).
+    """A protocol, the ``path`` of its file, and the ``values`` it sets by dotted keys of a run.
 
-    ``sha256``: over its name, its measure and the values.
+    Few-shot examples are among the values. ``sha256``: over its name, its measure and the values.
     """
 
     config: ProtocolConfig
@@ -97,7 +97,10 @@ class NamedProtocol(NamedTuple):
 
 
 def is_question_set(env: str) -> bool:
-    """Whether an environment is named after a published set of questions (gsm8k) that tier smol plays."""
+    """Whether an environment is a published set of questions, such as gsm8k, with the set's own name.
+
+    That is: its test task set in tier smol is ``<env>/test``. Raises ConfigError for an unknown environment.
+    """
     config = load("envs", env, EnvConfig)
     return "smol" in config.tiers and config.tiers["smol"].test_task_set == f"{env}/test"
 
@@ -109,9 +112,12 @@ def _folder(env: str) -> Path:
 
 
 def protocols(env: str) -> list[str]:
-    """The names of the protocols of an environment."""
+    """The sorted names of the protocols that apply to an environment; [] if there are none.
+
+    Raises ConfigError for a malformed file of its folder.
+    """
     found = {path.stem: _read(path) for path in sorted(_folder(env).glob("*.yaml"))}
-    return [name for name, config in found.items() if env in (config.envs or [env])]
+    return [name for name, config in found.items() if not config.envs or env in config.envs]
 
 
 def _read(path: Path) -> ProtocolConfig:
@@ -126,17 +132,21 @@ def _read(path: Path) -> ProtocolConfig:
 
 @lru_cache(maxsize=32)  # a run evaluates by one reading of the file, however often it needs the protocol
 def load_protocol(env: str, name: str) -> NamedProtocol:
-    """The protocol ``name`` of an environment.
+    """Read the protocol ``name`` of an environment, with its few-shot examples; cached for the process.
 
-    Raises ConfigError if there is no such file, or if it is incomplete.
+    Raises ConfigError if it does not apply to the environment, or if its file is incomplete.
     """
-    if name not in (known := protocols(env)):
+    known = protocols(env)
+    if not known:
+        raise ConfigError(f"environment {env!r} has no protocols")
+    if name not in known:
         files = sorted((paths.CONFIGS / "protocols").glob("*/*.yaml"))
         elsewhere = [file.parent.name for file in files if file.stem == name]
         others = f"; {', '.join(elsewhere)} has it" if elsewhere else ""
-        here = f"environment {env!r} has no protocol {name!r}{others}"
-        known_here = f"known there: {', '.join(known)}{did_you_mean(name, known)}"
-        raise ConfigError(f"{here}; {known_here}" if known else f"environment {env!r} has no protocols")
+        raise ConfigError(
+            f"environment {env!r} has no protocol {name!r}{others}; known there: {', '.join(known)}"
+            f"{did_you_mean(name, known)}"
+        )
     path = _folder(env) / f"{name}.yaml"
     config = _read(path)
 
@@ -145,9 +155,8 @@ def load_protocol(env: str, name: str) -> NamedProtocol:
     if config.examples:
         values |= {EXAMPLES: _examples(path, path.parent / config.examples)}
     decides = {"protocol": name, "measure": config.measure, "set": values}
-    return NamedProtocol(
-        config, path, values, hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    )
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    return NamedProtocol(config, path, values, digest)
 
 
 def _examples(protocol: Path, path: Path) -> dict[str, list[str]]:
@@ -167,7 +176,10 @@ def _examples(protocol: Path, path: Path) -> dict[str, list[str]]:
 
 
 def protocol_of(env: str, identity: str) -> NamedProtocol:
-    """The protocol whose ``identity`` a run records. Raises ConfigError if its file has changed since."""
+    """The protocol with the ``identity`` (name and digest) that a run records.
+
+    Raises ConfigError if its file sets other values now, or is gone.
+    """
     found = load_protocol(env, identity.rpartition("-")[0])
     if found.identity != identity:
         raise ConfigError(

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from r3l.core.method import Method
 
 CHOSEN_BY = "the tier, environment, model, method and seed (--tier, --env, --model, --method, --seed)"
-CHOSEN = {
+CHOSEN = {  # keys of a Run that these decide, so that --set cannot change them
     *("tier", "label", "env", "model", "served", "seed", "profile"),
     *("method", "method_label", "method_code", "own_code"),
 }
@@ -71,8 +71,9 @@ OPTIONS = f"{ENV}options."
 class Layer(NamedTuple):
     """Values of a Run, by dotted keys, that one file or the command line sets.
 
-    ``place``: the name of that file or option. ``sources``: one reason for all values, or the ``sources`` of
-    the file; there the key without ``prefix`` is looked up in ``section``.
+    ``place``: the name of that file or option, for messages. ``sources``: one reason for all values, or the
+    file's map from its own keys to reasons. The file's own key is the Run's without ``prefix``, after
+    ``section``: ``env_settings.max_turns`` is ``tiers.nano.max_turns`` in a file of configs/envs.
     """
 
     place: str
@@ -82,7 +83,7 @@ class Layer(NamedTuple):
     prefix: str = ""
 
     def source(self, key: str) -> str:
-        """The stated reason for the value of a dotted key; '' if there is none."""
+        """The stated reason for the value of a Run's dotted ``key``; '' if there is none."""
         if isinstance(self.sources, str):
             return self.sources
         return source_in(self.sources, self.section + key.removeprefix(self.prefix))
@@ -99,8 +100,11 @@ def resolve(
 ) -> Run:
     """The run that the files of tier, environment, model and method make, with the user's changes on top.
 
-    ``overrides`` are the ``key=value`` of ``--set``: ``train.steps=3``, ``alpha=5``. ``tuned``: whether tuned
-    learning rates are used. Raises ConfigError naming file, key, value and fix.
+    ``method``: a name (``r3l``, ``r3l@alpha=5``) or a Variant. ``model``: the base checkpoint (a name, folder
+    or hub id); None: the environment's in this tier, else the tier's. ``overrides`` are the ``key=value`` of
+    ``--set``: ``train.steps=3``, ``alpha=5``. ``tuned``: whether a tuned learning rate replaces the tier's.
+    Loads no model, but imports the code of method and environment. Raises ConfigError naming file, key, value
+    and fix.
     """
     row, layers = layers_of(tier, env, method, model, overrides, tuned)
     place = f"{tier}/{env}/{row.name}"  # for errors
@@ -117,8 +121,8 @@ def resolve(
                 inside = inside[section]
             inside[name] = value
 
-    # Complete the method's settings with its defaults. An error in them is found now, before the model is
-    # loaded.
+    # Complete the method's settings with its defaults, so that the manifest and the fingerprint have all of
+    # them. An error in them is found now, before the model is loaded.
     settings = values.get("method_settings", {})
     if not isinstance(settings, dict):
         raise ConfigError(
@@ -126,6 +130,8 @@ def resolve(
         )
     code = str(method_files(row.method)[-1].code)
     built = method_of(row.name, code, settings)
+
+    # Add the values that no layer sets: they follow from the names.
     values |= {
         "tier": tier,
         "label": load("tiers", tier, TierConfig).label,
@@ -138,6 +144,7 @@ def resolve(
         "seed": seed,
         "own_code": user_code(env, row.method) if any(map(own_folders, OWN)) else {},
     }
+    # A protocol's name does not identify its rules, so the run records a digest of them too.
     if isinstance(values.get("protocol"), str):
         values["protocol"] = load_protocol(env, values["protocol"]).identity
 
@@ -145,6 +152,7 @@ def resolve(
     run = validate(Run, values, place)
     validate(environment_of(env).options, run.env_settings.options, f"{env}, env_settings.options")
     _check_combination(run, built)
+    # A base checkpoint stored with this project was made by SFT in one of its environments.
     named = model or load("envs", env, EnvConfig).in_tier(tier).model
     if not named and is_own("envs", env) and stored_model(run.model):
         raise ConfigError(
@@ -163,11 +171,12 @@ def layers_of(
     overrides: Sequence[str] | None,
     tuned: bool = True,
 ) -> tuple[Variant, list[Layer]]:
-    """The row of a run, and its layers, lowest first; some layers are several files.
+    """The row (method and changes) of a run, and what each file and option sets, the lowest layer first.
 
-    ``overrides``: the ``key=value`` of ``--set``. A ``profile=`` among them changes the row, as in its name.
-    ``tuned``: whether tuned learning rates are used. Raises ConfigError.
+    Arguments as of :func:`resolve`. A ``profile=`` among ``overrides`` becomes a change of the row, as if its
+    name had it. Only keys are checked here, no values. Raises ConfigError.
     """
+    # The row, the profile and the base checkpoint: settings of every layer depend on them.
     row = variant(method) if isinstance(method, str) else method
     changes = []
     for change in overrides or ():
@@ -175,11 +184,12 @@ def layers_of(
             row = variant(row.changed(profile=change.partition("=")[2]).name)
         else:
             changes.append(change)
+    profile = profile_of(row)
     in_tier = load("tiers", tier, TierConfig)
     in_env = load("envs", env, EnvConfig)
     usual = in_env.in_tier(tier).model or in_tier.model
-    profile = profile_of(row)
     base = as_path(model) if model else usual
+
     # The user's changes are the highest layers, but they are read first: lower layers depend on some of them.
     above = [
         Layer(row.name, changed_values(row, row.changes), "the name of the row"),
@@ -196,7 +206,8 @@ def layers_of(
     # The base checkpoint, if --model names one, and its changes to the tier.
     if model:
         below.append(Layer("--model", {"model": base}, "the command line"))
-    if (name := model or usual) in names("models"):
+    name = model or usual
+    if name in names("models"):
         config = load("models", name, ModelConfig)
         below.append(Layer(f"configs/models/{name}.yaml", config.set, config.sources, "set."))
 
@@ -220,15 +231,18 @@ def layers_of(
             values[of_run] = value
             sources[of_run] = source
         below.append(Layer(f"configs/methods/{file.method}.yaml", values, sources))
-    # A tuned learning rate was chosen for the profile paper and the usual base checkpoint.
-    if tuned and profile == "paper" and base == usual and (rate := tuned_rate(row, tier, env)):
-        below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
+    # A tuned learning rate was chosen for the profile paper and the usual base checkpoint, and is used there
+    # only.
+    if tuned and profile == "paper" and base == usual:
+        rate = tuned_rate(row, tier, env)
+        if rate is not None:
+            below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
     return row, [*below, *above]
 
 
 def _environment_layers(config: EnvConfig, tier: str, profile: ProfileName) -> list[Layer]:
-    """The layers of a file of configs/envs: its settings in ``tier``, and its profile."""
-    # ``options`` and ``further_test_task_sets`` of the profile come last: they are on top of the tier's own.
+    """The layers of a file of configs/envs: its settings in ``tier``, its changes to the tier, its profile."""
+    # The profile comes last: its options and task sets are on top of the tier's own.
     path = f"configs/envs/{config.env}.yaml"
     own = config.in_tier(tier)
     settings = own.model_dump(include={*EnvSettings.model_fields}, exclude_unset=True)
@@ -248,9 +262,11 @@ def _environment_layers(config: EnvConfig, tier: str, profile: ProfileName) -> l
 
 
 def changed_values(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` texts by dotted keys of Run; values are YAML's. ``profile`` is not a value of a Run.
+    """Parse ``key=value`` texts to values by dotted keys of Run: ``alpha=5`` -> ``method_settings.alpha: 5``.
 
-    Raises ConfigError for a text that cannot be read, and for a key that is not for a change.
+    A key without a section is a setting of the row's method if its code declares it, else a key of Run.
+    Values are read as YAML, but not checked; ``profile=`` is skipped, since it is no value of a Run. Raises
+    ConfigError for a text that cannot be read, an unknown or ambiguous key, and one of CHOSEN.
     """
     settings = getattr(find_class("methods", str(method_files(row.method)[-1].code)), "Settings", None)
     own = settings.model_fields if settings else {}
@@ -271,9 +287,11 @@ def changed_values(row: Variant, changes: Sequence[str]) -> dict[str, Any]:
                 "the method's setting"
             )
         if section not in Run.model_fields and key not in own:
+            # Perhaps a section was left out, else a letter is wrong.
             dotted = [path for path in key_paths(Run) if path.endswith(f".{key}")]
-            meant = f" (did you mean {' or '.join(map(repr, dotted))}?)"
-            if not dotted:
+            if dotted:
+                meant = f" (did you mean {' or '.join(map(repr, dotted))}?)"
+            else:
                 meant = did_you_mean(key, [*own, *Run.model_fields])
             raise ConfigError(
                 f"unknown key {key!r}{meant}: method {row.method!r} has no such setting, a run no such key"
@@ -329,9 +347,14 @@ def _check_combination(run: Run, method: Method) -> None:
 
 
 def feedback_of(row: Variant, tier: str) -> FeedbackSource | None:
-    """The author of the feedback that a method or variant learns from; None if it reads none."""
-    changes = changed_values(row, row.changes)
+    """The author of the feedback that a method or variant learns from; None if it reads none.
+
+    From its files and its changes alone, for any environment and model. Raises ConfigError.
+    """
     settings = settings_in(row.method, Scope(tier, profile_of(row)))
-    settings |= {key.removeprefix(METHOD): value for key, value in changes.items() if key.startswith(METHOD)}
+    for key, value in changed_values(row, row.changes).items():
+        if key.startswith(METHOD):
+            settings[key.removeprefix(METHOD)] = value
+    # The other keys of a method's file change the run: they have a dot, or a name that Run has.
     own = {key: value for key, value in settings.items() if "." not in key and key not in Run.model_fields}
     return feedback_source(method_of(row.name, str(load_method(row.method).code), own).describe())

@@ -45,9 +45,9 @@ NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
 
 
 class Run(TierSettings):
-    """One method, environment, model and seed with all settings resolved.
+    """One method, environment, model and seed with all settings resolved (:func:`r3l.config.resolve`).
 
-    It is what a run's manifest stores and what its fingerprint hashes.
+    A run's manifest stores it, and its fingerprint hashes it. A cell is a run without its seed.
     """
 
     tier: str
@@ -72,7 +72,7 @@ class Run(TierSettings):
     )
 
     def model_name(self, inputs: Mapping[str, Any] | None = None) -> str:
-        """The model's name under results/ and in tables; ``MODEL@SERVED`` if a server has the model.
+        """The model's name under results/ and in tables; ``MODEL@DIGITS`` (``served``) if a server has it.
 
         ``inputs``: :meth:`inputs` as a manifest has them, by default those of this machine. Only a path or
         hub id needs them, since its name ends with digits of a digest of the weights, or of the id.
@@ -84,8 +84,8 @@ class Run(TierSettings):
     def cell_of(self, inputs: Mapping[str, Any] | None = None) -> str:
         """The folder of the run's seeds under results/: ``tier/env/model/method``.
 
-        A slash in a variant's name becomes a dash. ``inputs``: those of a manifest; by default
-        :meth:`inputs`. Raises ConfigError if a part cannot be a folder.
+        A slash in a variant's name becomes a dash. ``inputs``: as of :meth:`model_name`. Raises ConfigError
+        if a part cannot be a folder.
         """
         parts = {"tier": self.tier, "environment": self.env, "model": self.model_name(inputs)}
         parts["method"] = self.method.replace("/", "-")
@@ -93,10 +93,7 @@ class Run(TierSettings):
 
     @property
     def cell(self) -> str:
-        """``tier/env/model/method``, without the seed: the folder of the run's seeds under results/.
-
-        The model's name is that of its files on this machine (:meth:`cell_of`).
-        """
+        """``tier/env/model/method``: :meth:`cell_of` with the model's name on this machine."""
         return self.cell_of()
 
     @property
@@ -109,16 +106,21 @@ class Run(TierSettings):
         return fingerprint_inputs(self.env, self.model, self.env_settings, self.method_code, self.prompts)
 
     def fingerprint(self, inputs: Mapping[str, Any] | None = None) -> str:
-        """16 hex digits of a hash over the settings and ``inputs``.
+        """16 hex digits of a hash over all that decides the run's result: settings and ``inputs``.
 
-        ``inputs``: those of a manifest; by default :meth:`inputs`.
+        Equal ones mean equal numbers on the same kind of machine. ``inputs``: those of a manifest; by default
+        :meth:`inputs`.
         """
         values = hashed(self.model_dump(mode="json"))
         values |= {"schema": SCHEMA_VERSION, "inputs": self.inputs() if inputs is None else inputs}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def differences(self, manifest: Mapping[str, Any]) -> list[str]:
-        """``KEY is VALUE there and VALUE here`` for each difference from the fingerprint of a manifest."""
+        """``KEY is VALUE there and VALUE here`` for each difference between a manifest and this run.
+
+        Only keys that the fingerprint hashes are compared, sorted; inputs are those of this machine. [] if
+        both have one fingerprint.
+        """
         there = flat({**hashed(manifest.get("run", {})), "inputs": manifest.get("inputs", {})})
         here = flat({**hashed(self.model_dump(mode="json")), "inputs": self.inputs()})
         keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
@@ -128,7 +130,7 @@ class Run(TierSettings):
 
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a run, as stored in a manifest, that enter its fingerprint."""
+    """A copy of a run's values, as a manifest has them, with only those that enter its fingerprint."""
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
     # A section that the run does not use decides nothing.
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
@@ -150,9 +152,10 @@ def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
-    """The author of the feedback that a method with these settings learns from; None if it reads none.
+    """The author of the feedback that a method with these settings learns from: ``settings["feedback"]``.
 
-    Raises ConfigError for an author that this version does not know.
+    None if it has no such setting, or plays no retries. Raises ConfigError for an author that this version
+    does not know.
     """
     if settings.get("retries") == 0 or "feedback" not in settings:
         return None
@@ -166,7 +169,7 @@ def feedback_source(settings: Mapping[str, Any]) -> FeedbackSource | None:
 
 
 def dialogue_of(run: Run) -> Dialogue:
-    """The text side of a run's environment."""
+    """The text side of a run's environment: its prompts, and how it reads responses."""
     return environment_of(run.env).dialogue(run.prompts, run.env_settings.max_turns, run.env_settings.options)
 
 
@@ -176,11 +179,14 @@ def build_method(run: Run) -> Method:
 
 
 def trains(run: Run) -> bool:
-    """Whether there is anything for an engine to train."""
+    """Whether the run's method trains, and for at least one step."""
     return build_method(run).trains and run.train.steps > 0
 
 
 def gpu_cluster(run: Run) -> ClusterConfig | None:
-    """The GPUs that training ``run`` takes on the trinity engine; None if it needs none."""
+    """The GPUs that training ``run`` takes on the trinity engine, from its model's file.
+
+    None on another engine, if nothing trains, and if the model has no file or its file names no GPUs.
+    """
     model = find_model(run.model)
     return model.cluster if model and run.engine == "trinity" and trains(run) else None

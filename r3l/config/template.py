@@ -44,11 +44,12 @@ def test_a_step_plays_and_trains(tmp_path, monkeypatch):
 
 
 def write_template(kind: str, name: str, folder: Path | None = None, parent: str | None = None) -> list[Path]:
-    """Write code, config and test of a new method or environment; returns the three files.
+    """Write code, config and test of a new method or environment: ``NAME.py``, ``NAME.yaml``, ``test_NAME.py``.
 
-    ``kind`` is methods or envs. The default ``folder`` is the first one of R3L_METHODS or R3L_ENVS, else
-    ``mine``. ``parent``: the method that is copied, instead of the example. Raises ConfigError for a name
-    that cannot be used, and for a file that exists.
+    ``kind`` is methods or envs. ``folder`` is made if needed; by default it is the first one of R3L_METHODS or
+    R3L_ENVS, else ``mine``. ``parent``: the method that is copied; None: the example of this project. Returns
+    the three files. Raises ConfigError for a name that cannot be used or is taken, a parent that trains
+    nothing, and a file that exists; then nothing is written.
     """
     # The name must be one of a file, a class and a config, and be free.
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:

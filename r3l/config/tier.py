@@ -17,7 +17,7 @@ ComputeDtype = Literal["float32", "bfloat16", "bfloat16_anywhere"]  # see r3l.lo
 
 
 class OptimizerConfig(Strict):
-    """The optimiser step of RL and SFT."""
+    """Settings of the optimiser step, for RL and SFT."""
 
     lr: float = option(
         REQUIRED, "learning rate of AdamW: about the change of a weight in one step", gt=0, le=1
@@ -54,7 +54,7 @@ class OptimizerConfig(Strict):
 
 
 class TrainConfig(OptimizerConfig):
-    """Training by RL."""
+    """Settings of training by RL: the optimiser's, and how many steps, tasks and checkpoints."""
 
     steps: int = option(REQUIRED, "optimiser steps", ge=0, le=10_000_000)
     tasks_per_step: int = option(REQUIRED, "tasks whose groups make up one step", ge=1, le=100_000)
@@ -77,7 +77,7 @@ class TrainConfig(OptimizerConfig):
 
 
 class SamplingConfig(Strict):
-    """Sampling of training rollouts."""
+    """Settings of sampling in training: temperature, and limits in tokens."""
 
     temperature: float = option(
         1.0,
@@ -118,7 +118,7 @@ class LoraConfig(Strict):
 
 
 class EvaluationConfig(Strict):
-    """Evaluation of the last checkpoint, never of a peak, without reflection or guidance."""
+    """Settings of evaluation: of the last checkpoint, never of a peak, without reflection or guidance."""
 
     temperature: float = option(
         0.4, "temperature of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0, le=100
@@ -214,9 +214,9 @@ class TierSettings(Strict):
 
 
 class TuningConfig(Strict):
-    """The tuning of every method of a tier (`r3l tune`).
+    """How `r3l tune` chooses the learning rate of each method of a tier: the rates and seeds that it tries.
 
-    A run of it has as many updates as one of experiments.
+    Its runs have as many updates as the tier's other runs.
     """
 
     span: float = Field(

@@ -17,9 +17,10 @@ FOLDER = "tuning"  # of results and of results/stored
 
 
 def tuning_file(tier: str, env: str, row: Variant) -> Path:
-    """The path of a tuning's file, relative to results or results/stored.
+    """The path of the file in which `r3l tune` keeps its result: ``tuning/TIER/ENV/METHOD.json``.
 
-    Raises ConfigError for a name that cannot be a folder.
+    It is relative to results or results/stored; nothing is written. Raises ConfigError for a name that cannot
+    be a folder.
     """
     parts = {"tier": tier, "environment": env, "method": row.name.replace("/", "-")}
     *folders, name = (folder_name(kind, part) for kind, part in parts.items())
@@ -27,25 +28,25 @@ def tuning_file(tier: str, env: str, row: Variant) -> Path:
 
 
 def rates(lr: float, tuning: TuningConfig) -> list[str]:
-    """The learning rates to try around ``lr``, lowest first, as texts for a variant's name."""
+    """The three learning rates to try, lowest first: lr / span, lr, lr * span, as texts of 3 digits."""
     return [f"{rate:.3g}" for rate in (lr / tuning.span, lr, lr * tuning.span)]
 
 
 def at_rate(row: Variant, rate: str) -> Variant:
-    """A copy of ``row`` that trains at the learning rate ``rate``; its number of updates stays the same."""
+    """A copy of ``row`` with the further change ``train.lr=<rate>``."""
     return row._replace(changes=(*row.changes, f"{RATE}={rate}"))
 
 
 def yaml_line(tier: str, env: str, row: Variant, rate: float) -> str:
-    """The line for the method's file with which its runs use the chosen rate."""
+    """A message: the file, and the line to write there so that the row's runs use the chosen ``rate``."""
     at = f"{tier}@{','.join(row.changes)}" if row.changes else tier
     return f"configs/methods/{row.method}.yaml: under rates, {at}: {{{env}: {rate:g}}}"
 
 
 def validation_task_set(run: Run) -> str:
-    """The validation task set of a run, on which learning rates are chosen.
+    """The name of the task set on which a run's learning rate is chosen.
 
-    Raises ConfigError if the environment has none in the run's tier.
+    Raises ConfigError if the environment has no validation task set in the run's tier.
     """
     if run.env_settings.validation_task_set is None:
         raise ConfigError(

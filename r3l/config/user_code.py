@@ -18,10 +18,11 @@ Files = dict[str, Path]
 
 
 def user_code(env: str, method: str | None = None) -> UserCode:
-    """Digests of the YAML files of an environment and a method in the user's folders, and of their code.
+    """Digests (sha256) of the user's YAML files of an environment and a method, and of their code.
 
-    Code means the modules that a file names, and what these import from the same folders; of a package, all
-    its files. {} if both are this project's.
+    Code means the modules that a file names, and what these import, if it is in the user's folders
+    (R3L_METHODS, R3L_ENVS); of a package, all its files. A method's also covers the methods that it extends;
+    ``method`` None: only the environment's. {} if both are this project's.
     """
     of_env = load("envs", env, EnvConfig)
     found: dict[str, Files] = {"envs": _files("envs", env, of_env.code), "methods": {}}
@@ -39,12 +40,13 @@ def user_code(env: str, method: str | None = None) -> UserCode:
 
 
 def changed_files(recorded: UserCode, present: UserCode) -> list[str]:
-    """The names of files that differ, or that are in only one of the two."""
-    a, b = (
-        {(kind, *item) for kind, files in code.items() for item in files.items()}
-        for code in (recorded, present)
-    )
-    return sorted({name for _, name, _ in a ^ b})
+    """The sorted names of files whose digests differ, or that only one of the two has; [] if none."""
+    differing = set()
+    for kind in {*recorded, *present}:
+        before = recorded.get(kind, {})
+        now = present.get(kind, {})
+        differing |= {name for name in {*before, *now} if before.get(name) != now.get(name)}
+    return sorted(differing)
 
 
 def _files(kind: str, name: str, code: str) -> Files:
