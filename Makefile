@@ -188,6 +188,8 @@ stored: setup
 	$(BIN)/r3l table map --results $(STORED) --out $(STORED)/map.csv > /dev/null
 	$(BIN)/r3l figure map --out $(STORED)/map.png
 	$(BIN)/r3l table budget --results $(STORED) --out $(STORED)/budget_nano.csv > /dev/null
+	$(BIN)/r3l table feedback_per_token --results $(STORED) --out $(STORED)/feedback_per_token_nano.csv > /dev/null
+	$(BIN)/r3l figure feedback_per_token --results $(STORED) --out $(STORED)/feedback_per_token_nano.png
 	for f in exploration pivot cost profile stops table1 mathematics; do \
 	    $(BIN)/r3l figure $$f --results $(STORED) --out $(STORED)/$${f}_nano.png || exit; done
 	$(BIN)/r3l figure ablations --results $(STORED) --env alfworld,math,scienceworld,webshop \

@@ -10,7 +10,7 @@ import typer
 
 from r3l.cli.arguments import RESULTS, AsJson, Envs, Methods, Runs, SeveralResults, found, output
 from r3l.cli.printing import print_result
-from r3l.cli.table import ProbeFiles, claims_of, selection_of, stored_evidence, teachers_of
+from r3l.cli.table import ProbeFiles, claims_of, feedback_of, selection_of, stored_evidence, teachers_of
 from r3l.core.errors import check_known
 
 FigureFiles = Annotated[Path, output("Folder of NAME.pdf and NAME.png, or one file.", folder=True)]
@@ -110,12 +110,31 @@ def figure_of_teachers(
     _print_drawn("teachers", teachers.draw(teachers_of(runs, results, env, method), out), as_json)
 
 
+def figure_of_feedback(
+    results: SeveralResults = None,
+    out: FigureFiles = FOLDER,
+    env: Envs = None,
+    method: Methods = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw what feedback buys per token: of the stored runs, or those under --results.
+
+    Example: `r3l figure feedback_per_token --out results/figures`
+    """
+    from r3l.report.figures import feedback_per_token
+
+    _print_drawn(
+        "feedback_per_token", feedback_per_token.draw(feedback_of(results, env, method), out), as_json
+    )
+
+
 SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "probe": figure_of_probes,
     "claims": figure_of_claims,
     "map": figure_of_map,
     "held_out": figure_of_held_out,
     "teachers": figure_of_teachers,
+    "feedback_per_token": figure_of_feedback,
 }
 
 

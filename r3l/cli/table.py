@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from r3l.report.claim_verdicts import ClaimVerdict
     from r3l.report.claims import Claims
+    from r3l.report.feedback_per_token import FeedbackRow
     from r3l.report.tables import Selection
     from r3l.report.teachers import TeacherRow
     from r3l.workflow.plan import TableConfig
@@ -210,6 +211,29 @@ def teachers(
     print_shown({"rows": records}, as_json, printed)
 
 
+def feedback_per_token(
+    results: SeveralResults = None,
+    out: TableFile = None,
+    env: Envs = None,
+    method: Methods = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods that read feedback or have a teacher with GRPO, early, at the end and per token.
+
+    Of the stored runs, or those under --results. What `--env` and `--method` name has a row without runs too.
+
+    Example: `r3l table feedback_per_token --env webshop,math`
+    """
+    from r3l.report.feedback_per_token import feedback_table, flat
+    from r3l.report.table import write
+
+    rows = feedback_of(results, env, method)
+    records, printed = flat(rows), feedback_table(rows)
+    if out:
+        write(records, printed, out)
+    print_shown({"rows": records}, as_json, printed)
+
+
 SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "budget": budget,
     "published": published,
@@ -217,6 +241,7 @@ SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "claims": claims,
     "map": probe_map,
     "teachers": teachers,
+    "feedback_per_token": feedback_per_token,
 }
 
 
@@ -306,6 +331,27 @@ def teachers_of(
         raise DataError(
             f"no teacher under {where}: no run there has metrics teacher/*, and no probe measured teachers; "
             "train a method with one (r3l train --method sdar), or probe a model (r3l probe math)"
+        )
+    return rows
+
+
+def feedback_of(results: list[Path] | None, env: str | None, method: str | None) -> list[FeedbackRow]:
+    """What feedback buys, of the stored runs or those under ``results``, where and by what the options name.
+
+    Raises DataError if none of it has run.
+    """
+    from r3l.report.feedback_per_token import ENVS, feedback_rows
+    from r3l.report.frame import with_further
+
+    envs = named("--env", env) if env else None
+    methods = named("--method", method) if method else None
+    runs, curves = stored_evidence(results)
+    rows = feedback_rows(with_further(curves, runs), envs, methods)
+    if not any(row.seeds for row in rows):
+        where = " or ".join(map(str, results)) if results else "the stored runs"
+        raise DataError(
+            f"no run in {where} is of {', '.join(methods or ['these methods'])} in {', '.join(envs or ENVS)}: "
+            "train some (r3l run --method grpo,sdar --env math)"
         )
     return rows
 

@@ -36,11 +36,10 @@ SUMS = {  # column: keys of result.json's budget
     "dropped": ("dropped/groups", "dropped/rejected", "dropped/no_oracle_pivot", "dropped/workers"),
 }
 PHASES = ("seconds/rollout", "seconds/feedback", "seconds/retry", "seconds/collect", "seconds/train")
+KINDS = {"sampled": "generated_tokens", "scored": "scored_tokens", "trained": "trained_tokens"}
 COLUMNS = {  # in print: column
     "success": "success",
-    "sampled": "generated_tokens",
-    "scored": "scored_tokens",
-    "trained": "trained_tokens",
+    **KINDS,
     "x": "relative_generated",
     "rollouts": "rollouts",
     "env steps": "env_steps",
@@ -109,7 +108,7 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
             row = dict(zip(BENCH, bench, strict=True)) | {"method": method, "label": first.label}
             row |= {"feedback": written_by(first.feedback, seeds), "seeds": len(seeds)}
             row["success"] = round(float(seeds.success.mean()), 4)
-            row |= _tokens(seeds)
+            row |= mean_tokens(seeds)
             row |= {name: round(sum(mean.get(key, 0) for key in keys)) for name, keys in SUMS.items()}
             row |= {name: None if value is None else round(value, 4) for name, value in rates(mean).items()}
             row |= {key.replace("/", "_"): round(mean.get(key, 0.0), 1) for key in PHASES}
@@ -123,11 +122,15 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-def _tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
-    """Means of the three kinds of tokens over ``seeds``, by column; None if some seed did not record them."""
+def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
+    """Means over ``seeds`` of the tokens that were sampled, scored and trained, by the columns TOKENS.
+
+    None: some seed did not record them.
+    """
+    counters = seeds.filter(items=[*TOKENS.values(), FORWARDED_TOKENS])
     counts = [
-        token_counts(budget, run.manifest["run"]) if run.steps else dict.fromkeys(TOKENS.values(), 0.0)
-        for budget, run in zip(budgets(seeds), seeds.itertuples(), strict=True)
+        token_counts(budget, manifest["run"]) if steps else dict.fromkeys(TOKENS.values(), 0.0)
+        for budget, manifest, steps in zip(budgets(counters), seeds.manifest, seeds.steps, strict=True)
     ]
     found: dict[str, int | None] = {}
     for name, key in TOKENS.items():

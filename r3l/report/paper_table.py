@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from r3l.config import EnvConfig, load, names
+from r3l.report.budget import KINDS, NOT_RECORDED
 from r3l.report.frame import ALL, CONSTANT_ANSWER
 from r3l.report.labels import (
     FEEDBACK,
@@ -276,17 +277,17 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
     columns = [
         Column("tasks", filter="all"),
         Column(METHOD),
-        Column(FEEDBACK, drop=6),
+        Column(FEEDBACK, drop=7),
         Column("success", right=True, no_wrap=True),
         Column("seeds", right=True),
-        Column("episodes", form=",", drop=5),
+        Column("episodes", form=",", drop=6),
         Column("difference", right=True, no_wrap=True),
         Column("p", right=True),
         *(to_label if second else []),
         Column(MDE, right=True, no_wrap=True, drop=3),
-        Column("invalid", form=".1%", drop=7),
-        Column("truncated", form=".1%", drop=8),
-        Column("tokens", right=True, drop=4),
+        Column("invalid", form=".1%", drop=8),
+        Column("truncated", form=".1%", drop=9),
+        *(Column(kind, right=True, drop=4 if kind == "sampled" else 5) for kind in KINDS),
         Column("paper", form=".3f"),
         Column("verdict"),
     ]
@@ -311,7 +312,8 @@ def full_table(rows: pd.DataFrame, to_second: pd.DataFrame | None = None) -> Tab
         f"Success of the last checkpoint on {', '.join(task_set_names(every))}; ± is the 95 % interval over "
         f"training seeds; difference: to {baseline_label(every)}, paired by task and seed; p: "
         f"Holm-corrected{compared_with}; {MDE_NOTE}; invalid: episodes ended by a response without a usable "
-        "action; tokens: generated in training, means of the runs.",
+        "action; tokens sampled, scored (read for their log-probs alone) and trained: in training, means of "
+        "the runs; r3l table budget has more.",
         incomparable,
         f"Without a run: {', '.join(absent)}." if absent and len(shown) < len(every) else "",
         *sorted({f"{env_label(row.env)}: {row.verdict_reason}." for row in constant}),
@@ -326,12 +328,6 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
     # 1/3: one of three planned seeds is done; 15: more are done than were planned.
     seeds = Cell(f"{done}/{planned}" if done <= planned else str(done), done)
     is_constant = row.method == CONSTANT_ANSWER
-    # 1.5M or 3.0k tokens; the exact count when hovering.
-    spent = row.generated_tokens
-    tokens = None if spent is None else Cell(str(spent), spent)
-    if spent is not None and spent >= 10**3:
-        short = f"{spent / 10**6:.1f}M" if spent >= 10**6 else f"{spent / 10**3:.1f}k"
-        tokens = Cell(short, spent, f"{spent:,}")
     line = {
         "env": env_label(row.env),  # of the section
         "tasks": row.group,
@@ -345,7 +341,7 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
         MDE: mde_text(row.comparison) if row.comparison else "",
         "invalid": row.parse_failure_rate,
         "truncated": row.truncation_rate,
-        "tokens": tokens,
+        **{kind: _tokens(getattr(row, column)) for kind, column in KINDS.items() if done},
         "paper": row.paper,
         "verdict": Cell(row.verdict, title=row.verdict_reason),
     }
@@ -353,6 +349,16 @@ def _full_line(row: Any, second: Any, label: str) -> dict[str, Any]:
         line[f"minus {label}"] = _interval(second, "difference_")
         line[f"p ({label})"] = p_cell(second.p_holm)
     return line
+
+
+def _tokens(count: int | None) -> Cell:
+    """``1.5M``, ``3.0k`` or ``120`` tokens, with the exact count when hovering; words for None."""
+    if count is None:
+        return Cell(NOT_RECORDED)
+    if count < 10**3:
+        return Cell(str(count), count)
+    short = f"{count / 10**6:.1f}M" if count >= 10**6 else f"{count / 10**3:.1f}k"
+    return Cell(short, count, f"{count:,}")
 
 
 def _interval(row: Any, prefix: str = "") -> Cell | None:

@@ -29,7 +29,7 @@ from r3l.files.paths import STORED
 from r3l.report import probes
 from r3l.report.claim_learning import LearningTest, learning_curves
 from r3l.report.frame import ALL, common_seeds, read_runs, whole
-from r3l.report.updates import updates
+from r3l.report.updates import FIRST, early_success
 from r3l.runs.run_dir import CURVE
 from r3l.runs.run_paths import cell_of, find_runs, run_dir_of
 from r3l.stats.intervals import MIN_SEEDS, t_interval
@@ -45,7 +45,6 @@ ALLOWED = {
     "feedback",
     "feedback_corruption",
 }  # changes to R3L that leave it the method of the map
-FIRST = 1 / 3  # of the updates count as early
 DIFFERENCES = {"early": "in the first third", "final": "at the end"}
 PROBED = {"guided_minus_fresh": "guided_minus_fresh", "base_success": "success", "hint_gap": "hint_gap"}
 UNREFLECTED = "early_test_unreflected"  # R3L minus itself without reflection, early on the test set
@@ -201,7 +200,7 @@ def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
     """Ours minus theirs, means with t-intervals over common seeds: early, final, early on the test set."""
     values: dict[str, list[float]] = {"early": [], "final": [], "early_test": []}
     for (_, one), (_, other) in zip(ours.iterrows(), theirs.iterrows(), strict=True):
-        values["early"].append(early_training(one.path) - early_training(other.path))
+        values["early"].append(early_success(one.path) - early_success(other.path))
         values["final"].append(one.success - other.success)
         tested = [early_test(run.path, run.steps) for run in (one, other)]
         if None not in tested:
@@ -227,12 +226,6 @@ def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float
         if len(measured) == len(pairs):
             columns[name] = float(np.mean(measured))
     return columns
-
-
-def early_training(evaluation: Path) -> float:
-    """Mean success of base rollouts over the first third of a run's updates."""
-    steps = updates(evaluation)
-    return float(np.mean([metrics["train/success"] for metrics in steps[: round(len(steps) * FIRST)]]))
 
 
 def early_test(evaluation: Path, steps: int) -> float | None:

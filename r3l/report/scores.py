@@ -11,6 +11,7 @@ import pandas as pd
 
 from r3l.config import TierConfig, load
 from r3l.report import published
+from r3l.report.budget import TOKENS, mean_tokens
 from r3l.report.frame import (
     ALL,
     CONSTANT_ANSWER,
@@ -23,19 +24,13 @@ from r3l.report.frame import (
 )
 from r3l.report.labels import backbone, env_label, method_label, planned_teacher, written_by
 from r3l.report.published import PAPER_COLUMNS, Published, Reference, against, paper_columns
-from r3l.runs.metrics import GENERATED_TOKENS, TRAINED_TOKENS
 from r3l.stats.comparison import Comparison, Effect, compare
 from r3l.stats.intervals import Interval, seed_interval
 
 MAIN = ("table1", "llama")  # the published tables of scores of the paper's own settings
 CONSTANT_ANSWER_LABEL = "Constant answer"  # in print, in place of a method
 INTERVAL = ("mean", "low", "high", "interval")
-SPENT = {  # column: counter of training
-    "rollouts": "rollouts",
-    "env_steps": "env_steps",
-    "generated_tokens": GENERATED_TOKENS,
-    "trained_tokens": TRAINED_TOKENS,
-}
+PLAYED = ("rollouts", "env_steps")  # counters of training
 PLACE = ("tier", "tier_label", "env", "model")
 TASK_SET = ("task_set", "task_set_sha256", "warning")
 METHOD = ("method", "label", "feedback", "provenance", "measure")
@@ -44,7 +39,7 @@ SCORES = (
     *("table", "baseline", *PLACE, "group", *TASK_SET, *METHOD, *INTERVAL),
     *("reward_mean", "seeds_done", "seeds_planned", "episodes", *(f"difference_{key}" for key in INTERVAL)),
     *("probability_of_improvement", "pairs", "p_value", "p_holm", "spread"),
-    *("mde", "mde_holm", *PAPER_COLUMNS, "parse_failure_rate", "truncation_rate", *SPENT),
+    *("mde", "mde_holm", *PAPER_COLUMNS, "parse_failure_rate", "truncation_rate", *PLAYED, *TOKENS),
     *("outdated", "preregistration"),
 )
 EMPTY: dict[str, Any] = dict.fromkeys((*SCORES, "unit", "points", "difference_points", "comparison")) | {
@@ -134,7 +129,7 @@ def _row(
     """
     first, done, scores = seeds.iloc[0], len(seeds), scores_S_T(seeds)
     sums = seeds[["episodes", "parse_failures", "truncations"]].sum()
-    spent = seeds.filter(items=[*SPENT.values()]).sum()  # in training
+    played = seeds.filter(items=PLAYED).sum()  # in training
     warnings = dict.fromkeys(part for warning in seeds.warning for part in warning.split("; ") if part)
     row = {
         **first[[*PLACE, *TASK_SET, "group", "method", "label"]],
@@ -147,7 +142,8 @@ def _row(
         "episodes": int(sums.episodes),
         "parse_failure_rate": int(sums.parse_failures) / int(sums.episodes),
         "truncation_rate": int(sums.truncations) / int(sums.episodes),
-        **{name: round(spent.get(counter, 0.0) / done) for name, counter in SPENT.items()},
+        **{name: round(played.get(name, 0.0) / done) for name in PLAYED},
+        **mean_tokens(seeds),
         "preregistration": ", ".join(sorted({text for text in seeds.preregistration if text})) or None,
     }
     if baseline is not None:

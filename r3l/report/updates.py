@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -21,6 +22,7 @@ from r3l.runs.manifest import Manifest
 from r3l.runs.run_dir import CURVE, METRICS
 from r3l.runs.run_paths import run_dir_of
 
+FIRST = 1 / 3  # of the updates count as early
 Version = tuple[tuple[str, int], ...]  # the files that hold lines of a run, with their times
 
 
@@ -91,6 +93,16 @@ def held_out(evaluation: Path) -> dict[int, float]:
 def _held_out(path: Path, version: Version) -> dict[int, float]:
     points = read_jsonl(path, CurvePoint) if version else []
     return {point["step"]: point["groups"][ALL]["success"] for point in points}
+
+
+def early_success(evaluation: Path) -> float:
+    """Mean success of base rollouts over the first third of a run's updates, by its evaluation.json.
+
+    NaN without base rollouts.
+    """
+    success_U = training_of(evaluation).success_U
+    first_U = success_U[: max(1, round(len(success_U) * FIRST))]
+    return float(np.mean(first_U)) if len(first_U) else math.nan
 
 
 def learning_rate(runs: pd.DataFrame, method: str) -> float | None:

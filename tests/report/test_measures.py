@@ -10,6 +10,8 @@ from report.runs import rewrite, write_run
 from r3l.report import measures, published
 from r3l.report.budget import budget_rows, budget_table, token_counts
 from r3l.report.frame import read_runs
+from r3l.report.paper_table import full_table
+from r3l.report.scores import score_rows
 from r3l.report.table import as_stored
 from r3l.runs.run_paths import find_runs
 
@@ -72,7 +74,8 @@ def test_sampled_scored_and_trained_tokens_are_told_apart(tmp_path):
     for method, (settings, counters, _) in runs.items():
         for seed in range(2):
             write_run(tmp_path, method, seed, [1, 1], [1, 0], settings=settings, budget=counters)
-    table = budget_rows(read_runs(find_runs(tmp_path)))
+    every = read_runs(find_runs(tmp_path))
+    table = budget_rows(every)
     found = {row["method"]: row for row in table.to_dict("records")}
     assert {method: row["scored_tokens"] for method, row in found.items()} == {
         method: scored for method, (*_, scored) in runs.items()
@@ -87,6 +90,17 @@ def test_sampled_scored_and_trained_tokens_are_told_apart(tmp_path):
         "1,000",
         "400",
     ]
+    # The same beside each score; a method without a run has none.
+    scores = score_rows(every, [*runs, "raft"], "grpo", 2)
+    assert dict(zip(scores.method, scores.scored_tokens, strict=True)) == {
+        **{method: scored for method, (*_, scored) in runs.items()},
+        "raft": None,
+    }
+    assert "raft" not in {row["method"].title for row in full_table(scores).sections[0].rows}
+    printed = {row["method"].title: row for row in full_table(scores).sections[0].rows}
+    for method, scored in {"grpo": "0", "sdar": "300", "rlsd": "not recorded", "agentopsd": "1.0k"}.items():
+        row = printed[method]
+        assert [row[name].text for name in ("sampled", "scored", "trained")] == ["1.0k", scored, "400"]
     # By task: ten rounds of eight tasks.
     names = ["sampled_tokens_per_task", "scored_tokens_per_task", "trained_tokens_per_task"]
     by_task = rows(tmp_path, names, methods=("sdar", "rlsd"))

@@ -29,7 +29,7 @@ MODEL = "alfworld-1.5m-hints"
 
 
 def of_updates(*successes):
-    return [{"step": k, "train/success": success} for k, success in enumerate(successes, 1)]
+    return [{"step": k, "rollouts": 1, "stop/success": success} for k, success in enumerate(successes, 1)]
 
 
 def write_probe(root, guided_minus_fresh, name="alfworld", env="alfworld", **others):

@@ -7,11 +7,14 @@ import pytest
 from r3l.files.paths import ROOT
 from r3l.report import tables
 from r3l.report.budget import budget_rows, budget_table
-from r3l.report.frame import whole
+from r3l.report.feedback_per_token import feedback_rows, feedback_table
+from r3l.report.feedback_per_token import flat as feedback_flat
+from r3l.report.frame import read_runs, whole, with_further
 from r3l.report.registered import load_registered
 from r3l.report.table import write
 from r3l.report.updates import updates
 from r3l.runs.metrics import base_success
+from r3l.runs.run_paths import HINT_GAP, find_runs
 from r3l.stats.power import StoppingRule
 from r3l.workflow import plan
 
@@ -45,6 +48,15 @@ def _check_table(stored, name, seeds, asked, folder):
         write(built.flat, built.printed, folder / "table.csv")
     for path in folder.iterdir():
         assert path.read_text() == (STORED / f"{name}_nano{path.suffix}").read_text(), path.suffix
+
+
+def test_the_stored_table_of_feedback_regenerates(stored, stored_curves, tmp_path):
+    further = with_further(stored, read_runs(find_runs(STORED / HINT_GAP)))
+    rows = feedback_rows(with_further(stored_curves, further))
+    write(feedback_flat(rows), feedback_table(rows), tmp_path / "table.csv")
+    for path in tmp_path.iterdir():
+        kept = STORED / f"feedback_per_token_nano{path.suffix}"
+        assert path.read_text() == kept.read_text(), path.suffix
 
 
 def test_what_training_counted_agrees_with_itself(stored):

@@ -137,6 +137,7 @@ EXAMPLES = {
     "table": [[name, *OTHER_RUNS.get(name, ["--results", "results/stored"])] for name in names("tables")],
     "table budget": [["--results", "results/stored"]],
     "table claims": [[]],
+    "table feedback_per_token": [[]],
     "table map": [[]],
     "table probe": [[str(path) for path in probes_in(STORED)]],
     "table published": [[], ["--impossible"]],
@@ -156,6 +157,7 @@ WITHOUT_TABLE = {
     *("train", "sft", "demo", "report", "verify", "verify episodes", "stored add", "stored fetch"),
     *("doctor step", "doctor memory", "bench step", "bench train", "new method", "new env", "model fetch"),
     *("figure", "figure probe", "figure claims", "figure map", "figure held_out", "figure teachers"),
+    "figure feedback_per_token",
     *("export model", "export trinity", "data check", "data build", "data catalogue"),
 }
 

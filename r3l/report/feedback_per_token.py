@@ -1,0 +1,309 @@
+"""What feedback buys per token: methods that read feedback beside GRPO, from one base checkpoint.
+
+Shown by `r3l table feedback_per_token` and `r3l figure feedback_per_token`.
+
+Early success is that of base rollouts over the first third of the updates, final success that of the last
+checkpoint on the test tasks. Where a method was trained at GRPO's learning rate, these runs are its row; else
+the row says which rate it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from r3l.config import variant
+from r3l.config.method import RATE, Variant
+from r3l.report.budget import KINDS, NOT_RECORDED, TOKENS, mean_tokens
+from r3l.report.claim_learning import RATE_OF, base_success
+from r3l.report.frame import Bench, by_bench, common_seeds, whole
+from r3l.report.labels import FEEDBACK, FEEDBACK_NOTE, env_label, method_label, planned_teacher, written_by
+from r3l.report.paper_table import plus_minus
+from r3l.report.table import Cell, Column, Table, rounded, table
+from r3l.report.teachers import BLIND, TeacherRow, teacher_rows
+from r3l.report.updates import at_rate, early_success, learning_rate
+from r3l.runs.metrics import GENERATED_TOKENS
+from r3l.stats.comparison import Effect, compare
+from r3l.stats.intervals import MIN_SEEDS, Interval, t_interval
+
+ENVS = ("alfworld", "scienceworld", "webshop", "math")  # of docs/preregistration.md
+METHODS = (
+    *(RATE_OF, "hgpo", "tree_grpo", "r3l_no_reflection"),  # no feedback
+    *("r3l", "erl", "critique_grpo", "rltf_sd"),  # feedback that guides a further attempt
+    *("sdpo", "sdar", "rlsd", "agentopsd", "ungated_teacher"),  # a teacher that scores attempts
+)
+TITLE = "What feedback buys per token"
+MILLION = 10**6
+NO_RUNS = "no runs"
+NOTE = (
+    "Means over training seeds with 95 % intervals. Early: success of base rollouts, first third of the "
+    "updates; final: test success of the last checkpoint. Differences: to GRPO, paired by seed; *: shown "
+    "after Benjamini-Hochberg's correction over this table's early and final differences. Tokens an update: "
+    "sampled, scored (read for their log-probs alone), trained. Gain per million: final success minus the "
+    "base checkpoint's, per million sampled tokens. Teacher's D: log p of a sampled token under the hint "
+    "minus without it, successes minus failures; blind: its interval includes 0 (r3l table teachers). "
+    "Invalid: test episodes ended by a response without a usable action."
+)
+
+
+@dataclass(frozen=True)
+class FeedbackRow:
+    """One method in one environment. Without runs ``seeds`` is 0, and all that was measured is None.
+
+    - ``feedback``: who wrote it; None: the method reads none
+    - ``rate``, ``grpo_rate``: learning rates; None if the runs differ in it
+    - ``early``, ``final``: success (NOTE); ``gain``: per million sampled tokens, None if the base checkpoint
+      was not scored
+    - ``early_effect``, ``final_effect``: differences to GRPO; None for GRPO and without common seeds.
+      ``early_shown``, ``final_shown``: whether they differ from 0 after the correction
+    - ``tokens``: an update, by the columns of r3l.report.budget.TOKENS; None: not recorded
+    - ``invalid``: share of test episodes
+    - ``teacher``: what its teacher tells apart; None if no update recorded it
+    """
+
+    tier: str
+    env: str
+    model: str
+    method: str
+    label: str
+    feedback: str | None
+    seeds: int = 0
+    rate: float | None = None
+    grpo_rate: float | None = None
+    early: Interval | None = None
+    final: Interval | None = None
+    early_effect: Effect | None = None
+    final_effect: Effect | None = None
+    early_shown: bool = False
+    final_shown: bool = False
+    tokens: Mapping[str, float | None] = field(default_factory=dict)
+    gain: Interval | None = None
+    invalid: float | None = None
+    teacher: TeacherRow | None = None
+
+    @property
+    def bench(self) -> Bench:
+        return self.tier, self.env, self.model
+
+    @property
+    def at_other_rate(self) -> bool:
+        """Whether its learning rate is not GRPO's, so that a difference may come from the rate."""
+        return self.seeds > 0 and self.rate != self.grpo_rate
+
+    @property
+    def blind(self) -> bool:
+        return self.teacher is not None and self.teacher.verdict == BLIND
+
+    @property
+    def teacher_verdict(self) -> str:
+        """The verdict on its teacher (r3l.report.teachers), or why there is none."""
+        if not self.seeds:
+            return NO_RUNS
+        if self.teacher is None:
+            return NOT_RECORDED if self.feedback else "no teacher"
+        return "tells them apart" if self.teacher.sees else self.teacher.verdict
+
+
+def feedback_rows(
+    runs: pd.DataFrame, envs: Sequence[str] | None = None, methods: Sequence[str] | None = None
+) -> list[FeedbackRow]:
+    """The rows of METHODS in ENVS, by environment and model; a method has one for each writer of feedback.
+
+    ``envs``, ``methods``: the ones that a reader asked for, in place of these; of them those without runs
+    have rows too. The early and final differences of all rows are corrected together.
+    """
+    runs = whole(runs)
+    names = methods or METHODS
+    of_benches = by_bench(runs[runs.env.isin(envs or ENVS)])
+    rows: list[FeedbackRow] = []
+    for bench, here in of_benches.items():
+        for name in names:
+            of_method = list(_rows_of(name, bench, here))
+            rows += of_method if of_method or not methods else [_no_runs(bench, name)]
+    without = [env for env in envs or () if env not in {env for _, env, _ in of_benches}]
+    rows += [_no_runs(("", env, ""), name) for env in without for name in names]
+
+    # Two seeds have no interval, and are not tested.
+    effects = [effect for row in rows for effect in (row.early_effect, row.final_effect)]
+    enough = [effect if effect and effect.seeds >= MIN_SEEDS else None for effect in effects]
+    tested = compare(enough, correction="benjamini-hochberg")
+    shown = [one is not None and one.significant for one in tested]
+    return [
+        replace(row, early_shown=early, final_shown=final)
+        for row, early, final in zip(rows, shown[::2], shown[1::2], strict=True)
+    ]
+
+
+def _no_runs(bench: Bench, method: str) -> FeedbackRow:
+    teacher = planned_teacher(method, bench[0] or "nano")
+    return FeedbackRow(*bench, method=method, label=method_label(method), feedback=teacher)
+
+
+def _rows_of(name: str, bench: Bench, here: pd.DataFrame) -> Iterator[FeedbackRow]:
+    """A row for each writer of the feedback of the method (or variant) ``name``; ``here``: a bench's runs."""
+    # A variant that names another rate, or another writer of feedback, is the method itself.
+    variants: dict[str, None] = {}
+    for found in sorted({*here.method}):
+        method, changes = variant(found)
+        kept = tuple(change for change in changes if not change.startswith(f"{RATE}="))
+        plain = Variant(method, kept).name
+        if plain == name or (method == name and all(c.startswith("feedback=") for c in kept)):
+            variants[plain] = None
+
+    rate = learning_rate(here, RATE_OF)
+    grpo = here[here.method == RATE_OF]
+    for plain in variants:
+        seeds = at_rate(here, plain, rate) if rate is not None else here.iloc[:0]
+        if not len(seeds):
+            seeds = here[here.method == plain]
+        if not len(seeds):
+            continue
+        seeds = seeds.assign(method=plain).drop_duplicates("seed").sort_values("seed")
+        first = seeds.iloc[0]
+        ours, theirs = common_seeds(seeds, grpo)
+        early_effect = final_effect = None
+        success_S = _early(seeds)
+        if plain != RATE_OF and len(ours):
+            early_S = _early(ours) - _early(theirs)
+            early_effect = Effect.of_seeds(early_S) if np.isfinite(early_S).all() else None
+            final_effect = Effect.of_seeds(_final(ours) - _final(theirs))
+        start = base_success(here)
+        gains = None if start is None else (_final(seeds) - start) * MILLION / seeds[GENERATED_TOKENS]
+        yield FeedbackRow(
+            *bench,
+            method=plain,
+            label=method_label(plain),
+            feedback=written_by(first.feedback, seeds),
+            seeds=len(seeds),
+            rate=learning_rate(seeds, plain),
+            grpo_rate=rate,
+            early=t_interval(success_S) if np.isfinite(success_S).all() else None,
+            final=t_interval(_final(seeds)),
+            early_effect=early_effect,
+            final_effect=final_effect,
+            tokens={
+                kind: None if count is None else count / seeds.steps.mean()
+                for kind, count in mean_tokens(seeds).items()
+            },
+            gain=None if gains is None else t_interval(gains),
+            invalid=seeds.parse_failures.sum() / seeds.episodes.sum(),
+            teacher=next(iter(teacher_rows(seeds)), None),
+        )
+
+
+def _early(seeds: pd.DataFrame) -> NDArray[np.float64]:
+    """Success over the first third of each run's updates, shape (S,)."""
+    return np.array([early_success(path) for path in seeds.path])
+
+
+def _final(seeds: pd.DataFrame) -> NDArray[np.float64]:
+    """Test success of each run's last checkpoint, shape (S,)."""
+    return seeds.success.to_numpy(dtype=float)
+
+
+def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
+    """The rows as flat records, for JSON or CSV output, numbers rounded."""
+    records = []
+    for row in rows:
+        record: dict[str, Any] = {name: getattr(row, name) for name in ("tier", "env", "model", "method")}
+        record |= {"label": row.label, "feedback": row.feedback, "seeds": row.seeds}
+        record |= {"rate": row.rate, "grpo_rate": row.grpo_rate}
+        effects = {"early_difference": row.early_effect, "final_difference": row.final_effect}
+        intervals = {"early": row.early, "final": row.final, "gain_per_million": row.gain}
+        intervals |= {name: effect and effect.interval for name, effect in effects.items()}
+        for name, found in intervals.items():
+            record |= {name: found and rounded(found.mean)}
+            record |= {f"{name}_{end}": found and rounded(getattr(found, end)) for end in ("low", "high")}
+        record |= {"pairs": row.final_effect and row.final_effect.seeds}
+        record |= {"early_shown": row.early_shown, "final_shown": row.final_shown}
+        record |= {f"{kind}_an_update": rounded(row.tokens.get(kind)) for kind in TOKENS}
+        record |= {"invalid": rounded(row.invalid)}
+        teacher = row.teacher
+        for name in ("difference", "low", "high"):
+            record[f"teacher_{name}"] = rounded(getattr(teacher, name)) if teacher else None
+        records.append(record | {"teacher": row.teacher_verdict})
+    return records
+
+
+def feedback_table(rows: Sequence[FeedbackRow]) -> Table:
+    """The table of what feedback buys, a section per environment and base checkpoint."""
+
+    def mean(found: Interval | None) -> Cell | None:
+        return found and Cell(plus_minus(found.mean, found.low, found.high, found.points), found.mean)
+
+    def difference(effect: Effect | None, shown: bool) -> Cell | None:
+        if effect is None:
+            return None
+        one = effect.interval
+        text = plus_minus(one.mean, one.low, one.high, one.points, sign="+")
+        return Cell(f"{text} *" if shown else text, one.mean)
+
+    def rate(row: FeedbackRow) -> str:
+        own = "differs" if row.rate is None else f"{row.rate:g}"
+        if not row.seeds:
+            return ""
+        return f"{own} (GRPO {row.grpo_rate:g})" if row.at_other_rate and row.grpo_rate else own
+
+    def tokens(row: FeedbackRow, kind: str) -> float | str | None:
+        return NOT_RECORDED if row.seeds and row.tokens[kind] is None else row.tokens.get(kind)
+
+    def gain(row: FeedbackRow) -> Cell | str | None:
+        if row.seeds and row.gain is None:
+            return "base not scored"
+        return row.gain and Cell(plus_minus(row.gain.mean, row.gain.low, row.gain.high, row.gain.points))
+
+    def teacher(row: FeedbackRow) -> str:
+        found = row.teacher
+        if not row.seeds or found is None or found.difference is None:
+            return row.teacher_verdict if row.seeds else ""
+        bounds = "" if found.low is None else f" ({found.low:+.3f} to {found.high:+.3f})"
+        verdict = "" if found.sees else f", {row.teacher_verdict}"
+        return f"{found.difference:+.3f}{bounds}{verdict}"
+
+    return table(
+        TITLE,
+        [
+            Column("method", lambda row: Cell(row.label, title=row.method)),
+            Column(FEEDBACK, drop=4),
+            Column(
+                "seeds", lambda row: Cell(str(row.seeds), row.seeds) if row.seeds else NO_RUNS, right=True
+            ),
+            Column("rate", rate, right=True, drop=5),
+            Column("early", lambda row: mean(row.early), right=True, no_wrap=True, drop=2),
+            Column("final", lambda row: mean(row.final), right=True, no_wrap=True),
+            Column(
+                "early minus GRPO",
+                lambda row: difference(row.early_effect, row.early_shown),
+                right=True,
+                no_wrap=True,
+            ),
+            Column(
+                "final minus GRPO",
+                lambda row: difference(row.final_effect, row.final_shown),
+                right=True,
+                no_wrap=True,
+            ),
+            *(
+                Column(kind, partial(tokens, kind=column), form=",.0f", drop=3)
+                for kind, column in KINDS.items()
+            ),
+            Column("gain per million", gain, right=True, no_wrap=True, drop=1),
+            Column("teacher's D", teacher, drop=1),
+            Column("invalid", form=".1%", drop=6),
+        ],
+        rows,
+        NOTE,
+        FEEDBACK_NOTE,
+        by=section,
+    )
+
+
+def section(row: FeedbackRow) -> str:
+    """The environment and the base checkpoint of a row, in print."""
+    return f"{env_label(row.env)}, {row.model}" if row.model else env_label(row.env)
