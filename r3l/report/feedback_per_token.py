@@ -204,7 +204,7 @@ def _early(seeds: pd.DataFrame) -> NDArray[np.float64]:
 
 def _final(seeds: pd.DataFrame) -> NDArray[np.float64]:
     """Test success of each run's last checkpoint, shape (S,)."""
-    return seeds.success.to_numpy(dtype=float)
+    return np.array(seeds.success, dtype=float)
 
 
 def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
@@ -214,9 +214,13 @@ def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
         record: dict[str, Any] = {name: getattr(row, name) for name in ("tier", "env", "model", "method")}
         record |= {"label": row.label, "feedback": row.feedback, "seeds": row.seeds}
         record |= {"rate": row.rate, "grpo_rate": row.grpo_rate}
-        effects = {"early_difference": row.early_effect, "final_difference": row.final_effect}
-        intervals = {"early": row.early, "final": row.final, "gain_per_million": row.gain}
-        intervals |= {name: effect and effect.interval for name, effect in effects.items()}
+        intervals = {
+            "early": row.early,
+            "final": row.final,
+            "gain_per_million": row.gain,
+            "early_difference": row.early_effect.interval if row.early_effect else None,
+            "final_difference": row.final_effect.interval if row.final_effect else None,
+        }
         for name, found in intervals.items():
             record |= {name: found and rounded(found.mean)}
             record |= {f"{name}_{end}": found and rounded(getattr(found, end)) for end in ("low", "high")}
@@ -235,7 +239,9 @@ def feedback_table(rows: Sequence[FeedbackRow]) -> Table:
     """The table of what feedback buys, a section per environment and base checkpoint."""
 
     def mean(found: Interval | None) -> Cell | None:
-        return found and Cell(plus_minus(found.mean, found.low, found.high, found.points), found.mean)
+        if found is None:
+            return None
+        return Cell(plus_minus(found.mean, found.low, found.high, found.points), found.mean)
 
     def difference(effect: Effect | None, shown: bool) -> Cell | None:
         if effect is None:
@@ -256,7 +262,7 @@ def feedback_table(rows: Sequence[FeedbackRow]) -> Table:
     def gain(row: FeedbackRow) -> Cell | str | None:
         if row.seeds and row.gain is None:
             return "base not scored"
-        return row.gain and Cell(plus_minus(row.gain.mean, row.gain.low, row.gain.high, row.gain.points))
+        return mean(row.gain)
 
     def teacher(row: FeedbackRow) -> str:
         found = row.teacher

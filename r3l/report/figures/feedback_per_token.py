@@ -116,8 +116,14 @@ def _row(axes: Sequence[Axes], y: float, row: FeedbackRow) -> None:
     if row.gain is not None:
         _interval(gains, y, row.gain, seen.colour, seen.colour)
     else:
-        reason = {"va": "center", "fontsize": style.CAPTION, "color": style.GREY}
-        gains.text(0.02, y, "base checkpoint not scored", transform=gains.get_yaxis_transform(), **reason)
+        gains.annotate(
+            "base checkpoint not scored",
+            (0.02, y),
+            xycoords=gains.get_yaxis_transform(),
+            va="center",
+            fontsize=style.CAPTION,
+            color=style.GREY,
+        )
 
 
 def _interval(ax: Axes, y: float, found: Interval, colour: str, fill: str) -> None:
