@@ -47,8 +47,9 @@ NOTE = (
     "after Benjamini-Hochberg's correction over this table's early and final differences. Tokens an update: "
     "sampled, scored (read for their log-probs alone), trained. Gain per million: final success minus the "
     "base checkpoint's, per million sampled tokens. Teacher's D: log p of a sampled token under the hint "
-    "minus without it, successes minus failures; blind: its interval includes 0 (r3l table teachers). "
-    "Invalid: test episodes ended by a response without a usable action."
+    "minus without it, successes minus failures; blind: its interval includes 0. Gradient share: the "
+    "teacher's part of the squared norm (r3l table teachers). Invalid: test episodes ended by a response "
+    "without a usable action."
 )
 
 
@@ -231,6 +232,8 @@ def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
         teacher = row.teacher
         for name in ("difference", "low", "high"):
             record[f"teacher_{name}"] = rounded(getattr(teacher, name)) if teacher else None
+        share = teacher.grad_share if teacher else None
+        record["teacher_grad_share"] = None if share is None else float(f"{share:.3g}")
         records.append(record | {"teacher": row.teacher_verdict})
     return records
 
@@ -301,6 +304,7 @@ def feedback_table(rows: Sequence[FeedbackRow]) -> Table:
             ),
             Column("gain per million", gain, right=True, no_wrap=True, drop=1),
             Column("teacher's D", teacher, drop=1),
+            Column("gradient share", lambda row: row.teacher and row.teacher.grad_share, ".2g", drop=2),
             Column("invalid", form=".1%", drop=6),
         ],
         rows,

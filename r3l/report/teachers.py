@@ -210,7 +210,8 @@ def teacher_table(rows: Sequence[TeacherRow]) -> Table:
             Column("D successes", lambda row: row.solved, "+.3f", drop=3),
             Column("D failures", lambda row: row.failed, "+.3f", drop=3),
             Column("difference", difference, right=True, no_wrap=True),
-            Column("gradient share", lambda row: row.grad_share, ".3f", drop=1),
+            # SDAR's is some 1e-5, which is not 0.
+            Column("gradient share", lambda row: row.grad_share, ".2g", drop=1),
             Column("cosine", lambda row: row.grad_cosine, "+.2f", drop=2),
             Column("test success", lambda row: row.success, ".3f", drop=1),
             Column("rank", lambda row: row.verdict, no_wrap=True),

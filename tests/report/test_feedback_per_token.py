@@ -23,7 +23,7 @@ def steps(solved, difference=None):
     rows = [{"step": k, "rollouts": 100, "stop/success": solved if k < 3 else 100} for k in range(1, 7)]
     if difference is not None:
         gaps = {"gap_success": difference, "gap_failure": 0, "gap_difference": difference}
-        gaps |= {"contexts": 4, "with_feedback": 4}
+        gaps |= {"contexts": 4, "with_feedback": 4, "grad_share": 5.2e-5}
         rows = [row | {f"teacher/{name}": n for name, n in gaps.items()} for row in rows]
     return rows
 
@@ -72,6 +72,7 @@ def test_teachers_are_shown_and_blind_ones_marked(results):
     printed = {row["method"].title: row for row in feedback_table([*rows.values()]).sections[0].rows}
     assert printed["rlsd@feedback=environment"]["teacher's D"].text.endswith(", blind teacher")
     assert printed["sdar"]["teacher's D"].text.startswith("+0.300 (+0.0")
+    assert printed["sdar"]["gradient share"].text == "5.2e-05"  # not 0.000
 
 
 def test_differences_are_marked_where_the_correction_shows_them(results):

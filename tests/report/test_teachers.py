@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from program import run
@@ -74,6 +75,8 @@ def test_differences_are_means_over_updates_then_over_seeds(taught):
     assert (sdar.low, sdar.high) == pytest.approx((0.3 - half, 0.3 + half), abs=1e-4)
     assert (sdar.shown, sdar.grad_share, sdar.grad_cosine) == (6 / 8, pytest.approx(0.2), None)
     assert (sdar.success, sdar.count) == (0.5, 3)
+    (line,) = teacher_table([replace(sdar, grad_share=5.2e-5)]).sections[0].rows
+    assert line["gradient share"].text == "5.2e-05"  # a small share is not 0
 
 
 def test_a_method_is_ranked_only_if_its_teacher_is_not_blind(taught):
