@@ -32,7 +32,7 @@ from r3l.core.trajectory import Group, TrajectoryKind
 
 
 class AdaptiveSettings(R3LSettings):
-    """R3L's options, and how the share of attempts to reflect on is estimated."""
+    """R3L's options, and two for the estimate of how many attempts to reflect on."""
 
     window: int = option(
         10,
@@ -50,22 +50,22 @@ class AdaptiveSettings(R3LSettings):
 
 
 class AdaptiveR3L(R3L):
-    """R3L that reflects on more or fewer attempts as its measured retries pay off."""
+    """R3L that reflects on more or fewer attempts, as retries paid off in recent updates (see the module)."""
 
     Settings = AdaptiveSettings
     settings: AdaptiveSettings
     needs_history = True
 
     def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
-        """Number of attempts at this task to reflect on.
+        """Number of attempts at ``task`` to reflect on in this step, drawn by seed.
 
-        Each attempt on which R3L would reflect is one with probability :meth:`share`.
+        Each attempt on which R3L would reflect is kept with probability :meth:`share`.
         """
         draws = generator(*ctx.address, "adaptive", task.address).random(super().reflected_now(task, ctx))
         return int((draws < self.share(ctx.history)).sum())
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Explore as R3L does, and count under ``adaptive/`` what :meth:`share` is estimated from."""
+        """Sample a task as R3L does, and add the counts that :meth:`share` needs to ``ctx.counters``."""
         groups = await super().explore(task, ctx)
         bases = [t for t in groups[0].trajectories if t.kind is TrajectoryKind.BASE and not t.failed]
         reflections = (t for t in ctx.trajectories if t.kind is TrajectoryKind.REFLECTION)
@@ -84,9 +84,11 @@ class AdaptiveR3L(R3L):
         return groups
 
     def share(self, history: Sequence[Mapping[str, float]]) -> float:
-        """The share of attempts to reflect on, from the metrics of earlier updates; 1 before the first.
+        """The probability with which an attempt is reflected on, from ``floor`` to 1.
 
-        The difference of value per token between guided and fresh attempts is taken as normally distributed.
+        ``history``: metrics of the earlier updates, of which the last ``window`` count. It is the probability
+        that a guided retry solves more failures per token than a fresh attempt, whose difference is taken as
+        normally distributed; 1 if nothing was measured.
         """
         recent = history[-self.settings.window :]
 

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 
 class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSettings, AmplificationSettings):
-    """Every option of R3L: those of reflections, pivots, credit and amplification, and those declared here.
+    """Every option of R3L: of reflections, pivots, credit, amplification (base classes), and its own.
 
-    Codes such as (A-8), (B-13) or (audit 0.6) refer to docs/audit.md.
+    Codes such as (A-8), (B-13) or (audit 0.6) refer to docs/audit.md, the list of differences between paper
+    and released code.
     """
 
     retries: int = option(
@@ -126,9 +127,10 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
 class ReflectedRetry:
     """One retry with the reflection that guided it.
 
-    ``guided`` and ``distilled``: the trajectory with and without guidance in its prompt. ``pivot``: the turn
-    (from 0) from which the base rollout carries gradient. ``imitated``: the trajectory to imitate, None if
-    the retry did not improve.
+    ``guided``: the retry as it was sampled, with guidance in its prompt; ``distilled``: the same responses
+    under the prompts without guidance. ``pivot``: the turn (from 0) from which the *base* rollout carries
+    gradient because of this retry. ``imitated``: the trajectory to learn by SFT; None if the retry did not
+    improve on its base.
     """
 
     reflection: Reflection
@@ -152,27 +154,31 @@ class BaseWithRetries:
 
 
 class R3L(TrainedMethod[R3LSettings]):
-    """Reflect-then-retry.
+    """The method of the paper, reflect-then-retry.
 
-    ``explore`` plays a task, ``advantages`` compares the members of a group, and ``surrogate`` is the loss.
+    ``explore`` samples the trajectories of a task, ``advantages`` compares the members of a group, and
+    ``surrogate`` is the loss.
     """
 
     Settings = R3LSettings
 
     @property
     def reflected(self) -> int:
-        """Base rollouts of a task that are reflected on; with their retries they cost at most N rollouts."""
+        """Number of base rollouts per task that are reflected on: N // (1 + ``retries``), N = ``group_size``.
+
+        So with their retries they cost at most N rollouts. 0 if there are no retries.
+        """
         return self.settings.group_size // (1 + self.settings.retries) if self.settings.retries else 0
 
     @property
     def max_rollouts(self) -> int:
-        """N rollouts of a task, plus one per retry when retries are sampled again for imitation."""
+        """Most rollouts per task: N, plus one per retry if retries are sampled again for imitation (B-15)."""
         s = self.settings
         return s.group_size + (self.reflected * s.retries if s.imitated_retry == "resampled" else 0)
 
     @property
     def max_samples(self) -> int:
-        """N trajectories of a task, and substitutes for missing retries.
+        """Most training samples (trajectories) per task: N, substitutes for missing retries, imitated ones.
 
         Each retry may add an imitated reflection and an imitated retry.
         """
@@ -181,9 +187,11 @@ class R3L(TrainedMethod[R3LSettings]):
         return s.group_size + substitutes + 2 * self.reflected * s.retries
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Sample one task: a policy-gradient group of base rollouts and retries, and a group to imitate.
+        """Sample the trajectories of one task: a group for the policy gradient, and one to imitate if any.
 
-        A task costs at most N rollouts: N // (1 + retries) bases with their retries, and plain rollouts.
+        The first has N // (1 + retries) base rollouts with their retries, and further base rollouts up to N
+        rollouts in all. The second has the verified improvements: reflections and retries to learn by SFT.
+        (With ``sft_mode: reward1_singleton`` each of these is a policy-gradient group of its own.)
         """
         s = self.settings
         reflected = self.reflected_now(task, ctx)
@@ -218,7 +226,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return groups
 
     def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
-        """Base rollouts of this task to reflect on in this step: none after ``retries_until``."""
+        """Number of rollouts of ``task`` to reflect on in this step: ``reflected``, or 0 late in training.
+
+        Late is when more than the share ``retries_until`` of training is done. A subclass may adapt it.
+        """
         return self.reflected if ctx.progress <= self.settings.retries_until else 0
 
     async def _attempt(self, task: Task, ctx: RolloutContext, member: int) -> BaseWithRetries:
@@ -295,7 +306,8 @@ class R3L(TrainedMethod[R3LSettings]):
     def advantages(self, group: Group) -> np.ndarray:
         """Advantages of a group's members, shape (G,): centred or standardised returns, then amplified.
 
-        Amplification raises those of good members. It ends after the share ``amplify_until`` of training.
+        Amplification (r3l.amplification) raises those of good members. It ends once more than the share
+        ``amplify_until`` of training is done.
         """
         returns_G = group.returns_G()
         plain_G = self._unamplified(returns_G)
@@ -310,9 +322,9 @@ class R3L(TrainedMethod[R3LSettings]):
         return centred(returns_G, baseline_of(returns_G, s.baseline, s.baseline_tau))
 
     def explained_advantages(self, returns_G: np.ndarray) -> list[tuple[float, str]]:
-        """(amplified advantage, its arithmetic as text) of each member of a group, for reports.
+        """(advantage, its arithmetic as text) for each member of a group, amplification always included.
 
-        ``returns_G``: the members' returns.
+        ``returns_G``: the members' returns, shape (G,). For reports and examples; training does not call it.
         """
         s = self.settings
         baseline = baseline_of(returns_G, s.baseline, s.baseline_tau)
@@ -326,9 +338,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return [(float(advantage), text.format(arithmetic.format(r))) for advantage, text, r in values]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Loss per token, shape (B, T): -A log p / (1 + tau) with tau = ``opmd_tau``, and metrics.
+        """Loss per token and metrics per token, shape (B, T): -A log p / (1 + tau) with tau = ``opmd_tau``.
 
-        With ``importance: clipped`` it is PPO's clipped surrogate.
+        With ``importance: clipped`` PPO's clipped surrogate, and the metric ``clip_fraction``. Distilled
+        tokens with log p below ``min_logprob`` get loss 0.
         """
         s = self.settings
         if s.importance == "clipped":

@@ -37,7 +37,9 @@ class AmplificationSettings(OptionModel):
 
 
 def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> np.ndarray:
-    """Amplified advantages, shape (G,), by ``amplify_rule``. A is a member's advantage and r its reward:
+    """Amplified advantages of a group, shape (G,), by the rule ``settings.amplify_rule``.
+
+    With A a member's advantage and r its reward:
 
     - ``paper``: alpha if r reaches the best reward; alpha*A if A > 0; else A.
     - ``released_code``: exactly 1.0 if r reaches the best reward; alpha*A if A >= 0; else A (A-1, A-2).
@@ -54,7 +56,7 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
 
 
 def explain(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> list[str]:
-    """The arithmetic of :func:`amplify` as text, one per member; ``{}`` in it stands for A."""
+    """For each member of a group the arithmetic of :func:`amplify` as text; ``{}`` in it stands for A."""
     best_G, raised_G = _cases(advantages_G, rewards_G, settings)
     best_advantage = "1" if settings.amplify_rule == "released_code" else f"alpha = {settings.alpha:g}"
     best = "largest reward there is" if settings.reward_max == "env_max" else "largest reward of the group"

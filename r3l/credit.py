@@ -15,7 +15,7 @@ CreditRule = Literal["suffix", "released_inverted"]
 
 
 class CreditSettings(OptionModel):
-    """Options of credit assignment."""
+    """Options of pivotal credit: which turns of a base rollout and of its retry train."""
 
     credit: tuple[CreditFor, ...] = option(
         ("base", "distilled", "guided_retry"),
@@ -35,11 +35,11 @@ class CreditSettings(OptionModel):
 
 
 def assign_pivotal_credit(trajectory: Trajectory, pivot: int, settings: CreditSettings) -> None:
-    """Set which turns of a base or retry carry gradient: from ``pivot`` on, for the kinds in ``credit``.
+    """Set ``trajectory.trainable``, the turns that carry gradient: those from ``pivot`` (from 0) on.
 
-    The base is marked whether or not the retry helped (released code, audit 2.3). Under ``released_inverted``
-    the base trains its prefix instead of its suffix, and all turns if the prefix is empty (released
-    turn-level code). ``Trajectory.credit_mask`` turns this into a mask of tokens.
+    A trajectory whose kind is not in ``settings.credit`` trains all turns. Under ``released_inverted`` a base
+    rollout trains the turns before the pivot instead, or all if there are none (released turn-level code).
+    Whether the retry helped makes no difference (audit 2.3).
     """
     # Turns before the pivot are the same tokens in base and retry. Trained, they would be pushed up by the
     # better of the two and down by the other one, although they caused neither outcome.

@@ -40,7 +40,7 @@ DomainRule = Literal["own", "alfworld_everywhere"]
 
 
 class ReflectionSettings(FeedbackSettings):
-    """Options of reflections: which attempts get one, what its writer sees, which parts a retry reads."""
+    """Options of reflections: which rollouts get one, what its writer sees, which parts guide a retry."""
 
     feedback_corruption: float = option(
         0.0,
@@ -98,9 +98,9 @@ RELEASED_DOMAIN = "ALFWorld"  # the released prompt names it in every environmen
 
 @dataclass(frozen=True)
 class Reflection:
-    """A parsed reflection, its author, and the trajectory that trains to write it.
+    """A reflection: parsed (or why it is invalid), its author, and the dialog in which it was written.
 
-    Only the last turn of the trajectory has gradient.
+    ``trajectory``: that dialog as a training sample; only its last turn, the reflection, carries gradient.
     """
 
     parsed: ParsedReflection | InvalidFeedback
@@ -109,12 +109,15 @@ class Reflection:
 
     @property
     def perfect(self) -> bool:
-        """Whether the reflection is valid and finds nothing to improve."""
+        """True if the reflection is valid and finds nothing to improve."""
         return isinstance(self.parsed, ParsedReflection) and self.parsed.perfect
 
 
 def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> str:
-    """A critique written as a reflection, with the keys and the order that base checkpoints were taught."""
+    """An environment's ``critique`` as the text of a reflection in ``schema``: JSON, or lines for ``lines``.
+
+    With the keys and the order that base checkpoints were taught.
+    """
     document = {
         "trajectory_summary": critique.summary,
         "root_cause_analysis": critique.cause,
@@ -128,9 +131,12 @@ def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> 
 async def reflect(
     ctx: RolloutContext, episode: Episode, settings: ReflectionSettings, attempt: tuple[int, ...] = ()
 ) -> Reflection:
-    """Have the author that ``settings.feedback`` names reflect on a finished episode.
+    """Have a reflection on a finished episode written, parse it and check it.
 
-    ``attempt`` tells several reflections on one episode apart. Results are counted under ``reflection/``.
+    ``settings.feedback`` names the author: the policy itself, the environment's critic or a judge.
+    ``attempt``: tells several reflections on one episode apart in seed addresses. A reflection that cannot be
+    parsed, or that reveals the gold answer to the retry, is returned as invalid, with the reason. Counts
+    under ``reflection/`` in ``ctx.counters``.
     """
     base = episode.trajectory
     critique = None
@@ -189,11 +195,12 @@ async def reflect(
 async def critic_verdict(
     ctx: RolloutContext, episode: Episode, corruption: float, attempt: tuple[int, ...] = ()
 ) -> Critique | None:
-    """The judgement of the environment's critic on a finished episode; None if it has none.
+    """What the environment's critic says of a finished episode; None if it says nothing.
 
-    A share ``corruption`` of judgements is made misleading: summary and outcome stay, but cause, pivot and
-    hint are those that the critic would give if the same actions had been an attempt at another task of
-    ``ctx.tasks``, drawn by seed. One without a pivot stays as it is. Counted under ``reflection/corrupted``.
+    A share ``corruption`` (0 to 1) of its critiques is made misleading: summary and outcome stay, but cause,
+    pivot and hint are those that the critic would give if the same actions had been an attempt at another
+    task of ``ctx.tasks``, drawn by seed. A critique without a pivot stays as it is. Counted under
+    ``reflection/corrupted``.
     """
     transcript = episode.transcript()
     verdict = ctx.dialogue.critique(transcript)
@@ -223,8 +230,10 @@ def reflection_request(
     settings: ReflectionSettings,
     prompts: Prompts,
 ) -> list[Message]:
-    """Build the messages that ask for a reflection on a finished episode, in the style of the run's prompts.
+    """The messages that ask the policy for a reflection on a finished episode.
 
+    Their style is that of the environment's prompts (``dialogue.style``): the released code's words, or a
+    short request that follows the episode's dialog (``compact``), or complete instructions with a log of it.
     ``first``: the episode's first observation. ``prompts``: the messages before each of its responses.
     """
     feedback = shown_feedback(trajectory, settings.reflection_sees)
@@ -238,9 +247,9 @@ def reflection_request(
 def full_instructions(
     dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
 ) -> list[Message]:
-    """Build the request for a reflection in our own words: complete instructions around a log of the episode.
+    """The request for a reflection in our own words: a system message with instructions, and the log.
 
-    ``first``: the episode's first observation.
+    The log is of the whole episode ``trajectory``, with its outcome; ``first``: its first observation.
     """
     feedback = shown_feedback(trajectory, settings.reflection_sees)
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN
@@ -257,9 +266,10 @@ def full_instructions(
 
 
 def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
-    """The outcome of an episode as a reflection prompt shows it.
+    """What a reflection prompt shows of an episode's outcome.
 
-    ``sees``: nothing, the outcome, or with ``answer`` also ``task.payload["answer"]`` if there is one.
+    ``sees``: with ``none`` "(not shown)"; with ``outcome`` the environment's closing feedback; with
+    ``answer`` also the gold answer ``task.payload["answer"]``, if the task has one.
     """
     if sees == "none":
         return "(not shown)"
@@ -270,19 +280,19 @@ def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
 
 
 def released_log(release: FeedbackPrompts, trajectory: Trajectory, prompts: Prompts, feedback: str) -> str:
-    """An episode as the paper's released code shows it in the prompt of a reflection or critique.
+    """The log of an episode as the paper's released code shows it in prompts for reflections and critiques.
 
     ``release``: that code's prompts. ``prompts``: the messages before each response of ``trajectory``.
-    ``feedback``: the outcome, which ends the log.
+    ``feedback``: text on the outcome, which ends the log.
     """
     turns = trajectory.turns  # fewer than prompts if the last prompt outgrew the context and has no response
     return release.log(prompts[: len(turns)], [turn.response for turn in turns], feedback)
 
 
 def render_log(dialogue: Dialogue, trajectory: Trajectory, first: Observation) -> str:
-    """The episode as a numbered log: the opening, then each response with the observation that it answers.
+    """The episode as a text in our own words: task and first observation, then "Step k: response" by turn.
 
-    ``first``: the episode's first observation.
+    Each response (from 0) follows the observation that it answers. ``first``: the first observation.
     """
     opening = "\n".join(m.content for m in dialogue.opening(trajectory.task, first))
     lines = [f"Task and first observation:\n{opening}"]

@@ -26,7 +26,7 @@ ReplayRule = Literal["whole", "until_refused"]
 
 
 class RetrySettings(OptionModel):
-    """Options of every retry, from the start or from a pivot."""
+    """Options of retries that start anywhere: where guidance is inserted, by which rules they end."""
 
     guidance_place: GuidancePlace = option(
         "user_turn",
@@ -46,7 +46,7 @@ class RetrySettings(OptionModel):
 
 
 class PivotSettings(RetrySettings):
-    """Options of a retry from a pivot."""
+    """Options of retries that start at a pivot, a turn of the first attempt: which one, what is replayed."""
 
     pivot: PivotRule = option(
         "reflected",
@@ -65,11 +65,13 @@ class PivotSettings(RetrySettings):
 
 @dataclass(frozen=True)
 class Restart:
-    """The start of a retry, and its guidance. ``attempt`` tells several retries of one episode apart.
+    """Where a retry starts, and its guidance.
 
-    ``turn`` is 0-based. ``repeat_observation``: show the observation twice in mid-dialog (audit B-6).
-    ``counted``: include the retry in the ``retry/`` metrics. ``after_refused``: the turn before it was
-    refused; it stays in the dialog but is neither replayed nor counted as a turn (audit B-18).
+    ``turn``: the first turn (from 0) that is sampled again. ``guidance``: text for its prompt, None for none.
+    ``attempt``: tells several retries of one episode apart in seed addresses. ``repeat_observation``: show
+    the observation of that turn twice, unless it is the first (audit B-6). ``counted``: include the retry in
+    the ``retry/`` metrics. ``after_refused``: the environment refused the action of the turn before; it stays
+    in the dialog but is not replayed, and counts as no turn (audit B-18).
     """
 
     turn: int
@@ -82,7 +84,10 @@ class Restart:
 
 @dataclass(frozen=True)
 class Retry:
-    """A retry with its guidance, and the same tokens without it (context distillation)."""
+    """A finished retry: as sampled with guidance, and the same responses under prompts without it.
+
+    The second form (``distilled``) is for context distillation.
+    """
 
     guided: Trajectory
     distilled: Trajectory
@@ -91,10 +96,11 @@ class Retry:
 def choose_pivot(
     rule: PivotRule, reported: int, oracle: int | None, base: Trajectory, ctx: RolloutContext
 ) -> int | None:
-    """The turn (0-based) to restart from.
+    """The turn (from 0) of ``base`` at which its retry starts, by ``rule``.
 
-    ``reported``: the reflection's pivot. ``oracle``: the environment critic's; without one the rule
-    ``oracle`` gives None, which is counted. ``random`` is uniform over the turns of ``base``.
+    ``reflected``: ``reported``, the reflection's pivot. ``start``: 0. ``random``: uniform over the turns,
+    drawn by seed. ``oracle``: the turn that the environment's critic names; if that is None, so is the
+    result, and ``dropped/no_oracle_pivot`` is counted.
     """
     if rule == "start":
         return 0
@@ -110,7 +116,11 @@ def choose_pivot(
 def restart_at(
     pivot: int, guidance: str | None, base: Trajectory, settings: PivotSettings, attempt: tuple[int, ...] = ()
 ) -> Restart:
-    """A restart at ``pivot``, or under ``replay: until_refused`` after the first refused action before it."""
+    """The start of a retry of ``base``: at turn ``pivot``, with ``guidance``.
+
+    Under ``replay: until_refused`` it is earlier if the environment refused an action before the pivot: right
+    after the first such action. ``attempt``: tells several retries apart in seed addresses.
+    """
     refused = [k for k, turn in enumerate(base.turns[:pivot]) if turn.refused]
     if settings.replay == "until_refused" and refused:
         return Restart(refused[0] + 1, guidance, attempt, after_refused=True)
@@ -120,7 +130,11 @@ def restart_at(
 def guidance_text(
     reflection: ParsedReflection, settings: ReflectionSettings, release: FeedbackPrompts | None = None
 ) -> str | None:
-    """The text that guides a retry: the full report (released code), its suggestion, or None (audit B-37)."""
+    """The text that guides a retry, by ``settings.guidance``: the whole reflection, its suggestion, or None.
+
+    ``release``: prompts of the released code, whose words then frame the whole reflection. None also if only
+    the suggestion is wanted and the reflection has none.
+    """
     if settings.guidance == "none":
         return None
     if settings.guidance == "suggestion":
@@ -133,17 +147,17 @@ def guidance_text(
 
 
 def hint(suggestion: str) -> str:
-    """A suggestion as one line of guidance."""
+    """The guidance text for a retry that consists of one suggestion only."""
     return template("guidance_compact").substitute(suggestion=suggestion)
 
 
 def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
-    """Insert guidance into the messages of the turn where a retry begins.
+    """A function that inserts ``restart.guidance`` into the new messages of the turn where a retry begins.
 
-    ``system_message``: at the end of the system prompt when the retry starts over, else as a system message
-    of its own before the observation (released code). ``user_turn``: at the head of the user message, for
-    templates that allow no system message in mid-dialog (audit B-33). Between two lines of a response, which
-    continues without a new message, guidance is a message of its own.
+    It returns them with and without guidance. ``place``: ``user_turn``: at the head of the user message.
+    ``system_message``: at the end of the system prompt if the retry starts over, else as a system message of
+    its own before the observation (released code; some chat templates forbid it, audit B-33). If the turn
+    has no new message (it continues a response), guidance is a message of its own.
     """
     guidance = restart.guidance
 
@@ -173,10 +187,11 @@ def with_guidance(restart: Restart, place: GuidancePlace) -> Guide:
 
 
 async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: RetrySettings) -> Retry:
-    """Retry the base rollout ``base`` from the turn ``restart.turn``, with guidance in that turn's prompt.
+    """Retry the finished rollout ``base`` from turn ``restart.turn``, with guidance in that turn's prompt.
 
-    The retry plays in the base's environment; a later retry may rewind it again. Raises ReplayMismatch when
-    the restored observation is not the recorded one.
+    Plays in the base's environment, rewound to that turn; ``base.trajectory`` stays as it is, and its
+    environment stays open for further retries. Counts under ``retry/`` and ``pivot/``. Raises ReplayMismatch
+    if the restored observation is not the recorded one.
     """
     source = base.trajectory
 

@@ -14,7 +14,7 @@ from r3l.envs.registry import find_environment
 from r3l.config import dialogue_of, environment_of, resolve
 from r3l.core.policy import Completion, FinishReason, Sampling
 from r3l.core.rollout import RolloutContext, play
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 from r3l.processes.pool import EnvironmentPool
 
 TASK = replace(generate(House("pick_heat_then_place_in_recep", 3, 7, 8)), group="hard")

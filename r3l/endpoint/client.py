@@ -40,16 +40,18 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
 class Endpoint:
-    """Connection to a server; an asynchronous context.
+    """Client of one model at an OpenAI-compatible server; an asynchronous context manager.
 
-    ``counts``: ``requests``; ``repeated/REASON``, attempts that failed and were repeated or given up;
-    ``shortened``, responses for which the server had less room than requested; ``overlong``, responses of
-    more tokens than requested; ``cut_short``, responses that the server cut off before that;
-    ``cut_prompts``, prompts that it cut; ``answered_by/NAME``, answers by the model that they name;
-    ``uncounted``, answers without token counts; ``replaced``, characters that were not Unicode;
-    ``end_marks``, texts that ended with a control token. ``answering``: the models that answers name, the
-    first one first; ``before``: those of earlier connections of the same work. ``wait``: seconds between
-    two attempts if the server names no pause (a wait of tenacity); None: up to 8.
+    Failed requests are repeated, up to 20 attempts. ``counts``: ``requests``: attempts sent;
+    ``repeated/REASON``: attempts that failed and were repeated or given up; ``shortened``: responses for
+    which the server had less room than requested; ``overlong``: responses of more tokens than requested;
+    ``cut_short``: responses that the server cut off below that; ``cut_prompts``: prompts that it cut;
+    ``answered_by/NAME``: answers by the model that they name; ``uncounted``: answers without token counts;
+    ``replaced``: characters that were not Unicode; ``end_marks``: texts that ended with a control token.
+
+    ``answering``: the models that answers name, in order of appearance; it begins with ``before``, those of
+    earlier connections of the same work. ``wait``: function that returns the seconds between two attempts if
+    the server names no pause; None: the openai package's, up to 8. The key is read from the environment.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Endpoint:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the server."""
         await self._client.close()
 
     async def chat(
@@ -102,10 +104,11 @@ class Endpoint:
         address: Address,
         ends: Sequence[str] = (),
     ) -> ChatAnswer:
-        """Sample the next message of a dialog; ``address`` gives the request's seed (r3l.core.seeds).
+        """Request the next message of a dialog (/chat/completions).
 
-        ``ends``: spellings of the model's end tokens, which a server may leave in the text. Raises
-        ServerError, or DialogTooLongError if the prompt leaves no room for a token.
+        ``address``: seed address, which gives the request's seed (r3l.core.seeds). ``ends``: spellings of the
+        model's end tokens, which are removed from the end of the text. The response is shorter than requested
+        if the context has less room. Raises DialogTooLongError if it has room for no token, else ServerError.
         """
         content = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
         body = content | _request(sampling, address)
@@ -117,21 +120,25 @@ class Endpoint:
     async def complete(
         self, ids: Sequence[int], stops: Sequence[int], sampling: Sampling, address: Address
     ) -> TokenAnswer:
-        """Sample tokens after the prompt ``ids``, up to and including one of ``stops`` (token ids).
+        """Request tokens after the prompt ``ids``, up to and including one of ``stops`` (/completions).
 
-        ``address``: seed address (r3l.core.seeds), which gives the request's seed; not a network address.
-        Raises ServerError, or DialogTooLongError if the prompt leaves no room for a token.
+        ``ids``, ``stops``: token ids. ``address``: seed address, which gives the request's seed
+        (r3l.core.seeds). The response is shorter than requested if the context has less room. Raises
+        DialogTooLongError if it has room for no token, else ServerError.
         """
         content = {"prompt": list(ids), "stop_token_ids": sorted(stops), "return_token_ids": True}
         body = content | _request(sampling, address)
         return await self._sample(TokenAnswer, "/completions", body, len(ids))
 
     async def models(self) -> list[str]:
-        """Names of the models that the server has. Raises ServerError."""
+        """Names of the models that /models lists. Raises ServerError."""
         return [model.id for model in (await self._ask(ModelList, "/models", None)).data]
 
     async def about(self) -> dict[str, Any]:
-        """Fields of /models that tell weights apart: vLLM's folder, llama.cpp's sizes; {} for others."""
+        """Fields of this model's entry in /models that tell weights apart: vLLM's folder, llama.cpp's sizes.
+
+        {} if the server gives none or does not answer at the first attempt.
+        """
         entry = entry_of_model(await self._get("/models"), self.options.model)
         return {key: entry[key] for key in _OF_WEIGHTS if entry.get(key) is not None}
 
@@ -297,13 +304,16 @@ def _request(sampling: Sampling, address: Address) -> dict[str, Any]:
 
 
 async def about_model(options: EndpointOptions) -> dict[str, Any]:
-    """The server's description of its model's weights (:meth:`Endpoint.about`)."""
+    """Connect and return the fields of /models that tell the model's weights apart; {} if there are none."""
     async with Endpoint(options) as endpoint:
         return await endpoint.about()
 
 
 async def only_model(options: EndpointOptions) -> str:
-    """Name of the model that the server has. Raises ServerError unless there is exactly one."""
+    """Connect and return the name of the server's only model.
+
+    ``options.model`` is not used. Raises ServerError unless the server lists exactly one named model.
+    """
     async with Endpoint(options) as endpoint:
         try:
             names = await endpoint.models()

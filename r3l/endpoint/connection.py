@@ -52,9 +52,10 @@ ReceivedT = TypeVar("ReceivedT")
 
 
 class Connection(httpx2.AsyncClient):
-    """HTTP client for one attempt at a request.
+    """HTTP client that the openai package sends each attempt at a request through.
 
-    openai's client repeats an attempt after one of httpx2's errors, not after a ServerError.
+    It adds a deadline, checks the answer, and counts attempts in ``counts``. openai's client repeats an
+    attempt after one of httpx2's errors, not after a ServerError.
     """
 
     def __init__(self, options: EndpointOptions, counts: Counter[str]) -> None:
@@ -67,7 +68,11 @@ class Connection(httpx2.AsyncClient):
         self._answered = float("-inf")  # time of the last answer
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send ``request``; the response is read to its end and checked."""
+        """Make one attempt at ``request``, read the response to its end and check it.
+
+        A checked answer is in the response's ``extensions["answer"]`` (None if the server refused). Raises
+        httpx2's errors for what may be repeated, ServerError for what is final.
+        """
         aside = request.headers.pop(ASIDE, None) is not None
         self._counts["requests"] += 1
         attempt = 1 + int(request.headers.get("x-stainless-retry-count", 0))
@@ -199,7 +204,10 @@ class Connection(httpx2.AsyncClient):
 
 
 def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> ServerError:
-    """The error for a request that the server has refused."""
+    """The error to raise for a request that the server has refused with ``response``; raises nothing.
+
+    A DialogTooLongError if its reason is a full context. ``path``: of the request, for the message.
+    """
     where = options.shown + path
     status = response.status_code
     text = response.content.decode(errors="replace")
@@ -218,7 +226,10 @@ def refusal(options: EndpointOptions, path: str, response: httpx2.Response) -> S
 
 
 def failure(options: EndpointOptions, path: str, error: BaseException) -> ServerError:
-    """The error for a request that got no usable answer."""
+    """The error to raise for a request that got no usable answer because of ``error``; raises nothing.
+
+    An UnfinishedError if the answers stay incomplete. ``path``: of the request, for the message.
+    """
     where = options.shown + path
     settable = options.settable
     if isinstance(error, TimeoutError):
@@ -245,7 +256,7 @@ def failure(options: EndpointOptions, path: str, error: BaseException) -> Server
 
 
 def one_line(text: str) -> str:
-    """A server's message on one line, without control codes and with secrets (our API key) masked."""
+    """A server's message on one line: at most 4,000 characters, no control codes, secrets masked."""
     shown = _TERMINAL.sub(" ", masked_message(text)[:LONGEST])
     plain = "".join(sign if sign.isprintable() else " " for sign in shown)
     return " ".join(plain.split())

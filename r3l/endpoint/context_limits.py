@@ -63,11 +63,11 @@ _ROOMS = ("max_model_len", "context_length", "max_context_length", "context_wind
 
 @dataclass(frozen=True)
 class Room:
-    """Token counts that a server names when it refuses a request because the context is full.
+    """Token counts that a server names when it refuses a request for a full context; None: not named.
 
-    None for those it does not name. ``limit``: most tokens of prompt and response together; ``prompt``: those
-    of the prompt; ``total``: those of prompt and requested response; ``response``: most tokens of a response;
-    ``input_limit``: most tokens of a prompt, given the requested response.
+    ``limit``: most tokens of prompt and response together; ``prompt``: tokens of the prompt; ``total``:
+    tokens of prompt and requested response; ``response``: most tokens of a response; ``input_limit``: most
+    tokens of a prompt, given the requested response.
     """
 
     limit: int | None = None
@@ -77,10 +77,10 @@ class Room:
     input_limit: int | None = None
 
     def left(self, requested: int, limit: int | None, prompt: int | None) -> int | None:
-        """Tokens left for a response, after a request for ``requested`` tokens was refused.
+        """Number of tokens left for a response, after a request for a response of ``requested`` was refused.
 
-        Below 1 if none are left, None if unknown. ``limit``, ``prompt``: tokens of the context and of the
-        prompt, if known from elsewhere.
+        0 or negative if none are left, None if unknown. ``limit``, ``prompt``: most tokens of the context and
+        tokens of the prompt, if known from elsewhere (the refusal's own limit goes first); else None.
         """
         if prompt is None:
             prompt = self.prompt
@@ -96,9 +96,10 @@ class Room:
 
 
 def room_of_refusal(status: int, text: str) -> Room | None:
-    """The token counts in a refusal if it says that the context is full; None if it has another reason.
+    """The token counts that a refusal names if its reason is a full context; None for any other reason.
 
-    ``status``: the HTTP status. ``text``: the response's body.
+    ``status``: the HTTP status; ``text``: the response's body. Decided by error codes, else by the wordings
+    of known servers.
     """
     if status < 400 or status in (401, 403, 404, 429):
         return None
@@ -129,7 +130,7 @@ def room_of_refusal(status: int, text: str) -> Room | None:
 
 
 def message(text: str) -> str:
-    """The message in the JSON ``text`` of an error; all of ``text`` if it has none."""
+    """The message in the body ``text`` of an error response; all of ``text`` if it is no JSON or has none."""
     try:
         objects = list(_objects(json.loads(text)))
     except (ValueError, RecursionError):
@@ -139,7 +140,10 @@ def message(text: str) -> str:
 
 
 def entry_of_model(models: Any, name: str) -> dict[str, Any]:
-    """The entry of model ``name`` in the JSON of /models, else that of the only model, else {}."""
+    """The entry of model ``name`` in ``models``, the parsed JSON of /models.
+
+    If it has no such name, the only entry if there is one, else {}; {} also for malformed JSON.
+    """
     data = models.get("data") if isinstance(models, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     named = [entry for entry in entries if entry.get("id") == name] or (entries if len(entries) == 1 else [])
@@ -147,13 +151,13 @@ def entry_of_model(models: Any, name: str) -> dict[str, Any]:
 
 
 def limit_of_model(models: Any, name: str) -> int | None:
-    """The context limit of model ``name`` in the JSON of /models, in tokens; None if it has none."""
+    """The context limit (tokens) of model ``name`` in the parsed JSON of /models; None if it names none."""
     entry = entry_of_model(models, name)
     return _first_room(entry, entry.get("meta"))
 
 
 def limit_of_properties(properties: Any) -> int | None:
-    """The context limit in the JSON of llama.cpp's /props, in tokens; None if it has none."""
+    """The context limit (tokens) in the parsed JSON of llama.cpp's /props; None if it names none."""
     if not isinstance(properties, dict):
         return None
     return _first_room(properties.get("default_generation_settings"), properties)

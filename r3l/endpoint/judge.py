@@ -28,7 +28,10 @@ ANSWERED_BY_JUDGE = "judge/answered_by/"  # metrics: requests by the model that 
 
 
 class EndpointJudge:
-    """Judge at an endpoint (r3l.core.policy.Judge), with at most ``concurrency`` requests at once."""
+    """Judge (a served model that writes feedback) at ``endpoint``; see r3l.core.policy.Judge.
+
+    It sends at most ``endpoint.options.concurrency`` requests at once. ``prompts``: the prompts it gets.
+    """
 
     def __init__(self, endpoint: Endpoint, sampling: Sampling, prompts: JudgePrompts) -> None:
         self.prompts = prompts
@@ -37,10 +40,10 @@ class EndpointJudge:
         self._slots = asyncio.Semaphore(endpoint.options.concurrency)
 
     async def write(self, messages: Sequence[Message], address: Address) -> Completion:
-        """The judge's response to ``messages``, without its thoughts. Raises ServerError.
+        """The judge's response to ``messages``, without its thoughts; ``address`` seeds the request.
 
-        Feedback that the server's filter keeps back is empty, and so invalid, and is counted as
-        ``missing/REASON``.
+        If the server's content filter keeps it back, the text is empty, which is invalid feedback, and
+        ``missing/REASON`` is counted. Raises ServerError.
         """
         dialog = self._policy.open()
         for message in messages:
@@ -59,7 +62,10 @@ class EndpointJudge:
         return replace(completion, text=after_thought(completion.text).strip())
 
     def counts(self) -> dict[str, float]:
-        """The endpoint's counts of requests and retries, each named ``judge/NAME`` (r3l.runs.metrics)."""
+        """The endpoint's counts (r3l.endpoint.client:Endpoint), each named ``judge/NAME``.
+
+        Also ``judge/other_models``: answers by another model than the first one; left out if there are none.
+        """
         endpoint = self._policy.endpoint
         found = dict(endpoint.counts)
         if other := sum(n for name, n in models_in(found).items() if name != endpoint.answering[0]):
@@ -68,9 +74,10 @@ class EndpointJudge:
 
 
 def judge_options(run: Run) -> EndpointOptions | None:
-    """Address and options of the judge of ``run``; None if its method needs no judge.
+    """Address and options of the served model that writes feedback in ``run``; None if none is needed.
 
-    Raises ConfigError if a needed option is missing.
+    The address is read from the environment variable R3L_JUDGE. Raises ConfigError if a judge is needed and
+    its address or its model's name is missing. Connects to nothing.
     """
     if feedback_source(run.method_settings) is not FeedbackSource.JUDGE:
         return None
@@ -92,10 +99,10 @@ def judge_options(run: Run) -> EndpointOptions | None:
 
 @asynccontextmanager
 async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
-    """Give ``ctx`` the judge of ``run``, if it needs one, for the block; its counts are added to ``ctx``.
+    """Open a connection to the judge of ``run`` for the block, as ``ctx.judge``; nothing if none is needed.
 
-    Each step has its own connection. ``ctx.history`` has the models that answered in earlier steps, also
-    after a restart, so a change of model is always noticed.
+    After the block its counts are added to ``ctx.counters``. ``ctx.history`` (metrics of earlier steps, also
+    after a restart) has the models that answered so far, so a change of model is always noticed.
     """
     options = judge_options(run)
     if options is None:

@@ -23,13 +23,13 @@ _ADDRESS = re.compile(r"https?://[^\s/]\S*")
 
 
 class ServerError(R3LError, RuntimeError):
-    """A model server cannot be reached, refuses a request, or does not answer with a completion."""
+    """A model server cannot be reached, refuses a request, or gives no usable answer."""
 
 
 class DialogTooLongError(ServerError):
-    """The context is full: it has no room for dialog and response.
+    """The server refused a request because dialog and response do not fit into its context.
 
-    ``room``: the token counts that the server names.
+    ``room``: the token counts that its refusal names.
     """
 
     def __init__(self, message: str, room: Room) -> None:
@@ -38,9 +38,9 @@ class DialogTooLongError(ServerError):
 
 
 class UnfinishedError(ServerError):
-    """The server's responses stay incomplete.
+    """The server's responses to a request stay incomplete, also when it is repeated.
 
-    ``lasting``: the reason, if repeating the request would not help (such as a content filter).
+    ``lasting``: the reason, if it would come again at any repetition (such as ``content_filter``); else None.
     """
 
     def __init__(self, message: str, lasting: str | None) -> None:
@@ -49,9 +49,10 @@ class UnfinishedError(ServerError):
 
 
 class Settable(NamedTuple):
-    """Names of the settings that error messages tell the user to change.
+    """Names by which error messages tell the user what to change: an option, a setting, a variable.
 
-    ``result``: what the responses are for, in words.
+    ``url``, ``model``, ``deadline``, ``concurrency``: names for these fields of EndpointOptions; ``result``:
+    what the responses are for, in words.
     """
 
     url: str = "--server"
@@ -62,7 +63,10 @@ class Settable(NamedTuple):
 
 
 def models_in(counts: Mapping[str, float]) -> dict[str, int]:
-    """Numbers of answers by the model that they name: ``ANSWERED_BY`` of an endpoint's counts."""
+    """Number of answers by the model that they name, from an endpoint's ``counts`` (``answered_by/NAME``).
+
+    Other counts are ignored; sorted by name.
+    """
     return {
         key.removeprefix(ANSWERED_BY): int(number)
         for key, number in sorted(counts.items())
@@ -72,12 +76,13 @@ def models_in(counts: Mapping[str, float]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """A model at a server, and how it is called.
+    """A model at an OpenAI-compatible server, and how it is called.
 
     ``url``: the server's base address, with or without ``/v1``, and a query if it needs one. ``model``: its
-    name there. ``concurrency``: dialogs at once. ``deadline``: seconds for one request. ``fields``: added to
-    every request; a null removes a field that would be sent otherwise. ``settable``: names of these settings
-    for errors.
+    name there. ``concurrency``: dialogs at once. ``deadline``: seconds for one attempt at a request.
+    ``fields``: added to every request; None as value removes a field that would be sent otherwise.
+    ``settable``: names of these settings for errors. Raises ConfigError for an invalid address. Secrets in
+    address and fields are hidden from messages from then on.
     """
 
     url: str
@@ -104,20 +109,20 @@ class EndpointOptions:
 
     @property
     def base(self) -> str:
-        """The address up to ``/v1``, without a query."""
+        """The address up to and with ``/v1``, without a query; user and password stay."""
         parts = urlsplit(self.url)
         path = parts.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/v1") + "/v1"
         return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
     @property
     def query(self) -> dict[str, str]:
-        """The address's query, which goes with every request (Azure: ``?api-version=preview``)."""
+        """The address's query by name, which goes with every request (Azure: ``?api-version=preview``)."""
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def check_there(self) -> None:
-        """Raise ServerError if nothing listens at the address.
+        """Open and close a connection; raise ServerError if nothing listens at the address.
 
-        Not checked behind a proxy. A server that only connects slowly passes.
+        A server that does not connect within CONNECT (10) seconds passes; behind a proxy nothing is checked.
         """
         parts = urlsplit(self.base)
         host = str(parts.hostname)
@@ -136,7 +141,7 @@ class EndpointOptions:
 
     @property
     def is_openai(self) -> bool:
-        """Whether the server is OpenAI's own."""
+        """True if the server is OpenAI's own (openai.com or a subdomain)."""
         host = str(urlsplit(self.base).hostname)
         return host == "openai.com" or host.endswith(".openai.com")
 

@@ -24,12 +24,12 @@ _LINES = re.compile(r"[^\n]*\n+|[^\n]+\Z")
 
 
 class MessagePolicy:
-    """Policy that sends all messages of a dialog at every turn; the server renders them.
+    """Policy that sends all messages of a dialog at every turn; the server applies the chat template.
 
-    ``max_context``: most tokens of a dialog, as far as the server counts them. ``lines``: most lines of a
-    response if a turn is one line: the complete response is sampled, and its lines become turns.
-    ``renderer``: the model's own tokenizer and template, if known; ``same_template`` then tells whether the
-    server's rendering of opening prompts has as many tokens.
+    ``max_context``: most tokens of a dialog, as far as the server counts them; None: the server's limit.
+    ``lines``: most lines of a response if a turn is one line: the complete response is sampled, and its lines
+    become turns. ``renderer``: the model's own tokenizer and template, if known. ``same_template``: whether
+    the server's opening prompts have as many tokens as those of ``renderer``; None: unknown.
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class MessagePolicy:
         self._cuts_prompts = False
 
     def open(self) -> MessageConversation:
+        """A new, empty dialog."""
         return MessageConversation(self)
 
     def check_template(self, messages: list[Message], read: int) -> None:
-        """Warn if our rendering of the opening ``messages`` has not ``read`` tokens, the server's count.
+        """Compare the server's count of the opening prompt (``read``, tokens) with our rendering of it.
 
-        Sets ``same_template``.
+        Sets ``same_template``; at the first difference it logs a warning, after which it does nothing more.
+        Nothing without a renderer.
         """
         if self._renderer is None or self.same_template is False:
             return
@@ -69,9 +71,9 @@ class MessagePolicy:
             )
 
     def note_cut_prompt(self, read: int, before: int) -> None:
-        """Count a prompt that the server has cut, and warn at the first.
+        """Count a prompt that the server has cut (``cut_prompts``), and log a warning at the first.
 
-        It ``read`` no more tokens than of the dialog's previous, shorter prompt (``before``).
+        ``read``: tokens that it counts for this prompt; ``before``: for the dialog's previous, shorter one.
         """
         self.endpoint.counts["cut_prompts"] += 1
         if not self._cuts_prompts:
@@ -87,10 +89,10 @@ class MessagePolicy:
 
 
 class MessageConversation:
-    """A dialog kept as messages, for servers that take no token ids; a :class:`MessagePolicy` opens it.
+    """A dialog kept as messages, for servers that take no token ids; MessagePolicy.open makes one.
 
-    Every response sends all messages so far. If a turn is one line, a sampled response is served line by
-    line. Token ids and log-probs are unknown, so such a dialog cannot be trained on.
+    Every request sends all messages so far. If a turn is one line, the lines of one sampled response are
+    returned turn by turn. Token ids and log-probs are unknown, so such a dialog cannot be trained on.
     """
 
     def __init__(self, policy: MessagePolicy) -> None:
@@ -101,11 +103,15 @@ class MessageConversation:
         self._read = (0, 0)  # characters and tokens of the last prompt
 
     def add(self, message: Message) -> None:
+        """Append a message of the user or system; unread lines of the last response are dropped."""
         self._messages.append(message)
         self._left.clear()
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """The next response; if a turn is one line, the next line of the response sampled last."""
+        """Request the next response; if a turn is one line, return the next line of the last one first.
+
+        An empty one with ``FinishReason.CONTEXT`` if the context is full. Raises ServerError.
+        """
         if not self._left:
             self._left = await self._sample(sampling, address)
         return self._accept(self._left.pop(0))
@@ -116,15 +122,18 @@ class MessageConversation:
         return ()
 
     def append_text(self, text: str) -> Completion:
+        """Append ``text`` as the model's response, without a request."""
         return self._accept(Completion(text, (), (), (), FinishReason.END))
 
     def fork(self, turns: int) -> Self:
+        """A new dialog with the messages up to the first ``turns`` responses of this one."""
         twin = type(self)(self._policy)
         twin._messages = self._messages[: self._messages_at[turns]]
         twin._messages_at = self._messages_at[: turns + 1]
         return twin
 
     def restarted(self) -> Self:
+        """A new, empty dialog of the same policy."""
         return type(self)(self._policy)
 
     def close(self) -> None:
@@ -213,10 +222,10 @@ def _lines(answer: ChatAnswer) -> list[Completion]:
 
 
 class TokenPolicy:
-    """Policy whose dialogs keep their tokens as they were sampled and never render them again.
+    """Policy at a server that takes and returns token ids (vLLM); dialogs keep their tokens as sampled.
 
-    It needs the model's tokenizer, and a server that takes and returns token ids (vLLM). ``max_context``:
-    most tokens of a dialog.
+    ``renderer``: the model's own tokenizer and chat template. ``max_context``: most tokens of a dialog.
+    ``samples``: ``turn``: the template renders the dialog again at every turn; ``trajectory``: it only grows.
     """
 
     def __init__(
@@ -232,18 +241,23 @@ class TokenPolicy:
         self.samples = samples
 
     def open(self) -> TokenConversation:
+        """A new, empty dialog."""
         return TokenConversation(self)
 
 
 class TokenConversation(TokenDialog):
-    """A dialog kept as token ids, which are sent as the prompt; a :class:`TokenPolicy` opens it.
+    """A dialog kept as token ids, which are sent as the prompt; TokenPolicy.open makes one.
 
-    Log-probs are not requested and recorded as 0.
+    Log-probs are not requested, and recorded as 0.
     """
 
     _policy: TokenPolicy
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
+        """Request the next response, seeded by ``address``.
+
+        An empty one with ``FinishReason.CONTEXT`` if the context is full. Raises ServerError.
+        """
         prompt = self._advance()
         context_full = Completion("", (), (), (), FinishReason.CONTEXT)
         if not self._fits(sampling):

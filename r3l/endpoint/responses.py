@@ -66,10 +66,10 @@ _Token = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class UnusableAnswer(httpx2.RequestError):
-    """The server's response is not JSON, or not of the protocol.
+    """Raised if the server's response is not JSON, or not of OpenAI's protocol.
 
     ``text``: its content, which may repeat the request. It is one of httpx2's errors, after which openai's
-    client repeats a request.
+    client repeats the request.
     """
 
     def __init__(self, reason: str, content: bytes = b"") -> None:
@@ -86,9 +86,10 @@ _CONTROL = (
 
 
 class UnfinishedAnswer(httpx2.RequestError):
-    """The model's response is incomplete, or may be; openai's client repeats the request.
+    """Raised if the model's response is or may be incomplete; openai's client repeats the request.
 
-    ``reason``: a word for counts. ``lasting``: a repetition would most likely get the same response.
+    ``reason``: one word, for counts (such as ``null`` or ``content_filter``). ``lasting``: True if a
+    repetition would most likely get the same response.
     """
 
     def __init__(self, reason: str, words: str, lasting: bool) -> None:
@@ -144,9 +145,9 @@ def _first(choices: Sequence[ChoiceT]) -> ChoiceT:
 
 
 def read_json_of_server(content: bytes) -> Any:
-    """Parse a server's response as JSON.
+    """Parse a server's response as JSON; bytes that are not UTF-8 become lone surrogates.
 
-    Raises ValueError if it is not JSON or has too many values to read fast.
+    Raises ValueError if it is not JSON, or has more than MOST_VALUES commas: too many values to read fast.
     """
     if content.count(b",") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
@@ -154,16 +155,16 @@ def read_json_of_server(content: bytes) -> Any:
 
 
 class Answer(_Part):
-    """Fields that all of a server's responses have."""
+    """Base of all checked responses of a server: the fields that each may have."""
 
     usage: _Usage | None = None
     _replaced: int = PrivateAttr(0)
 
     @classmethod
     def read(cls, content: bytes) -> Self:
-        """Parse a response from JSON, with secrets masked.
+        """Parse and check a response's body; secrets in it are masked, text that is not Unicode replaced.
 
-        Raises UnusableAnswer naming the first wrong field.
+        Raises UnusableAnswer naming the first wrong field, or if it is not JSON.
         """
         try:
             value = read_json_of_server(content)
@@ -182,25 +183,29 @@ class Answer(_Part):
 
     @property
     def replaced(self) -> int:
-        """Number of bytes and characters that were not Unicode, each replaced by U+FFFD."""
+        """Number of bytes and characters in the response that were not Unicode; each became U+FFFD."""
         return self._replaced
 
     @property
     def answered_by(self) -> str:
-        """Name of the model that the server names in its response; "" if that holds no text of a model."""
+        """Name of the model that the response says it is by; "" if it names none, or is no completion."""
         return ""
 
     @property
     def was_cut(self) -> bool:
-        """True if the response was cut off at a token limit."""
+        """True if the model's response was cut off at a token limit; False for a response of another kind."""
         return False
 
     def check_complete(self) -> None:
-        """Raise UnfinishedAnswer unless there is a complete response that can be graded."""
+        """Raise an error unless the model's response is complete, so that it can be graded.
+
+        UnfinishedAnswer if it may be incomplete, UnusableAnswer if it is missing. This base class accepts
+        all.
+        """
 
     @property
     def counted(self) -> Usage | None:
-        """Token counts of the server (prompt, response); None if it gives none."""
+        """The server's token counts of prompt and response; None if it gives neither, 0 for a missing one."""
         usage = self.usage
         if usage is None or usage.prompt_tokens is usage.completion_tokens is None:
             return None
@@ -208,7 +213,7 @@ class Answer(_Part):
 
     @property
     def read_tokens(self) -> int | None:
-        """Number of prompt tokens that the server counts; None if it gives none."""
+        """The server's token count of the prompt; None if it gives none."""
         return self.usage.prompt_tokens if self.usage else None
 
 
@@ -221,13 +226,13 @@ class _Completion(Answer):
 
     @property
     def answered_by(self) -> str:
-        """Model that the server names in its answer, with the version of its system; "" if it names none."""
+        """Model that the answer names, with the server's system fingerprint; "" if it names neither."""
         named = [value for value in (self.model, self.system_fingerprint) if isinstance(value, str) and value]
         return ", ".join(named)
 
 
 class ChatAnswer(_Completion):
-    """Response of /chat/completions."""
+    """A checked response of /chat/completions; only the choice with index 0 is read."""
 
     class _ChatChoice(_Ended):
         class _Message(_Part):
@@ -246,7 +251,7 @@ class ChatAnswer(_Completion):
 
     @property
     def text(self) -> str:
-        """The response with its thought in <think> tags.
+        """The model's response, with its thought, if any, in <think> tags before it.
 
         A thought after which nothing follows has no closing tag.
         """
@@ -258,9 +263,10 @@ class ChatAnswer(_Completion):
         return f"{THOUGHT}{thought}{END_OF_THOUGHT}{text}" if text else f"{THOUGHT}{thought}"
 
     def remove_end_marks(self, ends: Sequence[str]) -> bool:
-        """Remove the model's end of turn from the end of the text; True if the server had left it there.
+        """Remove control tokens that end the model's turn from the end of the text, in place.
 
-        Otherwise the next prompt would have it twice. ``ends``: spellings of the model's own end tokens.
+        True if there were any (else the next prompt would have them twice). ``ends``: spellings of the
+        model's own end tokens, besides the usual ones.
         """
         message = _first(self.choices).message
         marks = "|".join([*(re.escape(end) for end in ends if end.strip()), _CONTROL])
@@ -281,7 +287,7 @@ class ChatAnswer(_Completion):
 
     @property
     def is_respelled(self) -> bool:
-        """True if the thought in ``text`` came in a field of its own, or in other marks than <think>."""
+        """True if :attr:`text` differs from what the server sent: the thought had another field or marks."""
         message = _first(self.choices).message
         return bool(message.thought) or self.text != (message.content or "")
 
@@ -291,12 +297,12 @@ class ChatAnswer(_Completion):
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Why a checked response ended."""
+        """Why the response ended: END or LENGTH (cut off); only after :meth:`check_complete`."""
         return _first(self.choices).end or FinishReason.LENGTH
 
 
 class TokenAnswer(_Completion):
-    """Response of /completions with ``return_token_ids`` (vLLM from 0.10.2 on)."""
+    """A checked response of /completions with ``return_token_ids`` (vLLM from 0.10.2 on)."""
 
     class _TokenChoice(_Ended):
         token_ids: list[_Token] | None = None
@@ -312,7 +318,7 @@ class TokenAnswer(_Completion):
 
     @property
     def ids(self) -> list[int]:
-        """Sampled tokens, the end token included."""
+        """Ids of the sampled tokens, the end token included."""
         return _first(self.choices).token_ids or []
 
     @property
@@ -321,7 +327,7 @@ class TokenAnswer(_Completion):
 
 
 class ModelList(Answer):
-    """Response of /models."""
+    """A checked response of /models; ``data``: the models, each with its name ``id``."""
 
     class _Model(_Part):
         id: str

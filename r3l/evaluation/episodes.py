@@ -20,7 +20,7 @@ from r3l.core.rollout import play
 from r3l.core.task import Task
 from r3l.core.trajectory import Trajectory
 from r3l.files.json_files import Number, append_jsonl, read_jsonl, rewrite_jsonl
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 from r3l.processes.progress import progress
 from r3l.runs.manifest import TaskSetSummary, with_all
 from r3l.runs.metrics import GENERATED_TOKENS

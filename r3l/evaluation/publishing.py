@@ -54,8 +54,8 @@ PAGE = """---
 
 ## Scores
 
-Test tasks `{task_set[name]}` (sha256 `{task_set[sha256]:.12}`), temperature {temperature:g}, 95 % Wilson intervals over
-episodes.
+Test tasks `{task_set[name]}` (sha256 `{task_set[sha256]:.12}`), temperature {temperature:g}, 95 % Wilson
+intervals over episodes.
 
 | tasks | episodes | success | interval | mean reward |
 |---|---|---|---|---|
@@ -63,9 +63,11 @@ episodes.
 
 ## Limits
 
-{caveats}- One training seed. The intervals say how well so many tasks measure this model, not what another seed would
+{caveats}- One training seed. The intervals say how well so many tasks measure this model, not what another
+seed would
   give.
-- Only the test tasks above were measured. The model was trained for this environment and its prompts; it was not
+- Only the test tasks above were measured. The model was trained for this environment and its prompts; it was
+not
   tested, nor made safe, for anything else.
 
 ## Use

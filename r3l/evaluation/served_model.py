@@ -21,7 +21,7 @@ from r3l.endpoint.policy import MessagePolicy, TokenPolicy
 from r3l.files.json_files import read_json
 from r3l.files.redact import masked, masked_json
 from r3l.files.writing import write_json_atomic
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 from r3l.runs.manifest import Manifest, manifest
 from r3l.runs.result import result
 from r3l.runs.run_dir import EVALUATION, MANIFEST, RESULT, locked

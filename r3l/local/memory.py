@@ -30,7 +30,11 @@ S = TypeVar("S", bound=TierSettings)
 
 
 def checks(config: TierConfig) -> Iterator[Finding]:
-    """Check by formula (r3l.config.gpu_memory) that the tier's model fits on the GPU; no findings at nano."""
+    """Check by formula (r3l.config.gpu_memory) that training the tier's model fits this machine's GPU.
+
+    Yields one finding; none if the model's sizes are unknown (not in configs/models, as at nano). Without a
+    GPU it passes.
+    """
     model = find_model(config.model)
     if model is None:
         return
@@ -44,11 +48,12 @@ def checks(config: TierConfig) -> Iterator[Finding]:
 
 
 def report(run: Run, capacity: float | None) -> dict[str, Any]:
-    """Plan the GPU memory that ``run`` needs at most, by formula; sizes in the result are in GiB.
+    """Plan the GPU memory that ``run`` needs at most, by formula.
 
-    If ``capacity`` (bytes of the GPU) is known, "fits" says whether it is enough, and "set" which settings
-    to change so that it is; None if none help. Raises ConfigError unless the run has the local engine and a
-    model of known sizes.
+    The result has ``run``, ``plan_gib`` (GiB by part), ``total_gib`` and ``fits``. ``capacity``: bytes of the
+    GPU; if None, ``fits`` is None. Else also ``gpu_gib``; ``set``: the settings to change so that it fits
+    ({}: none needed, None: none help); and with changes ``total_gib_then``. Raises ConfigError unless the run
+    has the local engine and its model a file in configs/models.
     """
     model = find_model(run.model)
     method = build_method(run)
@@ -66,7 +71,7 @@ def report(run: Run, capacity: float | None) -> dict[str, Any]:
 
 
 def rendered(found: Mapping[str, Any]) -> str:
-    """The content of a :func:`report` as lines of text."""
+    """Text of a memory plan that :func:`report` returned: sizes, whether it fits, what to change."""
     lines = [
         f"{found['run']}: {found['total_gib']:.1f} GiB of GPU memory at most",
         f"  {_parts(found['plan_gib'])}",
@@ -84,7 +89,7 @@ def rendered(found: Mapping[str, Any]) -> str:
 
 
 def overrides(changes: Mapping[str, Any]) -> str:
-    """The options of a command (``--set KEY=VALUE``) that make these ``changes``."""
+    """``changes`` (setting key -> value) as command-line options: ``--set KEY=VALUE --set ...``."""
     return " ".join(f"--set {key}={str(value).lower()}" for key, value in changes.items())
 
 
@@ -94,9 +99,9 @@ def gpu_memory() -> float | None:
 
 
 def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> memory.InTurns:
-    """The most GPU memory that a run with these settings needs.
+    """The most GPU memory (bytes, by part) that a run with these settings needs, by formula.
 
-    ``dialogs``: how many dialogs of each task are played at once.
+    ``a``: sizes of the model. ``dialogs``: number of dialogs per task that are played at once.
     """
     train = settings.train
     sampling = settings.sampling
@@ -116,10 +121,10 @@ def memory_plan(a: ArchitectureConfig, settings: TierSettings, dialogs: int) -> 
 def settings_that_fit(
     a: ArchitectureConfig, settings: TierSettings, dialogs: int, capacity: float
 ) -> dict[str, Any] | None:
-    """Cheapest changes of settings (key -> value) with which a run fits into ``capacity`` bytes.
+    """Cheapest changes of settings (key -> value) with which a run fits a GPU of ``capacity`` bytes.
 
-    ``dialogs``: how many dialogs of each task are played at once. {} if it fits already, None if no changes
-    suffice.
+    {} if it fits already, None if no changes suffice. A tenth of the memory is left free. ``dialogs``:
+    number of dialogs per task that are played at once.
     """
     train = settings.train
     longest = settings.sampling.max_context
@@ -144,7 +149,7 @@ def settings_that_fit(
 
 
 def halved(value: int, least: int) -> list[int]:
-    """``value`` and its halves, quarters and so on down to ``least``."""
+    """[value, value // 2, value // 4, ...] as long as they are at least ``least``; always has ``value``."""
     values = [value]
     while values[-1] // 2 >= least:
         values.append(values[-1] // 2)
@@ -162,9 +167,10 @@ def changed(settings: S, changes: Mapping[str, Any]) -> S:
 
 @contextmanager
 def out_of_memory_explained(doing: str, remedy: str) -> Iterator[None]:
-    """Turn torch's out-of-memory error in the block into an EngineError that says which setting to change.
+    """Turn torch's out-of-memory error in the block into an EngineError that says what to do.
 
-    ``doing``: what the block does, ``remedy``: the change, both in words.
+    ``doing``: what the block does ("in sampling ..."), ``remedy``: which setting to change, both as parts of
+    the message.
     """
     try:
         yield
@@ -182,7 +188,7 @@ def _report(
     dialogs: int,
     capacity: float | None,
 ) -> dict[str, Any]:
-    """The plan of :func:`report` from settings only; ``dialogs``: how many are played at once per task."""
+    """The plan of :func:`report` from settings only; ``dialogs``: number per task played at once."""
     plan = memory_plan(a, settings, dialogs)
     in_gib = {name: value / memory.GIB for name, value in asdict(plan).items()}
     found: dict[str, Any] = {"plan_gib": in_gib, "total_gib": plan.total / memory.GIB, "fits": None}

@@ -23,9 +23,11 @@ from r3l.local.session import open_session
 
 
 def preflight(run: Run) -> dict[str, Any]:
-    """Collect step 1 of ``run`` and compare log-probs; the report.
+    """Sample step 1 of ``run`` from its base checkpoint, without an update, and compare log-probs.
 
-    Raises EngineError beyond the limits (r3l.local.model.precision), or out of memory.
+    Returns a report: tokens compared, their mean and largest mismatch (nats), the limits, seconds, peak GPU
+    memory (GiB; None on a CPU). Writes no file. Raises EngineError if a limit
+    (r3l.local.model.precision:LIMITS) is exceeded, if no token was sampled, or out of GPU memory.
     """
     with open_session(run, base_checkpoint_of(run), trains=True) as session:
         method = build_method(run)

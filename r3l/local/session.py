@@ -1,4 +1,8 @@
-"""Session of the local engine: model, policy, environment workers, dialogue. For training and evaluation."""
+"""Session of the local engine: model, policy, environment workers, dialogue. For training and evaluation.
+
+``open_session`` loads the model and puts it into the type, on the device and behind the sampler that the run
+asks for.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +46,9 @@ CPU = torch.device("cpu")
 class LocalSession(PlaySession):
     """A session whose model is in this process; responses of all episodes are sampled in common batches.
 
-    ``policy.model`` samples: ``model`` itself, or a copy whose weights lag behind (train.sync_interval).
-    ``master_weights``: the weights that the optimiser updates; None unless the session trains.
+    ``model``: the model that trains. ``policy.model``: the one that samples, which is the same object, or a
+    copy that gets the new weights every ``train.sync_interval`` updates. ``master_weights``: float32 weights
+    that the optimiser updates; None unless the session trains.
     """
 
     policy: LocalPolicy
@@ -52,7 +57,10 @@ class LocalSession(PlaySession):
     tokenizer: Any
 
     def logprobs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
-        """Log-probs (nats) of each trajectory's trainable tokens, by the forward pass that trains."""
+        """Log-probs (nats) under ``model`` of each trajectory's trainable tokens, one array per trajectory.
+
+        Computed as in training. The policy frees GPU memory that only sampling needs.
+        """
         self.policy.release()
         return trajectory_logprobs(
             self.model,
@@ -64,13 +72,16 @@ class LocalSession(PlaySession):
         )
 
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
-        """Context of rollouts with draws seeded under ``address``; the policy's caches start empty."""
+        """Context for the rollouts of a step or evaluation; ``address`` begins the seed address of all draws.
+
+        Clears what the policy kept of earlier rollouts.
+        """
         self.policy.begin()
         return super().rollout_context(address, temperature)
 
 
 def policy_of(run: Run, model: Any, tokenizer: Any) -> LocalPolicy:
-    """Policy that samples from ``model``: vLLM's or our own, as ``run`` says."""
+    """Policy that samples from ``model``: by vLLM if ``run.compute`` is ``vllm``, else by our decoders."""
     if run.compute == "vllm":
         from r3l.local.sampling.vllm_sampling import VllmPolicy
 
@@ -92,11 +103,12 @@ def open_session(
     trains: bool = False,
     forward: Pass | None = None,
 ) -> Iterator[LocalSession]:
-    """Load ``model`` and start the environment workers; both are closed at the end.
+    """Load ``model`` (name, folder or hub id) and start the environment workers of ``run``; a session.
 
-    ``forward``: the pass that the model is loaded for (r3l.local.checkpoint:load_model), by default the one
-    that ``run`` needs. Raises ConfigError as :func:`check_installed`, or if it ``trains`` under a judge that
-    is not named.
+    At the end of the block sampler and workers are closed. ``trains``: make master weights, and a separate
+    sampler if its weights may be older. ``forward``: the forward pass that the model is loaded for; None: as
+    ``run`` needs. Sets options of torch for the whole process. Raises ConfigError if packages, a GPU or the
+    judge's address are missing, CheckpointError if the model cannot be loaded.
     """
     check_installed(run)
     if trains:
@@ -147,10 +159,11 @@ def open_session(
 
 
 def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
-    """(model, tokenizer), float32 on the CPU, with an adapter if ``run`` trains one. Raises CheckpointError.
+    """Load ``model`` in float32 on the CPU, with a LoRA adapter if ``run`` trains one: (model, tokenizer).
 
-    ``model``: the base checkpoint, which gets a new adapter, or a folder with an adapter, which is loaded
-    into it.
+    ``model``: any model for a run without an adapter. Else the run's base checkpoint, which gets a new
+    adapter, or a folder with an adapter, which is loaded into the base checkpoint. ``forward``: the forward
+    pass that the model is for (r3l.local.checkpoint:load_model). Raises CheckpointError.
     """
     if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
         return load_model(model, CPU, forward)
@@ -164,7 +177,10 @@ def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
 
 @contextmanager
 def merged_model(run: Run, checkpoint: Path) -> Iterator[Path]:
-    """Folder with a checkpoint's model: the checkpoint, or a temporary folder with its adapter merged."""
+    """Folder with the complete model of ``checkpoint`` in Hugging Face layout, for the block.
+
+    That is ``checkpoint`` itself, or for a run with a LoRA adapter a temporary folder with the merged model.
+    """
     if not run.lora.rank:
         yield checkpoint
         return
@@ -177,12 +193,15 @@ def merged_model(run: Run, checkpoint: Path) -> Iterator[Path]:
 
 
 def pass_wanted(run: Run) -> Pass:
-    """The forward pass that trains; it also samples, unless vLLM does."""
+    """The forward pass that trains under ``run.compute``: ours (``packed``), or transformers'.
+
+    It also samples, unless vLLM does.
+    """
     return "transformers" if run.compute == "transformers" else "packed"
 
 
 def check_installed(run: Run) -> None:
-    """Raises ConfigError if packages of the environment are missing, or vLLM if it is to sample."""
+    """Raise ConfigError if packages of the run's environment are missing, or vLLM if it is to sample."""
     environment_of(run.env).check_installed()
     if run.compute == "vllm" and importlib.util.find_spec("vllm") is None:
         raise ConfigError(

@@ -15,10 +15,10 @@ from r3l.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Repository:
-    """A public git repository.
+    """A public git repository, of which the user may have a clone.
 
-    ``variable``: the environment variable that names the user's clone. ``commits``: those that the audit
-    (docs/audit.md) read, possibly abbreviated; users clone the first one.
+    ``variable``: the environment variable that names the clone's folder. ``commits``: those that the audit
+    (docs/audit.md) read, possibly abbreviated; users check out the first one.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Repository:
     commits: tuple[str, ...]
 
     def how(self) -> str:
-        """The shell commands that clone the repository and set ``variable``."""
+        """The shell commands that clone the repository and set ``variable``, for messages; runs nothing."""
         folder = Path(self.url).stem
         checkout = f"git clone {self.url} && git -C {folder} checkout {self.commits[0]}"
         return f"{checkout} && export {self.variable}=$PWD/{folder}"
@@ -42,7 +42,10 @@ R3L = Repository(
 
 
 def folder_of(release: Repository) -> Path:
-    """The folder of the user's clone; without one, raises ConfigError that shows how to clone it."""
+    """The folder of the user's clone, absolute, from the environment variable ``release.variable``.
+
+    Raises ConfigError, which shows how to clone it, if the variable is not set or names no directory.
+    """
     value = os.environ.get(release.variable)
     if not value:
         raise ConfigError(f"this needs a clone of the {release.name} release: {release.how()}")
@@ -54,9 +57,10 @@ def folder_of(release: Repository) -> Path:
 
 
 def blobs_of(release: Repository, folder: Path, path: str) -> set[str]:
-    """Ids of the git blobs that the file ``path`` has in the audited commits of a repository.
+    """Ids (SHA-1) of the git blobs that the file ``path`` has in the commits ``release.commits``.
 
-    ``folder``: the user's clone. Empty if it is no git clone, or if none of the commits has the file.
+    ``folder``: the user's clone, which git is asked in. Empty if it is no git clone, or if none of the
+    commits has the file.
     """
     names = [f"{commit}:{path}" for commit in release.commits]
     git = ("git", "-C", str(folder), "rev-parse", "--verify", "--quiet")

@@ -13,9 +13,10 @@ from r3l.original.texts import Text, render, texts
 
 
 class ReleasedPrompts:
-    """Prompts of the paper's released code in one environment.
+    """Prompts of the paper's released code for one ``environment`` (a folder of it: alfworld, dapo, ...).
 
-    Every method raises ConfigError if the user has no clone of that code.
+    They are read from the user's clone. Every method raises ConfigError if there is no clone, or if a file in
+    it is not the released one.
     """
 
     def __init__(self, environment: str) -> None:
@@ -23,15 +24,18 @@ class ReleasedPrompts:
         self._utils = f"{self._folder}/utils.py"
 
     def template(self, name: str, **values: object) -> str:
-        """The template ``prompts/NAME.j2``, rendered with ``values``."""
+        """The text of the jinja template ``prompts/NAME.j2``, rendered with ``values``."""
         return render(f"{self._folder}/prompts/{name}.j2", **values)
 
     def texts(self, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
-        """Strings in a function of ``utils.py`` (see ``r3l.original.texts.texts``)."""
+        """Strings in ``function`` of the environment's ``utils.py`` with exactly these f-string expressions.
+
+        ``used``: only strings that are assigned to this variable ("return": that are returned).
+        """
         return texts(self._utils, function, *fields, used=used)
 
     def reflection(self, log: str) -> list[Message]:
-        """The request for a reflection on a logged episode."""
+        """The messages (system, user) that ask for a reflection on an episode; ``log``: from :meth:`log`."""
         (request,) = texts(f"{self._folder}/R3L_workflow.py", "get_reflect", "formatted_trajectory")
         content = request.fill({"formatted_trajectory": log})
         return [Message("system", self.template("reflection")), Message("user", content)]
@@ -43,16 +47,19 @@ class ReleasedPrompts:
         return heading.fill({"original_system_prompt": "", "guidance_prompt": words}).lstrip("\n")
 
     def critique(self, log: str, reward: float) -> list[Message]:
-        """The request for a critique of a logged episode (Critique-GRPO)."""
+        """The message that asks for a critique of an episode (Critique-GRPO); ``log``: from :meth:`log`."""
         return [Message("user", self.template("critique", trajectory=log, reward=reward))]
 
     def refinement(self, critique: str) -> str:
-        """The text that guides the model in its second attempt: it shows the ``critique`` of the first."""
+        """The text that guides Critique-GRPO's second attempt: it shows the ``critique`` of the first."""
         (words,) = texts(f"{self._folder}/critique_grpo_workflow.py", "generate_refinement", "critique_text")
         return words.fill({"critique_text": critique})
 
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
-        """An episode as a numbered log, in which the closing feedback is one more step (audit B-23)."""
+        """The text of an episode with numbered steps, the closing ``feedback`` as one more step (audit B-23).
+
+        ``prompts``: the messages before each of ``responses``. An empty ``feedback`` is left out.
+        """
         messages: list[Message] = []
         for prompt, response in zip(prompts, responses, strict=True):
             messages += [*prompt, Message("assistant", response)]
@@ -70,7 +77,7 @@ class ReleasedPrompts:
         return "\n".join(lines)
 
     def closed(self, feedback: str) -> str:
-        """The last message of a logged episode: its closing ``feedback`` in the released words."""
+        """The last message of an episode's log: its closing ``feedback`` in the released words."""
         closing, *_ = self.texts("first_rollout", "feedback")
         return closing.fill({"feedback": feedback})
 

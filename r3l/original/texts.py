@@ -25,7 +25,7 @@ Part = tuple[bool, str]  # whether the part is an expression, and its source tex
 
 @dataclass(frozen=True)
 class Text:
-    """A string in a Python file, as literal parts and expressions (of an f-string).
+    """A string literal or f-string in a Python file, as its parts: (is an expression, source text).
 
     ``used``: the variable to which it is assigned, "return" if it is returned, else empty.
     """
@@ -35,32 +35,32 @@ class Text:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The expressions in the string."""
+        """The source texts of the expressions in the string, such as ``step_counter``."""
         return frozenset(part for is_field, part in self.parts if is_field)
 
     def fill(self, values: Mapping[str, object]) -> str:
-        """The string with each expression replaced by its value in ``values``.
+        """The string with each expression replaced by ``values[its source text]``; nothing is evaluated.
 
-        The keys of ``values`` are the expressions' source texts (``fields``). Raises KeyError if one is
-        missing.
+        Raises KeyError if one is missing.
         """
         return "".join(str(values[part]) if is_field else part for is_field, part in self.parts)
 
 
 def render(path: str, **values: object) -> str:
-    """Render the template ``path`` of the released code with its jinja2 options.
+    """The text of the jinja template ``path`` of the released code, rendered with ``values`` and its options.
 
-    Raises ConfigError as ``read``.
+    Raises ConfigError if there is no clone, or if the file is not the released one.
     """
     environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(read(path)).render(values)
 
 
 def texts(path: str, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
-    """Find strings in ``function`` of the Python file ``path`` of the released code, in order of appearance.
+    """Strings in ``function`` of the Python file ``path`` of the released code, in order of appearance.
 
-    Only strings whose f-string expressions are exactly ``fields`` and, if given, whose ``Text.used`` is
-    ``used``. Raises ConfigError if there is none.
+    Only strings whose f-string expressions are exactly ``fields`` (source texts, in any order) and, if
+    ``used`` is given, whose :attr:`Text.used` it is. Raises ConfigError if there is none, if there is no
+    clone, or if the file is not the released one.
     """
     strings = [text for text in _strings(path, function) if used in (None, text.used)]
     found = tuple(text for text in strings if text.fields == frozenset(fields))
@@ -72,9 +72,10 @@ def texts(path: str, function: str, *fields: str, used: str | None = None) -> tu
 
 @cache
 def read(path: str) -> str:
-    """The text of the file ``path`` in the clone of the released code that $R3L_RELEASE names.
+    """The text of the file ``path`` in the user's clone of the released code ($R3L_RELEASE); cached.
 
-    Raises ConfigError if there is no clone or no such file, or if its text is not one of the audited commits.
+    Raises ConfigError if there is no clone or no such file, or if the file is not that of an audited commit:
+    by its SHA-256 (r3l.original.digests) or by git.
     """
     return _read(folder_of(R3L), path)
 

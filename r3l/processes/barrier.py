@@ -1,4 +1,4 @@
-"""Barrier: many coroutines, one deterministic batch at a time.
+"""Concurrent coroutines: playing many at once, and a barrier at which they wait for one shared batch.
 
 A batch must not depend on which environment worker answered first: the floating-point result of a batched
 forward pass depends on the other rows of the batch. So a batch is served only when *every* live coroutine
@@ -16,22 +16,42 @@ would depend on timing. ``gather`` is therefore the only place where the number 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from r3l.core.policy import Phase
 from r3l.core.rollout import Item, T
 from r3l.core.seeds import Address
-from r3l.processes.gather import together
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
+async def together(play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
+    """Run ``play(item)`` for all items concurrently; return the results in the order of ``items``.
+
+    Coroutines start in this order too. If one raises, or this call is cancelled, the others are cancelled.
+    (A ``Gather``, as RolloutContext in r3l.core.rollout has one.)
+    """
+
+    # ``play(item)`` is called when its task starts, not before: a task that is cancelled earlier has no
+    # coroutine that was made and never awaited.
+    async def member(item: Item) -> T:
+        return await play(item)
+
+    tasks = [asyncio.ensure_future(member(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 @dataclass(frozen=True)
 class WaitingRequest(Generic[P, R]):
-    """A request at the barrier: ``(phase, address)`` orders it, ``Barrier.serve`` gets its ``payload``."""
+    """A request that waits at the barrier: ``(phase, address)`` orders it, ``payload`` is what is served."""
 
     phase: Phase
     address: Address
@@ -40,11 +60,11 @@ class WaitingRequest(Generic[P, R]):
 
 
 class Barrier(Generic[P, R]):
-    """Collects the requests of concurrent coroutines and serves them in one batch when all of them wait.
+    """Collects the requests of concurrent coroutines and serves them in one batch once all of them wait.
 
     A coroutine calls ``await barrier.request(phase, address, payload)``. ``serve(payloads)`` gets the
-    payloads of one phase, sorted by address, and returns one result each. If requests of several phases
-    wait, the phase that :class:`Phase` declares first is served first.
+    payloads of one phase, sorted by address, and returns one result for each, in this order. If requests of
+    several phases wait, the phase that :class:`Phase` declares first is served first.
 
     Addresses of one phase must be comparable: numbers and words at the same positions. Coroutines that send
     requests must run under :meth:`gather`; only the outermost coroutine may also send requests itself.
@@ -63,7 +83,10 @@ class Barrier(Generic[P, R]):
         return await result
 
     async def gather(self, play: Callable[[Item], Coroutine[Any, Any, T]], items: Iterable[Item]) -> list[T]:
-        """:func:`r3l.processes.gather.together`, with the coroutines counted as live."""
+        """Run ``play(item)`` for all items concurrently; results in their order (:func:`together`).
+
+        The barrier waits for these coroutines: it serves no batch before each has ended or sent a request.
+        """
         items = list(items)
         running = len(items)
         if not running:
@@ -97,3 +120,17 @@ class Barrier(Generic[P, R]):
         results = self._serve([request.payload for request in batch])
         for request, result in zip(batch, results, strict=True):
             request.result.set_result(result)
+
+
+@contextmanager
+def outside_event_loop() -> Iterator[None]:
+    """Allow this thread to start another asyncio event loop in the block, inside one that is running.
+
+    As in a notebook, whose own loop waits meanwhile. Without a running loop nothing changes.
+    """
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)

@@ -17,7 +17,11 @@ STATISTICS = Path("/proc/self/schedstat")  # nanoseconds that the main thread ra
 
 @contextmanager
 def watching_for_cores(after: float = AFTER) -> Iterator[None]:
-    """Warn once on stderr if much of the first seconds was spent waiting for a core. Linux only."""
+    """Print a warning on stderr, at most once, if this process had to wait for a CPU core in the block.
+
+    After ``after`` seconds, if the main thread waited for more than SHARE (a quarter) of them. Does nothing
+    if the block ends earlier, or without /proc (other systems than Linux).
+    """
     if not STATISTICS.is_file():
         yield
         return

@@ -16,14 +16,18 @@ PARENT = "R3L_PARENT"  # environment variable of a workflow's job: process id of
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Have the kernel send signal ``number`` to this process when its parent dies (a ``preexec_fn``)."""
+    """Have the kernel send signal ``number`` to this process when its parent dies.
+
+    Usable as ``preexec_fn`` of subprocess, which calls it in the new process.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_with_workflow() -> None:
-    """Called in a workflow's job: end this process when the workflow dies.
+    """If a workflow started this process: have it end (SIGTERM) as soon as the workflow's process is dead.
 
-    An orphan would keep the run's directory locked.
+    The environment variable R3L_PARENT tells and is removed; without it nothing happens. (A job that goes on
+    alone would keep the run's directory locked.)
     """
     parent = os.environ.pop(PARENT, None)
     if parent is not None:
@@ -34,7 +38,10 @@ def end_with_workflow() -> None:
 
 
 def kill(processes: Iterable[Any]) -> None:
-    """Kill the given processes (of psutil or multiprocessing); one that has already ended is skipped."""
+    """Send SIGKILL to these processes (of psutil or multiprocessing); one that has already ended is skipped.
+
+    Does not wait for them.
+    """
     for one in processes:
         with suppress(psutil.NoSuchProcess):
             one.kill()

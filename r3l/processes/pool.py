@@ -35,10 +35,11 @@ ATTEMPTS = 3  # tries of one call, each on a new worker, before the run fails
 
 
 class EnvironmentHandle:
-    """One environment of the pool, as a method sees it.
+    """One environment, whose engine runs in a worker process of ``pool``; its methods are asynchronous.
 
-    It outlives its engine: if the engine or its worker dies or hangs, the handle repeats its calls on a new
-    one, checks that the last observation is the same, and goes on.
+    If the engine or its worker dies or hangs, the handle repeats the calls since the last reset on a new one,
+    checks that the last observation is the same, and goes on. It raises EngineError after ATTEMPTS (3)
+    failures in a row, ReplayMismatch if the observation differs. ``key``: its number in the pool.
     """
 
     def __init__(self, pool: EnvironmentPool, key: int) -> None:
@@ -48,21 +49,28 @@ class EnvironmentHandle:
         self._last: Observation | None = None
 
     async def reset(self, task: Task) -> Observation:
-        """Start ``task``. Raises ReplayMismatch if it began with another observation before."""
+        """Start an episode of ``task``; returns its first observation.
+
+        Raises ReplayMismatch if an earlier episode of this task in the pool began with another one.
+        """
         self._calls = []
         first = await self._call("reset", task)
         self._pool.check_first(task, first)
         return first
 
     async def step(self, action: str) -> Observation:
+        """Take one action; returns the observation after it."""
         return await self._call("step", action)
 
     async def rewind(self, turn: int) -> Observation:
-        """Restore the state after ``turn`` actions. Raises ReplayMismatch if its observation differs."""
+        """Go back to the state after the first ``turn`` actions of the episode; returns its observation.
+
+        Raises ReplayMismatch if that is not the recorded one.
+        """
         return await self._call("rewind", turn)
 
     async def close(self) -> None:
-        """Give the engine back to the pool. An engine that is already lost needs no closing."""
+        """Give the engine back to its worker for reuse; does nothing if the worker is lost."""
         with contextlib.suppress(WorkerLost):
             await self._pool.call(self._key, "close", None)
 
@@ -94,7 +102,11 @@ class EnvironmentHandle:
 
 
 class WorkerProcess:
-    """A worker process and the thread that calls it. A lost process is replaced at the next call."""
+    """A worker process with engines of one environment, and the thread in which calls to it wait.
+
+    The process starts at once. One that dies, or does not answer within ``deadline`` seconds, is killed,
+    and replaced at the next call. ``options``: those of the environment; ``index``: its number, for messages.
+    """
 
     def __init__(
         self,
@@ -122,10 +134,10 @@ class WorkerProcess:
         theirs.close()
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """Call ``verb`` (reset, step, rewind ...) with ``argument`` on environment ``key`` of this process.
+        """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key`` in the process.
 
-        Raises the engine's own error, WorkerLost if the process dies or hangs, or EngineError if no process
-        can be started at all, since that concerns more than one episode.
+        Returns the observation (None for close). Raises the engine's own error; WorkerLost if the process
+        dies or hangs; EngineError if processes end again and again before they answer anything.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._send_and_wait, key, verb, argument)
@@ -173,12 +185,12 @@ class WorkerProcess:
         )
 
     def hang_up(self) -> None:
-        """Close the pipe after the current call, which ends the process."""
+        """Close the pipe once the present call has ended, which makes the process end; does not wait."""
         self._thread.submit(self._pipe.close)
         self._thread.shutdown(wait=False)
 
     def join(self) -> None:
-        """Wait a few seconds for the process to end, then kill it."""
+        """Wait up to 5 seconds for the process to end, then kill it with its child processes."""
         self.process.join(timeout=5)
         if self.process.is_alive():
             _kill(self.process)
@@ -193,10 +205,11 @@ def _kill(process: Any) -> None:
 
 
 class EnvironmentPool:
-    """Worker processes for the engines of one environment; ``workers=0`` runs the engines in this process.
+    """``workers`` processes that run the engines of one environment; 0 runs the engines in this process.
 
-    A worker that dies, or does not answer within ``deadline`` seconds, is replaced and its handles recover,
-    as they do from an EngineLost. ``lost`` counts how often an episode lost its engine.
+    ``options``: the environment's settings. A worker that dies, or does not answer a call within ``deadline``
+    seconds, is replaced, and episodes that were in it are repeated (EnvironmentHandle). ``lost``: how often
+    an episode has lost its engine.
     """
 
     def __init__(
@@ -216,15 +229,16 @@ class EnvironmentPool:
         self.lost = 0
 
     def open(self) -> EnvironmentHandle:
-        """A handle on a new environment; workers are assigned round robin."""
+        """A handle on a new environment, in the next worker in turn; its engine starts at the first reset."""
         return EnvironmentHandle(self, next(self._keys))
 
     def check_first(self, task: Task, first: Observation) -> None:
-        """Raise ReplayMismatch if ``task`` began with another observation in an earlier episode.
+        """Raise ReplayMismatch if an earlier episode of ``task`` began with another observation.
 
-        The members of a group and repeated attempts must be of one problem: rewards of different problems
-        say nothing about the policy when they are compared.
+        The first call for a task records its observation.
         """
+        # The members of a group and repeated attempts must be of one problem: rewards of different problems
+        # say nothing about the policy when they are compared.
         shown = json.dumps([first.text, first.admissible])
         seen = hashlib.blake2b(shown.encode(), digest_size=16).digest()
         before, beginning = self._first.setdefault(task.id, (seen, first.text[:SHOWN]))
@@ -239,15 +253,16 @@ class EnvironmentPool:
             )
 
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """Call ``verb`` (reset, step, rewind ...) with ``argument`` on environment ``key`` of the pool.
+        """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key`` of the pool.
 
-        Raises the engine's own error, or WorkerLost.
+        Returns the observation (None for close). Raises the engine's own error, or WorkerLost.
         """
         if self._here is not None:
             return self._here.call(key, verb, argument)
         return await self._workers[key % len(self._workers)].call(key, verb, argument)
 
     def close(self) -> None:
+        """End all worker processes; waits for them, and kills those that do not end."""
         # All pipes first, so that the processes end at the same time.
         for worker in self._workers:
             worker.hang_up()

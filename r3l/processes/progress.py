@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Advance(Protocol):
-    """Called as ``advance(note, count)``: ``count`` more parts are done, and ``note`` is shown after the bar.
+    """Function that moves a progress bar: ``count`` more parts are done, and ``note`` is shown after the bar.
 
-    The note comes first; a count alone is ``advance(count=3)``.
+    The note comes first: ``advance("text", 3)``; a count alone is ``advance(count=3)``.
     """
 
     def __call__(self, note: str = "", count: int = 1) -> None: ...
@@ -38,7 +38,10 @@ _whole: ContextVar[_Whole | None] = ContextVar("_whole", default=None)
 
 @contextmanager
 def one_progress(label: str, total: int) -> Iterator[None]:
-    """Inside, every :func:`progress` moves one common bar of ``total`` parts instead of showing its own."""
+    """Show one progress bar of ``total`` parts on stderr for the block.
+
+    Every :func:`progress` in the block moves this bar instead of showing its own.
+    """
     with _bar(label, total, 0, LINES) as (advance, skip):
         before = _whole.set(_Whole(advance, skip))
         try:
@@ -49,9 +52,11 @@ def one_progress(label: str, total: int) -> Iterator[None]:
 
 @contextmanager
 def progress(label: str, total: int, done: int = 0, lines: int = LINES) -> Iterator[Advance]:
-    """Show progress on stderr until the end of the block: ``total`` parts, ``done`` of them finished before.
+    """Show a progress bar on stderr for the block; yields the function that moves it (:class:`Advance`).
 
-    If stderr is not a terminal, ``lines`` plain lines are printed, evenly spread over the parts.
+    ``total``: number of parts; ``done``: parts that were finished before, which say nothing of the speed. If
+    stderr is not a terminal, ``lines`` plain lines are printed, evenly spread over the parts. Inside
+    :func:`one_progress` the common bar moves instead.
     """
     if whole := _whole.get():
         whole.skip(done)
@@ -106,7 +111,7 @@ def _bar(label: str, total: int, done: int, lines: int) -> Iterator[tuple[Advanc
 
 
 def clock(seconds: float) -> str:
-    """A duration in its largest units: ``42 s``, ``9 min``, ``3 h 5 min``."""
+    """A duration in words: ``42 s`` below a minute, then rounded to minutes: ``9 min``, ``3 h 5 min``."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -114,7 +119,10 @@ def clock(seconds: float) -> str:
 
 
 def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """Yield ``items`` one by one and show :func:`progress`. Without a length they need ``total``."""
+    """Yield ``items`` one by one while a progress bar with ``label`` on stderr counts them.
+
+    ``total``: their number; needed only if ``items`` has no length.
+    """
     if total is None:
         total = len(items) if isinstance(items, Sized) else 0
     with progress(label, total) as advance:

@@ -24,10 +24,10 @@ class WorkerLost(EngineLost):
 
 
 class RecordedEnvironment:
-    """An engine that records its trajectory, so that a rewind can replay it; it runs in a worker.
+    """Wraps an ``engine`` and records its episode since the last reset, so that :meth:`rewind` can go back.
 
-    The record is of the trajectory that began with the last reset. Nothing is added to it after a rewind, so
-    that any number of retries can start from its turns.
+    Nothing is recorded after a rewind until the next reset, so that any number of retries can start from the
+    turns of the first attempt. ``env``: name for messages; by default the engine's class.
     """
 
     def __init__(self, engine: Environment, env: str = "") -> None:
@@ -39,7 +39,7 @@ class RecordedEnvironment:
         self._recording = False
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task`` and a new record."""
+        """Start an episode of ``task`` and a new record; returns the first observation."""
         self._task = task
         self._actions = []
         self._seen = []
@@ -47,7 +47,7 @@ class RecordedEnvironment:
         return self._record(self._reset(task))
 
     def step(self, action: str) -> Observation:
-        """Take one action; it is recorded unless there was a rewind since the last reset."""
+        """Take one action; returns the observation after it. Recorded unless there was a rewind before."""
         now = self._step(action)
         if self._recording:
             self._actions.append(action)
@@ -55,9 +55,11 @@ class RecordedEnvironment:
         return now
 
     def rewind(self, turn: int) -> Observation:
-        """Go back to the state after ``turn`` actions. Raises ReplayMismatch if the observation differs.
+        """Go back to the state after the first ``turn`` recorded actions; returns its observation.
 
-        Raises EngineLost if the environment fails on the way: the caller tries again.
+        By the engine's snapshot if there is one, else by a reset and the same actions. Raises ReplayMismatch
+        if the observation is not the recorded one; EngineLost if the engine fails on the way, after which
+        the caller tries again.
         """
         self._recording = False
         recorded, snapshot = self._seen[turn]
@@ -95,7 +97,7 @@ class RecordedEnvironment:
 
 
 class EnvironmentHost:
-    """All live environments of one worker process."""
+    """All environments of one worker process, by number; closed ones are kept and reused by later resets."""
 
     def __init__(self, factory: EnvironmentFactory, options: Mapping[str, Any]) -> None:
         self._factory = factory
@@ -104,9 +106,10 @@ class EnvironmentHost:
         self._free: list[RecordedEnvironment] = []  # closed, kept for reuse
 
     def call(self, key: int, verb: Verb, argument: Any) -> Any:
-        """Call ``verb`` with ``argument`` on environment ``key``.
+        """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key``.
 
-        A reset starts an environment with a new key; other calls with an unknown key raise WorkerLost.
+        Returns the observation (None for close). A reset with an unknown key makes or reuses an engine; other
+        calls with an unknown key raise WorkerLost, since the environment was in a process that has ended.
         """
         if key not in self._live:
             if verb != "reset":
@@ -122,9 +125,10 @@ class EnvironmentHost:
 
 
 def work(factory: EnvironmentFactory, options: Mapping[str, Any], pipe: Connection) -> None:
-    """Loop of a worker process: answer calls until the other end of ``pipe`` is closed.
+    """Main loop of a worker process: answer calls from ``pipe`` until its other end is closed.
 
-    Exceptions are sent back to the caller.
+    A call is ``(key, verb, argument)`` (:meth:`EnvironmentHost.call`), an answer ``(result, error or None)``:
+    exceptions are sent to the caller, those of foreign code as EngineError with their traceback.
     """
     host = EnvironmentHost(factory, options)
     while True:

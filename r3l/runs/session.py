@@ -18,7 +18,7 @@ from r3l.core.rollout import Gather, Item, RolloutContext, T
 from r3l.core.seeds import Address
 from r3l.core.trajectory import Trajectory
 from r3l.envs.base.package import EnvironmentPackage
-from r3l.processes.gather import outside_event_loop
+from r3l.processes.barrier import outside_event_loop
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs.preemption import StopSignals, stop_signals
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from r3l.core.pretrained import load_tokenizer
 from r3l.files.json_files import append_jsonl
 from r3l.runs import steps, trajectory_log
 from r3l.runs.steps import keeping_batch
-from r3l.trinity.experience import CollectedTask, training_batch, unpack
+from r3l.trinity.experience import training_batch, unpack
 
 
 class MethodAdvantage(AdvantageFn, ExperienceOperator):
-    """Operator in Trinity's experience pipeline that computes advantages; each call gets all of one step.
+    """Operator in Trinity's experience pipeline that computes the method's advantages, one step per call.
 
-    ``experiences``: number that the trainer reads per step; ``folder``: folder of the trajectory log.
+    ``run``: the resolved run as a dict; ``experiences``: number of experiences that the trainer reads per
+    step; ``folder``: where the trajectory log is written.
     """
 
     def __init__(self, run: Mapping[str, Any], experiences: int, folder: str) -> None:
@@ -36,14 +37,15 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         self._decode: trajectory_log.Decode | None = None
 
     def __call__(self, exps: list[Experience], **kwargs: Any) -> tuple[list[Experience], dict[str, float]]:
-        """Alias of :meth:`process`, under the name of Trinity's advantage functions."""
+        """Same as :meth:`process`; Trinity's advantage functions are called like this."""
         return self.process(exps)
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:
-        """Turn the collected experiences of a step into training experiences with advantages.
+        """Turn the collected trajectories of one step (``exps``) into the rows that the trainer reads.
 
-        Also returns the step's metrics, under the local engine's names. Raises ConfigError if the step has
-        more rows than the trainer reads.
+        Returns (exactly ``experiences`` rows with advantages, padded with empty ones; the step's metrics,
+        under the local engine's names). Writes to the trajectory log in the steps that are logged. Raises
+        ConfigError if the step has more rows than the trainer reads.
         """
         # The method may drop a task, for example if all of its rewards are equal.
         tasks = unpack(exps)
@@ -70,7 +72,12 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
 
         # Log and metrics: counters come from the runners, one set per task.
         if step in trajectory_log.logged_steps(self.run.train.steps):
-            self._log_trajectories(step, accepted)
+            if self._decode is None:
+                self._decode = load_tokenizer(locate(self.run.model)).decode
+            in_groups = [collected.groups for collected in accepted]
+            played = [trajectory for collected in accepted for trajectory in collected.trajectories]
+            for line in trajectory_log.lines(self.method, in_groups, played, self._decode):
+                append_jsonl(self.file, {"step": step, "method": self.run.method, **line})
         counters: Counter[str] = Counter({"sampling_rounds": 1})
         for collected in tasks:
             counters.update(collected.counters)
@@ -84,20 +91,12 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         }
         return training_batch(trainable, self.experiences, exps[0].info["model_version"]), metrics
 
-    def _log_trajectories(self, step: int, accepted: Sequence[CollectedTask]) -> None:
-        if self._decode is None:
-            self._decode = load_tokenizer(locate(self.run.model)).decode
-        groups = [collected.groups for collected in accepted]
-        trajectories = [trajectory for collected in accepted for trajectory in collected.trajectories]
-        for line in trajectory_log.lines(self.method, groups, trajectories, self._decode):
-            append_jsonl(self.file, {"step": step, "method": self.run.method, **line})
-
     @classmethod
     def compute_in_trainer(cls) -> bool:
-        """False: advantages are computed in the pipeline, where all groups of a step are together."""
+        """False: Trinity computes advantages in the pipeline, where all groups of a step are together."""
         return False
 
     @classmethod
     def default_args(cls) -> dict[str, Any]:
-        """No defaults: the configuration names every argument (r3l.trinity.config)."""
+        """{}: no argument has a default, since the configuration names them all (r3l.trinity.config)."""
         return {}

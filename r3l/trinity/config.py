@@ -55,7 +55,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """Folders, backend and machines for a run; they are not part of the run itself.
+    """Where and how Trinity trains a run: folders, backend, machines. Not part of the run itself.
 
     ``folder``: folder of Trinity's checkpoints, buffers and logs. ``tasks``: folder with train.jsonl (one
     row per task in training order, ``{"id": ..., "occurrence": 0}``) and, for evaluations during
@@ -74,7 +74,7 @@ class Place:
 
     @property
     def adapter(self) -> Path:
-        """Folder of the initial LoRA adapter; only verl reads it, since the Learner creates its own."""
+        """Folder of the initial LoRA adapter, which only the verl backend reads."""
         return self.folder / "adapter"
 
 
@@ -99,10 +99,10 @@ def _missing_teacher(run: Run, method: Method, place: Place) -> str:
 
 
 def trinity_config(run: Run, place: Place) -> Config:
-    """The configuration of ``run`` at ``place`` for `trinity run --config`.
+    """Trinity's configuration for ``run`` at ``place``, as `trinity run --config` reads it; writes nothing.
 
-    Raises ConfigError if the method trains nothing or needs earlier metrics, or if the verl backend has
-    no GPUs planned for the model.
+    Raises ConfigError if Trinity cannot train the method: it trains nothing, needs earlier metrics, or a
+    teacher whose weights Trinity does not hold; or if the verl backend has no GPUs planned for the model.
     """
     # Refuse what Trinity cannot train.
     method = build_method(run)
@@ -158,9 +158,9 @@ def trinity_config(run: Run, place: Place) -> Config:
 
 
 def as_yaml(run: Run, config: Config) -> str:
-    """``config`` as YAML; the first line is a comment that names Trinity's version and the run.
+    """``config`` as the text of a YAML file; the first line is a comment with Trinity's version and the run.
 
-    ``config`` contains the run several times; YAML writes it once, as an anchor, and refers to it.
+    ``config`` contains the run several times; it is written once, as an anchor.
     """
     run_name = f"{run.cell}, seed {run.seed}, profile {run.profile}"
     head = f"# Trinity-RFT {VERSION}: {run_name} (r3l export trinity)\n"
@@ -168,10 +168,10 @@ def as_yaml(run: Run, config: Config) -> str:
 
 
 def write_inputs(run: Run, place: Place) -> None:
-    """Write the files that the configuration names: task sets, and with verl the initial LoRA adapter.
+    """Write the files that :func:`trinity_config` names: the task sets, and with verl a new LoRA adapter.
 
-    Raises DataError if a task set's data is missing, CheckpointError if the model's configuration is
-    missing; the message says how to get it.
+    Into ``place.tasks`` and ``place.adapter``. Raises DataError if a task set's data is missing,
+    CheckpointError if the model's configuration is; the message says how to get it.
     """
     write_tasksets(run, place.tasks)
     if run.lora.rank and place.backend == "verl":
@@ -183,7 +183,10 @@ def write_inputs(run: Run, place: Place) -> None:
 
 
 def write_tasksets(run: Run, folder: Path) -> None:
-    """Write train.jsonl with the tasks in training order, and a file per task set for evaluations."""
+    """Write the run's task sets as JSONL files into ``folder``, a row ``{"id", "occurrence"}`` per task.
+
+    train.jsonl has the tasks of all steps in training order; each task set for evaluations has its own file.
+    """
     package = environment_of(run.env)
     tested = {split: package.tasks(name) for split, name in run.env_settings.tested().items()}
     rewrite_jsonl(folder / "train.jsonl", task_rows(run))
@@ -192,7 +195,10 @@ def write_tasksets(run: Run, folder: Path) -> None:
 
 
 def task_rows(run: Run) -> Iterator[dict[str, Any]]:
-    """One row of train.jsonl per drawn task (id and occurrence), in the local engine's training order."""
+    """Rows of train.jsonl: ``{"id", "occurrence"}`` of every task drawn, in the local engine's order.
+
+    ``occurrence``: how often the task was drawn before in its step.
+    """
     tasks = environment_of(run.env).tasks(run.env_settings.train_task_set)
     for step in range(1, run.train.steps + 1):
         of_step = tasks_of_step(tasks, run.seed, step, run.train.tasks_per_step)
@@ -204,9 +210,10 @@ def _row(task: Task) -> dict[str, Any]:
 
 
 def algorithm_name(method: str, reference: bool = False) -> str:
-    """Dotted path of a method's algorithm type (r3l.trinity.plugins); variants share their method's type.
+    """Dotted path of the class with which Trinity finds the algorithm ``method`` (in r3l.trinity.plugins).
 
-    ``reference``: the type with which the trainer also computes log-probs of the base checkpoint.
+    Variants (NAME@key=value) have their method's. ``reference``: the class with which the trainer also
+    computes log-probs of the base checkpoint.
     """
     name = "".join(part.capitalize() for part in variant(method)[0].split("_"))
     return f"{ALGORITHMS}.{name}{'WithReference' if reference else ''}"

@@ -39,7 +39,11 @@ LIST_PACKAGES = (
 
 
 def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterator[Finding]:
-    """All checks of a Trinity tier except its environments' own; of all planned models, or of ``model``."""
+    """Check GPUs, memory plans, package versions and weights for a tier on Trinity; yields the findings.
+
+    For each model with GPUs planned in configs/models, or for ``model`` only. ``envs``: the tier's
+    environments, whose dialogs decide the memory; they are not checked themselves.
+    """
     cards, none = gpus()
     models = [planned for planned in planned_models() if model in (None, planned.model)]
     most = max(planned.cluster.gpus_per_node for planned in models if planned.cluster)
@@ -53,7 +57,7 @@ def checks(tier: str, envs: list[EnvConfig], model: str | None = None) -> Iterat
 
 
 def gpus() -> tuple[list[float], str]:
-    """Total memory in GiB of each GPU of this machine; with none, why: nvidia-smi is missing, or its error."""
+    """(total memory of each GPU of this machine in GiB, text that says why there is none), by nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return [], "none here (no nvidia-smi)"
@@ -146,10 +150,13 @@ def _versions() -> Iterator[Finding]:
 
 
 def weights(model: ModelConfig) -> Finding:
-    """Whether the weights of ``model`` are on this machine; nothing is downloaded."""
+    """Check whether the weights of ``model`` are on this machine: where, or how to get them.
+
+    Nothing is downloaded; of the Hugging Face cache only config.json is looked up.
+    """
     from huggingface_hub import try_to_load_from_cache
 
-    # A local folder comes first, then the Hugging Face cache, of which only config.json is looked up.
+    # A local folder comes first, then the Hugging Face cache.
     folder = locate(model.model)
     cached = try_to_load_from_cache(model.hub, "config.json")
     if Path(folder).is_dir():

@@ -40,48 +40,52 @@ FOLDER = "trinity"  # in a run directory: all files of Trinity
 
 
 class Backend(Protocol):
-    """The trainer: r3l.trinity.tinker on a CPU, r3l.trinity.verl on GPUs."""
+    """A trainer of Trinity and its checkpoints: r3l.trinity.tinker on a CPU, r3l.trinity.verl on GPUs."""
 
     def check(self, environment: TrinityEnvironment) -> None:
-        """Raise ConfigError, before any work, if the machine lacks something."""
+        """Raise ConfigError if the machine lacks what the trainer needs; called before any work."""
 
     def steps_done(self) -> int:
-        """Training steps in the newest checkpoint, from which a run resumes."""
+        """Number of training steps in the newest checkpoint, from which a run resumes; 0 without one."""
 
     def finished(self) -> bool:
-        """Whether the weights of the last step are saved."""
+        """True if the weights of the run's last step are saved."""
 
     def drop_after(self, step: int) -> None:
-        """Delete checkpoints of later steps."""
+        """Delete checkpoints of steps after ``step``."""
 
     def reset_to(self, step: int) -> None:
-        """Prepare the trainer to resume from ``step``; r3l.trinity.job.reset_to has reset Trinity's state."""
+        """Prepare the trainer's own files to resume from ``step``, after r3l.trinity.job.reset_to."""
 
     def cluster(
         self, environment: TrinityEnvironment, config: Config, folder: Path
     ) -> AbstractContextManager[Ray]:
-        """A Ray cluster for the block; writes addresses and the newest adapter into ``config``."""
+        """A Ray cluster for the block, started or joined; ``folder``: for its logs.
+
+        Changes ``config``: addresses, and the newest adapter if a LoRA run resumes.
+        """
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """Loss metrics from the trainer's report of a step: ``loss``, ``grad_norm``, parts of the loss."""
+        """The local engine's loss metrics (``loss``, ``grad_norm``, parts) from what the trainer reported."""
 
     def check_saves(self) -> None:
-        """Raise EngineError if the newest checkpoint is useless."""
+        """Raise EngineError if the newest checkpoint has no usable weights."""
 
     def collect(self) -> Path:
-        """Store the last checkpoint in the run directory, unless it is there; return its path.
+        """Bring the last checkpoint into the run directory, unless it is there, and return its folder.
 
-        It is in Hugging Face layout. The verl backend moves the weights there that Trinity exported, and
-        deletes Trinity's own checkpoints.
+        It is in Hugging Face layout. The verl backend moves the weights that Trinity exported, and deletes
+        Trinity's own checkpoints.
         """
 
 
 def train(run: Run, run_dir: Path, loggers: Sequence[str | Log] = (), minutes: float | None = None) -> Result:
-    """Train ``run`` in ``run_dir``, or resume it; write and return the content of result.json.
+    """Train ``run`` on Trinity-RFT in ``run_dir``, or resume it; writes and returns result.json's content.
 
-    Raises Preempted after ``minutes`` or a signal to stop; the next call resumes from the newest
-    checkpoint. Raises ConfigError if Trinity's environment, GPUs or a judge are missing, and EngineError
-    with the end of the relevant log if Trinity fails.
+    A run that is finished already is returned at once. ``loggers``: services that get a copy of the metrics.
+    Raises Preempted after ``minutes`` (None: no limit) or at a signal to stop; the next call resumes from the
+    newest checkpoint. Raises ConfigError if Trinity's environment, GPUs or a judge are missing, and
+    EngineError with the end of the relevant log if Trinity fails.
     """
     # Check everything that can be wrong before the run directory is created. The chat template can be
     # checked only if the model is on this machine; otherwise Trinity downloads it.
@@ -167,11 +171,13 @@ def _run_trinity(
 
 
 def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
-    """Bring the metrics and the checkpoints of a stopped run to the same step.
+    """Bring metrics.jsonl and the checkpoints of a stopped run to the same step.
 
-    Trinity's trainer saves a checkpoint before it reports the step, and we read reports a moment later.
-    So a run may stop between any two of the three.
+    Adds the lines of reported steps to metrics.jsonl, and deletes checkpoints of steps that were not
+    reported. ``job``: Trinity's folder of the run.
     """
+    # Trinity's trainer saves a checkpoint before it reports the step, and we read reports a moment later. So
+    # a run may stop between any two of the three.
     # Add the steps that were reported but not read.
     lines = read_metrics(run_dir)
     steps = trinity_job.reported(job)
@@ -184,9 +190,9 @@ def reconcile(run: Run, run_dir: Path, job: Path, backend: Backend) -> None:
 
 
 def metrics_of(number: int, reported: Mapping[str, float], backend: Backend) -> dict[str, float]:
-    """A step's line of metrics.jsonl, from the reports of Trinity's explorer and trainer.
+    """The line of metrics.jsonl for step ``number``, from what Trinity's explorer and trainer ``reported``.
 
-    Metrics of the pipeline come from r3l.trinity.advantage; the backend translates the trainer's.
+    The metrics of r3l.trinity.advantage, the trainer's as ``backend`` translates them, seconds, and rates.
     """
     pipeline = "experience_pipeline/"
     ours = {k.removeprefix(pipeline): v for k, v in reported.items() if k.startswith(pipeline)}

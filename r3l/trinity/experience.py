@@ -38,24 +38,25 @@ FIELDS = [CustomField(name, name, dtype) for name, dtype in SCALARS.items()]
 
 @dataclass(frozen=True)
 class CollectedTask:
-    """Everything that a runner collected for one task of a step.
+    """Everything that a runner of Trinity collected for one task of a step.
 
-    ``position``: index of the task in the step. ``trajectories``: all that were played; ``groups``: those
-    that are trained together. ``counters``: the runner's metrics, to be summed over the step.
+    ``position``: index of the task in the step. ``groups``: trajectories that train together.
+    ``trajectories``: all that were played, episodes and feedback dialogs. ``counters``: the runner's metrics,
+    to be summed over the step.
     """
 
     task: Task
     position: int
     groups: list[Group]
-    trajectories: list[Trajectory]  # episodes and feedback dialogs (RolloutContext.trajectories)
+    trajectories: list[Trajectory]
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
 def pack(collected: CollectedTask) -> list[Experience]:
-    """One experience per trajectory.
+    """Experiences of Trinity from which :func:`unpack` restores ``collected``: one per trajectory.
 
-    The first one also carries the task, the groups that are trained together (by indices of their
-    trajectories) and the runner's metrics, from which :func:`unpack` restores ``collected``.
+    Each trajectory is in it once, even if several groups have it. The first experience also carries the task,
+    the groups (by indices of their trajectories) and the counters.
     """
     # A trajectory may be in several groups, and a group may have trajectories that were not collected:
     # number each object once, the collected ones first.
@@ -83,7 +84,10 @@ def pack(collected: CollectedTask) -> list[Experience]:
 
 
 def unpack(experiences: Iterable[Experience]) -> list[CollectedTask]:
-    """The collected tasks of a step, in task order; experiences may arrive in any order."""
+    """Restore what :func:`pack` packed, of all tasks of a step: in order of position.
+
+    The experiences may come in any order.
+    """
     ordered = sorted(experiences, key=lambda e: (e.info[INFO]["position"], e.info[INFO]["index"]))
     collected = []
     for position, of_task in groupby(ordered, key=lambda e: e.info[INFO]["position"]):
@@ -179,7 +183,10 @@ def _trajectory(experience: Experience, task: Task) -> Trajectory:
 
 
 def training_batch(rows: Sequence[TrajectoryRow], count: int, model_version: int = 0) -> list[Experience]:
-    """Exactly ``count`` experiences: the rows (at most ``count``), then empty ones of weight 0."""
+    """Exactly ``count`` experiences for Trinity's trainer: those of ``rows``, then empty ones of weight 0.
+
+    ``rows``: at most ``count``. ``model_version``: number that Trinity stores with each.
+    """
     empty = [_empty(model_version) for _ in range(count - len(rows))]
     return [_row_experience(row, number, model_version) for number, row in enumerate(rows)] + empty
 

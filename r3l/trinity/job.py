@@ -35,11 +35,11 @@ NEWEST = "latest_checkpointed_iteration.txt"  # both trainers read the step to r
 
 
 def follow(job: Path, output: Path, *processes: Popen[bytes]) -> Iterator[Mapping[int, Mapping[str, float]]]:
-    """Yield all reports so far, by step, until a process ends or Trinity prints a fatal error.
+    """Yield :func:`reported` every half second until one of ``processes`` ends or Trinity prints an error.
 
-    ``output``: the file with what `trinity run` prints. ``processes``: Trinity and Ray, since Trinity
-    alone would wait for a dead Ray for a quarter of an hour. The caller judges success by the reports:
-    Trinity exits with 0 after a crash.
+    ``output``: the file with what `trinity run` prints, searched for fatal errors. ``processes``: Trinity and
+    Ray, since Trinity alone would wait for a dead Ray for a quarter of an hour. Raises nothing on a failure:
+    the caller judges by the reports, since Trinity exits with 0 after a crash.
     """
     with output.open("rb") as printed:
         new = b""
@@ -58,7 +58,10 @@ def follow(job: Path, output: Path, *processes: Popen[bytes]) -> Iterator[Mappin
 
 
 def reported(job: Path) -> dict[int, dict[str, float]]:
-    """Metrics of each step that both roles have reported (files of r3l.trinity.plugins.LinesMonitor)."""
+    """Metrics by step (from 1) that explorer and trainer of the job in folder ``job`` have both reported.
+
+    Steps that only one has reported are left out. Read from the files of r3l.trinity.plugins:LinesMonitor.
+    """
     by_role: list[dict[int, dict[str, float]]] = []
     for role in ROLES:
         steps: dict[int, dict[str, float]] = {}
@@ -71,20 +74,19 @@ def reported(job: Path) -> dict[int, dict[str, float]]:
 
 
 def evaluation_seconds(folder: Path) -> float:
-    """Seconds of Trinity's evaluation before the first step, in any job under ``folder``; 0 without one."""
+    """Longest time (seconds) of one evaluation that Trinity reported, in any job under ``folder``; else 0."""
     files = folder.rglob("monitor/steps-explorer.jsonl")
     return max((line.get("time/eval", 0.0) for file in files for line in read_jsonl(file)), default=0.0)
 
 
 def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
-    """Make explorer and trainer of the job in the folder ``job`` resume after ``step``.
+    """Make explorer and trainer of the job in folder ``job`` resume after ``step``, that of a checkpoint.
 
-    Rewrites Trinity's state files, and deletes the logs and all reports of later steps. ``step``: step of the
-    newest checkpoint; 0 deletes ``job``. The explorer skips ``step * tasks_per_step`` tasks.
-
-    Without this, they would resume from different steps after a crash: Trinity saves the explorer's progress
-    at every step, but the trainer's only at checkpoints.
+    Rewrites Trinity's state files (the explorer skips ``step * tasks_per_step`` tasks), and deletes the logs
+    and the reports of later steps. 0 deletes ``job``.
     """
+    # Without this, they would resume from different steps after a crash: Trinity saves the explorer's
+    # progress at every step, but the trainer's only at checkpoints.
     if step == 0:
         shutil.rmtree(job, ignore_errors=True)
         return
@@ -103,7 +105,10 @@ def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
 
 
 def log_tail(job: Path, output: Path) -> str:
-    """The end of the newest log with an error, else of ``output``, the output of `trinity run`."""
+    """The last lines (TAIL) of the job's newest log that has an error, for a message; names the file.
+
+    Without such a log those of ``output``, the file with what `trinity run` printed.
+    """
     # Trinity logs some fatal errors as warnings.
     words = ("ERROR", *(word.decode() for word in FATAL))
     logs = sorted((job / "log").rglob("*.log"), key=lambda log: log.stat().st_mtime)

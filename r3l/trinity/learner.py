@@ -33,9 +33,9 @@ KEPT = 512  # dialogs whose caches are kept: more than a step samples at once; o
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """A request to sample one response to the prompt ``ids``.
+    """A request to sample one response to the prompt ``ids`` (token ids), of at most ``max_tokens``.
 
-    ``seed``: r3l.core.seeds.seed_of its seed address.
+    ``seed``: of its draws; callers take r3l.core.seeds:seed_of the response's seed address.
     """
 
     ids: list[int]
@@ -53,10 +53,11 @@ class Datum:
 
 
 class Learner:
-    """Trainer and sampler of a run on this machine, resumed from the newest checkpoint in ``run_dir``.
+    """The model of a run: it samples, trains and saves, on this machine's CPU, without Trinity.
 
-    ``trainer.model`` trains; ``trainer.sampler`` samples, with older weights until ``sync`` copies the new
-    ones.
+    It begins from the newest checkpoint in ``run_dir``, else from the base checkpoint. ``trainer.model``
+    trains; ``trainer.sampler`` samples, with older weights until :meth:`sync`. Sets torch's threads and
+    deterministic mode for the process.
     """
 
     def __init__(self, run: Run, run_dir: Path) -> None:
@@ -84,13 +85,15 @@ class Learner:
 
     @property
     def steps_done(self) -> int:
+        """Number of updates so far, those before a resume included."""
         return self.trainer.steps_done
 
     @torch.inference_mode()
     def sample(self, samples: Sequence[SampleRequest]) -> list[tuple[list[int], list[float]]]:
-        """(token ids, log-probs) of each response, sampled in one batch.
+        """Sample a response to each request, in one batch, with the weights of the last :meth:`sync`.
 
-        The weights are those of the last ``sync``.
+        Returns (token ids, their log-probs in nats) in the order of ``samples``. Key-value caches of recent
+        dialogs are kept, so that a next turn encodes only its new tokens.
         """
         # Only the end of each prompt is encoded: the rest is in the caches of the dialog's last turn.
         requests = []
@@ -107,9 +110,9 @@ class Learner:
         return [(request.ids, request.logprobs) for request in requests]
 
     def logprobs(self, ids: Sequence[int], of_base: bool) -> list[float]:
-        """Log-prob (nats) of each token of ``ids`` given the tokens before it, 0 for the first.
+        """Log-prob (nats, at the sampling temperature) of each token of ``ids`` given those before it.
 
-        By the base checkpoint if ``of_base``, else by the sampler.
+        0 for the first. By the base checkpoint if ``of_base``, else by the model that samples.
         """
         model = self.trainer.reference if of_base else self.trainer.sampler
         ids_1_T = torch.tensor([ids])
@@ -117,10 +120,10 @@ class Learner:
             return list(self.trainer.token_logprobs(model, ids_1_T, torch.ones_like(ids_1_T))[0].tolist())
 
     def forward(self, data: Sequence[Datum], backward: bool) -> list[np.ndarray]:
-        """Log-probs of the tokens with a weight, 0 elsewhere; one array of shape (T,) per row.
+        """Log-probs under the trained model of tokens with a weight, 0 elsewhere; shape (T,) for each row.
 
-        ``backward`` adds the gradient of -sum(weight x log p) to the gradient accumulated since the last
-        step.
+        ``backward``: also add the gradient of -sum(weight x log p) over all rows to the gradient that is
+        accumulated since the last :meth:`step`.
         """
         # Rows without any weight are the padding of the step (r3l.trinity.experience); they need no pass.
         logprobs: list[np.ndarray] = [np.zeros(len(d.ids), dtype=np.float32) for d in data]
@@ -144,7 +147,10 @@ class Learner:
         return logprobs
 
     def step(self, lr: float) -> float:
-        """Update with the accumulated gradient; return its norm. Without a gradient weights do not change."""
+        """Update the weights with the accumulated gradient and clear it; returns its norm before clipping.
+
+        ``lr``: learning rate. Without a gradient the weights stay and the norm is 0; the step counts anyway.
+        """
         parameters = list(self.trainer.model.parameters())
         norm = self.trainer.optimizer_step(lr) if any(p.grad is not None for p in parameters) else 0.0
         self.trainer.optimizer.zero_grad()
@@ -152,12 +158,12 @@ class Learner:
         return norm
 
     def sync(self) -> None:
-        """Copy the trained weights to the sampler, and drop the caches, which belong to the old weights."""
+        """Copy the trained weights to the model that samples; drops the caches of the old weights."""
         self.trainer.sync()
         self._caches = _Caches()
 
     def save(self) -> Path:
-        """Write a checkpoint in the local engine's format; return its folder."""
+        """Write a checkpoint of the present step in the local engine's format; returns its folder."""
         return checkpoint.save(self.folder, self.trainer, self.tokenizer, self.run.fingerprint(), {})
 
 

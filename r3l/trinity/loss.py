@@ -12,7 +12,7 @@ from r3l.config import Run, build_method, validate
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Method
 from r3l.core.method_validation import loss_of
-from r3l.local.training.logprobs import LogprobMismatch
+from r3l.local.training.measures import LogprobMismatch
 from r3l.trinity.config import MISMATCH_MAX, MISMATCH_SUM, MISMATCH_TOKENS
 from r3l.trinity.unpadding import replace_flash_attn
 
@@ -23,11 +23,11 @@ replace_flash_attn()
 
 
 class MethodLoss(PolicyLossFn):
-    """Sum of weight x per-token loss (see r3l.core.method.Batch), independent of the trainer's micro-batches.
+    """The method's loss as a policy loss of Trinity: the sum over tokens of weight x per-token loss.
 
-    ``replicas``: number of data-parallel ranks. Trinity inspects the parameter names of ``__call__`` and
-    passes the tensors with those names: shapes (B, T) and (B,) for several rows, (T,) and () for a single
-    one.
+    So it does not depend on the trainer's micro-batches. ``backend``: ``verl`` or ``tinker``; ``run``: the
+    resolved run as a dict; ``replicas``: number of data-parallel ranks. Trinity passes the tensors that
+    ``__call__`` names: shapes (B, T) and (B,) for several rows, (T,) and () for a single one.
     """
 
     def __init__(self, backend: str = "verl", *, run: Mapping[str, Any], replicas: int = 1) -> None:
@@ -48,7 +48,10 @@ class MethodLoss(PolicyLossFn):
         off_policy: torch.Tensor,
         **kwargs: torch.Tensor,
     ) -> Loss:
-        """Loss and additive metrics. Raises NonFiniteError for a NaN or infinite log-prob or loss."""
+        """(loss of a micro-batch, its metrics), both additive over micro-batches.
+
+        Raises NonFiniteError for a NaN or infinite log-prob or loss.
+        """
         return self._loss(
             logprob,
             old_logprob,
@@ -115,12 +118,12 @@ class MethodLoss(PolicyLossFn):
 
     @classmethod
     def default_args(cls) -> dict[str, Any]:
-        """No defaults: the configuration names every argument (r3l.trinity.config)."""
+        """{}: no argument has a default, since the configuration names them all (r3l.trinity.config)."""
         return {}
 
 
 class MethodLossWithReference(MethodLoss):
-    """Loss of a method with a KL term, which also needs the log-probs of the base checkpoint."""
+    """MethodLoss for a method with a KL term: Trinity also passes the base checkpoint's log-probs."""
 
     def __call__(  # type: ignore[override]  # Trinity matches tensors by parameter name
         self,
@@ -136,7 +139,11 @@ class MethodLossWithReference(MethodLoss):
         ref_logprob: torch.Tensor,
         **kwargs: torch.Tensor,
     ) -> Loss:
-        """Loss and additive metrics. Raises NonFiniteError for a NaN or infinite log-prob or loss."""
+        """(loss of a micro-batch, its metrics), both additive over micro-batches.
+
+        ``ref_logprob``: log-probs under the base checkpoint. Raises NonFiniteError for a NaN or infinite
+        log-prob or loss.
+        """
         return self._loss(
             logprob,
             old_logprob,

@@ -54,7 +54,10 @@ for _reference in (False, True):
 
 
 class LinesMonitor(Monitor):
-    """Append reports of the explorer or the trainer to a JSONL file: ``{"step": n, name: value, ...}``."""
+    """Trinity's monitor that appends each report to ``steps-ROLE.jsonl``: ``{"step": n, name: value, ...}``.
+
+    ROLE is ``explorer`` or ``trainer``; the folder is the configuration's ``monitor.cache_dir``.
+    """
 
     def __init__(self, project: str, group: str, name: str, role: str, config: Config = None) -> None:
         super().__init__(project, name, role, config)
@@ -63,7 +66,8 @@ class LinesMonitor(Monitor):
         self.file.parent.mkdir(parents=True, exist_ok=True)
 
     def log(self, data: Mapping[str, Any], step: int, commit: bool = False) -> None:
+        """Append the metrics ``data`` of ``step``; ``commit`` is part of Trinity's interface and unused."""
         append_jsonl(self.file, {"step": step, **{name: float(value) for name, value in data.items()}})
 
     def close(self) -> None:
-        pass
+        """Nothing to close: each report is appended at once."""

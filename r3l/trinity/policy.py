@@ -18,9 +18,10 @@ Sampled = tuple[list[int], list[float]]
 
 
 class TrinityPolicy:
-    """Policy that samples from a Trinity model (see r3l.core.policy.Policy).
+    """Policy (r3l.core.policy) that samples from Trinity's rollout model, token ids in and out.
 
-    A request carries the seed of its address. ``meter`` counts discarded tokens (``tokens/cut``).
+    Each request carries the seed of its seed address. ``max_context``: most tokens of a dialog; ``samples``:
+    ``turn`` renders a dialog again at every turn. ``meter`` counts discarded tokens (``tokens/cut``).
     """
 
     def __init__(self, model: ModelWrapper, tokenizer: Any, max_context: int, samples: Samples) -> None:
@@ -31,10 +32,14 @@ class TrinityPolicy:
         self.meter: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> TrinityConversation:
+        """A new, empty dialog."""
         return TrinityConversation(self)
 
     async def sample(self, ids: list[int], sampling: Sampling, stops: Set[int], seed: int) -> Sampled:
-        """Sample a response to ``ids`` with its log-probs, up to and including the first of ``stops``."""
+        """Sample a response to the prompt ``ids``: (token ids, log-probs), up to the first of ``stops``.
+
+        The stop token is included; sampled tokens after it are dropped and counted in ``meter``.
+        """
         params = {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature, "seed": seed}
         # Call the model's actor directly: ModelWrapper takes only text, which would be tokenised again.
         actor = self.model.model
@@ -56,9 +61,10 @@ class TrinityPolicy:
         return tokens[:end], list(sequence.logprobs)[:end]
 
     async def logprobs(self, ids: list[int], temperature: float, frozen: bool = False) -> list[float]:
-        """Log-probability of every token of ``ids`` given its prefix; 0 for the first token.
+        """Log-probability (nats) of every token of ``ids`` given those before it; 0 for the first token.
 
-        ``frozen``: under the base checkpoint, which is the model without its adapter (r3l.trinity.config).
+        Logits are divided by ``temperature``. ``frozen``: under the base checkpoint, that is the model
+        without its LoRA adapter, instead of the present policy.
         """
         if self.model.config.engine_type == "tinker":
             scored = await self.model.logprobs_async(ids, temperature=temperature)
@@ -72,11 +78,15 @@ class TrinityPolicy:
 
 
 class TrinityConversation(TokenDialog):
-    """A dialog of Trinity's model (see r3l.core.policy.Conversation)."""
+    """A dialog with Trinity's rollout model, kept as token ids (see r3l.core.policy.Conversation)."""
 
     _policy: TrinityPolicy
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
+        """Sample the next response, seeded by ``address``.
+
+        An empty one with ``FinishReason.CONTEXT`` if prompt and response would exceed ``max_context``.
+        """
         prompt = self._advance()
         if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)

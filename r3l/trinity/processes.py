@@ -34,13 +34,16 @@ SECONDS_TO_END = 10.0  # after SIGTERM, for a process and its children; then the
 
 @dataclass(frozen=True)
 class TrinityEnvironment:
-    """A virtual environment in which Trinity is installed."""
+    """The virtual environment in ``folder``, in which Trinity-RFT and Ray are installed."""
 
     folder: Path
 
     @classmethod
     def find(cls) -> Self:
-        """The environment in $R3L_TRINITY, else of `make trinity`. Raises ConfigError if it is missing."""
+        """The environment in the folder $R3L_TRINITY, else in .venv-trinity, which `make trinity` makes.
+
+        Raises ConfigError if that folder has no program ``trinity``.
+        """
         folder = Path(os.environ.get("R3L_TRINITY") or ROOT / ".venv-trinity")
         if not (folder / "bin" / "trinity").is_file():
             raise ConfigError(
@@ -50,21 +53,22 @@ class TrinityEnvironment:
         return cls(folder)
 
     def has(self, package: str) -> bool:
-        """Whether the environment has a package of this import name."""
+        """True if a package of this import name is installed in the environment."""
         return any((self.folder / "lib").glob(f"python*/site-packages/{package}"))
 
     def program(self, name: str) -> str:
-        """Path of a program of the environment."""
+        """Path of the program ``name`` in the environment; not checked."""
         return str(self.folder / "bin" / name)
 
     @contextmanager
     def ray(
         self, folder: Path, ip: str, sizes: Mapping[str, int], variables: Mapping[str, str] | None = None
     ) -> Iterator[Ray]:
-        """Start the head of a Ray cluster at this node's address ``ip``; it ends with the block.
+        """Start a Ray cluster's head process at this node's address ``ip``; it ends with the block.
 
-        ``folder``: folder of the logs. ``sizes``: resources of this node (``num-gpus``, ...), which
-        replace those that Ray detects. ``variables``: additional environment variables.
+        ``folder``: of the logs. ``sizes``: resources of this node (``num-gpus``, ...), which replace those
+        that Ray detects. ``variables``: additional environment variables. Raises EngineError if Ray does not
+        start at the fifth attempt.
         """
         # Free ports, since several runs may share a machine.
         port = _free_port()
@@ -87,11 +91,14 @@ class TrinityEnvironment:
                 yield replace(ray, heads=(_started(ray, command, stack),))
 
     def joined(self, folder: Path, address: str) -> Ray:
-        """The running cluster at ``address``; this process neither starts nor ends it."""
+        """The Ray cluster that runs at ``address`` already; nothing is started, ended or checked.
+
+        ``folder``: of the logs.
+        """
         return Ray(self, folder, address, self._variables(folder, address))
 
     def gpus_of(self, address: str) -> int:
-        """Number of GPUs of the Ray cluster at ``address``. Raises ConfigError if it does not answer."""
+        """Number of GPUs of the running Ray cluster at ``address``; ConfigError if it does not answer."""
         counted = self.count(self._variables(Path(), address))
         if counted is None:
             raise ConfigError(
@@ -101,9 +108,9 @@ class TrinityEnvironment:
         return counted[1]
 
     def count(self, variables: Mapping[str, str]) -> tuple[int, int] | None:
-        """(nodes, GPUs) of the Ray cluster to which the environment variables ``variables`` point.
+        """(number of nodes, number of GPUs) of a running Ray cluster; None if it does not answer.
 
-        None if it does not answer.
+        ``variables``: environment variables for the process that asks it; RAY_ADDRESS names the cluster.
         """
         command = [self.program("python"), "-c", COUNT]
         done = subprocess.run(
@@ -136,10 +143,10 @@ class TrinityEnvironment:
 
 @dataclass(frozen=True)
 class Ray:
-    """A cluster, and the environment variables of the processes that use it.
+    """A Ray cluster at ``address``, for which we start processes.
 
-    ``heads``: the process that runs its head, if we started it; it ends as soon as any of Ray's own
-    processes does.
+    ``folder``: of their logs; ``variables``: their environment variables. ``heads``: the process that runs
+    the cluster's head, if we started it (it ends as soon as any of Ray's own processes does); else empty.
     """
 
     environment: TrinityEnvironment
@@ -149,16 +156,17 @@ class Ray:
     heads: tuple[subprocess.Popen[bytes], ...] = ()
 
     def log_tail(self) -> str | None:
-        """The end of Ray's log if Ray has ended, else None."""
+        """The end of ray.log as text for a message, if the head that we started has ended; else None."""
         if all(head.poll() is None for head in self.heads):
             return None
         path = self.folder / "ray.log"
         return f"Ray ended; the end of {path}:\n{path.read_text(errors='replace')[-2000:]}"
 
     def wait(self, started: subprocess.Popen[bytes], log: str, nodes: int = 1) -> None:
-        """Wait until the cluster has ``nodes``.
+        """Wait until the cluster has this many ``nodes``.
 
-        Raises EngineError with the end of ``log`` after START seconds, or if the process ``started`` ends.
+        Raises EngineError, with the end of the file ``log``, after START (120) seconds or as soon as the
+        process ``started`` ends.
         """
         began = time.monotonic()
         while True:
@@ -178,14 +186,18 @@ class Ray:
             time.sleep(0.5)
 
     def trinity(self, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """Run `trinity run` with ``config`` until the end of the block, with its output in trinity.log."""
+        """Start `trinity run` with the file ``config`` for the block; its output goes to trinity.log."""
         command = [self.environment.program("trinity"), "run", "--config", str(config)]
         return self.process(command, "trinity.log")
 
     def process(
         self, command: Sequence[str], log: str, variables: Mapping[str, str] | None = None
     ) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """Run ``command`` with the cluster's variables until the end of the block, its output in ``log``."""
+        """Start ``command`` for the block, after which it and its descendants are ended.
+
+        ``log``: file in ``folder`` for its output. ``variables``: its environment variables; None: the
+        cluster's.
+        """
         return _running(command, self.folder / log, variables or self.variables)
 
 

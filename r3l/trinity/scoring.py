@@ -9,18 +9,17 @@ from typing import Protocol
 from r3l.core.batching import rows_to_score
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Group, Trajectory, unique
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 
 
 class Scorer(Protocol):
-    """A policy that gives the log-probability of every token of a sequence.
-
-    ``await logprobs(ids, temperature, frozen)`` returns one number per token of ``ids``, given the tokens
-    before it; 0 for the first. ``frozen``: under the base checkpoint.
-    """
+    """A policy that computes the log-probs of given tokens (r3l.trinity.policy:TrinityPolicy)."""
 
     async def logprobs(self, ids: list[int], temperature: float, frozen: bool = False) -> list[float]:
-        """Log-probability of every token of ``ids`` given its prefix; 0 for the first token."""
+        """Log-prob (nats) of every token of ``ids`` given those before it; 0 for the first.
+
+        Logits are divided by ``temperature``. ``frozen``: under the base checkpoint.
+        """
         ...
 
 
@@ -32,13 +31,12 @@ async def score(
     temperature: float,
     frozen: bool = False,
 ) -> dict[str, float]:
-    """Set the log-probs that trajectories of ``groups`` lack; returns counts as metrics.
+    """Compute the log-probs that trajectories of ``groups`` still need, by ``scorer``, and store them there.
 
-    A distilled retry was sampled in its teacher's context, so it is scored in the one that trains
-    (``rescore``). Any other trajectory with a teacher is scored in the teacher's context, by the base
-    checkpoint if the teacher is ``frozen``; if that exceeds
-    ``longest`` tokens, the teacher's log-probs are the policy's own. Counted are ``tokens/scored``, of both
-    kinds of contexts, and the contexts that were too long.
+    A distilled retry (``rescore``) was sampled in its teacher's context, so it is scored in the one that
+    trains. Any other trajectory with a teacher is scored in the teacher's context, by the base checkpoint if
+    the teacher is ``frozen``; if that context has more than ``longest`` tokens, it gets the policy's own
+    log-probs. Returns ``tokens/scored`` and ``dropped/teacher_context`` (too long); {} if none needed any.
     """
     counts: dict[str, float] = {}
 

@@ -48,9 +48,10 @@ class _Call:
 
 
 class Server:
-    """HTTP server for ``learner`` at ``url``, open within a `with` block to clients that send ``key``.
+    """HTTP server of the Tinker protocol at ``url`` (loopback, a free port), which ``learner`` answers.
 
-    ``base_model``: name of the base checkpoint.
+    It answers within a `with` block, to clients that send ``key`` in X-API-Key. ``base_model``: name of the
+    base checkpoint, as clients call it.
     """
 
     def __init__(self, learner: Learner, base_model: str) -> None:
@@ -110,7 +111,11 @@ class Server:
             thread.join()
 
     def answer(self, verb: str, content: bytes) -> tuple[int, Json]:
-        """HTTP status and JSON content for a request: ``verb`` from its path, ``content`` from its body."""
+        """(HTTP status, JSON content) of the answer to a request; called in the thread of its connection.
+
+        ``verb``: its path without /api/v1/; ``content``: its body. A slow request is queued for the computing
+        thread and answered with a number, under which ``retrieve_future`` waits for the result.
+        """
         try:
             body = json.loads(content or b"{}")
             if not isinstance(body, dict):

@@ -10,13 +10,14 @@ from r3l.core.method import Method
 
 
 def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
-    """Number of experiences that the trainer reads for one step, a multiple of ``multiple`` (its GPUs).
+    """Number of training rows (experiences) that Trinity's trainer reads per step: the most a step can have.
 
-    Trinity's trainer waits for an exact number, while a method's number varies. So this is the maximum of
-    a step, and the advantage operator, which sees complete steps, pads with empty experiences. Explorer
-    and trainer steps then match one to one, as in the local engine. (The released code reads 96 x N, cut
-    across groups.)
+    Rounded up to a multiple of ``multiple``, the number of its GPUs.
     """
+    # Trinity's trainer waits for an exact number, while a method's number varies. So this is the maximum of
+    # a step, and the advantage operator, which sees complete steps, pads with empty experiences. Explorer and
+    # trainer steps then match one to one, as in the local engine. (The released code reads 96 x N, cut across
+    # groups.)
     most = run.train.tasks_per_step * method.max_samples
     if run.samples == "turn":
         most *= run.env_settings.max_turns
@@ -24,12 +25,12 @@ def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
 
 
 def planned_models() -> list[ModelConfig]:
-    """Models of configs/models whose file has the key `cluster`."""
+    """Models of configs/models with GPUs planned: their file has the key ``cluster``."""
     return [model for name in names("models") if (model := find_model(name)) and model.cluster]
 
 
 def planned_model(run: Run) -> ModelConfig:
-    """The file of the run's model in configs/models. Raises ConfigError if it has no key `cluster`."""
+    """The run's model as configs/models describes it; ConfigError if it has no GPUs planned (``cluster``)."""
     model = find_model(run.model)
     if model is None or model.cluster is None:
         planned = ", ".join(model.model for model in planned_models())
@@ -42,9 +43,9 @@ def planned_model(run: Run) -> ModelConfig:
 
 
 def cluster_of(run: Run, nodes: int | None = None, gpus_per_node: int | None = None) -> ClusterConfig:
-    """GPUs planned for the run's model; ``nodes`` and ``gpus_per_node`` override the plan.
+    """The GPUs planned for the run's model in configs/models; ``nodes``, ``gpus_per_node`` override the plan.
 
-    Raises ConfigError if sampling leaves no GPU for training.
+    Raises ConfigError if none are planned, or if sampling leaves no GPU for training.
     """
     planned = planned_model(run).cluster
     assert planned is not None
@@ -60,10 +61,11 @@ def cluster_of(run: Run, nodes: int | None = None, gpus_per_node: int | None = N
 
 
 def tokens_per_gpu(run: Run, cluster: ClusterConfig) -> int:
-    """Tokens of a micro-batch on one GPU: the configured number, but at least the longest dialog.
+    """Tokens of a micro-batch on one GPU: ``train.tokens_per_microbatch``, but at least the longest dialog.
 
-    verl asserts that a micro-batch holds the longest row (audit B-32: the released 3B configs can fall
-    short).
+    Of that a GPU holds max_context / sequence_parallel tokens.
     """
+    # verl asserts that a micro-batch holds the longest row (audit B-32: the released 3B configs can fall
+    # short).
     longest = math.ceil(run.sampling.max_context / cluster.sequence_parallel)
     return max(run.train.tokens_per_microbatch, longest)

@@ -26,7 +26,10 @@ SIZES = {
 
 
 class Tinker:
-    """The r3l.trinity.engine.Backend for machines without GPUs."""
+    """Backend (r3l.trinity.engine) for machines without GPUs: our own Learner trains, behind a Server.
+
+    ``job``: Trinity's folder of the run; checkpoints are in ``run_dir/checkpoints``.
+    """
 
     def __init__(self, run: Run, run_dir: Path, job: Path) -> None:
         self.run = run
@@ -36,29 +39,29 @@ class Tinker:
 
     @cached_property
     def learner(self) -> Learner:
-        """The model, loaded from the newest checkpoint on first use."""
+        """The model, loaded from the newest checkpoint at first use and kept."""
         return Learner(self.run, self.run_dir)
 
     def check(self, environment: TrinityEnvironment) -> None:
-        """Check nothing: a CPU run needs only Trinity's environment."""
+        """Nothing to check: a CPU run needs only Trinity's environment, which exists."""
 
     def steps_done(self) -> int:
-        """Training steps in the newest checkpoint."""
+        """Number of training steps in the newest good checkpoint; 0 without one."""
         start = checkpoint.last_good(self.checkpoints)
         return int(checkpoint.read_state(start, self.run.fingerprint())["step"]) if start else 0
 
     def finished(self) -> bool:
-        """Whether the last step's checkpoint exists."""
+        """True if the last step's checkpoint exists."""
         return self.steps_done() >= self.run.train.steps
 
     def drop_after(self, step: int) -> None:
-        """Delete checkpoints of later steps."""
+        """Delete checkpoints of steps after ``step``."""
         for folder in self.checkpoints.glob("step-*"):
             if folder.name > checkpoint.name_of(step):
                 shutil.rmtree(folder)
 
     def reset_to(self, step: int) -> None:
-        """Write the name of our checkpoint of ``step`` where Trinity's tinker trainer looks for its own."""
+        """Write the name of our checkpoint of ``step`` into the file where Trinity's trainer looks for it."""
         path = self.job / f"global_step_{step}" / "remote_checkpoint_path.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"tinker://run/weights/{checkpoint.name_of(step)}", encoding="utf-8")
@@ -76,10 +79,9 @@ class Tinker:
                 yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """Loss metrics of a step, as sums over its experiences.
-
-        Trinity's tinker trainer reports means over all experiences, also over the empty ones that pad a step.
-        """
+        """The local engine's loss metrics of a step (sums over rows), from what Trinity ``reported``."""
+        # Trinity's tinker trainer reports means over all experiences, also over the empty ones that pad a
+        # step.
         experiences = experiences_per_step(self.run, build_method(self.run))
         metrics = {}
         for key, mean in reported.items():
@@ -89,8 +91,8 @@ class Tinker:
         return {**metrics, "grad_norm": reported["grad_norm"]}
 
     def check_saves(self) -> None:
-        """Check nothing: our own server saves, and verifies what it saves."""
+        """Nothing to check: our own server saves, and verifies what it saves."""
 
     def collect(self) -> Path:
-        """The last checkpoint; for a run without steps the base checkpoint, saved now."""
+        """The folder of the last checkpoint; for a run without steps the base checkpoint is saved now."""
         return checkpoint.last_good(self.checkpoints) or self.learner.save()

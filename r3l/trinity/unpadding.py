@@ -12,7 +12,10 @@ from importlib.util import find_spec
 
 
 def replace_flash_attn() -> None:
-    """Let verl use the padding functions of transformers if flash-attn is not installed."""
+    """Let verl drop and restore padding by transformers' functions, if flash-attn is not installed.
+
+    Replaces a function of verl in this process; does nothing if flash-attn is installed or verl is not.
+    """
     if find_spec("flash_attn") or not find_spec("verl"):
         return
     import einops

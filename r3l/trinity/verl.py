@@ -37,7 +37,11 @@ PEAK = "perf/max_memory_allocated_gb"  # of one GPU in an update, in GiB: verl 0
 
 
 class Verl:
-    """The r3l.trinity.engine.Backend for GPUs."""
+    """Backend (r3l.trinity.engine) for GPUs: Trinity's verl trainer.
+
+    ``job``: Trinity's folder of the run, with its checkpoints; ``planned``: the GPUs to use; ``adapter``:
+    folder of the initial LoRA adapter.
+    """
 
     def __init__(self, run: Run, run_dir: Path, job: Path, planned: ClusterConfig, adapter: Path) -> None:
         self.run = run
@@ -49,7 +53,7 @@ class Verl:
         self.final = run_dir / "checkpoints" / checkpoint.name_of(run.train.steps)
 
     def check(self, environment: TrinityEnvironment) -> None:
-        """Raise ConfigError if the planned GPUs are not available."""
+        """Raise ConfigError unless the planned GPUs are available (at $RAY_ADDRESS, in the job, or here)."""
         nodes = self.planned.nodes
         each = self.planned.gpus_per_node
         plan = f"model {self.run.model!r} trains on {nodes} x {each} GPUs (nodes x GPUs, configs/models)"
@@ -78,7 +82,7 @@ class Verl:
             )
 
     def steps_done(self) -> int:
-        """Training steps in Trinity's newest complete checkpoint."""
+        """Number of training steps in Trinity's newest complete checkpoint; 0 without one."""
         # Trinity writes the number after the files, so a checkpoint with a higher number is incomplete.
         note = self.job / NEWEST
         # It writes in place, so while a run goes on the number may be missing.
@@ -86,21 +90,21 @@ class Verl:
         return max((step for step in self._saved() if step <= newest), default=0)
 
     def finished(self) -> bool:
-        """True once the last step's weights are exported, to Trinity's folder or our checkpoints."""
+        """True if the last step's weights are exported, in Trinity's folder or already in our checkpoints."""
         if self.final.is_dir():
             return True
         steps = self.run.train.steps
         return self.steps_done() >= steps and _complete(self._saved()[steps] / self.exported)
 
     def drop_after(self, step: int) -> None:
-        """Delete checkpoints of later steps."""
+        """Delete Trinity's checkpoints of steps after ``step``."""
         # Trinity's trainer also saves after an error, under the number of the step that failed.
         for number, folder in self._saved().items():
             if number > step:
                 shutil.rmtree(folder)
 
     def reset_to(self, step: int) -> None:
-        """Delete all checkpoints but this one."""
+        """Delete all of Trinity's checkpoints but that of ``step``."""
         # A new trainer counts only its own checkpoints in max_checkpoints_to_keep; older ones pile up.
         for number, folder in self._saved().items():
             if number != step:
@@ -108,10 +112,10 @@ class Verl:
 
     @contextmanager
     def cluster(self, environment: TrinityEnvironment, config: dict[str, Any], folder: Path) -> Iterator[Ray]:
-        """The Ray cluster at $RAY_ADDRESS; else a new one on this Slurm job's nodes or this machine.
+        """The Ray cluster at $RAY_ADDRESS; else a new one on the nodes of this Slurm job or on this machine.
 
-        A new one ends with the block. If a LoRA run resumes, the path of its newest adapter is written into
-        ``config``.
+        A new one ends with the block. ``folder``: for Ray's logs. If a LoRA run resumes, the path of its
+        newest adapter is set in ``config``.
         """
         # Trinity's sampler does not look for a checkpoint when it starts, so a resumed run names it here.
         if self.run.lora.rank and (done := self.steps_done()):
@@ -128,7 +132,10 @@ class Verl:
             yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """Loss metrics of a step, under the local engine's names."""
+        """The local engine's loss metrics of a step, from what Trinity's trainer ``reported``.
+
+        Also the log-prob mismatch, and the peak memory of a GPU (``memory/trainer``, GiB), if reported.
+        """
         # verl sums actor/loss over micro-batches and averages it over ranks; r3l.trinity.loss compensates
         # for the average in the loss and in its parts.
         ours = {k.removeprefix("actor/"): v for k, v in reported.items() if k.startswith("actor/")}
@@ -141,7 +148,7 @@ class Verl:
         return {"loss": ours["loss"], "grad_norm": ours["grad_norm"], **parts, **mismatch, **peak}
 
     def check_saves(self) -> None:
-        """Raise EngineError if the newest adapter has no weights, so that a run stops at the first save."""
+        """Raise EngineError if a LoRA run's newest saved adapter has no weights; nothing without LoRA."""
         done = self.steps_done() if self.run.lora.rank else 0
         if done and not _complete(adapter := self._saved()[done] / ADAPTER):
             raise EngineError(
@@ -151,7 +158,10 @@ class Verl:
             )
 
     def collect(self) -> Path:
-        """Move the exported weights to our checkpoints, and delete Trinity's, which only resuming needs."""
+        """Move the exported weights of the last step to our checkpoints; returns that folder.
+
+        Trinity's own checkpoints, which only resuming needs, are deleted. Can be repeated after a stop.
+        """
         if not self.final.is_dir():
             exported = self._saved()[self.run.train.steps] / self.exported
             if self.run.lora.rank:
@@ -179,7 +189,7 @@ class Verl:
 
 
 def _complete(exported: Path) -> bool:
-    """Whether the folder has weights and all files have the tensors and the length that headers state."""
+    """True if the folder has weights, and each file the tensors and the length that its header states."""
     files = list(exported.glob("*.safetensors"))
     try:
         tensors = 0
@@ -192,12 +202,12 @@ def _complete(exported: Path) -> bool:
 
 
 def nodes_of_job() -> int:
-    """Number of nodes of the Slurm job; 1 outside a job."""
+    """Number of nodes of the Slurm job in which this process runs; 1 outside a job."""
     return int(os.environ.get("SLURM_JOB_NUM_NODES", 1)) if "SLURM_JOB_ID" in os.environ else 1
 
 
 def own_address() -> str:
-    """This node's address for other nodes: the address of the default route, as Ray itself finds it."""
+    """This node's IP address for other nodes: that of the default route, as Ray itself finds it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("8.8.8.8", 80))  # sends nothing, since the socket is a datagram socket
@@ -207,15 +217,15 @@ def own_address() -> str:
 
 
 def sizes_of_node(planned: ClusterConfig) -> dict[str, int]:
-    """Resources of each node, as options of `ray start`."""
+    """GPUs and CPUs to announce to Ray for each node, as options of `ray start`."""
     return {"num-gpus": planned.gpus_per_node, "num-cpus": CPUS_PER_GPU * planned.gpus_per_node}
 
 
 @contextmanager
 def joining_nodes(ray: Ray, planned: ClusterConfig) -> Iterator[None]:
-    """Start Ray by `srun` on the job's other nodes, which belong to ``ray`` until the end of the block.
+    """Start Ray by `srun` on the Slurm job's other nodes, which join the cluster ``ray`` for the block.
 
-    Raises EngineError if they do not join.
+    ``planned``: number of nodes and GPUs per node. Raises EngineError if they do not join.
     """
     # One task on each node but this one, with all resources of the job on that node. --overlap: we are in
     # a step of the job already, and it holds all resources. Without --cpu-bind=none Ray and its children

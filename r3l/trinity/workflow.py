@@ -26,7 +26,7 @@ from r3l.core.rollout import RolloutContext, play_group
 from r3l.core.task import Task
 from r3l.core.trajectory import unique
 from r3l.endpoint.judge import judging
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 from r3l.processes.pool import EnvironmentPool
 from r3l.runs import steps
 from r3l.runs.session import finished_share, rollout_context
@@ -41,7 +41,10 @@ SYNC_TIMEOUT = 600.0  # seconds to wait for new weights; our choice
 
 @dataclass(frozen=True)
 class Setting:
-    """Run, method, tasks and environment pool of a runner process, loaded once."""
+    """What a runner process of Trinity needs for all its tasks, loaded once.
+
+    ``tasks``: all training and test tasks by id; ``train_tasks``: the training set.
+    """
 
     run: Run
     method: Method
@@ -66,7 +69,7 @@ def _setting(run_json: str) -> Setting:
 
 
 class MethodWorkflow(Workflow):
-    """Collects a task by ``method.explore``; in an evaluation by plain episodes.
+    """Workflow of Trinity that collects one task by the method; in an evaluation it plays plain episodes.
 
     ``workflow_args.run`` is the resolved run. Trinity's batch id is the step, so the seed addresses are
     those of the local engine.
@@ -76,12 +79,15 @@ class MethodWorkflow(Workflow):
     is_async = True
 
     def set_repeat_times(self, repeat_times: int, run_id_base: int) -> None:
-        """Set the number of an evaluation's episodes; training ignores it."""
+        """Set the number of an evaluation's episodes and the first one's number; training ignores both."""
         self.repeat_times = repeat_times
         self.first = run_id_base
 
     async def run_async(self) -> list[Experience]:
-        """Collect the task and return its trajectories as experiences (see r3l.trinity.experience)."""
+        """Sample the task's trajectories, score teachers, and return all as experiences.
+
+        They have the form of r3l.trinity.experience:pack, with the task's counters.
+        """
         setting = _setting(json.dumps(self.task.workflow_args["run"], sort_keys=True))
         row = self.task.raw_task
         task = replace(setting.tasks[row[TASK_KEY]], occurrence=row.get(OCCURRENCE, 0))
@@ -137,14 +143,15 @@ class MethodWorkflow(Workflow):
 
 
 def synced_version(step: int, interval: int) -> int:
-    """Number of updates in the weights that sample step ``step`` (counted from 1)."""
+    """Number of updates in the weights that sample step ``step`` (from 1), synced every ``interval``."""
     return (step - 1) // interval * interval
 
 
 async def wait_for_weights(model: ModelWrapper, version: int) -> int:
-    """Wait until ``model`` has the weights after ``version`` updates; return the version that it has.
+    """Make sure that ``model`` has the weights after ``version`` updates; returns the version that it has.
 
-    Raises EngineError after SYNC_TIMEOUT.
+    With the tinker backend it fetches them, and waits up to SYNC_TIMEOUT (600) seconds, after which it raises
+    EngineError. With verl nothing is awaited, since Trinity itself waits.
     """
     # After a restart Trinity's explorer waits for the trainer's first weights only if they come by NCCL.
     # With tinker it would sample with the base checkpoint, then stay a step behind for the rest of the

@@ -14,7 +14,7 @@ from r3l.core.environment import Observation, Parsed
 from r3l.core.errors import EngineError
 from r3l.core.rollout import Prompt, play
 from r3l.core.text import Message
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 from r3l.processes.pool import EnvironmentPool
 from r3l.retry import Restart, RetrySettings, retry, with_guidance
 

@@ -24,7 +24,7 @@ from r3l.core.errors import ConfigError, EngineError
 from r3l.core.policy import FinishReason, Sampling
 from r3l.core.rollout import RolloutContext, play
 from r3l.core.task import Task
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 from r3l.processes.pool import EnvironmentPool
 from r3l.processes.worker import RecordedEnvironment
 from r3l.retry import Restart, RetrySettings, retry

@@ -20,7 +20,7 @@ from r3l.core.trajectory import Group, Objective
 from r3l.files.json_files import read_jsonl
 from r3l.local.sampling.policy import LocalPolicy
 from r3l.local.training.trainer import Trainer
-from r3l.processes.gather import together
+from r3l.processes.barrier import together
 from r3l.runs.steps import REFUSED
 from r3l.sft.training import WeightedCrossEntropy
 

@@ -1,6 +1,7 @@
 """The barrier: one batch when everybody waits, sorted, lowest phase first, whatever the timing."""
 
 import asyncio
+import gc
 import itertools
 import random
 from functools import partial
@@ -98,3 +99,22 @@ def test_a_failure_reaches_the_caller():
 
     with pytest.raises(ValueError, match="broken"):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "rounds", [0, 1]
+)  # the event loop's, until the stop comes: none plays before the second
+def test_a_stop_before_anything_plays_leaves_nothing_unawaited(rounds):
+    async def play(item): ...
+
+    async def stopped():
+        barrier = Barrier(list)
+        task = asyncio.ensure_future(barrier.gather(play, range(3)))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(stopped())
+    gc.collect()

@@ -16,12 +16,14 @@ from r3l.local.kernels.cpu_attention import LANES, attend, attend_tree, attend_t
 
 
 def load() -> None:
-    """Load the kernels from numba's cache; if they are not in it, another process compiles them first.
+    """Make sure that numba's cache on disk has the compiled attention kernels, which are loaded from there.
 
-    Code that a process has just compiled rounded differently from the same code out of the cache (numba
-    0.68.1, last digit of sums). So a run that compiled its own kernels would not be repeated by the same
-    command.
+    If they are not, another process compiles them (some ten seconds, once per machine and version) and a
+    marker file is written beside them.
     """
+    # Another process, because code that a process has just compiled rounded differently from the same code
+    # out of the cache (numba 0.68.1, last digit of sums). A run that compiled its own kernels would not be
+    # repeated by the same command.
     # The marker's name holds everything for which numba compiles again: source, processor and versions.
     cache = Path(str(attend.stats.cache_path))
     source = Path(cpu_attention.__file__).stat()
@@ -35,7 +37,7 @@ def load() -> None:
 
 
 def compile_all() -> None:
-    """Compile the kernels that are not in numba's cache yet: about ten seconds, once a machine."""
+    """Compile the kernels that are not in numba's cache yet, by calling each on tiny arrays: ten seconds."""
     queries = np.zeros((1, 1, 8), np.float32)
     states = np.zeros((1, 2, 1, 8), np.float32)
     cache = np.zeros((2, 1, 1, 8, LANES), np.float32)

@@ -260,10 +260,10 @@ def _add_column(of_G_D_T, column, vectors_G_D):
 
 @njit(cache=True)
 def attend(queries_N_H_D, states_N_2_G_D, cache_2_R_G_D_T, rows_K, starts_K, ends_K, attended_N_H_D):
-    """Store the new tokens' keys and values in the cache, and write their attention to ``attended_N_H_D``.
+    """Attention of N new tokens of K dialogs over a key-value cache, which gets their keys and values first.
 
-    ``rows_K``: rows of the cache with new tokens; ``starts_K``: number of tokens that they held before;
-    ``ends_K``: end of their new tokens among N. ``T`` is a multiple of LANES.
+    Writes the cache and ``attended_N_H_D``. ``rows_K``: the dialogs' rows in the cache; ``starts_K``: number
+    of tokens that each held before; ``ends_K``: end of its new tokens among the N. T is a multiple of LANES.
     """
     wide, short = _work(cache_2_R_G_D_T.shape[4], cache_2_R_G_D_T.shape[3])
     first = 0
@@ -301,10 +301,11 @@ def _gather(states_N_2_G_D, path, gathered_2_G_D_T):
 
 @njit(cache=True)
 def attend_tree(queries_N_H_D, states_N_2_G_D, paths_P, ends_K, starts_K, attended_N_H_D):
-    """Write the attention of every node of a tree over the path to it to ``attended_N_H_D``.
+    """Attention of the N nodes of a prefix tree, each over the path from the root to it.
 
-    ``paths_P``: the nodes of all rows' paths, one after another; row k's path ends at ``ends_K[k]``. Its
-    nodes from position ``starts_K[k]`` on belong to no earlier row and are contiguous among N.
+    Writes ``attended_N_H_D``. ``paths_P``: the nodes of the K rows' paths, one after another; row k's path
+    ends at ``ends_K[k]``. Its nodes from position ``starts_K[k]`` on belong to no earlier row and are
+    contiguous among the N.
     """
     columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]
@@ -344,10 +345,10 @@ def attend_tree_backward(
     of_queries,
     of_states,
 ):
-    """Backward pass of :func:`attend_tree`: adds gradients to ``of_queries`` and ``of_states``.
+    """Backward pass of :func:`attend_tree`: adds the gradients of queries, keys and values to two arrays.
 
-    ``gradients_N_H_D``: gradient of the result ``attended_N_H_D``. Weights are computed again, as in
-    FlashAttention.
+    These are ``of_queries`` and ``of_states``. ``attended_N_H_D``: the result of the forward pass;
+    ``gradients_N_H_D``: its gradient. Attention weights are computed again, as in FlashAttention.
     """
     columns = _whole(_longest(ends_K))
     groups, size = states_N_2_G_D.shape[2:]

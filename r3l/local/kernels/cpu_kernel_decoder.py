@@ -22,7 +22,10 @@ from r3l.local.training.prefix_tree import PrefixTree
 
 
 class KernelCache(RowCache):
-    """RowCache stored by dimension as the kernels read it: (D, T) for each head, T a multiple of LANES."""
+    """RowCache in the memory layout that the CPU kernels read: (D, T) for each head instead of (T, D).
+
+    T, the number of columns, is a multiple of LANES (16).
+    """
 
     def _memory(self, shape: Sequence[int]) -> torch.Tensor:
         *rows, columns, size = shape
@@ -31,7 +34,11 @@ class KernelCache(RowCache):
 
 
 class KernelTokens:
-    """New tokens of some rows of a KernelCache, which attend by the kernel (a NewTokens)."""
+    """NewTokens (of prompts or responses) that attend over a KernelCache by our compiled CPU kernel.
+
+    ``tokens[k]``: the new tokens of row ``rows[k]``. Creating one lengthens those rows. The tokens are padded
+    to a number that other calls have too.
+    """
 
     def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
         counts = np.array([len(of_row) for of_row in tokens])
@@ -52,7 +59,10 @@ class KernelTokens:
             cache.lengths[row] += count
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Store the new keys and values; attention of every new token over its row so far, (N, H * D)."""
+        """Store the new keys and values in one layer's cache; return the new tokens' attention, (N, H * D).
+
+        Each token attends to all tokens of its row up to itself.
+        """
         queries = queries_N_H_D.contiguous()  # for another layout numba would compile the kernel again
         attended = torch.zeros(queries.shape)
         new = (queries.numpy(), states_N_2_G_D.numpy())
@@ -62,7 +72,10 @@ class KernelTokens:
 
 
 class KernelDecoder(PackedDecoder):
-    """PackedDecoder over a KernelCache. Finished rows cost nothing here, since they get no new token."""
+    """PackedDecoder on a CPU whose attention is our compiled kernel.
+
+    Rows of finished responses cost nothing here, since only live ones get a new token.
+    """
 
     caches = KernelCache
     appended = KernelTokens
@@ -79,14 +92,14 @@ class KernelDecoder(PackedDecoder):
 
 
 class KernelTree(PrefixTree):
-    """PrefixTree whose nodes attend by the kernels, forward and backward."""
+    """PrefixTree whose nodes attend by our compiled CPU kernels, forward and backward."""
 
     def pad_nodes(self, nodes_W: np.ndarray) -> np.ndarray:
-        """``nodes_W`` with the last one repeated, up to a number of rows that other steps have too."""
+        """``nodes_W`` with its last node repeated, up to a length that other steps have too (padded_rows)."""
         return np.pad(nodes_W, (0, padded_rows(len(nodes_W)) - len(nodes_W)), mode="edge")
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Attention of every node over the path to it, shape (N, H * D)."""
+        """Attention of every node over the path from the root to it, shape (N, H * D); differentiable."""
         apply: Any = _TreeAttention.apply
         attended: torch.Tensor = apply(queries_N_H_D, states_N_2_G_D, self._rows)
         return attended.flatten(1)

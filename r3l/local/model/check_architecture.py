@@ -1,4 +1,8 @@
-"""Check that the reference decoder computes a model of another architecture as its own class does."""
+"""Check that our sampler computes a model of a foreign architecture as transformers' class does.
+
+For models outside the packed pass's family, which the reference decoder (transformers' layers on our caches)
+samples from. Layers with another kind of cache or mask would silently give other log-probs.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +20,42 @@ from r3l.local.sampling.decoding import GenerationRequest, ReferenceDecoder
 
 
 def check_architecture(model: Any) -> None:
-    """Raise ConfigError if the reference decoder fails on ``model``, or gives other log-probs than it."""
+    """Sample two short dialogs from ``model``; raise ConfigError if its log-probs differ from ours.
+
+    ``model``: a causal LM of transformers. "Differ" means by more than the larger limit of
+    r3l.local.model.precision:LIMITS. Any exception of the model is a ConfigError too. Sets evaluation mode.
+    """
     model.eval()
     # Two dialogs of different lengths and two turns, so that padding, caches and positions take part.
     prompts = ([1, 2, 3], [4, 5, 6, 7, 8])
     sampling = Sampling(max_tokens=3)
-    requests = [GenerationRequest(None, ids, sampling, set(), seed) for seed, ids in enumerate(prompts)]
+    first_turns = [GenerationRequest(None, ids, sampling, set(), seed) for seed, ids in enumerate(prompts)]
+    differences: list[torch.Tensor] = []
     try:
         with torch.inference_mode(), _short_window(model.config):
-            ReferenceDecoder(model, requests, 0, defaultdict(float)).run()
-            dialogs = [[*request.pending, *request.ids, 9] for request in requests]  # 9: the second prompt
-            again = [
-                GenerationRequest(request.state, dialog[-2:], request.sampling, set(), request.seed)
-                for request, dialog in zip(requests, dialogs, strict=True)
+            ReferenceDecoder(model, first_turns, 0, defaultdict(float)).run()
+
+            # The second turn goes on from the caches; its prompt is token 9, after the last sampled token,
+            # which is not encoded yet.
+            second_turns = [
+                GenerationRequest(first.state, [first.ids[-1], 9], sampling, set(), first.seed)
+                for first in first_turns
             ]
-            ReferenceDecoder(model, again, 0, defaultdict(float)).run()
-            pairs = zip(dialogs, again, strict=True)
-            gap = max(_gap(model, [*dialog, *r.ids], r.logprobs) for dialog, r in pairs)
+            ReferenceDecoder(model, second_turns, 0, defaultdict(float)).run()
+
+            # The model's own log-probs of the second responses, by one forward pass over each dialog.
+            for first, second in zip(first_turns, second_turns, strict=True):
+                dialog = torch.tensor([[*first.pending, *first.ids, 9, *second.ids]], device=model.device)
+                logits = model(input_ids=dialog).logits[0, -len(second.ids) - 1 : -1].double()
+                sampled = torch.tensor(second.ids, device=model.device)
+                own = logits.log_softmax(-1).gather(1, sampled[:, None])[:, 0]
+                differences.append(own - torch.tensor(second.logprobs, device=model.device))
     except Exception as error:  # noqa: BLE001 - a class may raise anything about a cache that is not its own
         reason = f"{type(error).__name__}: {error}"
     else:
         limit = LIMITS.get(model.dtype, LIMITS[torch.float32])[1]
-        reason = f"its log-probs would differ by {gap:.2g} nats" if not gap < limit else ""
+        gap = float(torch.cat(differences).abs().max())
+        reason = f"its log-probs would differ by {gap:.2g} nats" if not gap < limit else ""  # NaN, too
     if reason:
         raise ConfigError(
             f"r3l cannot compute models of architecture {model.config.model_type!r} ({model.name_or_path}): "
@@ -56,11 +74,3 @@ def _short_window(config: Any) -> Iterator[None]:
     finally:
         if window:
             config.sliding_window = window
-
-
-def _gap(model: Any, ids: list[int], logprobs: list[float]) -> float:
-    """Largest |``logprobs`` of the last tokens - those of the model's own forward pass| (nats)."""
-    output = model(input_ids=torch.tensor([ids], device=model.device))
-    logits = output.logits[0, -len(logprobs) - 1 : -1].double()
-    own = logits.log_softmax(-1).gather(1, torch.tensor(ids[-len(logprobs) :], device=model.device)[:, None])
-    return float((own[:, 0] - torch.tensor(logprobs, device=model.device)).abs().max())

@@ -1,5 +1,7 @@
 """Packed forward pass of Llama-like models: the tokens of all rows side by side, padded only in attention.
 
+From token ids to last hidden states (``hidden_states``), and from these to logits (``vocabulary_logits``).
+
 transformers pads every row to the longest, makes masks and positions again in every layer, repeats keys for
 each query head, and computes the last layer even of tokens that are never read. A model of a million
 parameters spends most of its time on that: a step of training takes 1.5 to 3.2 times as long by
@@ -15,13 +17,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from r3l.local.model.lora import projected
+from r3l.local.cpu import bfloat16_factors
+from r3l.local.model.lora import ADAPTER_NAME
 
 Pass = Literal["packed", "transformers"]
 
@@ -41,27 +44,29 @@ DialogCache = torch.Tensor
 
 
 def cache_shape(config: Any, rows: int, columns: int) -> tuple[int, int, int, int, int, int]:
-    """Shape (L, 2, R, G, T, D) of the keys and values of ``rows`` dialogs (R) with ``columns`` tokens (T).
+    """Shape (L, 2, R, G, T, D) of a key-value cache for ``rows`` dialogs (R) of ``columns`` tokens (T).
 
-    L: layers; 2: keys, values; G: key-value heads; D: size of a head.
+    L: layers; 2: keys, then values; G: key-value heads; D: size of a head. ``config``: transformers'
+    configuration of the model, as in ``model.config``.
     """
     return config.num_hidden_layers, 2, rows, config.num_key_value_heads, columns, head_size(config)
 
 
 def head_size(config: Any) -> int:
-    """Size of a key or value of one head."""
+    """Number of dimensions of one attention head; ``config``: transformers' configuration of a model."""
     return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
 
 def pass_of(model: Any, wanted: Pass) -> Pass:
-    """Forward pass of ``model``: the ``wanted`` one, or transformers' if the packed one cannot be used."""
+    """``wanted``, but ``transformers`` if the packed pass cannot compute ``model`` (:func:`is_of_family`)."""
     return wanted if is_of_family(model.config) else "transformers"
 
 
 def is_of_family(config: Any) -> bool:
-    """True if the packed pass computes everything that models of this configuration need.
+    """True if the packed pass can compute models of this configuration.
 
-    ``config``: transformers' configuration of a model, as in ``model.config``.
+    That is: model type in FAMILY, SiLU, no attention dropout, and full attention (no sliding window) in every
+    layer. ``config``: transformers' configuration of a model, as in ``model.config``.
     """
     if config.model_type not in FAMILY or config.hidden_act != "silu" or config.attention_dropout:
         return False
@@ -69,10 +74,10 @@ def is_of_family(config: Any) -> bool:
 
 
 def has_machine_code(model: Any) -> bool:
-    """True if our compiled CPU kernels can compute the attention of ``model``, which is :func:`is_of_family`.
+    """True if our compiled CPU attention (r3l.local.kernels) can be used for ``model``.
 
-    They need float32 on a CPU, head sizes that are multiples of DIMENSIONS, few threads, and numba, which is
-    missing in environments with the pins of other projects.
+    It needs a float32 model on a CPU, a head size that is a multiple of DIMENSIONS, at most THREADS torch
+    threads, and numba. Not checked here: ``model`` must be :func:`is_of_family`.
     """
     if model.device.type != "cpu" or model.dtype != torch.float32 or head_size(model.config) % DIMENSIONS:
         return False
@@ -86,10 +91,11 @@ def hidden_states(
     attend: Attend,
     wanted_W: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Last hidden states, after the final norm, of the tokens ``wanted_W``, shape (W, hidden).
+    """Hidden states after the last layer and the final norm, shape (W, hidden size), of chosen tokens.
 
-    ``ids_N``, ``positions_N``: the N tokens and their positions. ``attend``: attention in each layer.
-    ``wanted_W``: indices among the N tokens; None: all.
+    ``ids_N``, ``positions_N``: ids and positions of the N tokens, of any number of rows one after another.
+    ``attend``: the attention, called once per layer; only it knows which tokens belong to one row.
+    ``wanted_W``: indices of the chosen tokens among the N; None: all.
     """
     decoder = model.model
     # As with transformers, the padding token's embedding gets no gradient.
@@ -113,63 +119,38 @@ def attention(
     values_R_G_T_D: torch.Tensor,
     bias: torch.Tensor,
 ) -> torch.Tensor:
-    """Attention of C queries per row over T columns, shape (R, C, H * D).
+    """Scaled dot-product attention of C queries per row over T keys and values, shape (R, C, H * D).
 
-    R: rows; H: query heads, in groups that share one of G key-value heads; D: size of a head. ``bias``: -inf
-    in columns that a query does not see, else 0; it broadcasts to (R, C, T).
+    R: rows; H: query heads, of which H / G neighbours share one of G key-value heads; D: size of a head.
+    ``bias``: added to the scores: -inf for keys that a query must not see, else 0; it broadcasts to (R, C,
+    T).
     """
-    # On a CPU torch's own kernel took 1.1 to 1.3 times as long as two products (results/notebook).
-    compute = two_products if queries_R_C_H_D.device.type == "cpu" else torch_kernel
-    attended_R_H_C_D = compute(queries_R_C_H_D.transpose(1, 2), keys_R_G_T_D, values_R_G_T_D, bias)
-    return attended_R_H_C_D.transpose(1, 2).flatten(2)
-
-
-def two_products(
-    queries_R_H_C_D: torch.Tensor,
-    keys_R_G_T_D: torch.Tensor,
-    values_R_G_T_D: torch.Tensor,
-    bias: torch.Tensor,
-) -> torch.Tensor:
-    """Attention by two matrix products with a softmax in between, shape (R, H, C, D).
-
-    Shapes and ``bias`` are those of :func:`attention`.
-    """
-    rows, heads, count, size = queries_R_H_C_D.shape
-    # Query heads of one key-value head are rows of the same product, so keys and values are read once.
-    groups, columns = keys_R_G_T_D.shape[1:3]
-    grouped = (queries_R_H_C_D * size**-0.5).reshape(rows, groups, -1, size)
-    scores = torch.matmul(grouped, keys_R_G_T_D.transpose(2, 3)).view(rows, heads, count, columns)
-    scores += bias[:, None].to(scores.dtype)
-    weights = scores.softmax(-1).view(rows, groups, -1, columns)
-    return torch.matmul(weights, values_R_G_T_D).view(queries_R_H_C_D.shape)
-
-
-def torch_kernel(
-    queries_R_H_C_D: torch.Tensor,
-    keys_R_G_T_D: torch.Tensor,
-    values_R_G_T_D: torch.Tensor,
-    bias: torch.Tensor,
-) -> torch.Tensor:
-    """Attention by torch's kernel, shape (R, H, C, D).
-
-    Shapes and ``bias`` are those of :func:`attention`.
-    """
-    # GPU kernels that take a mask have no key-value groups (``enable_gqa`` would fall back to plain
-    # operations). With one query a row the heads of a group become more queries of one head; with several,
-    # keys and values are repeated.
-    rows, heads, count, size = queries_R_H_C_D.shape
-    queries = queries_R_H_C_D
+    queries = queries_R_C_H_D.transpose(1, 2)
     keys = keys_R_G_T_D
     values = values_R_G_T_D
-    mask = bias.to(queries.dtype).expand(rows, count, -1)[:, None]
-    if count == 1:
-        queries = queries.reshape(rows, keys.shape[1], -1, size)
+    rows, heads, count, size = queries.shape
+    groups, columns = keys.shape[1:3]
+    if queries.device.type == "cpu":
+        # Two matrix products: torch's own kernel took 1.1 to 1.3 times as long (results/notebook). Query
+        # heads of one key-value head are rows of the same product, so keys and values are read once.
+        grouped = (queries * size**-0.5).reshape(rows, groups, -1, size)
+        scores = torch.matmul(grouped, keys.transpose(2, 3)).view(rows, heads, count, columns)
+        scores += bias[:, None].to(scores.dtype)
+        weights = scores.softmax(-1).view(rows, groups, -1, columns)
+        attended = torch.matmul(weights, values).view(rows, heads, count, size)
     else:
-        repeats = heads // keys.shape[1]
-        keys = keys.repeat_interleave(repeats, dim=1)
-        values = values.repeat_interleave(repeats, dim=1)
-    attended = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-    return attended.reshape(queries_R_H_C_D.shape)
+        # GPU kernels that take a mask have no key-value groups (``enable_gqa`` would fall back to plain
+        # operations). With one query a row the heads of a group become more queries of one head; with
+        # several, keys and values are repeated.
+        mask = bias.to(queries.dtype).expand(rows, count, -1)[:, None]
+        if count == 1:
+            queries = queries.reshape(rows, groups, -1, size)
+        else:
+            keys = keys.repeat_interleave(heads // groups, dim=1)
+            values = values.repeat_interleave(heads // groups, dim=1)
+        attended = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        attended = attended.reshape(rows, heads, count, size)
+    return attended.transpose(1, 2).flatten(2)
 
 
 def _layer(
@@ -184,10 +165,10 @@ def _layer(
     # Queries, keys and values of the normed input.
     module = layer.self_attn
     normed = _normed(layer.input_layernorm, hidden)
-    queries, keys, values = (
-        projected(projection, normed).view(len(normed), -1, module.head_dim)
-        for projection in (module.q_proj, module.k_proj, module.v_proj)
-    )
+    heads_of_tokens = (len(normed), -1, module.head_dim)  # (N, heads, D)
+    queries = apply_linear(module.q_proj, normed).view(heads_of_tokens)
+    keys = apply_linear(module.k_proj, normed).view(heads_of_tokens)
+    values = apply_linear(module.v_proj, normed).view(heads_of_tokens)
     if hasattr(module, "q_norm"):
         queries = _normed(module.q_norm, queries)
         keys = _normed(module.k_norm, keys)
@@ -205,14 +186,75 @@ def _layer(
     if wanted is not None:
         hidden = hidden.index_select(0, wanted)
         attended = attended.index_select(0, wanted)
-    hidden = hidden + projected(module.o_proj, attended)
+    hidden = hidden + apply_linear(module.o_proj, attended)
 
     # SwiGLU.
     normed = _normed(layer.post_attention_layernorm, hidden)
-    gated = functional.silu(projected(layer.mlp.gate_proj, normed)) * projected(layer.mlp.up_proj, normed)
-    return hidden + projected(layer.mlp.down_proj, gated)
+    gate = functional.silu(apply_linear(layer.mlp.gate_proj, normed))
+    gated = gate * apply_linear(layer.mlp.up_proj, normed)
+    return hidden + apply_linear(layer.mlp.down_proj, gated)
 
 
 def _normed(norm: Any, hidden: torch.Tensor) -> torch.Tensor:
     """RMSNorm with the weights of a module."""
     return functional.rms_norm(hidden, (hidden.shape[-1],), norm.weight, norm.variance_epsilon)
+
+
+def apply_linear(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
+    """Hidden states (N, H) through the linear layer ``module``, shape (N, output size).
+
+    ``module`` may be peft's LoRA layer: then the adapter's product is added, unless the adapter is off.
+    """
+    if not hasattr(module, "lora_A") or module.disable_adapters:
+        return module(hidden_N_H)  # type: ignore[no-any-return]
+    # Three products, and not peft's own forward: each further operation costs GPU time.
+    a = module.lora_A[ADAPTER_NAME].weight
+    b = module.lora_B[ADAPTER_NAME].weight
+    output: torch.Tensor = module.base_layer(hidden_N_H)
+    return output.addmm_(hidden_N_H @ a.T, b.T, alpha=module.scaling[ADAPTER_NAME])
+
+
+class Projection(NamedTuple):
+    """The last linear layer, from hidden states (H) to logits (V): weights (V, H) and bias (V,) or None.
+
+    In float32, or float64 for a float64 model. Logits are multiplied by ``scale``; then
+    ``cap * tanh(logits / cap)`` keeps them within ``cap`` (0: no cap).
+    """
+
+    weight_V_H: torch.Tensor
+    bias_V: torch.Tensor | None = None
+    scale: float = 1.0
+    cap: float = 0.0
+
+
+def vocabulary_projection(model: Any) -> Projection:
+    """Vocabulary projection of ``model`` in float32 at least, with its configuration's scale and cap."""
+    head = model.lm_head
+    config = model.config
+    dtype = torch.promote_types(head.weight.dtype, torch.float32)
+    # As in transformers: Cohere's models have a factor, Granite's a divisor, Gemma-2's a cap.
+    scale = getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0)
+    cap = getattr(config, "final_logit_softcapping", None) or 0.0
+    return Projection(head.weight.to(dtype), None if head.bias is None else head.bias.to(dtype), scale, cap)
+
+
+def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Tensor:
+    """Logits of hidden states, shape (..., H) to (..., V), in the type of ``projection`` (not rounded)."""
+    # Hidden states in bfloat16 come with weights rounded to it, so their products are exact in float32.
+    weight_V_H, bias_V, scale, cap = projection
+    with bfloat16_factors(hidden.dtype == torch.bfloat16):
+        logits = torch.nn.functional.linear(hidden.to(weight_V_H.dtype), weight_V_H, bias_V)
+    logits = logits * scale if scale != 1 else logits
+    return cap * torch.tanh(logits / cap) if cap else logits
+
+
+def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
+    """Float32 logits of hidden states, shape (B, V), for sampling: its fast path has no backward pass.
+
+    The fast path is for bfloat16 on a GPU; other models use :func:`vocabulary_logits`.
+    """
+    head = model.lm_head
+    # bfloat16 factors are multiplied as they are, a fifth of a token's time less; sums are float32 anyway.
+    if hidden_B_H.is_cuda and hidden_B_H.dtype == torch.bfloat16 and head.bias is None:
+        return torch.mm(hidden_B_H, head.weight.T, out_dtype=torch.float32)
+    return vocabulary_logits(hidden_B_H, vocabulary_projection(model))

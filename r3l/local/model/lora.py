@@ -28,16 +28,17 @@ from r3l.files.writing import write_json_atomic
 
 ADAPTER = "adapter_model.safetensors"  # peft's names
 CONFIG = "adapter_config.json"
-_NAME = "default"  # the adapter's name in the model
+ADAPTER_NAME = "default"  # the adapter's key in peft's dictionaries (lora_A, lora_B, scaling, peft_config)
 _PREFIX = "base_model.model."  # of the names of a PeftModel's tensors
 
 
 def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
-    """Freeze ``model`` and give it an adapter that changes nothing yet: B is 0, A is drawn by ``seed``.
+    """Freeze ``model`` and add a new LoRA adapter to it, in place; only the adapter is trainable then.
 
-    ``base``: the base checkpoint that ``model`` was loaded from. The adapter stores the name and digest of
-    ``base``, and :func:`load` refuses an adapter with another digest. Raises ConfigError if peft is
-    missing, or the model has no projection with a name in ``targets``.
+    The adapter changes no output yet: B is 0, A is drawn by ``seed``. ``base``: folder or hub id that
+    ``model`` was loaded from; its name and digest are stored with the adapter, so that :func:`load` can
+    refuse an adapter of another model. Raises ConfigError if peft is missing, or if ``model`` lacks a
+    projection that ``config.targets`` names.
     """
     require("smol", "LoRA")
     import peft
@@ -58,22 +59,23 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
         base_model_name_or_path=_name(base),
         revision=_digest(base),
     )
-    peft.inject_adapter_in_model(settings, model, _NAME)
+    peft.inject_adapter_in_model(settings, model, ADAPTER_NAME)
     for name, layer in _layers(model):
-        weight = layer.lora_A[_NAME].weight
+        weight = layer.lora_A[ADAPTER_NAME].weight
         weight.data.copy_(_drawn(seed, name, weight.shape))
 
 
 def _drawn(seed: int, name: str, shape: Sequence[int]) -> torch.Tensor:
-    """Matrix A of the projection ``name``, shape (rank, input width), drawn as a linear layer's weights."""
+    """Initial matrix A of the projection ``name``, shape (rank, input width), drawn as linear layers are."""
     bound = shape[1] ** -0.5
     return torch.from_numpy(generator(seed, "lora", name).uniform(-bound, bound, tuple(shape)))
 
 
 def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
-    """Write the adapter that :func:`add` begins with, for an engine that trains elsewhere.
+    """Write a new, untrained LoRA adapter for the model ``base`` into ``folder``, which is made if needed.
 
-    ``base``: a folder or hub id; only its configuration is read, no weights.
+    It has the numbers that :func:`add` would give it with this ``seed``, for an engine that trains in other
+    processes. ``base``: a folder or hub id; only its configuration is read, no weights.
     """
     from transformers import AutoModelForCausalLM
 
@@ -91,10 +93,10 @@ def write_start(folder: Path, config: LoraConfig, seed: int, base: str) -> None:
 
 
 def adopt(trained: Path, start: Path) -> None:
-    """Rewrite the adapter in ``trained``, which another engine has saved, in the form of :func:`save`.
+    """Rewrite the adapter in the folder ``trained``, saved by another engine, in place: as :func:`save` does.
 
-    ``start``: the adapter of :func:`write_start` with which training began. Raises CheckpointError if the
-    two have different tensors.
+    Its tensors become float32, and its configuration that of ``start``, the folder of the untrained adapter
+    (:func:`write_start`). Raises CheckpointError if the two have other tensor names or shapes.
     """
     tensors = load_file(trained / ADAPTER)
     first = load_file(start / ADAPTER)
@@ -114,7 +116,10 @@ def has_adapter(model: Any) -> bool:
 
 @contextmanager
 def without_adapter(model: Any) -> Iterator[None]:
-    """Turn the adapter of ``model`` off in the block: it computes with its frozen weights."""
+    """In the block ``model`` computes without its LoRA adapter, as its base checkpoint does.
+
+    Does nothing to a model that has no adapter.
+    """
     for _, layer in _layers(model):
         layer.enable_adapters(False)
     try:
@@ -124,44 +129,32 @@ def without_adapter(model: Any) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
-def projected(module: Any, hidden_N_H: torch.Tensor) -> torch.Tensor:
-    """Apply the linear layer ``module`` to hidden states (N, H).
-
-    For a layer of peft these are three products, since each further operation costs GPU time.
-    """
-    if not hasattr(module, "lora_A") or module.disable_adapters:
-        return module(hidden_N_H)  # type: ignore[no-any-return]
-    a = module.lora_A[_NAME].weight
-    b = module.lora_B[_NAME].weight
-    output: torch.Tensor = module.base_layer(hidden_N_H)
-    return output.addmm_(hidden_N_H @ a.T, b.T, alpha=module.scaling[_NAME])
-
-
 def merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights of ``model`` with its adapter merged: W + alpha / rank * B A in place of each W.
+    """New weights, by name, that need no LoRA adapter: W + alpha / rank * B A in place of each adapted W.
 
-    ``weights``: those of ``model`` by name; the result has the names of the base checkpoint. Computed in
-    float64 and rounded once, so that merged models have the same bytes on every machine.
+    ``weights``: those of ``model`` by name. The result has the base checkpoint's names; ``model`` itself
+    stays as it is. Computed in float64 and rounded once, so that the bytes are the same on every machine.
     """
     own = {name: weight for name, weight in weights.items() if ".lora_" not in name}
     plain = {name.replace(".base_layer.", "."): weight for name, weight in own.items()}
     for name, layer in _layers(model):
         base = plain[f"{name}.weight"]
-        a = layer.lora_A[_NAME].weight
-        b = layer.lora_B[_NAME].weight
-        total = base.double() + layer.scaling[_NAME] * (b.detach().double() @ a.detach().double())
+        a = layer.lora_A[ADAPTER_NAME].weight
+        b = layer.lora_B[ADAPTER_NAME].weight
+        total = base.double() + layer.scaling[ADAPTER_NAME] * (b.detach().double() @ a.detach().double())
         plain[f"{name}.weight"] = total.to(base.dtype)
     return plain
 
 
 def save(folder: Path, model: Any, trained: Mapping[str, torch.Tensor]) -> None:
-    """Write the adapter of ``model`` in peft's layout, with the identity of its base checkpoint.
+    """Write a LoRA adapter into the existing ``folder``, in the layout that peft's PeftModel loads.
 
-    ``trained``: its tensors, by the names that they have in ``model``.
+    ``trained``: the adapter's tensors, by their names in ``model``. ``model`` has the settings that are
+    written too: rank, alpha, targets, name and digest of the base checkpoint.
     """
-    by_peft = {_PREFIX + name.replace(f".{_NAME}.", "."): tensor for name, tensor in trained.items()}
+    by_peft = {_PREFIX + name.replace(f".{ADAPTER_NAME}.", "."): tensor for name, tensor in trained.items()}
     tensors = {name: tensor.contiguous() for name, tensor in by_peft.items()}
-    own = model.peft_config[_NAME]
+    own = model.peft_config[ADAPTER_NAME]
     base = own.base_model_name_or_path
     _write(folder, tensors, own.r, own.lora_alpha, own.target_modules, base, own.revision)
 
@@ -183,19 +176,19 @@ def _write(
 
 
 def load(folder: Path, model: Any) -> None:
-    """Load the adapter in ``folder`` into ``model``.
+    """Load the LoRA adapter in ``folder`` into ``model``, which has one already (:func:`add`).
 
-    Raises CheckpointError if it was trained on another base checkpoint.
+    Raises CheckpointError if it was trained on a base checkpoint with another digest.
     """
     config = read_json(folder / CONFIG)
-    revision = model.peft_config[_NAME].revision
+    revision = model.peft_config[ADAPTER_NAME].revision
     if config["revision"] != revision:
         raise CheckpointError(
             f"{folder} is an adapter of the base checkpoint {config['base_model_name_or_path']} with the "
             f"digest {config['revision']}, but that in {model.name_or_path} has {revision}: restore it, or "
             "train again"
         )
-    names = {_PREFIX + name.replace(f".{_NAME}.", "."): name for name, _ in model.named_parameters()}
+    names = {_PREFIX + name.replace(f".{ADAPTER_NAME}.", "."): name for name, _ in model.named_parameters()}
     tensors = load_file(folder / ADAPTER)
     model.load_state_dict({names[name]: tensor for name, tensor in tensors.items()}, strict=False)
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from r3l.config import ComputeDtype, Device
 from r3l.core.errors import ConfigError
-from r3l.local.cpu import bfloat16_factors, multiplies_bfloat16
+from r3l.local.cpu import multiplies_bfloat16
 
 # Limits of |training - sampling| of a token's log-prob (nats): mean, and largest single one. float32: a
 # hundred times the values measured on a CPU. bfloat16: four to six times the largest values of 59 updates on
@@ -32,7 +33,10 @@ LIMITS = {torch.float32: (1e-4, 1e-2), torch.bfloat16: (3e-2, 2.0)}
 
 
 def device_of(wanted: Device = "auto") -> torch.device:
-    """Device of a run; ``auto``: a GPU if there is one. Raises ConfigError for ``cuda`` without a GPU."""
+    """The torch device to compute on; ``auto``: the first CUDA GPU, or the CPU if there is none.
+
+    Raises ConfigError if ``cuda`` is wanted and there is no GPU.
+    """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
             f"device is 'cuda', but torch {torch.__version__} finds no GPU; set device=cpu (or auto), or "
@@ -42,26 +46,31 @@ def device_of(wanted: Device = "auto") -> torch.device:
 
 
 def compute_dtype(wanted: ComputeDtype, device: torch.device) -> torch.dtype:
-    """Type of forward and backward passes on ``device``."""
+    """Type of forward and backward passes on ``device``: float32 or bfloat16.
+
+    ``bfloat16`` is followed on a GPU, and on a CPU only if that multiplies bfloat16 matrices faster than
+    float32 ones; ``bfloat16_anywhere`` on every device.
+    """
     rounded = wanted == "bfloat16_anywhere"
     rounded |= wanted == "bfloat16" and (device.type == "cuda" or multiplies_bfloat16())
     return torch.bfloat16 if rounded else torch.float32
 
 
 def cast_parameters(model: Any, dtype: torch.dtype, frozen_alone: bool = False) -> None:
-    """Convert the parameters to ``dtype`` in place, with ``frozen_alone`` only the frozen ones.
+    """Convert the parameters of ``model`` to ``dtype`` in place, with ``frozen_alone`` only the frozen ones.
 
-    Buffers stay: rounded rotary frequencies would shift late positions.
+    Buffers keep their type.
     """
+    # Rounded rotary frequencies, which are buffers, would shift late positions.
     for parameter in model.parameters():
         if not (frozen_alone and parameter.requires_grad):
             parameter.data = parameter.data.to(dtype)
 
 
 def recompute_activations(model: Any) -> None:
-    """Turn activation checkpointing on, in place: the backward pass computes each layer's activations again.
+    """Turn activation (gradient) checkpointing of ``model`` on: less memory in training, but slower.
 
-    The forward pass then keeps only the layers' inputs.
+    The forward pass then keeps only the layers' inputs, and the backward pass computes the rest again.
     """
     with warnings.catch_warnings():
         # Some version between 5.17 and 5.23 gave the method another name; this one works in all.
@@ -69,97 +78,82 @@ def recompute_activations(model: Any) -> None:
         model.gradient_checkpointing_enable()
 
 
-class Projection(NamedTuple):
-    """Vocabulary projection: weights (V, H) and bias (V,), in float32, or float64 for a float64 model.
-
-    Logits are multiplied by ``scale``; then ``cap * tanh(logits / cap)`` keeps them within ``cap`` (0: no
-    cap).
-    """
-
-    weight_V_H: torch.Tensor
-    bias_V: torch.Tensor | None = None
-    scale: float = 1.0
-    cap: float = 0.0
-
-
-def vocabulary_projection(model: Any) -> Projection:
-    """Vocabulary projection of ``model``, with the scale and the cap that its configuration names."""
-    head = model.lm_head
-    config = model.config
-    dtype = torch.promote_types(head.weight.dtype, torch.float32)
-    # As in transformers: Cohere's models have a factor, Granite's a divisor, Gemma-2's a cap.
-    scale = getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0)
-    cap = getattr(config, "final_logit_softcapping", None) or 0.0
-    return Projection(head.weight.to(dtype), None if head.bias is None else head.bias.to(dtype), scale, cap)
-
-
-def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Tensor:
-    """Logits of hidden states, shape (..., H) to (..., V), in the type of ``projection``."""
-    # Hidden states in bfloat16 come with weights rounded to it, so their products are exact in float32.
-    weight_V_H, bias_V, scale, cap = projection
-    with bfloat16_factors(hidden.dtype == torch.bfloat16):
-        logits = torch.nn.functional.linear(hidden.to(weight_V_H.dtype), weight_V_H, bias_V)
-    logits = logits * scale if scale != 1 else logits
-    return cap * torch.tanh(logits / cap) if cap else logits
-
-
-def sampled_logits(model: Any, hidden_B_H: torch.Tensor) -> torch.Tensor:
-    """Logits for sampling on a GPU, shape (B, V), without gradients."""
-    head = model.lm_head
-    # bfloat16 factors are multiplied as they are, a fifth of a token's time less; sums are float32 anyway.
-    if hidden_B_H.is_cuda and hidden_B_H.dtype == torch.bfloat16 and head.bias is None:
-        return torch.mm(hidden_B_H, head.weight.T, out_dtype=torch.float32)
-    return vocabulary_logits(hidden_B_H, vocabulary_projection(model))
-
-
 class MasterWeights:
-    """Float32 weights that the optimiser updates. Frozen weights have none.
+    """The float32 weights that the optimiser updates, of a model that computes in ``dtype``.
 
-    A float32 model's own weights are its master weights. Takes a float32 model and leaves it in ``dtype``. A
-    step is: ``accumulate_gradients`` after every backward pass, clip and update ``parameters``,
-    ``copy_to_model``.
+    ``parameters``: one for each trainable parameter of ``model``; ``computed``: those parameters themselves,
+    in the same order. For float32 the two are the same objects; else ``parameters`` are float32 copies, and
+    the constructor casts the whole (float32) ``model`` to ``dtype`` in place. One update: after every
+    backward pass ``accumulate_gradients``, then clip and step on ``parameters``, then ``copy_to_model``.
     """
 
     def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._names = list(trained)
-        self._computed = list(trained.values())  # the parameters that the model computes with
         self._separate = dtype != torch.float32
-        self.parameters: list[torch.nn.Parameter] = self._computed
+        self.computed: list[torch.nn.Parameter] = list(trained.values())
+        self.parameters: list[torch.nn.Parameter] = self.computed
         if self._separate:
-            self.parameters = [torch.nn.Parameter(p.detach().clone()) for p in self._computed]
+            self.parameters = [torch.nn.Parameter(p.detach().clone()) for p in self.computed]
             cast_parameters(model, dtype)
 
-    @property
-    def computed(self) -> list[torch.nn.Parameter]:
-        """The parameters that the model computes with, in the order of ``parameters``."""
-        return self._computed
-
     def accumulate_gradients(self) -> None:
-        """Add a micro-batch's gradients to those of the master weights."""
-        for master, computed in self._pairs():
+        """Move the gradients of the model's parameters to the master weights, added to those there.
+
+        Clears the model's gradients. Does nothing for a float32 model, where torch has added them up itself.
+        """
+        if not self._separate:
+            return
+        for master, computed in zip(self.parameters, self.computed, strict=True):
             if computed.grad is not None:
                 gradient = computed.grad.float()
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 computed.grad = None
 
     def copy_to_model(self) -> None:
-        """Round the master weights into the model."""
+        """Copy the master weights into the model, rounded to its type; no effect on a float32 model."""
+        if not self._separate:
+            return
         with torch.no_grad():
-            for master, computed in self._pairs():
+            for master, computed in zip(self.parameters, self.computed, strict=True):
                 computed.copy_(master)
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """(name in the model, master weight) of every trained weight, in float32.
-
-        For a float32 model these are its own parameters, else copies of them.
-        """
+        """(name of the model's parameter, its float32 master weight) for every trainable parameter."""
         return zip(self._names, self.parameters, strict=True)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Master weights by the model's names, without gradients."""
+        """The float32 master weights, without copying, by the names of the model's trainable parameters."""
         return {name: p.detach() for name, p in self.named_parameters()}
 
-    def _pairs(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
-        """Pairs (master weight, the model's parameter); none for a float32 model, which has both in one."""
-        return zip(self.parameters, self._computed, strict=True) if self._separate else iter(())
+
+class AveragedWeights:
+    """Exponential moving average of the weights ``master``; it begins with their present values.
+
+    :meth:`update` makes it (1 - rate) x average + rate x present weights. ``weights``: the average, by name.
+    """
+
+    def __init__(self, master: MasterWeights, rate: float) -> None:
+        self.master = master
+        self.rate = rate
+        self.weights = {name: weight.clone() for name, weight in master.state_dict().items()}
+
+    def update(self) -> None:
+        """Move the average towards the present weights by ``rate``; called after each training update."""
+        for name, weight in self.master.state_dict().items():
+            self.weights[name].mul_(1 - self.rate).add_(weight, alpha=self.rate)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put the average into the model for the block; afterwards the trained weights are back."""
+        trained = {name: weight.clone() for name, weight in self.master.state_dict().items()}
+        self._put(self.weights)
+        try:
+            yield
+        finally:
+            self._put(trained)
+
+    def _put(self, weights: dict[str, torch.Tensor]) -> None:
+        for name, weight in self.master.state_dict().items():
+            weight.copy_(weights[name])
+        self.master.copy_to_model()

@@ -1,8 +1,7 @@
-"""Llama-like models as bare weights, with transformers' names and order.
+"""Llama-like models as bare weights, with transformers' names and order; r3l.local.model.forward computes.
 
-The packed forward pass (``forward``) needs nothing else of a model, and importing transformers' modules
-takes a second and a half, as long as torch itself. (Its configuration and tokenizer classes, which are used
-here, import fast.)
+The packed forward pass needs nothing else of a model, and importing transformers' modules takes a second and
+a half, as long as torch itself. (Its configuration and tokenizer classes, which are used here, import fast.)
 """
 
 from __future__ import annotations
@@ -23,10 +22,16 @@ GENERATION = "generation_config.json"
 
 
 class CausalLM(nn.Module):
-    """Causal language model with the part of transformers' interface that the engine uses."""
+    """Weights of a causal language model, with the part of transformers' interface that the engine uses.
+
+    It has no forward pass of its own: r3l.local.model.forward computes with its weights.
+    """
 
     def __init__(self, folder: Path, config: Any) -> None:
-        """Load float32 weights. Raises ValueError if the file has other tensors than the architecture."""
+        """Load model.safetensors of ``folder`` as float32.
+
+        Raises ValueError if its tensors have other names or shapes than ``config`` implies.
+        """
         super().__init__()
         self.config = config
         self.name_or_path = str(folder)
@@ -62,15 +67,15 @@ class CausalLM(nn.Module):
         return self.lm_head.weight.dtype
 
     def gradient_checkpointing_enable(self) -> None:
-        """Keep no activations in the forward pass; the backward pass computes them again."""
+        """Keep only each layer's input in the forward pass; the backward pass computes the rest again."""
         for layer in self.model.layers:
             # torch's stubs know no attribute of a class.
             layer.gradient_checkpointing = True  # type: ignore[assignment]
 
     def save_pretrained(self, folder: Path, state_dict: dict[str, torch.Tensor]) -> None:
-        """Write a folder that transformers can load.
+        """Write the model into ``folder`` in Hugging Face layout, without tokenizer.
 
-        ``state_dict``: weights by name, tied ones only once.
+        ``state_dict``: the weights to write, by name, instead of this object's; tied ones only once.
         """
         self.config.save_pretrained(folder)
         self._generation.save_pretrained(folder)
@@ -78,9 +83,11 @@ class CausalLM(nn.Module):
 
 
 def load(folder: Path) -> CausalLM | None:
-    """The model in ``folder``; None for another architecture or other files.
+    """The model in ``folder`` as a CausalLM, float32 on the CPU, in evaluation mode.
 
-    Raises ValueError if the files cannot be loaded.
+    None if the folder lacks model.safetensors or generation_config.json, or if the packed pass cannot compute
+    its architecture; the caller then loads it by transformers. Raises ValueError if the tensors do not fit
+    the configuration.
     """
     if not all((folder / name).is_file() for name in (WEIGHTS, GENERATION)):
         return None

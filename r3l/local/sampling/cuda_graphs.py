@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from r3l.local.model import forward
-from r3l.local.model.precision import sampled_logits
+from r3l.local.model.forward import sampled_logits
 from r3l.local.sampling.packed_decoding import (
     GROWTH,
     AppendedColumn,
@@ -31,9 +31,9 @@ PLENTY = 0.5  # share of the GPU's memory below which caches and graphs stay whi
 
 
 class GraphStorage(Storage):
-    """Memory of the caches on a GPU and the CUDA graphs that read it.
+    """Storage on a GPU that also keeps the CUDA graphs which read this memory, from batch to batch.
 
-    It is kept until a batch or training needs more memory.
+    Memory and graphs are dropped when a batch or training needs more memory.
     """
 
     def __init__(self) -> None:
@@ -43,16 +43,19 @@ class GraphStorage(Storage):
         self._pool: Any = None
 
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
-        """Memory for caches as a tensor of ``shape``, used again at every call.
+        """The buffer as a tensor of ``shape``, with type and device of the model ``like``.
 
-        A larger one than before takes new memory and drops all graphs, which point into the old.
+        If the buffer is too small, it is replaced, and all graphs, which point into the old one, are dropped.
         """
         if self._flat is not None and len(self._flat) < math.prod(shape):
             self.clear()
         return super().take(shape, like)
 
     def graph(self, model: Any, cache: RowCache, end: int) -> Graph:
-        """CUDA graph that decodes one token per row of ``cache``; its attention reads ``end`` columns."""
+        """The CUDA graph that decodes one token per row of ``cache``, attending to the first ``end`` columns.
+
+        It is captured at the first call for a shape and ``end``.
+        """
         key = (*cache.layers.shape, end)
         if key not in self._graphs:
             # All graphs write float64 logits to the same memory and share one pool for what they compute in
@@ -68,11 +71,9 @@ class GraphStorage(Storage):
         return self._graphs[key]
 
     def release(self) -> None:
-        """Free the memory for training, unless the GPU has enough for both.
-
-        The need of training is known: the peak so far includes the largest micro-batch
-        (Trainer.probe_memory).
-        """
+        """Free memory and graphs for training, unless the GPU has plenty for both (PLENTY of its memory)."""
+        # The need of training is known: the peak so far includes the largest micro-batch
+        # (Trainer.probe_memory).
         if self._flat is None or self._flat.device.type != "cuda":
             return
         _, whole = torch.cuda.mem_get_info(self._flat.device)
@@ -80,7 +81,7 @@ class GraphStorage(Storage):
             self.clear()
 
     def clear(self) -> None:
-        """Drop all graphs and memory."""
+        """Drop all graphs and the buffer."""
         self._graphs.clear()
         self._flat = None
         self._logits = None
@@ -88,20 +89,27 @@ class GraphStorage(Storage):
 
 
 class GraphCache(RowCache):
-    """RowCache padded with empty dialogs to a number of rows for which a CUDA graph exists."""
+    """RowCache with some more, empty rows, so that fewer numbers of rows need a CUDA graph of their own.
+
+    The number of rows is rounded up to a multiple of 8, by a quarter at most from 64 rows on.
+    """
 
     def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
         super().__init__(_rounded(rows), columns, like, storage)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Keep only ``rows``, and pad with copies of row 0 that have length 0."""
+        """Keep only the rows with these indices, in this order, and append rows of length 0 as padding."""
+        # The padding has the memory of row 0, which is never read.
         extra = [0] * (_rounded(len(rows)) - len(rows))
         super().keep_rows([*rows, *extra])
         self.lengths[len(rows) :] = extra
 
 
 class GraphColumn(AppendedColumn):
-    """One new token of every row, in memory whose address never changes, as a CUDA graph needs it."""
+    """AppendedColumn (one new token per row) in memory whose address never changes, for a CUDA graph.
+
+    ``end``: number of columns of the cache that attention reads.
+    """
 
     def __init__(self, cache: RowCache, end: int) -> None:
         rows = len(cache.lengths)
@@ -113,14 +121,15 @@ class GraphColumn(AppendedColumn):
         self._rows_N = torch.arange(rows, device=device)
 
     def put(self, tokens: Sequence[int], positions: Sequence[int]) -> None:
-        """Write the tokens and positions that the next replay reads."""
+        """Set the token and the position of every row, which the next replay of the graph reads."""
         self._new_2_N.copy_(torch.tensor([tokens, positions]))
 
 
 class Graph:
-    """Captured forward pass that decodes one token per row of ``cache``.
+    """CUDA graph of the forward pass that decodes one token per row of ``cache``, captured at creation.
 
-    Valid while the cache's memory stays. On a CPU, for tests, a replay computes the pass again.
+    Attention reads ``end`` columns; logits are written to ``logits_B_V``; ``pool``: memory pool of
+    torch.cuda. Valid while the cache's memory stays. On a CPU (for tests) the pass is computed directly.
     """
 
     def __init__(self, model: Any, cache: RowCache, end: int, logits_B_V: torch.Tensor, pool: Any) -> None:
@@ -134,7 +143,10 @@ class Graph:
                 self._compute()
 
     def logits(self, tokens: Sequence[int], positions: Sequence[int]) -> torch.Tensor:
-        """Logits after the given token of each row, float64, shape (B, V); the next call overwrites them."""
+        """Decode ``tokens``, one per row at these ``positions``: logits after them, float64, shape (B, V).
+
+        The next call overwrites the returned tensor.
+        """
         self._column.put(tokens, positions)
         if self._graph is None:
             self._compute()
@@ -150,7 +162,10 @@ class Graph:
 
 
 class GraphDecoder(PackedDecoder):
-    """PackedDecoder that decodes by CUDA graphs, one per number of rows and per ``GROWTH`` columns."""
+    """PackedDecoder on a GPU that decodes sampled tokens by CUDA graphs; prompts are encoded without.
+
+    There is one graph per number of rows and per GROWTH (128) columns.
+    """
 
     caches = GraphCache
     grows = False  # a graph reads memory with a fixed address

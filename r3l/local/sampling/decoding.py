@@ -15,12 +15,17 @@ import torch
 from r3l.core.batching import packed
 from r3l.core.policy import Sampling
 from r3l.core.seeds import uniforms
-from r3l.local.model.forward import DialogCache, cache_shape
-from r3l.local.model.precision import Projection, vocabulary_logits, vocabulary_projection
+from r3l.local.model.forward import (
+    DialogCache,
+    Projection,
+    cache_shape,
+    vocabulary_logits,
+    vocabulary_projection,
+)
 
 
 def tokens_in(state: DialogCache | None) -> int:
-    """Number of tokens in a dialog's caches."""
+    """Number of tokens in a dialog's key-value cache; 0 for None."""
     return 0 if state is None else state.shape[3]
 
 
@@ -28,10 +33,11 @@ def tokens_in(state: DialogCache | None) -> int:
 class GenerationRequest:
     """One response to sample, and its result.
 
-    ``state``: caches of the dialog's encoded tokens; ``pending``: tokens to encode first; ``stops``: tokens
-    that end the response; ``seed``: seed of its draws; ``turn``: number of the response in its dialog, from
-    1. The decoder fills ``ids`` and ``logprobs`` and replaces ``state``, which then holds all tokens but the
-    last sampled one.
+    ``state``: keys and values of the dialog's encoded tokens (None: none); ``pending``: prompt tokens to
+    encode first, at least one; ``stops``: token ids that end the response, which includes them; ``seed``: of
+    its draws; ``turn``: number of the response in its dialog, from 1. A decoder fills ``ids`` and
+    ``logprobs`` (nats, at the sampling temperature; at temperature 0 those at 1) and replaces ``state``,
+    which then holds all tokens but the last sampled one.
     """
 
     state: DialogCache | None
@@ -45,24 +51,26 @@ class GenerationRequest:
 
     @cached_property
     def draws(self) -> np.ndarray:
-        """Uniform draws, one for each token."""
+        """Uniform numbers in [0, 1), one for each token that may be sampled: ``max_tokens`` of them."""
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Tokens of the dialog after a response of ``max_tokens``, or (not ``at_most``) after one token."""
+        """Tokens of the dialog with its pending tokens and a response.
+
+        The longest possible response, or, if not ``at_most``, one token.
+        """
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
-        """True after the last token."""
+        """True if the response has ``max_tokens`` tokens, or ends with one of ``stops``."""
         return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 
 class RequestQueue:
-    """Requests that wait to be decoded.
+    """Requests that wait to be decoded; a batch begins with the shortest dialogs.
 
-    The first batch is of the shortest dialogs, and those that remain are sorted by length. ``budget``: the
-    largest batch in tokens, its rows times its longest dialog; a dialog that is longer than this is decoded
-    alone.
+    ``budget``: most tokens of a batch: number of rows x longest dialog, with its longest possible response.
+    A dialog that is longer than this is a batch by itself. Batches of similar lengths waste least.
     """
 
     def __init__(self, requests: Sequence[GenerationRequest] = (), budget: int = 0) -> None:
@@ -73,18 +81,24 @@ class RequestQueue:
         return bool(self._requests)
 
     def take_batch(self) -> list[GenerationRequest]:
-        """Take the requests of a new batch, in the order in which they were queued."""
+        """Remove and return the requests of a new batch: the shortest ones, in the order of queueing.
+
+        Those that remain are sorted by length.
+        """
         first, *rest = packed([request.columns() for request in self._requests], self._budget)
         taken = [self._requests[k] for k in sorted(first)]
         self._requests = [self._requests[k] for part in rest for k in part]
         return taken
 
     def most_rows(self) -> int:
-        """The most rows of a batch whose longest dialog is the first request; 0 if the queue is empty."""
+        """How many rows a batch may have if the first request is its longest; 0 if the queue is empty."""
         return self._budget // self._requests[0].columns() if self._requests else 0
 
     def take_fitting(self, free: int, rows: int) -> list[GenerationRequest]:
-        """Take at most ``free`` requests that fit into a batch of ``rows`` rows."""
+        """Remove and return at most ``free`` requests, from the first on, that fit a batch of ``rows`` rows.
+
+        A request fits if ``rows`` dialogs of its length stay within the budget.
+        """
         taken: list[GenerationRequest] = []
         while self._requests and len(taken) < free and rows * self._requests[0].columns() <= self._budget:
             taken.append(self._requests.pop(0))
@@ -92,11 +106,12 @@ class RequestQueue:
 
 
 class Decoder(ABC):
-    """Samples one batch of responses: one forward pass over the pending tokens, then one for each token.
+    """Samples one batch of responses: a forward pass over the prompts' pending tokens, then one per token.
 
     A token is drawn by inverting its cumulative distribution, in float64, at a uniform number that is seeded
     by the response alone. So apart from rounding, a row's tokens do not depend on the rest of its batch. All
-    decoders use the same draws, so that they can be compared with each other.
+    decoders use the same draws, so that they can be compared with each other. ``end_id``: fills padding.
+    ``counts``: gets ``encoded`` (prompt tokens) and ``forwards`` (passes) added.
     """
 
     def __init__(
@@ -118,10 +133,11 @@ class Decoder(ABC):
         watch: Callable[[int], None] = lambda live: None,
         queue: RequestQueue | None = None,
     ) -> None:
-        """Fill every request's ids and log-probs and give it its new caches.
+        """Sample all responses: fill each request's ``ids`` and ``logprobs`` and replace its ``state``.
 
-        ``watch`` is called after every token with the number of responses that got one. ``queue``: requests
-        that may take the rows of finished ones; those that it holds at the end were not served.
+        ``watch`` is called after every token with the number of responses that got one. ``queue``: further
+        requests, which a decoder may begin in the rows of finished ones and remove from it; those that it
+        holds at the end were not sampled.
         """
         self.queue = queue or self.queue
         logits_B_V = self._begin(self.live)
@@ -151,10 +167,8 @@ class Decoder(ABC):
                 self.live += newcomers
 
     def projection(self) -> Projection:
-        """The vocabulary projection; on a CPU its weights are cast once per batch.
-
-        The cast takes as long as all layers of a token.
-        """
+        """The model's vocabulary projection in float32; on a CPU the weights are cast only once."""
+        # The cast takes as long as all layers of a token.
         if self.model.device.type != "cpu":
             return vocabulary_projection(self.model)
         self._projection = self._projection or vocabulary_projection(self.model)
@@ -207,9 +221,10 @@ class Decoder(ABC):
 
 
 class ReferenceDecoder(Decoder):
-    """Decoder by transformers' forward pass, for all architectures that ``check_architecture`` accepts.
+    """Decoder by transformers' forward pass, for architectures that the packed pass cannot compute.
 
-    Rows are padded on the left and share one cache.
+    Rows are padded on the left and share one PaddedCache. Rows of finished requests are dropped; queued
+    requests do not take their place.
     """
 
     def __init__(
@@ -288,11 +303,12 @@ class ReferenceDecoder(Decoder):
 
 
 class PaddedCache:
-    """Cache of a batch for transformers' forward pass.
+    """Keys and values of a batch for transformers' forward pass, with ``update`` and ``get_seq_length``.
 
-    Rows are right-aligned: the columns are [padding | encoded prefix], followed by the columns that forward
-    passes append; ``valid_B_T`` marks those that are no padding. It has the part of the interface of
-    transformers' Cache that attention layers call: ``update`` and ``get_seq_length``.
+    Rows are right-aligned: the columns are [padding | encoded prefix], followed by ``new_columns`` columns
+    that forward passes fill; ``valid_B_T`` marks those that are no padding. ``prefixes``: the cache of each
+    row's dialog, None for an empty one. ``like``: the model, whose sizes, type and device it has. (Attention
+    layers call only these two methods of transformers' Cache.)
     """
 
     def __init__(self, prefixes: Sequence[DialogCache | None], new_columns: int, like: Any) -> None:
@@ -309,16 +325,16 @@ class PaddedCache:
             self.layers[:, :, row, :, prefix_columns - length : prefix_columns] = prefix
 
     def begin(self, valid_B_C: torch.Tensor) -> None:
-        """Announce C new columns."""
+        """Open C new columns for the next forward pass; ``valid_B_C``: False where a row has padding."""
         self._start = self.filled
         self.filled += valid_B_C.shape[1]
         self.valid_B_T[:, self._start : self.filled] = valid_B_C
 
     def seen(self, window: int | None = None) -> torch.Tensor:
-        """Mask of the columns that new tokens attend to, bool, shape (B, 1, C, filled).
+        """True where a new token attends to a column, bool, shape (B, 1, C new columns, filled columns).
 
-        A token attends to itself and all earlier ones; with a ``window`` only to the last ``window - 1`` of
-        them.
+        A token attends to itself and all earlier tokens of its row, never to padding; with a sliding
+        ``window`` only to itself and the last ``window - 1`` tokens.
         """
         valid_B_T = self.valid_B_T[:, : self.filled]
         columns = self.filled - self._start
@@ -335,22 +351,25 @@ class PaddedCache:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new columns; returns all filled ones. Called by each attention layer."""
+        """Store one layer's keys and values of the new columns; return those of all filled columns.
+
+        Called by each attention layer of transformers.
+        """
         layer = self.layers[layer_idx][:, : len(keys)]
         layer[0, :, :, self._start : self.filled] = keys
         layer[1, :, :, self._start : self.filled] = values
         return layer[0, :, :, : self.filled], layer[1, :, :, : self.filled]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Columns filled before the forward pass in progress."""
+        """Number of columns that were filled before the forward pass in progress, the same in all layers."""
         return self._start
 
     def row(self, row: int) -> DialogCache:
-        """Copy of one row's valid columns: the dialog's new state."""
+        """A copy of one row's keys and values without padding, to keep as the dialog's state."""
         keep = self.valid_B_T[row, : self.filled].nonzero().squeeze(1)
         return self.layers[:, :, row].index_select(3, keep)
 
     def keep_rows(self, rows: torch.Tensor) -> None:
-        """Drop all rows but ``rows``."""
+        """Keep only the rows with these indices, in this order; drop all others."""
         self.layers = self.layers.index_select(2, rows)
         self.valid_B_T = self.valid_B_T.index_select(0, rows)

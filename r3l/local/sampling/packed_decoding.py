@@ -1,9 +1,12 @@
 """Decoding by the packed forward pass, which pads no prompt and encodes a shared beginning of prompts once.
 
-A dialog's token at position p is always in column p of its row. So rows of different lengths need no
-alignment, and no mask but "not after my own position". Rows of finished responses stay until a quarter has
-finished, since such rows cost less than moving the caches together; then queued requests begin in them, or
-the caches move.
+A dialog's token at position p is always in column p of its row of the key-value cache. So rows of different
+lengths need no alignment, and no mask but "not after my own position". Rows of finished responses stay until
+a quarter has finished, since such rows cost less than moving the caches together; then queued requests begin
+in them, or the caches move.
+
+The parts: ``Storage`` owns the memory, ``RowCache`` the rows of a batch in it, ``NewTokens`` are the tokens
+of one forward pass and know how they attend to the cache, and ``PackedDecoder`` calls the model.
 """
 
 from __future__ import annotations
@@ -20,8 +23,7 @@ import torch
 
 from r3l.core.batching import packed
 from r3l.local.model import forward
-from r3l.local.model.forward import DialogCache, cache_shape
-from r3l.local.model.precision import vocabulary_logits
+from r3l.local.model.forward import DialogCache, cache_shape, vocabulary_logits
 from r3l.local.sampling.decoding import Decoder, GenerationRequest, tokens_in
 
 # Our choices:
@@ -37,9 +39,9 @@ def rounded_up(count: int, step: int) -> int:
 
 
 class Storage:
-    """A buffer that batches use one after another for their caches.
+    """One buffer of memory that batches use one after another for their key-value caches.
 
-    Each :meth:`take` returns the same memory, so that it overwrites the tensor taken before; a larger request
+    Each :meth:`take` returns the same memory, so the tensor taken before is overwritten; a larger request
     gets a new buffer. New memory for each batch would cost a tenth of sampling on a CPU.
     """
 
@@ -47,7 +49,10 @@ class Storage:
         self._flat: torch.Tensor | None = None
 
     def take(self, shape: Sequence[int], like: Any) -> torch.Tensor:
-        """A tensor of ``shape``, type and device of ``like``; its numbers are finite but arbitrary."""
+        """The buffer as a tensor of ``shape``, with type and device of the model ``like``.
+
+        It grows if needed. Its numbers are finite but arbitrary: what the last user left, or zeros.
+        """
         size = math.prod(shape)
         if self._flat is None or len(self._flat) < size:
             if like.device.type == "cpu":  # own pages, which take memory only once they are written to
@@ -58,14 +63,15 @@ class Storage:
         return self._flat[:size].view(*shape)
 
     def release(self) -> None:
-        """Called before training, which may need the memory; this class keeps it."""
+        """Called before training, which may need the memory. Nothing is freed here; a subclass may."""
 
 
 class RowCache:
-    """Keys and values of a batch of dialogs: a dialog's token at position p is in column p of its row.
+    """Keys and values of a batch of dialogs, one dialog per row; its token at position p is in column p.
 
-    ``columns``: number of tokens for which there is room at first. ``like``: the model, whose sizes, type and
-    device it has. ``storage``: where its memory comes from.
+    ``rows``: number of dialogs; ``columns``: number of tokens for which there is room at first; ``like``: the
+    model, whose sizes, type and device it has; ``storage``: where its memory comes from. ``layers``: the
+    keys and values (forward.cache_shape); ``lengths``: number of tokens in each row, 0 at first.
     """
 
     def __init__(self, rows: int, columns: int, like: Any, storage: Storage) -> None:
@@ -79,13 +85,13 @@ class RowCache:
         return self._storage.take(shape, self._like)
 
     def put(self, row: int, state: DialogCache | None) -> None:
-        """Replace the content of a row by the caches of a dialog; None: an empty row."""
+        """Replace the content of ``row`` by a copy of a dialog's keys and values; None: an empty row."""
         self.lengths[row] = tokens_in(state)
         if state is not None:
             self.layers[:, :, row, :, : self.lengths[row]] = state
 
     def reserve(self, columns: int) -> None:
-        """Make room for dialogs of ``columns`` tokens."""
+        """Make room for dialogs of ``columns`` tokens and keep the content; does nothing if there is room."""
         *rows, present, size = self.layers.shape
         if columns > present:
             grown = self._memory((*rows, rounded_up(columns, GROWTH), size))
@@ -97,11 +103,11 @@ class RowCache:
             self.layers = grown
 
     def row(self, row: int) -> DialogCache:
-        """Copy of one row's tokens: the dialog's new state."""
+        """A copy of one row's keys and values, to keep as the dialog's state."""
         return self.layers[:, :, row, :, : self.lengths[row]].clone()
 
     def copy_beginnings(self, leader_of: Mapping[int, int]) -> None:
-        """Copy the content of row ``leader_of[row]`` into each row."""
+        """Copy the content of row ``leader_of[row]`` into each ``row`` among the keys."""
         for row, leader in leader_of.items():
             if leader != row:
                 self.lengths[row] = self.lengths[leader]
@@ -109,7 +115,10 @@ class RowCache:
                 self.layers[:, :, row, :, :used] = self.layers[:, :, leader, :, :used]
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Keep only ``rows``, which move together in the same memory."""
+        """Keep only the rows with these indices, in this order; the rest is dropped.
+
+        They move to the front of the same memory and get the indices 0, 1, 2 ...
+        """
         layers, twice, _, *row = self.layers.shape
         kept = self._memory((layers, twice, len(rows), *row))
         used = max(self.lengths)
@@ -120,9 +129,10 @@ class RowCache:
 
 
 class NewTokens(Protocol):
-    """New tokens of some dialogs (N in all) and their attention over a cache whose rows are the dialogs.
+    """The N new tokens of one forward pass, of one or more dialogs, and their attention over a cache.
 
-    ``last_R``: index of each row's last new token; None if every row has one.
+    ``ids_N``, ``positions_N``: token ids and positions. ``last_R``: index among the N of each dialog's last
+    new token; None if every dialog has one new token.
     """
 
     ids_N: torch.Tensor
@@ -138,9 +148,9 @@ class NewTokens(Protocol):
 
 
 class AppendedTokens:
-    """NewTokens of prompts: any number of new tokens for some dialogs of a cache.
+    """NewTokens of prompts: ``tokens[k]`` are the new tokens of row ``rows[k]`` of ``cache``.
 
-    Dialogs with similar numbers of new tokens attend together.
+    Creating one lengthens those rows. Dialogs with similar numbers of new tokens attend together.
     """
 
     def __init__(self, cache: RowCache, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
@@ -198,10 +208,11 @@ class AppendedTokens:
 
 
 def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator[tuple[list[int], int, int]]:
-    """Blocks of rows with ``counts`` new tokens after ``starts`` earlier ones, for attention at once.
+    """Cut the new tokens of several rows into blocks that attend in one operation.
 
-    A block is (indices of rows, its first new token of each row, number of new tokens); some rows may have
-    fewer. It has at most SCORES scores, or one query a row.
+    Row k has ``counts[k]`` new tokens after ``starts[k]`` earlier ones. Yields (indices of rows, first,
+    width): new tokens ``first`` to ``first + width`` of these rows; some rows may have fewer. A block has at
+    most SCORES attention scores, or one token a row.
     """
     # Rows whose numbers of new tokens differ by more than a factor of 2 (and more than 8) do not go
     # together: the shorter ones would be mostly padding.
@@ -220,7 +231,7 @@ def attending_together(counts: Sequence[int], starts: Sequence[int]) -> Iterator
 
 
 class AppendedColumn:
-    """NewTokens of responses: one sampled token for each dialog of a cache.
+    """NewTokens of responses: one sampled token for each row of ``cache``, whose lengths the caller raises.
 
     Attention reads every column of the cache, unused ones under a mask. In bfloat16 on a CPU, reading only
     the used part of each row took three times as long.
@@ -239,7 +250,7 @@ class AppendedColumn:
         self.hide_later()
 
     def hide_later(self) -> None:
-        """Compute the attention bias: 0 up to the column of a row's own token, -inf in later columns."""
+        """Set the attention bias: 0 up to the column of each row's new token, -inf in later columns."""
         device = self._layers.device
         hidden = torch.arange(self._end, device=device) > self.positions_N[:, None, None]
         # In the type of the caches, so that it is cast once and not in every layer.
@@ -259,9 +270,10 @@ class AppendedColumn:
 
 
 class PackedDecoder(Decoder):
-    """Decoder whose dialogs have different lengths without padding, with attention by torch's operations.
+    """Decoder by the packed forward pass, with attention by torch's operations.
 
-    The keys and values of its dialogs are in a :class:`RowCache`, one row per dialog.
+    Its dialogs are the rows of a :class:`RowCache`; ``storage`` provides the memory. Queued requests begin
+    in the rows of finished ones.
     """
 
     caches: type[RowCache] = RowCache
@@ -296,11 +308,12 @@ class PackedDecoder(Decoder):
             self.row_cache.put(row, request.state)
 
         # A first prompt that several requests share (members of a group) is encoded once, in a leader's row.
-        leaders: dict[tuple[int, ...], int] = {}
-        leader_of = {
-            row: row if request.state is not None else leaders.setdefault(tuple(request.pending), row)
-            for row, request in request_in.items()
-        }
+        leader_of: dict[int, int] = {}
+        first_with: dict[tuple[int, ...], int] = {}  # prompt -> the first row that has it
+        for row, request in request_in.items():
+            leader_of[row] = row
+            if request.state is None:
+                leader_of[row] = first_with.setdefault(tuple(request.pending), row)
         new = {row: request_in[row].pending for row in sorted(set(leader_of.values()))}
 
         # What all first prompts begin with (the system message, mostly) is encoded once too, if it is long.

@@ -34,13 +34,14 @@ LARGE = 100_000_000  # parameters from which a model's freed caches go back to t
 
 
 class LocalPolicy:
-    """Policy that samples with ``model``, a causal LM. ``max_context``: most tokens of a dialog.
+    """Policy that samples with ``model``, a causal LM in this process, in batches over all live dialogs.
 
-    ``samples``: a ``trajectory`` dialog only ever appends tokens. A ``turn`` dialog is rendered by the chat
-    template again at every turn, for templates that drop earlier thoughts, and encodes the tokens that
-    differ. ``use_cache=False`` encodes every dialog again at each turn. ``tokens_per_batch``: most tokens of
-    a batch, padding included (a longer dialog is a batch by itself); None: no limit. ``forward``: the forward
-    pass that decodes (r3l.local.model.forward); transformers' if the packed one cannot.
+    ``max_context``: most tokens of a dialog. ``samples``: ``trajectory``: a dialog only ever appends tokens;
+    ``turn``: the chat template renders it again at every turn (some templates drop earlier thoughts), and
+    only tokens from the first difference on are encoded. ``use_cache=False``: no key-value cache is kept
+    between turns. ``tokens_per_batch``: most tokens of a batch, padding included (a longer dialog is a batch
+    by itself); None: no limit. ``forward``: the forward pass that decodes; transformers' if the packed one
+    cannot compute the model. ``between_tokens`` is called after every token; what it raises ends sampling.
     """
 
     def __init__(
@@ -81,34 +82,35 @@ class LocalPolicy:
         self.counts: defaultdict[str, float] = defaultdict(float)
 
     def open(self) -> LocalConversation:
+        """A new, empty dialog."""
         return LocalConversation(self)
 
     def take_counts(self) -> dict[str, float]:
-        """Counts since the last call: tokens, forward passes and seconds of sampling.
+        """Return the counts since the last call, and reset them.
 
-        ``appended``: tokens added to dialogs; ``encoded``: prompt tokens that the model read, more than
-        appended where a dialog was encoded again; ``forwards``: passes of the model; ``seconds/PHASE``.
+        ``appended``: prompt tokens added to dialogs; ``encoded``: prompt tokens that the model read, which
+        are more if a dialog was read again; ``forwards``: forward passes; ``seconds/PHASE``: of sampling.
         """
         counts = dict(self.counts)
         self.counts.clear()
         return counts
 
     def begin(self) -> None:
-        """Forget earlier rollouts, so that those of the next step or batch do not depend on them."""
+        """Called before the rollouts of a step or evaluation, to forget earlier ones. Nothing to do here."""
 
     def release(self) -> None:
-        """Free GPU memory that only sampling needs; called after the rollouts, before training."""
+        """Free GPU memory that only sampling needs, unless there is enough; called before training."""
         self._storage.release()
 
     def sync_weights(self) -> dict[str, float]:
-        """Sample with the present weights of ``model`` from now on; returns metrics.
+        """Sample with the present weights of ``model`` from now on; returns metrics of the transfer.
 
-        Here both have the same weights in memory, so there is nothing to do.
+        Nothing to do here (and {}): sampling reads the model's own weights in memory.
         """
         return {}
 
     def close(self) -> None:
-        """Shut the sampler down."""
+        """Shut the sampler down. Nothing to do here."""
 
     def _serve(self, requests: list[GenerationRequest]) -> list[GenerationRequest]:
         """Sample the requests of a barrier; the same objects, filled."""
@@ -121,7 +123,10 @@ class LocalPolicy:
 
     @torch.inference_mode()
     def sample(self, requests: list[GenerationRequest]) -> None:
-        """Fill the ids and log-probs of ``requests``, in batches of at most ``tokens_per_batch`` tokens."""
+        """Sample a response for each of ``requests``: sets their ``ids``, ``logprobs`` and ``state``.
+
+        In batches of at most ``tokens_per_batch`` tokens. Raises EngineError out of GPU memory.
+        """
         self.model.eval()
         progress = SamplingProgress(requests)
 
@@ -144,7 +149,10 @@ class LocalPolicy:
 
 
 class SamplingProgress:
-    """Prints a line to stderr every half a minute while responses are sampled: on a CPU it can take long."""
+    """Prints a progress line to stderr every SILENCE seconds (30) while ``requests`` are sampled.
+
+    Called after every token. On a CPU sampling a batch can take many minutes.
+    """
 
     def __init__(self, requests: Sequence[GenerationRequest]) -> None:
         self.requests = requests
@@ -153,7 +161,7 @@ class SamplingProgress:
         self.said = self.began  # when the last line was printed
 
     def __call__(self, live: int) -> None:
-        """Called after every token, which ``live`` responses have got."""
+        """Note that ``live`` responses have got one more token each, and print a line if one is due."""
         now = time.monotonic()
         if not self.steps:  # the first token took as long as all prompts, which no later one does
             self.began = now
@@ -163,11 +171,11 @@ class SamplingProgress:
             print(f"  {self.line(live, now - self.began)}", file=sys.stderr, flush=True)
 
     def line(self, live: int, seconds: float) -> str:
-        """The line after ``seconds`` since the first token, with the likely time left and an upper bound.
+        """The progress line, ``seconds`` after the first token, while ``live`` responses are being sampled.
 
-        The bound assumes that every response gets as long as it may, and that a queued one begins where
-        another ends. The likely time assumes that responses go on to end at the rate at which they have ended
-        so far (ended responses per token); there is none before one has.
+        With an upper bound of the time left, for which every response gets as long as it may, and a queued
+        one begins where another ends. Once a response has ended also with the likely time left, for which
+        responses go on to end at the rate at which they have ended so far (ended responses per token).
         """
         tokens = sum(len(request.ids) for request in self.requests)
         unfinished = [request for request in self.requests if not request.finished()]
@@ -188,7 +196,7 @@ class SamplingProgress:
 
 
 class LocalConversation(TokenDialog):
-    """Dialog of the local policy, with the caches of its encoded tokens."""
+    """Dialog of a LocalPolicy; it keeps the model's keys and values of its encoded tokens between turns."""
 
     _policy: LocalPolicy
 
@@ -200,10 +208,14 @@ class LocalConversation(TokenDialog):
 
     @property
     def encoded(self) -> int:
-        """Number of tokens whose keys and values are cached."""
+        """Number of tokens, from the beginning of the dialog, whose keys and values are cached."""
         return tokens_in(self._state)
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
+        """Sample the next response, in one batch with all other live dialogs, seeded by ``address``.
+
+        An empty one with ``FinishReason.CONTEXT`` if prompt and response would exceed ``max_context``.
+        """
         prompt = self._advance()
         if not self._fits(sampling):
             return Completion("", tuple(prompt), (), (), FinishReason.CONTEXT)
@@ -230,7 +242,10 @@ class LocalConversation(TokenDialog):
         return self._accept(prompt, request.ids, request.logprobs, request.stops)
 
     def fork(self, turns: int) -> LocalConversation:
-        """The dialog after ``turns`` responses; shares the encoded prefix without a copy."""
+        """A new dialog with the first ``turns`` responses of this one; it shares their key-value cache.
+
+        Nothing is copied or encoded again.
+        """
         twin = super().fork(turns)
         twin._last_is_new = self._last_is_new and turns == len(self._tokens_at) - 1
         if self._state is not None and turns:
@@ -238,6 +253,7 @@ class LocalConversation(TokenDialog):
         return twin
 
     def restarted(self) -> LocalConversation:
+        """A new, empty dialog that takes over this one's cache, for tokens that both turn out to share."""
         twin = super().restarted()
         twin._state = self._state
         self._state = None
@@ -245,6 +261,7 @@ class LocalConversation(TokenDialog):
         return twin
 
     def close(self) -> None:
+        """Free the cached keys and values."""
         self._state = None
 
     def _before_rendering(self, ids: list[int]) -> None:

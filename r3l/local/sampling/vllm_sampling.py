@@ -44,11 +44,12 @@ PROBE = 256  # tokens whose log-probs are compared at a sync; our choice
 
 
 class VllmPolicy(LocalPolicy):
-    """Policy that samples with vLLM from a copy of the weights of ``model``, as of the last sync.
+    """Policy that samples with vLLM, in this process, from a copy of the weights of ``model``.
 
-    vLLM draws the tokens. Each request has the seed of its seed address (r3l.core.seeds), so a repeated run
-    draws the same tokens, but not those of the local sampler. Raises ConfigError or EngineError if vLLM
-    cannot start, EngineError if a sync leaves a stale copy of the weights.
+    vLLM starts and gets the weights at creation. Each request has the seed of its seed address
+    (r3l.core.seeds), so a repeated run draws the same tokens, but not those of the local sampler. Raises
+    ConfigError if vLLM is missing or built for another device, EngineError if it cannot start or keeps a
+    stale copy of the weights.
     """
 
     def __init__(self, model: Any, tokenizer: Any, sampling: SamplingConfig, samples: Samples) -> None:
@@ -81,16 +82,19 @@ class VllmPolicy(LocalPolicy):
             raise RuntimeError("vLLM keeps its prefix cache: a request is still being sampled")
 
     def release(self) -> None:
-        """Put vLLM to sleep on a GPU: its weights move to the machine's memory, its caches are dropped."""
+        """On a GPU put vLLM to sleep: weights move to CPU memory, caches are dropped. Else do nothing.
+
+        :meth:`begin` wakes it up.
+        """
         if self._shares_memory and self._awake:
             self._llm.sleep(level=1)
             self._awake = False
 
     def sync_weights(self) -> dict[str, float]:
-        """Copy the weights of ``model`` to vLLM and check the copy.
+        """Copy the weights of ``model`` to vLLM, and check the copy by the log-probs of 256 test tokens.
 
-        Returns metrics: mean and largest |log-prob of vLLM - log-prob of the model| over PROBE test tokens,
-        ``handover/mean`` and ``handover/max`` (nats).
+        Returns the metrics ``handover/mean`` and ``handover/max``: mean and largest |log-prob of vLLM -
+        log-prob of the model| (nats). Raises EngineError if they exceed r3l.local.model.precision:LIMITS.
         """
         self.begin()
         # Weights go by name, a tied one by both of its names: otherwise its packed form would stay old. An
@@ -114,7 +118,11 @@ class VllmPolicy(LocalPolicy):
 
     @torch.inference_mode()
     def sample(self, requests: list[GenerationRequest]) -> None:
-        """Fill the ids and log-probs of ``requests``; vLLM schedules the batches."""
+        """Sample a response for each of ``requests``: sets their ``ids`` and ``logprobs``.
+
+        vLLM schedules the batches and keeps its own caches, so ``state`` stays None. Raises EngineError out
+        of GPU memory.
+        """
         with out_of_memory_explained(f"in sampling {len(requests)} responses", SAMPLING_REMEDY):
             outputs = self._llm.generate(
                 [{"prompt_token_ids": request.pending} for request in requests],
@@ -129,6 +137,7 @@ class VllmPolicy(LocalPolicy):
             self.counts["encoded"] += len(request.pending) - (output.num_cached_tokens or 0)
 
     def close(self) -> None:
+        """Shut vLLM down."""
         self._llm.llm_engine.engine_core.shutdown()
         del self._llm
 
@@ -193,11 +202,9 @@ class VllmPolicy(LocalPolicy):
 
 @contextmanager
 def unseen(name: str) -> Iterator[None]:
-    """Inside, the module ``name`` is not in ``sys.modules``.
-
-    When vLLM starts it reads the ``__dict__`` of every object in every module. numba's library answers to
-    any name with a function, on which vLLM 0.32 fails with an AttributeError.
-    """
+    """Remove the module ``name``, if present, from ``sys.modules`` for the block."""
+    # When vLLM starts it reads the ``__dict__`` of every object in every module. numba's library answers to
+    # any name with a function, on which vLLM 0.32 fails with an AttributeError.
     module = sys.modules.pop(name, None)
     try:
         yield

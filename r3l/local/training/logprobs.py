@@ -1,4 +1,4 @@
-"""Log-probabilities of sampled tokens under the present model, and their distance to those of sampling."""
+"""Log-probabilities of given tokens under a model, by the packed pass or by transformers' pass."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from torch.utils.checkpoint import checkpoint
 
 from r3l.config.gpu_memory import CHUNK, LOGITS
 from r3l.core.batching import collate, packed_by_prefix, rows_to_score
-from r3l.core.method import Batch
 from r3l.core.policy import Samples
-from r3l.core.trajectory import UNLIKELY, Trajectory
+from r3l.core.trajectory import Trajectory
 from r3l.local.model import forward
-from r3l.local.model.precision import Projection, vocabulary_logits, vocabulary_projection
+from r3l.local.model.forward import Projection, vocabulary_logits, vocabulary_projection
 from r3l.local.training.prefix_tree import PrefixTree
 
 
@@ -27,10 +26,11 @@ def token_logprobs(
     mask_B_T: torch.Tensor,
     temperature: float = 1.0,
 ) -> torch.Tensor:
-    """Log-probability by transformers' pass of every masked token given those before it, 0 elsewhere.
+    """Log-probability (nats) of every masked token given those before it, 0 elsewhere; shape (B, T).
 
-    Shape (B, T). ``temperature``: the one of sampling, so that the policy that acted is optimised (as the
-    released trainer does).
+    By the forward pass of transformers' class. Rows are padded on the right. Logits are divided by
+    ``temperature``, that of sampling, so that the policy that acted is optimised (as the released trainer
+    does). The first token of a row has nothing before it, so it is 0 too.
     """
     # Padding is on the right, so plain causal attention never sees it and no mask is needed.
     hidden_B_T_H = model.model(input_ids=ids_B_T, use_cache=False).last_hidden_state
@@ -51,12 +51,12 @@ def tree_logprobs(
     ids_B_T: torch.Tensor,
     mask_B_T: torch.Tensor,
     temperature: float = 1.0,
-    tree_of: type[PrefixTree] = PrefixTree,
+    tree_class: type[PrefixTree] = PrefixTree,
 ) -> torch.Tensor:
-    """Log-probability of every masked token as in :func:`token_logprobs`, by the packed pass; shape (B, T).
+    """Log-probability (nats) of every masked token given those before it, 0 elsewhere; shape (B, T).
 
-    Rows that share their beginnings share its computation (``prefix_tree``); ``tree_of``: the kind of tree,
-    which says how nodes attend.
+    The same numbers as :func:`token_logprobs`, up to rounding, by the packed pass: rows with a common
+    beginning share its computation. ``tree_class``: PrefixTree, or its subclass for our CPU kernels.
     """
     scored_B_T = mask_B_T.bool().clone()
     scored_B_T[:, :1] = False  # nothing precedes the first token; T can be 0, if no prompt fitted
@@ -68,7 +68,7 @@ def tree_logprobs(
     lengths = np.zeros(len(ids_B_T), dtype=np.int64)
     np.maximum.at(lengths, rows_S, columns_S)
     rows = [row[:length] for row, length in zip(ids_B_T.cpu().numpy(), lengths, strict=True)]
-    tree = tree_of(rows, ids_B_T.device)
+    tree = tree_class(rows, ids_B_T.device)
 
     # Tokens that follow the same beginning share the node before them: in the last layer, and in the
     # vocabulary projection, each such node is computed once.
@@ -88,12 +88,13 @@ def trajectory_logprobs(
     temperature: float,
     tokens_per_microbatch: int,
     wanted: forward.Pass,
-    tree_of: type[PrefixTree] = PrefixTree,
+    tree_class: type[PrefixTree] = PrefixTree,
 ) -> list[NDArray[np.float32]]:
-    """Log-probs under ``model`` of the trainable tokens of each trajectory, one array for each.
+    """Log-probs (nats) under ``model`` of each trajectory's trainable tokens, one array per trajectory.
 
-    ``samples``: what a row is, a trajectory or a turn; ``wanted``: the forward pass, as in
-    ``forward.pass_of``; ``tree_of``: see :func:`tree_logprobs`.
+    Computed without gradients, in evaluation mode. ``samples``: whether the model reads a trajectory as one
+    row, or each turn as a row of its own. ``temperature``: divides logits. ``wanted``: the forward pass;
+    transformers' if the packed one cannot compute the model. ``tree_class``: see :func:`tree_logprobs`.
     """
     packed = forward.pass_of(model, wanted) == "packed"
     rows = rows_to_score(trajectories, samples)
@@ -105,7 +106,7 @@ def trajectory_logprobs(
         batch = collate([rows[k] for k in part], model.device)
         with torch.no_grad():
             if packed:
-                scored_B_T = tree_logprobs(model, batch.ids_B_T, batch.mask_B_T, temperature, tree_of)
+                scored_B_T = tree_logprobs(model, batch.ids_B_T, batch.mask_B_T, temperature, tree_class)
             else:
                 scored_B_T = token_logprobs(model, batch.ids_B_T, batch.mask_B_T, temperature)
         for k, logprobs_T in zip(part, scored_B_T.float().cpu().numpy(), strict=True):
@@ -123,7 +124,11 @@ def trajectory_logprobs(
 def vocabulary_logprobs(
     model: Any, hidden_W_H: torch.Tensor, where_S: torch.Tensor, tokens_S: torch.Tensor, temperature: float
 ) -> torch.Tensor:
-    """Log-probability of each of ``tokens_S`` after the hidden state ``where_S`` (index), shape (S,)."""
+    """Log-probability (nats) of token ``tokens_S[s]`` after hidden state ``where_S[s]``, shape (S,).
+
+    ``hidden_W_H``: last hidden states, which several tokens may share; ``where_S``: indices into it. Logits
+    are divided by ``temperature``. Large vocabularies are computed in parts, to bound memory.
+    """
     projection = vocabulary_projection(model)
     rows = max(1, CHUNK // (LOGITS * len(projection.weight_V_H)))
     if len(hidden_W_H) <= rows:
@@ -162,74 +167,3 @@ def _projected_logprobs(
     """As :func:`vocabulary_logprobs`, with the logits of all W hidden states in memory at once."""
     logits_W_V = vocabulary_logits(hidden_W_H, projection) / temperature
     return logits_W_V[where_S, tokens_S] - torch.logsumexp(logits_W_V, dim=-1)[where_S]
-
-
-class LogprobMismatch:
-    """|log-prob in training - log-prob in sampling| in nats, over tokens sampled in the context that trains.
-
-    The weights are the same until the step's one update, so the mismatch is only numerical error; an
-    importance ratio or a KL cannot be known better than this.
-    """
-
-    def __init__(self) -> None:
-        self.sum = 0.0
-        self.max = 0.0
-        self.tokens = 0
-
-    def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Count a micro-batch, without rows that were imitated or sampled under another context."""
-        sampled_B_T = batch.mask_B_T.bool() & ~(batch.sft_B | batch.off_policy_B)[:, None]
-        if sampled_B_T.any():
-            differences = (logprobs_B_T.detach() - batch.old_logprobs_B_T)[sampled_B_T].abs()
-            self.sum += differences.sum().item()
-            self.max = max(self.max, differences.max().item())
-            self.tokens += len(differences)
-
-    @property
-    def mean(self) -> float:
-        """Mean of the absolute differences, in nats; 0 without a token."""
-        return self.sum / max(self.tokens, 1)
-
-    def metrics(self) -> dict[str, float]:
-        """``logprob_mismatch/mean`` and ``/max`` (nats); {} without a token."""
-        return {"logprob_mismatch/mean": self.mean, "logprob_mismatch/max": self.max} if self.tokens else {}
-
-
-class TaughtLogprobs:
-    """Log-probs, under the policy that learns, of tokens that it did not sample in this context.
-
-    *Distilled* tokens were sampled under a hint that their row no longer shows; *imitated* tokens are
-    learned by SFT. A policy gradient without an importance ratio pushes each of them with full weight,
-    however unlikely it is.
-    """
-
-    def __init__(self) -> None:
-        self.logprobs: dict[str, list[torch.Tensor]] = {"distilled": [], "imitated": []}
-        self.hinted: list[torch.Tensor] = []
-
-    def add(self, batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Count a micro-batch."""
-        trained_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0)
-        distilled_B_T = trained_B_T & (batch.off_policy_B & ~batch.sft_B)[:, None]
-        self.hinted.append(batch.teacher_logprobs_B_T[distilled_B_T].cpu())
-        imitated_B_T = trained_B_T & batch.sft_B[:, None]
-        for name, chosen_B_T in (("distilled", distilled_B_T), ("imitated", imitated_B_T)):
-            self.logprobs[name].append(logprobs_B_T.detach()[chosen_B_T].float().cpu())
-
-    def metrics(self) -> dict[str, float]:
-        """Metrics of each kind that occurred, NAME being ``distilled`` or ``imitated``.
-
-        ``NAME/nll`` and ``NAME/nll_p99``: mean and 99th percentile of -log p (nats). ``NAME/unlikely``:
-        share of tokens with log p below -5. ``distilled/hint_gap``: mean of log p with the hint minus log p
-        without it (nats).
-        """
-        found = {}
-        for name, parts in self.logprobs.items():
-            logprobs_S = torch.cat(parts).numpy() if parts else np.zeros(0)
-            if len(logprobs_S):
-                found[f"{name}/nll"] = float(-logprobs_S.mean())
-                found[f"{name}/nll_p99"] = float(np.quantile(-logprobs_S, 0.99))
-                found[f"{name}/unlikely"] = float((logprobs_S < UNLIKELY).mean())
-        if "distilled/nll" in found:
-            found["distilled/hint_gap"] = float(torch.cat(self.hinted).mean()) + found["distilled/nll"]
-        return found

@@ -32,10 +32,10 @@ BLOCK = 64
 
 
 class PrefixTree:
-    """Tree in which rows of token ids share their common beginnings, so that these are computed once.
+    """Tree (trie) of ``rows``, arrays of token ids, in which common beginnings exist, and are computed, once.
 
-    A node is a token after a certain prefix. ``ids_N`` and ``positions_N`` are the token ids and positions of
-    the nodes; ``paths`` holds, for each of ``rows`` in the given order, the nodes of its tokens.
+    A node is a token after a certain prefix. ``ids_N``, ``positions_N``: token id and position of each of the
+    N nodes. ``paths``: for each row, in the given order, the node indices of its tokens.
     """
 
     def __init__(self, rows: Sequence[np.ndarray], device: torch.device) -> None:
@@ -61,13 +61,14 @@ class PrefixTree:
         self._plan_attention(np.array(starts), device)
 
     def pad_nodes(self, nodes_W: np.ndarray) -> np.ndarray:
-        """The nodes whose last hidden states are computed: ``nodes_W``, and what a subclass appends to it."""
+        """``nodes_W``, the nodes whose last hidden states are wanted; a subclass may append padding to it."""
         return nodes_W
 
     def attend(self, layer: int, queries_N_H_D: torch.Tensor, states_N_2_G_D: torch.Tensor) -> torch.Tensor:
-        """Attention of every node over the nodes on the path to it, shape (N, H * D).
+        """Attention of every node over the path from the root to it, itself included, shape (N, H * D).
 
-        ``states_N_2_G_D``: keys and values. ``layer`` is not needed: a tree has no cache.
+        H query heads, G key-value heads, D dimensions; ``states_N_2_G_D``: key and value of each node. Part
+        of the interface of forward.hidden_states; ``layer`` is unused, since a tree has no cache.
         """
         nodes, *query_shape = queries_N_H_D.shape
         queries = queries_N_H_D.reshape(nodes, -1)

@@ -9,60 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from r3l.core.batching import rows_to_score
 from r3l.core.policy import Samples
 from r3l.core.trajectory import Trajectory
 from r3l.local.model import lora
-from r3l.local.model.precision import MasterWeights
 from r3l.local.training.logprobs import trajectory_logprobs
-
-if TYPE_CHECKING:
-    from r3l.local.training.trainer import Trainer
-
-
-class AveragedWeights:
-    """Exponential moving average of the weights ``master``, from their present values.
-
-    Each update makes it (1 - rate) x average + rate x new weights.
-    """
-
-    def __init__(self, master: MasterWeights, rate: float) -> None:
-        self.master = master
-        self.rate = rate
-        self.weights = {name: weight.clone() for name, weight in master.state_dict().items()}
-
-    def update(self) -> None:
-        """Add the present weights to the average; called after each update."""
-        for name, weight in self.master.state_dict().items():
-            self.weights[name].mul_(1 - self.rate).add_(weight, alpha=self.rate)
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Let the model compute with the average in the block."""
-        trained = {name: weight.clone() for name, weight in self.master.state_dict().items()}
-        self._put(self.weights)
-        try:
-            yield
-        finally:
-            self._put(trained)
-
-    def _put(self, weights: dict[str, torch.Tensor]) -> None:
-        for name, weight in self.master.state_dict().items():
-            weight.copy_(weights[name])
-        self.master.copy_to_model()
+from r3l.local.training.trainer import Trainer
 
 
 def score_teachers(
     trainer: Trainer, trajectories: Sequence[Trajectory], samples: Samples, longest: int
 ) -> dict[str, float]:
-    """Set the teacher's log-probs of every trajectory that awaits them; returns counts as metrics.
+    """Compute the teacher's log-probs of every trajectory that still needs them, and store them in it.
 
-    ``longest``: most tokens of a context. If the teacher's is longer, it is not scored and its log-probs are
-    the policy's own.
+    ``longest``: most tokens of a row. If the teacher's context is longer, the trajectory gets the policy's
+    own log-probs instead. Returns ``tokens/scored`` and ``dropped/teacher_context`` (trajectories that were
+    too long), or {} if no trajectory needed any.
     """
     # Render each trajectory in its teacher's context; a context that is too long is not scored.
     fitting: list[Trajectory] = []
@@ -93,7 +57,7 @@ def score_teachers(
             trainer.temperature,
             trainer.config.tokens_per_microbatch,
             trainer.forward,
-            trainer.tree_of,
+            trainer.tree_class,
         )
     for t, logprobs_S in zip(fitting, found, strict=True):
         t.set_teacher_logprobs(logprobs_S)
@@ -102,7 +66,11 @@ def score_teachers(
 
 @contextmanager
 def teacher_model(trainer: Trainer) -> Iterator[Any]:
-    """The model with the teacher's weights."""
+    """The model with the teacher's weights, for the block.
+
+    ``live``: the model that samples; ``average``: the trained model with its averaged weights put in place;
+    ``frozen``: the base checkpoint.
+    """
     if trainer.teacher == "live":
         yield trainer.sampler
     elif trainer.average is not None:

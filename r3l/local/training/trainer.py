@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
+from torch.optim.adamw import adamw
 
 from r3l.config import OptimizerConfig
 from r3l.core import losses
@@ -26,59 +27,29 @@ from r3l.core.method_validation import loss_of
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.model import lora
 from r3l.local.model.forward import Pass, has_machine_code, pass_of
-from r3l.local.model.precision import MasterWeights, recompute_activations
-from r3l.local.training.adamw import AdamW
-from r3l.local.training.logprobs import LogprobMismatch, TaughtLogprobs, token_logprobs, tree_logprobs
+from r3l.local.model.precision import AveragedWeights, MasterWeights, recompute_activations
+from r3l.local.training.logprobs import token_logprobs, tree_logprobs
+from r3l.local.training.measures import LogprobMismatch, TeacherShare, UpdateMeasures, without_teachers
 from r3l.local.training.prefix_tree import PrefixTree
-from r3l.local.training.teacher import AveragedWeights
-from r3l.local.training.teacher_share import TeacherGaps, TeacherShare, without_teachers
 from r3l.runs import steps
 
 R = TypeVar("R", bound=Row)
-# Updates from one to the next in which the teacher's share in the gradient is measured, which takes another
-# backward pass; our choice.
+# Every so many updates the teacher's share in the gradient is measured, which takes another backward pass;
+# our choice.
 SHARE_EVERY = 10
 log = logging.getLogger(__name__)
 
 
-def tree_of(model: Any) -> type[PrefixTree]:
-    """Kind of prefix tree for ``model`` in the packed pass: with our CPU kernels if they can compute it."""
-    if not has_machine_code(model):
-        return PrefixTree
-    # Imported here, since numba takes a third of a second.
-    from r3l.local.kernels import compilation
-    from r3l.local.kernels.cpu_kernel_decoder import KernelTree
-
-    compilation.load()
-    return KernelTree
-
-
-@dataclass
-class UpdateMeasures:
-    """Measures of an update besides its loss. ``share`` is measured in some updates only (SHARE_EVERY)."""
-
-    mismatch: LogprobMismatch = field(default_factory=LogprobMismatch)
-    distilled: TaughtLogprobs = field(default_factory=TaughtLogprobs)
-    gaps: TeacherGaps = field(default_factory=TeacherGaps)
-    share: TeacherShare | None = None
-
-    def metrics(self) -> dict[str, float]:
-        """The metrics of all measures together, with ``share`` if it was measured.
-
-        Call it before the gradient is clipped: ``share`` compares it with the gradient without teachers.
-        """
-        found = {**self.mismatch.metrics(), **self.distilled.metrics(), **self.gaps.metrics()}
-        return found if self.share is None else found | self.share.metrics()
-
-
 class Trainer:
-    """Optimiser of a model; only ``step`` and ``optimizer_step`` change its weights.
+    """Trains ``model`` in place by the losses of ``criterion`` (a method, or SFT) with AdamW.
 
-    ``reference``: the base checkpoint, for a KL; if an adapter trains, ``model`` itself, whose adapter is off
-    while the reference's log-probs are computed. ``temperature``: of sampling. ``sampler``: the model that
-    samples, if its weights lag behind. ``teacher``, ``teacher_rate``: the weights that score a teacher's
-    context (r3l.core.method). ``master_weights``: float32 weights of a model that computes in another type
-    (``model.precision``). ``forward``: the forward pass that computes log-probs (``model.forward``).
+    ``reference``: the base checkpoint's model, for a KL; if a LoRA adapter trains, ``model`` itself, whose
+    adapter is then turned off. ``temperature``: that of sampling, by which logits are divided here too.
+    ``sampler``: the model that samples, if it is a copy whose weights are older. ``teacher``: whose weights
+    score teachers' contexts: ``live`` (the sampler's), ``frozen`` (the reference's) or ``average`` (a moving
+    average, moved by ``teacher_rate`` at each update). ``master_weights``: needed only if ``model`` computes
+    in another type than float32. ``forward``: the forward pass that computes log-probs; transformers' if the
+    packed one cannot compute this architecture. ``steps_done``: number of updates so far.
     """
 
     def __init__(
@@ -101,7 +72,15 @@ class Trainer:
         self.sampler = sampler or model
         self.temperature = temperature
         self.forward = pass_of(model, forward)
-        self.tree_of = tree_of(model) if self.forward == "packed" else PrefixTree
+        # The packed pass attends by our CPU kernels if they can compute this model, else by torch.
+        self.tree_class: type[PrefixTree] = PrefixTree
+        if self.forward == "packed" and has_machine_code(model):
+            # Imported here, since numba takes a third of a second.
+            from r3l.local.kernels import compilation
+            from r3l.local.kernels.cpu_kernel_decoder import KernelTree
+
+            compilation.load()
+            self.tree_class = KernelTree
         self.master_weights = master_weights or MasterWeights(model)
         self.teacher = teacher
         self.average = AveragedWeights(self.master_weights, teacher_rate) if teacher == "average" else None
@@ -116,19 +95,23 @@ class Trainer:
         self.steps_done = 0
 
     def step(self, rows: Sequence[Row], lr: float | None = None) -> dict[str, float]:
-        """Make one update from all rows of a step; returns metrics.
+        """Make one optimiser update from all rows of a step; returns its metrics.
 
-        Without a row that trains, the weights stay. ``lr``: by default the configured one, after its warm-up.
+        Without a row that trains the weights stay; the step counts anyway. ``lr``: learning rate; None: the
+        configured one, times its linear warm-up. Raises NonFiniteError (a NaN or infinite log-prob, loss,
+        gradient or weight) and EngineError (out of GPU memory).
         """
         if lr is None:
             lr = self.config.lr * min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))
         trained = trainable_rows(self.criterion, rows)
         metrics: dict[str, float] = defaultdict(float, steps.update_metrics(rows, trained))
         if any(row.mask.any() for row in trained):
-            # Gradients of all micro-batches add up to one update, so that their size is a matter of memory.
+            # Gradients of all micro-batches add up to one update, so how rows are cut into micro-batches is a
+            # matter of memory only: weights of tokens were fixed before (r3l.core.batching).
             self.model.train()
             self.optimizer.zero_grad()
             measures = UpdateMeasures()
+            # Every SHARE_EVERY-th update also gets the gradient that it would have without teachers.
             if self.steps_done % SHARE_EVERY == 0 and any(row.taught for row in trained):
                 measures.share = TeacherShare(self.master_weights)
             for part in self._microbatches(trained):
@@ -156,9 +139,7 @@ class Trainer:
         if self.criterion.kl_coef > 0:
             batch = replace(batch, ref_logprobs_B_T=self._reference_logprobs(batch))
         logprobs_B_T = self._logprobs(batch, rows)
-        measures.mismatch.add(batch, logprobs_B_T)
-        measures.distilled.add(batch, logprobs_B_T)
-        measures.gaps.add(rows, batch, logprobs_B_T)
+        measures.add(rows, batch, logprobs_B_T)
 
         # Rows that were sampled under another context get old log-probs under this one, from the policy that
         # sampled: with one update a step still the model itself, unless the sampler's weights lag behind.
@@ -180,6 +161,7 @@ class Trainer:
                 check_finite(f"loss of {row.name}", own_loss)
             check_finite(f"loss of {len(rows)} rows together", loss)
 
+        # The same loss without teachers, for their share in the gradient; then the backward pass that counts.
         if measures.share is not None:
             alone, _ = loss_of(self.criterion, without_teachers(rows, batch, logprobs_B_T), logprobs_B_T)
             measures.share.add(alone)
@@ -189,9 +171,11 @@ class Trainer:
             metrics[key] += value
 
     def optimizer_step(self, lr: float) -> float:
-        """Clip the accumulated gradient and take a step; returns the gradient's norm before clipping.
+        """Clip the accumulated gradient and update the weights by AdamW with learning rate ``lr``.
 
-        Raises NonFiniteError for the norm, before any weight has changed, and for the new weights.
+        Returns the gradient's norm before clipping. Raises NonFiniteError if the norm is NaN or infinite
+        (before any weight has changed), or if a new weight is. An averaging teacher is updated too.
+        ``steps_done`` stays, and gradients are not cleared.
         """
         norm = torch.nn.utils.clip_grad_norm_(self.master_weights.parameters, self.config.grad_clip)
         check_finite("gradient norm", norm)
@@ -206,12 +190,15 @@ class Trainer:
         return norm.item()
 
     def sync(self) -> None:
-        """Copy the present weights to a sampler whose weights lag behind."""
+        """Copy the trained weights to the sampler; does nothing if that is the trained model itself."""
         if self.sampler is not self.model:
             self.sampler.load_state_dict(self.model.state_dict())
 
     def kl_to_reference(self, rows: Sequence[Row]) -> float:
-        """Mean k3 of sampled tokens to the base checkpoint (nats): how far training has moved the policy."""
+        """Estimated KL(policy || base checkpoint) in nats: mean of the k3 estimator over trainable tokens.
+
+        How far training has moved the policy. 0 if there are no such tokens. Weights and gradients stay.
+        """
         total = 0.0
         count = 0.0
         for part in self._microbatches(rows):
@@ -224,7 +211,7 @@ class Trainer:
         return total / max(count, 1.0)
 
     def logprob_mismatch(self, rows: Sequence[Row]) -> LogprobMismatch:
-        """Mismatch between training and sampling over ``rows``, by the forward pass that trains."""
+        """|log-prob in training - log-prob recorded at sampling| over tokens of ``rows``; updates nothing."""
         mismatch = LogprobMismatch()
         for part in self._microbatches(rows):
             batch = collate(part, self.model.device)
@@ -235,8 +222,8 @@ class Trainer:
     def probe_memory(self, longest: int) -> None:
         """Run the largest possible micro-batch once, so that too little GPU memory shows before training.
 
-        ``longest``: tokens of the longest row. If it does not fit, activations are checkpointed from here
-        on, which changes no result.
+        ``longest``: tokens of the longest possible row. If it does not fit, gradient checkpointing is turned
+        on from here on, which changes no result, and it is tried again; EngineError if it still does not fit.
         """
         if not self.config.gradient_checkpointing:
             try:
@@ -279,14 +266,14 @@ class Trainer:
         return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
-        """Log-probability under ``model`` of every masked token given those before it, shape (B, T).
+        """Log-probability (nats) under ``model`` of every masked token given those before it, shape (B, T).
 
-        It is at the run's sampling temperature, by which logits are divided: that of the policy that sampled.
-        0 for the first token, and where the mask is 0.
+        Logits are divided by the sampling temperature, so that this is the policy that sampled. 0 for the
+        first token, and where the mask is 0.
         """
         if self.forward == "transformers":
             return token_logprobs(model, ids_B_T, mask_B_T, self.temperature)
-        return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self.tree_of)
+        return tree_logprobs(model, ids_B_T, mask_B_T, self.temperature, self.tree_class)
 
     def _logprobs(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
         """Log-probs under the model that is trained, shape (B, T). Raises NonFiniteError."""
@@ -298,3 +285,48 @@ class Trainer:
         """Log-probs under the base checkpoint, shape (B, T)."""
         with torch.no_grad(), lora.without_adapter(self.reference):
             return self.token_logprobs(self.reference, batch.ids_B_T, batch.mask_B_T)
+
+
+class AdamW:
+    """AdamW (1711.05101) with the part of torch.optim.AdamW's interface that the trainer uses.
+
+    The same formula and state, by torch's own function (its class takes a second to import torch's compiler).
+    ``options``: ``betas`` and ``weight_decay``; eps is 1e-8.
+    """
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], lr: float, **options: Any) -> None:
+        self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), "lr": lr, **options}]
+        self.state: dict[torch.nn.Parameter, dict[str, torch.Tensor]] = {}
+
+    def zero_grad(self) -> None:
+        """Set the gradients of all parameters to None."""
+        for parameter in self.param_groups[0]["params"]:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update every parameter that has a gradient, in place; the others stay as they are."""
+        (group,) = self.param_groups
+        trained = [parameter for parameter in group["params"] if parameter.grad is not None]
+        # A parameter gets its moments at its first gradient, so frozen weights cost no memory.
+        for parameter in trained:
+            if parameter not in self.state:
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.state[parameter] = {"step": torch.tensor(0.0), **moments}
+        states = [self.state[parameter] for parameter in trained]
+        beta1, beta2 = group["betas"]
+        adamw(
+            trained,
+            [parameter.grad for parameter in trained if parameter.grad is not None],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            max_exp_avg_sqs=[],
+            state_steps=[state["step"] for state in states],
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=1e-8,
+            maximize=False,
+        )

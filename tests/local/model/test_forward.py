@@ -209,14 +209,16 @@ def test_machine_code_trains_as_float64_does(kind):
     model, rows = random_model(kind(**sizes, head_dim=8)).train(), rows_of_a_step()
     exact = gradients(model, *rows, PrefixTree)
     assert has_machine_code(model.float())
-    of_torch, of_machine_code = (gradients(model, *rows, tree_of) for tree_of in (PrefixTree, KernelTree))
+    of_torch, of_machine_code = (
+        gradients(model, *rows, tree_class) for tree_class in (PrefixTree, KernelTree)
+    )
     for expected, usual, computed in zip(exact, of_torch, of_machine_code, strict=True):
         usual_error, error = ((x - expected).abs().max() / expected.abs().max() for x in (usual, computed))
         assert error < min(5 * usual_error + 1e-6, 1e-3)
 
 
-def gradients(model, ids_B_T, mask_B_T, tree_of):
+def gradients(model, ids_B_T, mask_B_T, tree_class):
     model.zero_grad()
-    logprobs_B_T = tree_logprobs(model, ids_B_T, mask_B_T, 0.7, tree_of)
+    logprobs_B_T = tree_logprobs(model, ids_B_T, mask_B_T, 0.7, tree_class)
     logprobs_B_T.sum().backward()
     return [logprobs_B_T.detach(), *(parameter.grad.clone() for parameter in model.parameters())]

@@ -18,8 +18,9 @@ from r3l.files.json_files import read_jsonl
 from r3l.local import checkpoint
 from r3l.local.engine import train
 from r3l.local.model import precision
-from r3l.local.model.precision import MasterWeights, vocabulary_logits, vocabulary_projection
-from r3l.local.training.logprobs import LogprobMismatch, TaughtLogprobs
+from r3l.local.model.forward import vocabulary_logits, vocabulary_projection
+from r3l.local.model.precision import MasterWeights
+from r3l.local.training.measures import LogprobMismatch, OffPolicyLogprobs
 from r3l.local.training.trainer import Trainer
 
 METHOD = GRPO({})
@@ -152,7 +153,7 @@ def test_taught_tokens_are_counted_without_their_hint():
     new_B_T = torch.tensor([[0.0, -9.0, -9.0], [0.0, -1.0, -7.0], [0.0, -3.0, -3.0]])
     sft_B, off_policy_B = torch.tensor([False, False, True]), torch.tensor([False, True, False])
     batch = batch_of(mask_B_T, old_B_T, sft_B, off_policy_B)
-    taught = TaughtLogprobs()
+    taught = OffPolicyLogprobs()
     taught.add(batch, new_B_T)
     expected = {
         "distilled/nll": 4,
@@ -162,7 +163,7 @@ def test_taught_tokens_are_counted_without_their_hint():
     }
     expected |= {"imitated/nll": 3, "imitated/nll_p99": 3, "imitated/unlikely": 0}
     assert taught.metrics() == pytest.approx(expected)
-    assert TaughtLogprobs().metrics() == {}
+    assert OffPolicyLogprobs().metrics() == {}
 
 
 def test_probing_the_memory_changes_nothing(nano):

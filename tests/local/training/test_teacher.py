@@ -17,9 +17,10 @@ from r3l.core.task import Task
 from r3l.core.trajectory import Group, Trajectory, TrajectoryKind, Turn
 from r3l.local import checkpoint
 from r3l.local.model import lora
+from r3l.local.model.precision import AveragedWeights
 from r3l.local.training import trainer as trainer_module
 from r3l.local.training.logprobs import token_logprobs
-from r3l.local.training.teacher import AveragedWeights, score_teachers
+from r3l.local.training.teacher import score_teachers
 from r3l.local.training.trainer import Trainer
 from r3l.runs.steps import feedback_metrics
 
