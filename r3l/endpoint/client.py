@@ -188,8 +188,11 @@ class Endpoint:
         # known what is left. A limit that is smaller than the prompt was one of the prompt apart from the
         # requested response.
         read = answer.read_tokens
+        possible = [room.limit, await self._context_limit()]
         named = room.limit or room.input_limit
-        for limit in (room.limit, await self._context_limit(), named and named + requested):
+        if named:
+            possible.append(named + requested)
+        for limit in possible:
             if limit and read is not None and 0 < limit - read < requested:
                 with suppress(DialogTooLongError):
                     return await self._shortened(kind, path, body, limit - read)
@@ -221,7 +224,7 @@ class Endpoint:
         return self._limit
 
     async def _get(self, path: str) -> Any:
-        """JSON that the server answers at the first attempt; None if there is none."""
+        """JSON of a GET request that is optional; None if it fails at the first attempt."""
         try:
             async with asyncio.timeout(CONNECT):
                 response = await self._client.get(path, cast_to=httpx2.Response, options=_OPTIONAL)

@@ -135,8 +135,12 @@ def message(text: str) -> str:
         objects = list(_objects(json.loads(text)))
     except (ValueError, RecursionError):
         return text
-    values = [each.get(key) for each in objects for key in ("message", "error", "detail")]
-    return next((value for value in values if isinstance(value, str) and value.strip()), text)
+    for each in objects:
+        for key in ("message", "error", "detail"):
+            value = each.get(key)
+            if isinstance(value, str) and value.strip():
+                return value
+    return text
 
 
 def entry_of_model(models: Any, name: str) -> dict[str, Any]:
@@ -145,9 +149,13 @@ def entry_of_model(models: Any, name: str) -> dict[str, Any]:
     If it has no such name, the only entry if there is one, else {}; {} also for malformed JSON.
     """
     data = models.get("data") if isinstance(models, dict) else None
-    entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
-    named = [entry for entry in entries if entry.get("id") == name] or (entries if len(entries) == 1 else [])
-    return named[0] if named else {}
+    if not isinstance(data, list):
+        return {}
+    entries = [entry for entry in data if isinstance(entry, dict)]
+    for entry in entries:
+        if entry.get("id") == name:
+            return entry
+    return entries[0] if len(entries) == 1 else {}
 
 
 def limit_of_model(models: Any, name: str) -> int | None:
@@ -164,9 +172,13 @@ def limit_of_properties(properties: Any) -> int | None:
 
 
 def _first_room(*objects: Any) -> int | None:
-    """The first context limit among the objects' fields."""
-    found = (_field([value], key) for value in objects if isinstance(value, dict) for key in _ROOMS)
-    return next((number for number in found if number), None)
+    """The first context limit among the objects' fields; None if there is none."""
+    for value in objects:
+        for key in _ROOMS if isinstance(value, dict) else ():
+            number = _field([value], key)
+            if number is not None:
+                return number
+    return None
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -174,14 +186,19 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, dict):
-        yield from (part for key in ("error", "detail") if isinstance(part := value.get(key), dict))
+        for key in ("error", "detail"):
+            if isinstance(value.get(key), dict):
+                yield value[key]
         yield value
 
 
 def _field(objects: list[dict[str, Any]], key: str) -> int | None:
-    """The first number of tokens under ``key``."""
-    values = (each.get(key) for each in objects)
-    return next((value for value in values if type(value) is int and 0 < value < 2**31), None)
+    """The first number of tokens (a positive integer) under ``key``; None if there is none."""
+    for each in objects:
+        value = each.get(key)
+        if type(value) is int and 0 < value < 2**31:
+            return value
+    return None
 
 
 def _number(pattern: str, text: str) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Set
-from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
 from r3l.chat.renderer import ChatRenderer
@@ -179,19 +178,16 @@ class MessageConversation:
         of the model, [THINK] or channels. Templates drop such a thought, or refuse it; sent back in <think>
         tags it would be ordinary text to them, and stay in the prompt.
         """
-        # Neighbouring messages of the assistant are one group, every other message is its own.
-        groups = groupby(
-            enumerate(self._messages), lambda pair: "assistant" if pair[1].role == "assistant" else pair[0]
-        )
-        joined = []
-        for _, group in groups:
-            messages = [message for _, message in group]
-            role = messages[0].role
-            content = "".join(message.content for message in messages)
-            if role == "assistant" and self._policy.drops_thoughts:
-                content = after_thought(content)
-            joined.append(Message(role, content))
-        return joined
+        # Neighbouring messages of the assistant are lines of one response.
+        joined: list[Message] = []
+        for message in self._messages:
+            if message.role == "assistant" and joined and joined[-1].role == "assistant":
+                joined[-1] = Message("assistant", joined[-1].content + message.content)
+            else:
+                joined.append(message)
+        if not self._policy.drops_thoughts:
+            return joined
+        return [Message(m.role, after_thought(m.content)) if m.role == "assistant" else m for m in joined]
 
     def _accept(self, completion: Completion) -> Completion:
         self._messages.append(Message("assistant", completion.text))

@@ -117,10 +117,12 @@ class _Ended(_Part):
     @property
     def end(self) -> FinishReason | None:
         """Why the response ended; None if it may be incomplete."""
-        word = (self.finish_reason or "").lower()
         if self.error:
             return None
-        return FinishReason.END if word in _ENDS else FinishReason.LENGTH if word in _LENGTHS else None
+        word = (self.finish_reason or "").lower()
+        if word in _ENDS:
+            return FinishReason.END
+        return FinishReason.LENGTH if word in _LENGTHS else None
 
     def unfinished(self, error: Any, words: str) -> UnfinishedAnswer:
         """The error of this choice. ``error``: the error field of the answer; ``words``: further reasons."""
@@ -128,8 +130,10 @@ class _Ended(_Part):
         error = error or self.error
         if error:
             reason = "error"
+        elif not word:
+            reason = "null"
         else:
-            reason = (word if word in _ACCIDENTS | _CHOICES else "other") if word else "null"
+            reason = word if word in _ACCIDENTS | _CHOICES else "other"
         detail = f"; error {json.dumps(error)}" if error else ""
         lasting = not error and word not in _ACCIDENTS
         shown = f"finish_reason {json.dumps(self.finish_reason)}{words}{detail}"

@@ -272,7 +272,10 @@ def collect(
         batch = with_occurrences(batch, drawn)
         ctx.counters["sampling_rounds"] += 1
         for groups in session.wait(explore(batch)):
-            (accepted if kept(method, groups) else refused).append(groups)
+            if kept(method, groups):
+                accepted.append(groups)
+            else:
+                refused.append(groups)
         if len(accepted) >= count:
             break
 

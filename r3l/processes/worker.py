@@ -35,23 +35,26 @@ class RecordedEnvironment:
         self._env = env or type(engine).__qualname__
         self._task: Task | None = None
         self._actions: list[str] = []
-        self._seen: list[tuple[Observation, Any]] = []  # observation and snapshot after each of them
+        self._seen: list[
+            tuple[Observation, Any]
+        ] = []  # observation and snapshot, of the reset and each action
         self._recording = False
 
     def reset(self, task: Task) -> Observation:
         """Start an episode of ``task`` and a new record; returns the first observation."""
+        first = checked_observation(self._env, "reset", self.engine.reset(task))
         self._task = task
         self._actions = []
-        self._seen = []
+        self._seen = [(first, self.engine.snapshot())]
         self._recording = True
-        return self._record(self._reset(task))
+        return first
 
     def step(self, action: str) -> Observation:
         """Take one action; returns the observation after it. Recorded unless there was a rewind before."""
-        now = self._step(action)
+        now = checked_observation(self._env, "step", self.engine.step(action))
         if self._recording:
             self._actions.append(action)
-            self._record(now)
+            self._seen.append((now, self.engine.snapshot()))
         return now
 
     def rewind(self, turn: int) -> Observation:
@@ -69,9 +72,9 @@ class RecordedEnvironment:
             now = checked_observation(self._env, "restore", self.engine.restore(snapshot))
         else:
             assert self._task is not None
-            now = self._reset(self._task)
+            now = checked_observation(self._env, "reset", self.engine.reset(self._task))
             for action in self._actions[:turn]:
-                now = self._step(action)
+                now = checked_observation(self._env, "step", self.engine.step(action))
                 if now.failed:
                     raise EngineLost(
                         f"task {self._task.id} failed while its actions were repeated: {now.failed}"
@@ -84,16 +87,6 @@ class RecordedEnvironment:
                 f"{now.text!r} differs from the recorded {recorded.text!r}; the engine is not deterministic"
             )
         return now
-
-    def _reset(self, task: Task) -> Observation:
-        return checked_observation(self._env, "reset", self.engine.reset(task))
-
-    def _step(self, action: str) -> Observation:
-        return checked_observation(self._env, "step", self.engine.step(action))
-
-    def _record(self, observation: Observation) -> Observation:
-        self._seen.append((observation, self.engine.snapshot()))
-        return observation
 
 
 class EnvironmentHost:

@@ -69,8 +69,8 @@ def reported(job: Path) -> dict[int, dict[str, float]]:
             # A role may write several lines per step, each with other metrics.
             steps.setdefault(int(line.pop("step")), {}).update(line)
         by_role.append(steps)
-    complete = set.intersection(*[set(steps) for steps in by_role])
-    return {step: {k: v for steps in by_role for k, v in steps[step].items()} for step in sorted(complete)}
+    explorer, trainer = by_role
+    return {step: explorer[step] | trainer[step] for step in sorted(explorer) if step in trainer}
 
 
 def evaluation_seconds(folder: Path) -> float:

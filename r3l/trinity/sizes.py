@@ -61,9 +61,9 @@ def cluster_of(run: Run, nodes: int | None = None, gpus_per_node: int | None = N
 
 
 def tokens_per_gpu(run: Run, cluster: ClusterConfig) -> int:
-    """Tokens of a micro-batch on one GPU: ``train.tokens_per_microbatch``, but at least the longest dialog.
+    """Tokens of a micro-batch on one GPU: ``train.tokens_per_microbatch``, or more for the longest dialog.
 
-    Of that a GPU holds max_context / sequence_parallel tokens.
+    One GPU holds ``sampling.max_context`` / ``sequence_parallel`` tokens of that dialog.
     """
     # verl asserts that a micro-batch holds the longest row (audit B-32: the released 3B configs can fall
     # short).

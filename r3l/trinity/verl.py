@@ -150,7 +150,10 @@ class Verl:
     def check_saves(self) -> None:
         """Raise EngineError if a LoRA run's newest saved adapter has no weights; nothing without LoRA."""
         done = self.steps_done() if self.run.lora.rank else 0
-        if done and not _complete(adapter := self._saved()[done] / ADAPTER):
+        if not done:
+            return
+        adapter = self._saved()[done] / ADAPTER
+        if not _complete(adapter):
             raise EngineError(
                 f"the adapter that verl saved in {adapter} is empty or damaged, so what it learns would be "
                 "lost: verl 0.8 saves adapters with peft 0.19 and 0.20 only (`make trinity` installs such a "

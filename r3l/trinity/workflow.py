@@ -151,7 +151,7 @@ async def wait_for_weights(model: ModelWrapper, version: int) -> int:
     """Make sure that ``model`` has the weights after ``version`` updates; returns the version that it has.
 
     With the tinker backend it fetches them, and waits up to SYNC_TIMEOUT (600) seconds, after which it raises
-    EngineError. With verl nothing is awaited, since Trinity itself waits.
+    EngineError. With verl it waits for nothing.
     """
     # After a restart Trinity's explorer waits for the trainer's first weights only if they come by NCCL.
     # With tinker it would sample with the base checkpoint, then stay a step behind for the rest of the

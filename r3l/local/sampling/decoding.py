@@ -55,9 +55,9 @@ class GenerationRequest:
         return uniforms(self.seed, self.sampling.max_tokens)
 
     def columns(self, at_most: bool = True) -> int:
-        """Tokens of the dialog with its pending tokens and a response.
+        """Number of tokens of the dialog with its pending tokens and a response of ``max_tokens``.
 
-        The longest possible response, or, if not ``at_most``, one token.
+        If not ``at_most``: with a response of one token.
         """
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
