@@ -45,9 +45,9 @@ def compare(
 
     Runs of the same seed are paired. ``difference_mean`` with its 95 % interval (``difference_low``,
     ``difference_high``) is ``method`` minus opponent, ``p_holm`` its p-value corrected over all rows,
-    ``verdict`` the conclusion, ``warnings`` the settings that differ besides the method. A method's runs in
-    an environment are taken from the first of ``folders`` (default: ``results``) that has any;
-    :func:`stored_runs` is this project's folder.
+    ``verdict`` the conclusion, ``warnings`` the settings that differ besides the method. ``group``: test
+    tasks (``all``, or a part such as ``hard``). A method's runs in an environment are taken from the first of
+    ``folders`` (default: ``results``) that has any; :func:`stored_runs` is this project's folder.
 
     Raises DataError if ``method`` has no evaluated run.
     """
@@ -64,7 +64,7 @@ def compare(
 
 
 def stored_runs() -> Path:
-    """Folder with this project's own runs, for :func:`load_results` and :func:`compare`.
+    """The folder with this project's own finished runs, for :func:`load_results` and :func:`compare`.
 
     Raises DataError in an installed package until they are fetched (`r3l stored fetch`).
     """
@@ -85,7 +85,8 @@ def trajectories(run_dir: Path | str) -> list[LoggedTask]:
     """
     from r3l.report.trajectory_view import logged_tasks
 
-    if not (tasks := logged_tasks(Path(run_dir))):
+    tasks = logged_tasks(Path(run_dir))
+    if not tasks:
         raise DataError(f"{run_dir} has no trajectories; of the stored runs, those of seed 0 have some")
     return tasks
 

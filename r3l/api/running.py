@@ -34,7 +34,7 @@ def train(
     settings: Mapping[str, Any] | None = None,
     run_dir: Path | str | None = None,
 ) -> Path:
-    """Train one run, or resume it, as `r3l train` does; returns its directory. A finished run is kept.
+    """Train one run, or resume it, as `r3l train` does; returns its directory. A finished run stays as it is.
 
     ``method`` may be a variant (``"r3l@alpha=5"``), ``model`` a stored model, a folder or a hub id.
     ``settings`` override single values by their dotted names, such as ``{"train.steps": 3}``
@@ -50,7 +50,8 @@ def train(
     # Values as YAML, the form of --set on the command line.
     overrides: list[str] = []
     for key, value in (settings or {}).items():
-        overrides.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+        text = value if isinstance(value, str) else json.dumps(value)
+        overrides.append(f"{key}={text}")
     run = resolve(tier, env, method, seed, model, overrides)
     where = default_run_dir(run) if run_dir is None else Path(run_dir)
     train_run(run, where)
@@ -60,15 +61,17 @@ def train(
 def evaluate(run_dir: Path | str, task_set: str | None = None) -> Evaluation:
     """Play the test tasks with a run's last checkpoint, as `r3l evaluate RUN_DIR` does.
 
-    Returns the content of evaluation.json: ``["groups"]["all"]["success"]`` is the share of tasks that were
-    solved. ``task_set`` replaces the run's own test task set. Raises as :func:`train`, and DataError if
-    there is no such run.
+    Writes evaluation.json there, and returns its content: ``["groups"]["all"]["success"]`` is the share of
+    tasks that were solved. ``task_set`` replaces the run's own test task set; its files go into a folder of
+    their own. Episodes that were played before are not played again. Raises as :func:`train`, and DataError
+    if there is no such run.
     """
     _check_guarded()
     return evaluate_run(Path(run_dir), task_set)
 
 
 def default_run_dir(run: Run) -> Path:
+    """``results/TIER/ENV/MODEL/METHOD/seedN``, in the working directory; it need not exist."""
     return RESULTS / run.directory
 
 
@@ -79,11 +82,14 @@ def train_run(
     minutes: float | None = None,
     set_aside: bool = False,
 ) -> Result:
-    """Train with the run's engine, or the local one if the method trains nothing; the content of result.json.
+    """Train a run in directory ``where``, or resume it; returns the content of result.json, which it writes.
 
-    A directory whose run was made by an earlier version of the user's code is renamed first; with
-    ``set_aside``, any directory that holds another configuration. ``minutes``: time limit. Raises
-    ConfigError if ``where`` is kept in git and the checkout has uncommitted changes.
+    Uses the run's engine, or the local one if the method trains nothing. ``loggers``: names such as
+    ``tensorboard``, or functions that get the metrics. ``minutes``: time limit, after which Preempted is
+    raised; None: none. A directory whose run was made by an earlier version of the user's code is renamed
+    first; with ``set_aside``, any directory that holds another configuration. Without it that is an error.
+    Raises ConfigError for a served model, and if ``where`` is kept in git and the checkout has uncommitted
+    changes.
     """
     from r3l.config import base_checkpoint_warning, trains
     from r3l.config.fingerprint_inputs import fetch
@@ -104,20 +110,23 @@ def train_run(
         check_clean(f"{where} is kept in git")
     if run.evaluation.curve:
         check_curve(run)
-    if warning := base_checkpoint_warning(run):
+    warning = base_checkpoint_warning(run)
+    if warning:
         log.warning("%s", warning)
     fetch(run.model)
     fingerprint = run.fingerprint()
 
     # A directory of another run is renamed, never overwritten.
-    if set_aside and (aside := move_aside(where, fingerprint)):
+    aside = move_aside(where, fingerprint) if set_aside else None
+    if aside:
         log.warning("%s held another configuration; it is kept in %s", where, aside)
     set_aside_changed(where, run)
 
     # Jobs on several nodes, or on a Ray cluster, get their GPUs from a scheduler: nothing is reserved here.
-    engine = importlib.import_module(f"r3l.{run.engine if trains(run) else 'local'}.engine")
+    engine_name = run.engine if trains(run) else "local"
+    engine = importlib.import_module(f"r3l.{engine_name}.engine")
     job = resources.requested_resources(resources.load(), "train", run)
-    elsewhere = job.nodes > 1 or (engine.__name__ == "r3l.trinity.engine" and "RAY_ADDRESS" in os.environ)
+    elsewhere = job.nodes > 1 or (engine_name == "trinity" and "RAY_ADDRESS" in os.environ)
     with reserved_gpus(0 if elsewhere else job.gpu):
         curve = {"after_update": record_point} if run.evaluation.curve else {}
         result: Result = engine.train(run, where, loggers, minutes, **curve)
@@ -129,10 +138,11 @@ def evaluate_run(
     task_set: str | None = None,
     served: ServedModel | None = None,
 ) -> Evaluation:
-    """Evaluate a run with its last checkpoint, or the model behind a server, ``served``.
+    """Evaluate a run with its last checkpoint, or the model behind a server, ``served``; waits for its GPU.
 
     ``task_set``: its name, by default the run's test task set. Writes evaluation.json and episodes.jsonl in
-    ``run_dir``; for another task set, in a folder there.
+    ``run_dir``; for another task set, in a folder there. Returns the content of evaluation.json. Raises
+    DataError if there is no ``run_dir``.
     """
     from r3l.evaluation import evaluate as evaluation
     from r3l.runs.gpu_locks import reserved_gpus
@@ -147,7 +157,7 @@ def evaluate_run(
 
 
 def check_run_dir(run_dir: Path) -> None:
-    """Raises DataError for a missing directory: evaluating would create it with its lock."""
+    """Raise DataError if a run directory does not exist: evaluating would create it with its lock."""
     if not run_dir.is_dir():
         raise DataError(f"run directory {run_dir} does not exist; train first, or correct the path")
 

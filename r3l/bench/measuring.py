@@ -27,7 +27,7 @@ def clock() -> float:
 
 
 def forget_peak() -> None:
-    """Start a new measurement for :func:`peak_gib`."""
+    """Forget the peak of memory so far, so that :func:`peak_gib` measures from now on."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:
@@ -37,19 +37,27 @@ def forget_peak() -> None:
 
 
 def peak_gib() -> float | None:
-    """Peak GiB since :func:`forget_peak`: of the GPU if present, else of this process (Linux)."""
+    """Peak GiB since :func:`forget_peak`: of the GPU's memory if present, else of this process (Linux).
+
+    None on another system without a GPU.
+    """
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**30
     if not STATUS.is_file():
         return None
-    (line,) = (line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 2**20  # kB
+    lines = STATUS.read_text(encoding="ascii").splitlines()
+    (peak,) = [line for line in lines if line.startswith("VmHWM:")]
+    return int(peak.split()[1]) / 2**20  # kB
 
 
 def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations per second of a large square matrix product, after three to warm up."""
+    """Floating-point operations per second that ``device`` reaches in a large square matrix product.
+
+    Measured now, over ten products after three to warm up.
+    """
     side = SIDE[device.type]
-    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    a = torch.randn(side, side, device=device, dtype=dtype)
+    b = torch.randn(side, side, device=device, dtype=dtype)
     for _ in range(3):
         a @ b
     began = clock()
@@ -59,7 +67,11 @@ def matrix_rate_of(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, CPUs, GPU, system, versions of Python and torch, and the load of the last minute."""
+    """A description of this machine as JSON values.
+
+    Processor, number of CPUs, GPU (None without one), mean load of the last minute, system, versions of
+    Python and torch.
+    """
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")  # Linux has the model's name only there
     if info.exists():

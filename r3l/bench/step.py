@@ -29,9 +29,11 @@ Report = dict[str, Any]
 
 
 def bench_step(run: Run, repeats: int) -> Report:
-    """Time steps 1 to ``repeats`` of ``run`` with both forward passes; medians of seconds and of their ratio.
+    """Time steps 1 to ``repeats`` of ``run``, after one to warm up, with both forward passes of the module.
 
-    ``phases``: seconds of each phase of the packed pass, from further steps that are not timed as a whole.
+    Returns medians of seconds by arm, and ``seconds_ratio``: transformers over packed. ``phases``: seconds of
+    each phase of the packed pass, from further steps that are not timed as a whole. The weights are the same
+    in every step. Raises ConfigError for compute=vllm.
     """
     if run.compute == "vllm":
         raise ConfigError(
@@ -51,10 +53,9 @@ def bench_step(run: Run, repeats: int) -> Report:
             for arm in ARMS if number % 2 else reversed(ARMS):
                 steps[arm].append(benches[arm].step(number))
 
-        medians = {
-            arm: {name: float(np.median([step[name] for step in of_arm])) for name in of_arm[0]}
-            for arm, of_arm in steps.items()
-        }
+        medians: dict[Arm, Report] = {}
+        for arm, of_arm in steps.items():
+            medians[arm] = {name: float(np.median([step[name] for step in of_arm])) for name in of_arm[0]}
         device = session.model.device
         dtype = session.model.dtype
         return {
@@ -72,9 +73,10 @@ def bench_step(run: Run, repeats: int) -> Report:
 
 
 def ratio_of(steps: Sequence[Report], to: Sequence[Report]) -> float:
-    """Median ratio of seconds, step by step."""
+    """The median, over steps, of a step's seconds divided by those of the same step in ``to``."""
     # Steps differ in work, and the medians of the two arms may be of different steps.
-    return float(np.median([a["seconds/step"] / b["seconds/step"] for a, b in zip(steps, to, strict=True)]))
+    ratios = [one["seconds/step"] / other["seconds/step"] for one, other in zip(steps, to, strict=True)]
+    return float(np.median(ratios))
 
 
 class _ArmBench:

@@ -46,7 +46,10 @@ REST = "rest"
 
 
 class Stopwatch:
-    """Measures seconds by phase, for one thread."""
+    """Measures seconds by phase, for one thread, from its creation on; ``seconds``: by phase so far.
+
+    Time outside every phase is REST. The clock waits for the GPU, which slows the measured code down.
+    """
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -73,9 +76,15 @@ class Stopwatch:
 
 @contextmanager
 def timing(loop: asyncio.AbstractEventLoop) -> Iterator[Stopwatch]:
-    """Time the block by PHASES. WAITING is the time that ``loop`` waits for input, REST everything else."""
+    """Time the block by phase; yields the Stopwatch, which is complete after the block.
+
+    Until then the functions of PHASES are replaced by ones that are timed. WAITING is the time that ``loop``
+    waits for input, REST everything else.
+    """
     watch = Stopwatch()
-    functions = [(owner, name, phase) for phase, of_phase in PHASES.items() for owner, name in of_phase]
+    functions = []
+    for phase, of_phase in PHASES.items():
+        functions += [(owner, name, phase) for owner, name in of_phase]
     functions.append((vars(loop)["_selector"], "select", WAITING))
 
     def timed(function: Any, phase: str) -> Any:

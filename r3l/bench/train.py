@@ -40,8 +40,10 @@ ArmReport = dict[str, Any]
 def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
     """Time steps (sample, then update) of ``tasks`` groups of ``group`` responses of ``length`` tokens.
 
-    Three implementations are timed: ours, plain `generate` with padded rows, and TRL. Seconds are medians of
-    ``repeats`` steps.
+    Three implementations (arms) are timed on the same prompts: ours, plain `generate` with padded rows, and
+    TRL, for which the report has a text if it is not installed. Seconds are medians of ``repeats`` steps
+    after one to warm up. The report has for each arm seconds, peak GiB, tokens per second and the ratio to
+    ours; each arm's seconds are also printed on stderr when it ends.
     """
     with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
         # The prompts: each task's opening messages, once per member of its group.

@@ -71,7 +71,11 @@ class Verb(TyperGroup):
     allow_interspersed_args = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words as a command does, unless the first one names a subcommand: then it gets them."""
+        """Parse the command's own options and arguments; returns the words that are left for a subcommand.
+
+        If the first word names a subcommand, all words are its. A subcommand's name written as an option
+        (``--status``) ends in a usage error.
+        """
         if args and args[0] in self.commands:
             ctx.args = args
             return args
@@ -84,7 +88,7 @@ class Verb(TyperGroup):
         return words
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the subcommand, or the command itself if no words are left for one."""
+        """Run the subcommand that the words left in ``ctx.args`` begin with, or without words the command."""
         if not ctx.args:
             return super(TyperGroup, self).invoke(ctx)
         name, *words = ctx.args
@@ -198,19 +202,21 @@ class _Shown(logging.Formatter):
         return _shown(super().format(record))
 
 
-def _print_traceback(*error: Any) -> None:
-    print(_shown("".join(traceback.format_exception(*error))), end="", file=sys.stderr)
-
-
 def main() -> None:
-    """Entry point. A typed error ends in one paragraph and exit code 2, a stop signal in exit code 75.
+    """Entry point of the command `r3l`: runs the command in sys.argv, and ends the process on errors.
 
-    Any other exception is a defect of this project: a traceback, and exit code 1.
+    An R3LError, and a file that cannot be used, end in one paragraph on stderr and exit code 2; a stop signal
+    in exit code 75, Ctrl-C in 130. Any other exception is a defect of this project: a traceback, and exit
+    code 1.
     """
     gc.set_threshold(GARBAGE)
     if logging.lastResort:
         logging.lastResort.setFormatter(_Shown())
-    sys.excepthook = _print_traceback
+
+    def print_traceback(*error: Any) -> None:
+        print(_shown("".join(traceback.format_exception(*error))), end="", file=sys.stderr)
+
+    sys.excepthook = print_traceback
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal of ASCII gets \u2026
     try:
@@ -224,13 +230,11 @@ def main() -> None:
     except OSError as error:
         if error.filename is None:
             raise
+        path = printable(str(error.filename))
+        # The package alfworld makes a folder there when it is imported.
         at_home = Path(str(error.filename)).is_relative_to(os.environ.get("HOME") or "~")
-        fix = (
-            "; set HOME to a folder that can be written" if at_home else ""
-        )  # alfworld makes one there when imported
-        print(
-            f"error: {printable(str(error.filename))} cannot be used: {error.strerror}{fix}", file=sys.stderr
-        )
+        fix = "; set HOME to a folder that can be written" if at_home else ""
+        print(f"error: {path} cannot be used: {error.strerror}{fix}", file=sys.stderr)
         sys.exit(2)
     except Preempted as preempted:
         print(f"stopped by {preempted.signal_name}; re-run to resume", file=sys.stderr)

@@ -18,8 +18,9 @@ RESULTS = paths.RESULTS
 
 
 def _existing(param: typer.CallbackParam, value: Any) -> Any:
-    """Check that folders exist. Raises DataError."""
-    for folder in [value] if isinstance(value, Path) else value or ():
+    """Return the folder or folders of an option. Raises DataError if one does not exist."""
+    folders = [value] if isinstance(value, Path) else value or []
+    for folder in folders:
         if not folder.is_dir():
             raise DataError(
                 f"--{param.name} {folder} is not a directory; correct the path, or make runs (`r3l run`, "
@@ -29,7 +30,7 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
 
 
 def each_once(changes: list[str] | None) -> list[str] | None:
-    """Return ``changes`` (``KEY=VALUE`` texts). Raises ConfigError if a key is set twice."""
+    """Return ``changes`` (``KEY=VALUE`` texts) as they are. Raises ConfigError if a key is set twice."""
     keys = [change.partition("=")[0] for change in changes or ()]
     for key in keys:
         if keys.count(key) > 1:
@@ -39,19 +40,20 @@ def each_once(changes: list[str] | None) -> list[str] | None:
 
 
 def output(meaning: str, folder: bool = False) -> Any:
-    """Declare an option for a file (or ``folder``) to write; ``meaning`` is its help.
+    """Declare a command's option for a path to write.
 
-    Whether it can be written is checked before any work starts.
+    ``meaning`` is its help; ``folder``: it may be a folder. Whether it can be written is checked while the
+    command line is read, before any work.
     """
-    return typer.Option(help=meaning, dir_okay=folder, callback=_checked_output)
 
+    def checked(out: Path | None) -> Path | None:
+        from r3l.files.writing import check_writable
 
-def _checked_output(out: Path | None) -> Path | None:
-    from r3l.files.writing import check_writable
+        if out is not None:
+            check_writable(out)
+        return out
 
-    if out is not None:
-        check_writable(out)
-    return out
+    return typer.Option(help=meaning, dir_okay=folder, callback=checked)
 
 
 # One run.
@@ -99,7 +101,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 
 def named_runs(runs: list[Path] | None) -> list[Path]:
-    """The evaluation.json of each run directory ``runs``; [] for None. Raises DataError if one is missing."""
+    """The evaluation.json of each of ``runs``, which are run directories or such files; [] for None.
+
+    Raises DataError for a directory that is no evaluated run.
+    """
     from r3l.runs.run_paths import named_evaluation
 
     return [named_evaluation(run) for run in runs or ()]
@@ -122,9 +127,10 @@ def found(named: list[Path], results: list[Path] | None, may_be_none: bool = Fal
 
 
 def configured(tier: str | None, **options: Any) -> WorkflowConfig:
-    """The configuration of workflows: configs/workflow.yaml or the tier's own file, and given ``options``.
+    """The configuration of workflows: a file's values, replaced by ``options`` (keys of that file).
 
-    Options that are None do not count.
+    The file is configs/workflow.yaml, or that of ``tier`` if it has its own. Options that are None change
+    nothing. Raises ConfigError.
     """
     from r3l.workflow import plan
 
@@ -133,9 +139,9 @@ def configured(tier: str | None, **options: Any) -> WorkflowConfig:
 
 
 def listed(text: str | None, option: str) -> list[str] | None:
-    """The comma-separated parts of an ``option``; a variant (r3l@alpha=5,retries=2) is one part.
+    """The comma-separated parts of ``text``; a variant (r3l@alpha=5,retries=2) is one part. None for None.
 
-    Raises ConfigError if a part is empty or repeated.
+    Raises ConfigError, which names ``option``, if a part is empty or repeated.
     """
     if text is None:
         return None
@@ -146,7 +152,10 @@ def listed(text: str | None, option: str) -> list[str] | None:
 
 
 def named(option: Literal["--env", "--method"], text: str | None) -> list[str] | None:
-    """The environments or methods (variants too) of an option. Raises ConfigError for an unknown one."""
+    """The environments or methods (variants too) that an option lists, comma-separated; None without it.
+
+    Raises ConfigError for an unknown one.
+    """
     from r3l.config import EnvConfig, MethodConfig, load, variant
 
     names = listed(text, option)
@@ -167,13 +176,13 @@ def seeds_named(text: str | None) -> list[int] | None:
 
 
 def check_cores(text: str) -> None:
-    """Raise ConfigError unless snakemake takes ``text`` as a number of cores."""
+    """Raise ConfigError unless ``text`` is a whole number of at least 1, or ``all``."""
     if text != "all" and not (text.isdecimal() and text.isascii() and int(text) > 0):
         raise ConfigError(f"--cores is {text!r}; it must be a whole number of at least 1, or all")
 
 
 def check_arguments(arguments: list[str]) -> None:
-    """Raise ConfigError for an argument that is empty, or that a terminal cannot show in one line."""
+    """Raise ConfigError for an argument, or the value in ``--option=``, that is empty or not printable."""
     for k, argument in enumerate(arguments):
         after = f" after {arguments[k - 1]}" if k else ""
         if not argument.strip() or re.fullmatch(r"--[\w-]+=\s*", argument):

@@ -93,16 +93,17 @@ def compare(
     folders = results or [RESULTS]
     archive = stored or stored_runs()
     archives = [archive, archive / CURVES]
-    envs = listed(env, "--env") or (_envs_of(method, tier, [*folders, *archives]) if offline else None)
+    envs = listed(env, "--env")
+    if offline and envs is None:
+        envs = _envs_of(method, tier, [*folders, *archives])
 
     # The runs to compare: those that the workflow plans of the method, and the stored ones of its opponents.
     config = configured(tier, methods=[method], envs=envs, seeds=seeds or DEFAULT_SEEDS)
     ours = plan.grid(config, config.envs, [method])
     theirs = plan.grid(config, config.envs, opponents)
-    of_archive = runs_of(archive, opponents, tier, config.envs)
-    kept = first_found(
-        [of_archive, runs_of(archive / CURVES, opponents, tier, config.envs, may_be_none=True)]
-    )
+    scored_last = runs_of(archive, opponents, tier, config.envs)
+    with_curves = runs_of(archive / CURVES, opponents, tier, config.envs, may_be_none=True)
+    kept = first_found([scored_last, with_curves])
     if not offline:
         _make_runs(ours, theirs, kept, config, cores)
 
@@ -142,8 +143,10 @@ def _make_runs(
     config: WorkflowConfig,
     cores: str,
 ) -> None:
-    """Train and evaluate what is not finished of ``ours``, and of ``theirs`` that are not among the stored
-    runs ``kept``, or there would be nothing to compare with. Runs are given by directory under results/."""
+    """Train and evaluate what is not finished of ``ours`` and ``theirs``, runs by directory under results/.
+
+    Of ``theirs`` only those without a stored run, ``kept``, of their method in their environment.
+    """
     from r3l.runs.changed_code import set_aside_changed
     from r3l.runs.run_dir import EVALUATION
     from r3l.runs.run_paths import cell_of
@@ -233,7 +236,10 @@ def _print(
 
 
 def _envs_of(method: str, tier: str, folders: Iterable[Path]) -> list[str] | None:
-    """Known environments in which ``folders`` have runs of ``method``, the workflow's first; or None."""
+    """The known environments in which ``folders`` have runs of ``method``, the workflow's first.
+
+    None if there are none.
+    """
     from r3l.config import names
     from r3l.runs.run_paths import cell_of, runs_of
     from r3l.workflow import plan
@@ -246,33 +252,36 @@ def _envs_of(method: str, tier: str, folders: Iterable[Path]) -> list[str] | Non
 
 
 def offline_command(method: str, tier: str, envs: Iterable[str]) -> str:
-    """The command that compares finished runs of ``method`` with the stored baselines."""
+    """The text of the command that compares finished runs of ``method`` in ``envs`` with stored baselines."""
     where = "" if tier == "nano" else f" --tier {tier}"
     return f"r3l compare {method} --env {','.join(sorted(set(envs)))}{where} --offline"
 
 
 def own_runs(folders: list[Path], cells: list[str], seeds: list[int] | None) -> list[Path]:
-    """The evaluation.json of each evaluated run of ``cells`` under ``folders``; ``seeds`` None means all.
+    """The evaluation.json of each evaluated run of ``cells`` and ``seeds`` under ``folders``; [] if none.
 
-    A cell is ``tier/env/model/method``.
+    A cell is a folder ``tier/env/model/method``. ``seeds`` None: all.
     """
-    pattern = "{}/seed*/evaluation.json"
-    found = [
-        path for folder in folders for cell in cells for path in sorted(folder.glob(pattern.format(cell)))
-    ]
-    names = None if seeds is None else {f"seed{seed}" for seed in seeds}
-    return [path for path in found if names is None or path.parent.name in names]
+    found = []
+    for folder in folders:
+        for cell in cells:
+            for path in sorted(folder.glob(f"{cell}/seed*/evaluation.json")):
+                if seeds is None or path.parent.name in {f"seed{seed}" for seed in seeds}:
+                    found.append(path)
+    return found
 
 
 def opponents_of(method: str, against: str, tier: str) -> list[str]:
-    """The methods of ``--against``, or all of Table 1, without ``method``.
+    """The methods to compare ``method`` with: those that ``against`` lists, or for ``all`` those of Table 1.
 
-    Raises ConfigError if none is left.
+    ``against`` is comma-separated; ``method`` itself is left out. Raises ConfigError if none is left.
     """
     from r3l.workflow import plan
 
-    table1 = configured(tier, grid="full").rows(plan.tables()["table1"])
-    named = table1 if against == "all" else listed(against, "--against") or []
+    if against == "all":
+        named = configured(tier, grid="full").rows(plan.tables()["table1"])
+    else:
+        named = listed(against, "--against") or []
     others = [other for other in named if other != method]
     if not others:
         raise ConfigError(f"--against is {against!r}; name a method other than {method!r}, or all")

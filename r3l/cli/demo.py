@@ -42,7 +42,8 @@ def demo(
 
     console = Console(highlight=False, soft_wrap=False)
     with tempfile.TemporaryDirectory(prefix="r3l-demo-") as folder:
-        run_dir, log = Path(folder, "run"), Path(folder, "log")
+        run_dir = Path(folder, "run")
+        log = Path(folder, "log")
         with log.open("wb") as file:
             # Started first: it loads the model while the user reads the group.
             command = [sys.executable, "-m", "r3l.cli", "train", "--env", env, "--method", "r3l"]
@@ -103,11 +104,12 @@ def _updates(process: subprocess.Popen[bytes], run_dir: Path) -> Iterator[str]:
 
     shown = 0
     while shown < STEPS:
-        # Asked before the metrics are read: the last lines of an ended process count.
+        # Looked up before the metrics are read: the last lines of a process that ends meanwhile count.
         running = process.poll() is None
         rows = read_metrics(run_dir)
         for row in rows[shown:]:
-            retries, better = row.get("retry/count", 0), row.get("retry/improved", 0)
+            retries = row.get("retry/count", 0)
+            better = row.get("retry/improved", 0)
             seconds = row["seconds/collect"] + row["seconds/train"]
             yield (
                 f"update {row['step']:.0f}/{STEPS}: {row['train/success']:.0%} of the attempts solved; "

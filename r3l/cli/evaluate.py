@@ -207,7 +207,8 @@ def _print(
     from r3l.runs.run_dir import EVALUATION
     from r3l.runs.run_paths import TRANSCRIPTS
 
-    run, episodes = run_of(run_dir), read_jsonl(where / EPISODES, EpisodeRow)
+    run = run_of(run_dir)
+    episodes = read_jsonl(where / EPISODES, EpisodeRow)
     if markdown:
         print_result(evaluation, as_json, protocol_scores.markdown(evaluation, episodes))
         return

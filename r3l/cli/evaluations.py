@@ -57,43 +57,51 @@ class EvaluationRequest(Strict):
     deadline: float = Field(DEADLINE, ge=1)
 
     def changes(self) -> list[str]:
-        """The changes of the run that the options make, without the protocol."""
+        """The ``key=value`` changes of the run that task set, numbers and ``set`` make, without the protocol.
+
+        Raises ConfigError if a key is set twice.
+        """
         given = {
             "env_settings.test_task_set": self.task_set,
             "evaluation.tasks": self.n,
             "evaluation.episodes_per_task": self.repeat,
         }
-        return (
-            each_once([*(f"{key}={value}" for key, value in given.items() if value is not None), *self.set])
-            or []
-        )
+        changes = [f"{key}={value}" for key, value in given.items() if value is not None]
+        return each_once([*changes, *self.set]) or []
 
     def rules(self, env: EnvConfig, model: str) -> tuple[str, list[str]]:
-        """The tier and all changes of the run.
+        """The tier of the run, and all of its changes, ``protocol=NAME`` first if it plays by one.
 
         By default a model that this project made plays tier nano, for which it was made. Any other model
         plays by the paper's protocol, or by the environment's only one; without protocols, the smallest tier
         with published data.
         """
-        known: tuple[str, ...] = ("smol", "paper", "nano")
-        tiers = [tier for tier in known if tier in env.tiers] or [*env.tiers]
-        protocol, known_protocols = self.protocol, protocols(env.env)
-        if stored_model(model) or (Path(model) / OF_SFT).is_file():
-            tiers = ["nano", *tiers] if "nano" in tiers else tiers
-        elif (
-            self.tier is None and protocol is None and (PAPER in known_protocols or len(known_protocols) == 1)
-        ):
-            protocol = PAPER if PAPER in known_protocols else known_protocols[0]
+        # Tiers with published data first. A model that this project made knows the data of tier nano.
+        known_tiers: tuple[str, ...] = ("smol", "paper", "nano")
+        made_here = stored_model(model) is not None or (Path(model) / OF_SFT).is_file()
+        if made_here:
+            known_tiers = ("nano", "smol", "paper")
+        tiers = [tier for tier in known_tiers if tier in env.tiers] or [*env.tiers]
+
+        # The protocol: the one given, else the default of any other model.
+        protocol = self.protocol
+        if protocol is None and self.tier is None and not made_here:
+            known_protocols = protocols(env.env)
+            if PAPER in known_protocols:
+                protocol = PAPER
+            elif len(known_protocols) == 1:
+                protocol = known_protocols[0]
         if protocol is None:
             return self.tier or tiers[0], self.changes()
-        return self.tier or load_protocol(env.env, protocol).config.tier, [
-            f"protocol={protocol}",
-            *self.changes(),
-        ]
+        tier = self.tier or load_protocol(env.env, protocol).config.tier
+        return tier, [f"protocol={protocol}", *self.changes()]
 
 
 class Planned(NamedTuple):
-    """A zero-shot run: the model as it is, local or behind a server."""
+    """An evaluation that is planned: a run of method ``zero_shot``, which trains nothing, and its directory.
+
+    ``served``: the model behind a server; None: a local one.
+    """
 
     run: Run
     run_dir: Path
@@ -101,13 +109,13 @@ class Planned(NamedTuple):
 
     @property
     def content(self) -> tuple[str, Mapping[str, str]]:
-        """Fingerprint and served model, which differ between evaluations in the same folder."""
+        """The run's fingerprint and the served model's identity: equal ones mean the same evaluation."""
         return self.run.fingerprint(), self.served.identity if self.served else {}
 
     def play(self) -> Scored:
-        """Play the episodes that are missing; a finished evaluation is kept.
+        """Play the episodes that are missing, and write evaluation.json in the directory.
 
-        Raises DataError if a file of a finished evaluation has changed since.
+        A finished evaluation is returned as it is. Raises DataError if one of its files has changed since.
         """
         from r3l.local.engine import train
 
@@ -124,7 +132,11 @@ class Planned(NamedTuple):
         return scored(self.run_dir, None, self.served)
 
     def check(self) -> None:
-        """Raise what playing would raise before its first episode, and leave nothing behind."""
+        """Raise what :meth:`play` would raise before its first episode; writes nothing.
+
+        Such as: another run is in the directory, packages or tasks are missing, the chat template cannot be
+        used.
+        """
         from r3l.local.checkpoint import check_template
 
         if self.served:
@@ -140,19 +152,22 @@ class Planned(NamedTuple):
             check_template(self.run)
 
     def episodes(self) -> int:
-        """Number of episodes that it plays."""
+        """Number of episodes of the complete evaluation: tasks times episodes of each."""
         tasks = environment_of(self.run.env).tasks(self.run.env_settings.test_task_set)
         return len(select_tasks(self.run, tasks)) * self.run.evaluation.episodes_per_task
 
     def is_played(self) -> bool:
-        """True if an earlier command finished this evaluation."""
-        return (self.run_dir / EVALUATION).is_file() and (
-            recorded_fingerprint(self.run_dir) == self.run.fingerprint()
-        )
+        """Whether its directory has a finished evaluation of a run with the same fingerprint."""
+        finished = (self.run_dir / EVALUATION).is_file()
+        return finished and recorded_fingerprint(self.run_dir) == self.run.fingerprint()
 
 
 def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
-    """Plan an evaluation. Whatever is wrong with it is an error here, before there is a directory."""
+    """Resolve and check an evaluation; its directory is ``out``, or by default the run's own under results/.
+
+    Raises for whatever is wrong with it (unknown names, a server that does not answer, missing tasks ...),
+    before there is a directory.
+    """
     from r3l.runs.check_chat_template import try_dialogs
 
     env = load("envs", entry.env, EnvConfig)
@@ -160,24 +175,27 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
         raise ConfigError(f"name the model that plays {entry.env}: --model NAME, --server URL, or both")
     source = ModelSource(**{field: getattr(entry, field) for field in ModelSource.__dataclass_fields__})
     source.check()
-    if entry.server:
-        served = source.served_model()
-        model, further, batch = model_named(served.endpoint.model), {"engine": "server"}, []
-    else:
-        served, model, further = None, str(entry.model), {}
-        batch = [] if entry.batch is None else [f"evaluation.batch={entry.batch}"]
+    served = source.served_model() if entry.server else None
+    model = model_named(served.endpoint.model) if served else str(entry.model)
     tier, changes = entry.rules(env, model)
+
     # Changes that decide the score are part of the row's name; how the machine computes (threads, workers)
     # is not.
     of_machine = TierSettings.model_fields.keys() - {"engine", "prompts", "samples", "compute"}
-    named = tuple(change for change in changes if change.partition("=")[0] not in of_machine)
-    method = Variant("zero_shot", named).changed(**further).name
+    named = [change for change in changes if change.partition("=")[0] not in of_machine]
     others = [change for change in changes if change not in named]
-    run = resolve(tier, env.env, method, entry.seed, model, [*batch, *others])
+    if served:
+        named.append("engine=server")
+    elif entry.batch is not None:  # of a server, the number of requests at the same time
+        others.insert(0, f"evaluation.batch={entry.batch}")
+    run = resolve(tier, env.env, Variant("zero_shot", tuple(named)).name, entry.seed, model, others)
     if served:
         run = run.model_copy(update={"served": served.short_hash})
-        if renderer := served.renderer(run):
-            try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template
+
+    # What can be wrong, before anything is played.
+    renderer = served.renderer(run) if served else None
+    if served and renderer:
+        try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES)  # finds an unusable chat template
     run.fingerprint()  # finds an unknown task set
     check_published(run)
     plan = Planned(run, out or default_run_dir(run), served)
@@ -186,7 +204,11 @@ def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
 
 
 def check_published(run: Run) -> None:
-    """Raise DataError, before anything is played, if the published numbers below the score cannot be read."""
+    """Raise DataError if the published scores under the run's protocol cannot be read.
+
+    They are printed below the run's own score; this is called before anything is played. Nothing happens for
+    a run without a protocol.
+    """
     if run.protocol is not None:
         from r3l.report.protocol_scores import cited_scores
 
@@ -194,18 +216,19 @@ def check_published(run: Run) -> None:
 
 
 def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
-    """Plan the evaluations of a YAML file (docs/endpoints.md); ``options`` are the defaults of its lines."""
-    lines = read_yaml(path)
-    if (
-        set(lines) != {"evaluations"}
-        or not isinstance(lines["evaluations"], list)
-        or not lines["evaluations"]
-    ):
+    """Plan the evaluations of a YAML file (docs/endpoints.md); ``options`` are the defaults of its lines.
+
+    Raises ConfigError, with the line, for the first that cannot be played, and for two that would write
+    different evaluations into one folder.
+    """
+    content = read_yaml(path)
+    lines = content.get("evaluations")
+    if set(content) != {"evaluations"} or not isinstance(lines, list) or not lines:
         raise ConfigError(
             f"{path}: its only key must be 'evaluations', a list such as [{{env: gsm8k, n: 100}}]"
         )
     plans: list[Planned] = []
-    for k, line in enumerate(lines["evaluations"]):
+    for k, line in enumerate(lines):
         place = f"{path}, evaluations.{k}"
         if not isinstance(line, dict):
             raise ConfigError(f"{place} has value {line!r}; write options, such as {{env: gsm8k, n: 100}}")
@@ -227,18 +250,25 @@ def read_file(path: Path, options: Mapping[str, Any]) -> list[Planned]:
 
 
 def several_protocols(entry: EvaluationRequest) -> list[str]:
-    """The names of the protocols, if there are several: ``NAME,NAME``, or ``all``; else none."""
-    if entry.protocol != ALL:
-        several = list(dict.fromkeys((entry.protocol or "").split(",")))
-        return several if len(several) > 1 else []
-    names = protocols(load("envs", entry.env, EnvConfig).env)
-    if not names:
-        raise ConfigError(f"environment {entry.env!r} has no protocols; leave out --protocol")
-    return names
+    """The protocols to compare, each once: those of ``NAME,NAME``, or for ``all`` the environment's.
+
+    [] if the request has one protocol or none. Raises ConfigError for ``all`` if the environment has none.
+    """
+    if entry.protocol == ALL:
+        names = protocols(load("envs", entry.env, EnvConfig).env)
+        if not names:
+            raise ConfigError(f"environment {entry.env!r} has no protocols; leave out --protocol")
+        return names
+    names = list(dict.fromkeys((entry.protocol or "").split(",")))
+    return names if len(names) > 1 else []
 
 
 def scored(run_dir: Path, task_set: str | None, served: ServedModel | None) -> Scored:
-    """Evaluate a run, with a server's model if ``served`` is given."""
+    """Evaluate a run in its directory, with a server's model if ``served`` is given; plays what is missing.
+
+    ``task_set``: None for the run's own test task set. Returns the folder of the evaluation's files (the
+    run's, or one below it for another task set), and the content of evaluation.json with examples.
+    """
     from r3l.api.running import evaluate_run
     from r3l.runs.manifest import run_of
     from r3l.runs.run_paths import evaluation_folder

@@ -55,16 +55,14 @@ def envs(
         check_known("environment", one, names("envs"))
     configs = [load("envs", one, EnvConfig) for one in name or names("envs")]
     if not name and not as_json:
-        print_rows(
-            {"envs": [{"env": c.env, "label": c.label, "tiers": ", ".join(c.tiers)} for c in configs]}, False
-        )
+        overview = [{"env": c.env, "label": c.label, "tiers": ", ".join(c.tiers)} for c in configs]
+        print_rows({"envs": overview}, False)
         print("Task sets, turns and options of one: r3l list envs alfworld")
         return
-    rows = [
-        {"env": env.env, "label": env.label, "tier": tier, **settings.model_dump()}
-        for env in configs
-        for tier, settings in env.tiers.items()
-    ]
+    rows = []
+    for config in configs:
+        for tier, settings in config.tiers.items():
+            rows.append({"env": config.env, "label": config.label, "tier": tier, **settings.model_dump()})
     print_rows({"envs": rows}, as_json)
 
 

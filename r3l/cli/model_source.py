@@ -19,9 +19,10 @@ SERVER_ONLY = ("dialog", "tokenizer", "request", "deadline")
 
 @dataclass(frozen=True)
 class ModelSource:
-    """The model under test, and how a server is called for its responses.
+    """The options that name the model under test: a local one, or one behind ``server`` and how it is called.
 
-    ``batch`` is in episodes at once.
+    ``batch``: episodes at once, for a server its requests at the same time; None: a default. ``request``:
+    ``KEY=VALUE`` fields of every request, values as JSON. ``deadline``: seconds for one response.
     """
 
     server: str | None = None
@@ -33,9 +34,9 @@ class ModelSource:
     batch: int | None = None
 
     def check(self) -> None:
-        """Raise ConfigError for options that need a server, or for a server that does not answer.
+        """Raise ConfigError for options that need a server if there is none, or for one that does not answer.
 
-        Called before imports that take seconds.
+        Sends a request if there is a server. Called before imports that take seconds.
         """
         from r3l.endpoint.options import EndpointOptions
 
@@ -49,9 +50,9 @@ class ModelSource:
             )
 
     def served_model(self, tokenizer: str | None = None) -> ServedModel:
-        """The model at the server; without a name the only one there.
+        """The model at the server, which is asked about it; without a name the only one there.
 
-        ``tokenizer`` is the default of --tokenizer.
+        ``tokenizer``: used if the options name none. Raises ConfigError for an option that cannot be used.
         """
         from r3l.config.method import check_change
         from r3l.endpoint.client import about_model, only_model

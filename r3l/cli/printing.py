@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """Flush the standard output after the block. Raises ConfigError if it cannot be written.
+    """Flush the standard output after the block. Raises ConfigError if it cannot be written (a full disk).
 
-    Then the rest of the output is discarded, so that Python does not try again when it exits.
+    Then the rest of the output is discarded, so that Python does not try again when it exits. Errors of the
+    block itself are left as they are.
     """
     try:
         try:
@@ -50,12 +51,12 @@ def _takes_output() -> bool:
 
 
 def print_result(content: Mapping[str, Any], as_json: bool, text: str) -> None:
-    """Print ``content`` as JSON, or ``text``."""
+    """Print ``content`` on one line of JSON with sorted keys, or ``text`` without control characters."""
     print(json.dumps(content, sort_keys=True) if as_json else printable(text))
 
 
 def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -> None:
-    """Print ``content`` as JSON, or ``shown`` by rich."""
+    """Print ``content`` on one line of JSON, or ``shown``, such as a table, by rich."""
     if as_json:
         print(json.dumps(content))
     else:
@@ -63,17 +64,21 @@ def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -
 
 
 def print_report(content: dict[str, Any], as_json: bool) -> None:
-    """Print a measurement as JSON; indented, unless ``as_json`` asks for one line."""
+    """Print a measurement as JSON: on one line with ``as_json``, else indented."""
     print(json.dumps(content, indent=None if as_json else 2))
 
 
 def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
-    """Print ``content``, which has one list of rows, as JSON or as a table."""
+    """Print ``content``, which has one list of at least one row, on one line of JSON, or as a table.
+
+    The table has the keys of the first row as columns; a dictionary in a cell has a line for each key.
+    """
     from r3l.report.table import Cell, Column, table
 
     def cell(value: Any) -> Cell:
-        several = isinstance(value, dict)
-        return Cell("\n".join(f"{key}: {one}" for key, one in value.items()) if several else str(value))
+        if isinstance(value, dict):
+            return Cell("\n".join(f"{key}: {one}" for key, one in value.items()))
+        return Cell(str(value))
 
     (rows,) = content.values()
     cells = [{column: cell(value) for column, value in row.items()} for row in rows]
@@ -81,5 +86,5 @@ def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
 
 
 def console() -> Console:
-    """A console as wide as the terminal, or wide enough for every table if there is no terminal."""
+    """A console as wide as the terminal; without a terminal 150 characters, enough for every table."""
     return Console() if Console().is_terminal else Console(width=150)

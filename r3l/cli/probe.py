@@ -69,8 +69,9 @@ def probe(
         run = resolve(tier, env, "r3l@engine=server", seed, model_named(served.endpoint.model), overrides)
         run = run.model_copy(update={"served": served.short_hash})
     else:
-        served, of_batch = None, [] if batch is None else [f"evaluation.batch={batch}"]
-        run = resolve(tier, env, "r3l", seed, model, [*of_batch, *(overrides or ())])
+        served = None
+        changes = [] if batch is None else [f"evaluation.batch={batch}"]
+        run = resolve(tier, env, "r3l", seed, model, [*changes, *(overrides or ())])
     path = out or RESULTS / "probe" / f"{env}_{run.model_name()}_seed{seed}.json"
     content = measure_probe(run, Sample(task_set, tasks, attempts), path, served)
     print_shown(content, as_json, table_of(content))

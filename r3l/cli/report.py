@@ -39,6 +39,7 @@ def report(
     shown = read_runs(found(by_name, results), by_name)
     planned = len(plan.load().seeds) if seeds_planned is None else seeds_planned
     written = html.write(shown, images, planned, out, probes.read_folders(results or [RESULTS]))
-    size, count = written.stat().st_size, len(whole(shown))
+    size = written.stat().st_size
+    count = len(whole(shown))
     summary = {"file": str(written), "runs": count, "figures": len(images), "bytes": size}
     print_result(summary, as_json, f"{written}: {count} runs, {len(images)} figures, {size:,} bytes")

@@ -106,7 +106,9 @@ def run(
     make(command, runs)
 
     # Each file, and the same in other formats next to it.
-    paths = [same for file in map(Path, files) for same in sorted(file.parent.glob(f"{file.stem}.*"))]
+    paths: list[Path] = []
+    for file in map(Path, files):
+        paths += sorted(file.parent.glob(f"{file.stem}.*"))
     made = [str(path) for path in dict.fromkeys(paths)]
     rows = reproduction([RESULTS / key / EVALUATION for key in runs], stored_runs.folder())
     compared = dict(Counter(row["verdict"] for row in rows))
@@ -151,7 +153,10 @@ def status(
 
     statuses = surveys.survey(runs, RESULTS, times)
     print_shown({"runs": [status.as_json() for status in statuses]}, as_json, status_table(statuses))
-    if not as_json and (left := _gpu_hours([s.run for s in statuses if s.state != "done"], config)):
+    if as_json:
+        return
+    left = _gpu_hours([status.run for status in statuses if status.state != "done"], config)
+    if left:
         print(f"Left: {left['summary']}")
 
 
@@ -194,9 +199,9 @@ def _restarts(profile: str, runs: Mapping[str, Run]) -> list[str]:
 
     requests = load()
     cells = {run.cell: run for run in runs.values()}.values()  # all seeds of a cell take equally long
-    parts = max(
-        [requested_resources(requests, "train", run, training_hours(run)).parts for run in cells], default=1
-    )
+    parts = 1
+    for run in cells:
+        parts = max(parts, requested_resources(requests, "train", run, training_hours(run)).parts)
     if parts == 1:
         return []
     for_failures = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml").get("restart-times", 0)
@@ -228,17 +233,18 @@ def _planned(targets: list[str] | None, config: WorkflowConfig) -> tuple[list[st
     # A figure or a page shows the runs of a table; other files, such as a base checkpoint, need none.
     needed: dict[str, Run] = {}
     for path in map(Path, files):
-        if path.name == EVALUATION:
-            every = {key: run for table in tables.values() for key, run in plan.runs(config, table).items()}
-            needed |= {key: run for key, run in every.items() if RESULTS / key == path.parent}
+        if path.name == EVALUATION:  # of one run, which some table plans
+            for table in tables.values():
+                planned = plan.runs(config, table)
+                needed |= {key: run for key, run in planned.items() if RESULTS / key == path.parent}
             continue
-        table = path.stem
+        name = path.stem
         if path.parent.name == "figures" and path.stem in FIGURES:
-            table = FIGURES[path.stem].table
+            name = FIGURES[path.stem].table
         elif path.name in PAGES.values():
-            table = "table1"
-        if table in tables:
-            needed |= plan.runs(config, tables[table])
+            name = "table1"
+        if name in tables:
+            needed |= plan.runs(config, tables[name])
     return files, needed
 
 
@@ -249,8 +255,11 @@ def _print_jobs(
     profile: str | None,
     as_json: bool,
 ) -> None:
-    """Print the command, the directories that are renamed, the jobs with their GPU hours, and what is left to
-    prepare before ``runs`` can start on a cluster: the profile, weights, data."""
+    """Print the command, the directories that it would rename, its jobs, and their GPU hours.
+
+    With a ``profile`` also what is left to prepare before ``runs`` can start on a cluster: the profile,
+    weights, data.
+    """
     from r3l.report import gpu_hours
     from r3l.workflow.doctor import lacking
     from r3l.workflow.resources import check_profile
@@ -264,13 +273,14 @@ def _print_jobs(
         to_prepare += lacking(runs.values())
 
     renamed = others(runs)
-    jobs, hours = jobs_of(command, renamed), _gpu_hours(list(runs.values()), config)
+    jobs = jobs_of(command, renamed)
+    hours = _gpu_hours(list(runs.values()), config)
     if hours and not as_json:
         seeds = len(config.seeds)
         print_shown({}, False, gpu_hours.cost_table(hours["costs"], seeds, "GPU hours"))
-    words = (
-        ", ".join(f"{count} x {kind}" for kind, count in jobs.items()) or "nothing: everything is finished"
-    )
+    words = ", ".join(f"{count} x {kind}" for kind, count in jobs.items())
+    if not jobs:
+        words = "nothing: everything is finished"
     cost = {"gpu_hours": hours["rows"]} if hours else {}
     lines = [shlex.join(command), *(f"{place} {RENAMED}" for place in renamed), f"would start: {words}"]
     if to_prepare:
@@ -286,9 +296,9 @@ def _gpu_hours(runs: Sequence[Run], config: WorkflowConfig) -> dict[str, Any]:
 
     if not runs or load("tiers", config.tier, TierConfig).engine != "trinity":
         return {}
-    costs, seeds = gpu_hours.costs(runs), len(config.seeds)
-    rows, summary = [asdict(cost) for cost in dict.fromkeys(costs)], gpu_hours.summary(costs, seeds)
-    return {"costs": costs, "rows": rows, "summary": summary}
+    costs = gpu_hours.costs(runs)
+    rows = [asdict(cost) for cost in dict.fromkeys(costs)]  # seeds have equal ones
+    return {"costs": costs, "rows": rows, "summary": gpu_hours.summary(costs, len(config.seeds))}
 
 
 def _closing(
@@ -303,9 +313,8 @@ def _closing(
 
     lines = [f"Made in {clock(seconds)}:", *(f"  {path}" for path in made)]
     if compared:
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items()).replace(
-            "another", "of another"
-        )
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in compared.items())
+        counts = counts.replace("another", "of another")  # "2 of another configuration"
         lines.append(f"Compared with the stored runs: {counts} (details: r3l verify results).")
     commands = {"r3l report": "one HTML page of the runs, with their trajectories"}
     if len(config.seeds) < CLAIM:
@@ -313,7 +322,7 @@ def _closing(
     if {"r3l", "grpo"} <= {run.method for run in runs.values()}:
         offline = offline_command("r3l", config.tier, (run.env for run in runs.values()))
         commands[f"{offline} --against grpo"] = "one method against another, seed by seed"
+    lines.append("Next:")
     width = max(map(len, commands))
-    return "\n".join(
-        [*lines, "Next:", *(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())]
-    )
+    lines += [f"  {command:{width}}  {meaning}" for command, meaning in commands.items()]
+    return "\n".join(lines)

@@ -63,11 +63,11 @@ def verify(
             checked.append(place)
     probes_checked, without_digest = stored_runs.verify_probes(probes)
     verify_all(checked)
-    own = (
-        [run for run in checked if not run.resolve().is_relative_to(where.resolve())]
-        if where.is_dir()
-        else []
-    )
+
+    # The user's own runs are compared with the stored ones, if they are here.
+    own = []
+    if where.is_dir():
+        own = [run for run in checked if not run.resolve().is_relative_to(where.resolve())]
     compared = reproduction([run / EVALUATION for run in own], where) if own else []
     found = origins(checked)
     text = []

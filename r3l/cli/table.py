@@ -84,7 +84,8 @@ def budget(
     selection = selection_of(env, method, runs)
     paths = found([*selection.runs], results)
     rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
-    flat, printed = rows.to_dict("records"), budget_table(rows)
+    flat = rows.to_dict("records")
+    printed = budget_table(rows)
     if out:
         write(flat, printed, out)
     print_shown({"rows": flat}, as_json, printed)
@@ -124,7 +125,8 @@ def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> 
     from r3l.report.table import write
 
     read = probes.read(files)
-    flat, printed = probes.flat(read), probes.probe_table(read)
+    flat = probes.flat(read)
+    printed = probes.probe_table(read)
     if out:
         write(flat, printed, out)
     print_shown({"rows": flat}, as_json, printed)
@@ -154,16 +156,16 @@ def claims(
     rows, tested = claims_of(results)
     rows = [row for row in rows if row.bench[1] in (envs or [row.bench[1]])]
     if claim:
-        chosen = {
-            row.claim.id
-            for row in rows
-            for words in claim
-            if words == row.claim.id or words.lower() in row.claim.claim.lower()
-        }
+        chosen = set()
+        for row in rows:
+            text = row.claim.claim.lower()
+            if any(words == row.claim.id or words.lower() in text for words in claim):
+                chosen.add(row.claim.id)
         rows = [row for row in rows if row.claim.id in chosen]
     if not rows:
         raise DataError(f"no claim has --claim {' and '.join(claim or ['any'])} in --env {env or 'any'}")
-    flat, printed = [row.flat(tested.margin) for row in rows], claims_table(rows, tested)
+    flat = [row.flat(tested.margin) for row in rows]
+    printed = claims_table(rows, tested)
     if out:
         write(flat, printed, out)
     print_shown({"rows": flat}, as_json, printed)
@@ -183,7 +185,8 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
     from r3l.report.table import write
 
     rows = map_rows(results) if results else read_map()
-    records, printed = flat(rows), map_table(rows)
+    records = flat(rows)
+    printed = map_table(rows)
     if out:
         write(records, printed, out)
     print_shown({"rows": records}, as_json, printed)
@@ -205,7 +208,8 @@ def teachers(
     from r3l.report.teachers import flat, teacher_table
 
     rows = teachers_of(runs, results, env, method)
-    records, printed = flat(rows), teacher_table(rows)
+    records = flat(rows)
+    printed = teacher_table(rows)
     if out:
         write(records, printed, out)
     print_shown({"rows": records}, as_json, printed)
@@ -277,7 +281,8 @@ def print_table(
     paths = found([*selection.runs], results, may_be_none)
     if spec.question_sets:
         known = {*paths}
-        paths += [further for path in paths for further in find_further(path.parent) if further not in known]
+        for path in [*paths]:
+            paths += [further for further in find_further(path.parent) if further not in known]
     runs = read_runs(paths, selection.runs)
     runs = tables.selected(runs[runs.tier == tier] if tier else runs, spec, config, selection)
     if not len(runs) and not may_be_none:
@@ -302,7 +307,11 @@ def print_table(
 
 
 def selection_of(env: str | None, method: str | None, runs: list[Path] | None) -> Selection:
-    """The runs that the options select. Raises ConfigError for an unknown environment or method."""
+    """The environments, methods and runs that a command's options name; --env and --method comma-separated.
+
+    An option that is None restricts nothing: a table then has its own. Raises ConfigError for an unknown
+    environment or method, DataError for a directory that is no evaluated run.
+    """
     from r3l.report.tables import Selection
 
     envs = named("--env", env) if env else None
@@ -315,7 +324,8 @@ def teachers_of(
 ) -> list[TeacherRow]:
     """The teachers of the runs that the options select, and of the probes under ``results``.
 
-    Raises DataError if there is none.
+    A teacher is the policy with more in its context (a hint, a solution), whose log-probabilities score
+    rollouts. Without ``runs`` and ``results`` the folder results is read. Raises DataError if there is none.
     """
     from r3l.report import probes
     from r3l.report.frame import read_runs
@@ -357,7 +367,10 @@ def feedback_of(results: list[Path] | None, env: str | None, method: str | None)
 
 
 def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
-    """The claims, tested on the runs and probes under ``results``, by default the stored ones."""
+    """The verdict on each of the paper's claims, from the runs and probes under ``results``, and the claims.
+
+    None: the stored runs and probes.
+    """
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report import claims, probes
     from r3l.report.claim_verdicts import claim_verdicts
@@ -368,7 +381,10 @@ def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
 
 
 def stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The runs under ``results``, by default the stored ones; and those that were also scored on the way."""
+    """The runs under ``results`` as a frame, and those with scores at several updates as a second one.
+
+    None: the stored runs. Both may be empty.
+    """
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.frame import read_runs
     from r3l.runs.run_paths import CURVES, HINT_GAP

@@ -81,22 +81,20 @@ def _sentences(run: Run, result: Mapping[str, Any]) -> str:
     """The final training metrics of a run, as sentences."""
     from r3l.runs.result import FINAL_WINDOW
 
-    head, final = (
-        f"{run.method_label} on {run.env}, seed {run.seed}: {result['steps']} steps.",
-        result["final"],
-    )
+    head = f"{run.method_label} on {run.env}, seed {run.seed}: {result['steps']} steps."
+    final = result["final"]
     if "train/success" not in final:
         return f"{head} Nothing was trained."
     groups = [f"{key.rpartition('/')[2]} {value:.3f}" for key, value in final.items() if "/success/" in key]
     by_group = f" ({', '.join(groups)})" if groups else ""
     steps = min(FINAL_WINDOW, result["steps"])
     budget = result["budget"]
-    failed = (
-        f"\n{budget['env_failed']:.0f} of {budget['rollouts']:.0f} rollouts ended by an error in the "
-        "environment; they are in no group"
-        if budget.get("env_failed")
-        else ""
-    )
+    failed = ""
+    if budget.get("env_failed"):
+        failed = (
+            f"\n{budget['env_failed']:.0f} of {budget['rollouts']:.0f} rollouts ended by an error in the "
+            "environment; they are in no group"
+        )
     return (
         f"{head} Means of the last {steps}, on training tasks:\nsuccess "
         f"{final['train/success']:.3f}{by_group}, reward {final['train/reward']:.3f}, "

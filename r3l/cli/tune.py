@@ -14,7 +14,7 @@ from r3l.core.errors import ConfigError
 from r3l.files.paths import STORED
 
 if TYPE_CHECKING:
-    pass
+    from r3l.config import Run
 
 
 def tune(
@@ -46,14 +46,17 @@ def tune(
     named("--env", env)
     check_cores(cores)
     row = variant(method)
-    planned = plan.tuning_runs(tier, env, row.name)
-    tried = {rate: {results / path: run for path, run in runs.items()} for rate, runs in planned.items()}
+    tried: dict[str, dict[Path, Run]] = {}
+    for rate, planned in plan.tuning_runs(tier, env, row.name).items():
+        tried[rate] = {results / path: run for path, run in planned.items()}
     if not offline:
         if results != RESULTS:
             raise ConfigError(
                 f"--results is {results}, but runs are made under {RESULTS}/; add --offline to read it"
             )
-        runs = {run_dir: run for of_rate in tried.values() for run_dir, run in of_rate.items()}
+        runs: dict[Path, Run] = {}
+        for of_rate in tried.values():
+            runs |= of_rate
         targets = [str(validation_evaluation(run_dir, run)) for run_dir, run in runs.items()]
         first = next(iter(runs.values()))
         check_template(first)  # all start from one model

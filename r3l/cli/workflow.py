@@ -32,21 +32,25 @@ REFUSED = re.compile(r'^WorkflowError in file ".*", line \d+:\n(.*?)\n  File "',
 
 
 def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> list[str]:
-    """The words of a snakemake command.
+    """The words of a snakemake command; nothing is started.
 
-    ``targets``: files to make. ``config``: keys of configs/workflow.yaml. ``placement``: options that say
-    where jobs run (:func:`placement`).
+    ``targets``: files to make. ``config``: keys of configs/workflow.yaml and their values, {} for the file's
+    own. ``placement``: options that say where jobs run (:func:`placement`).
     """
-    here = [] if Path("Snakefile").resolve() == SNAKEFILE else ["--snakefile", str(SNAKEFILE)]
+    words = ["snakemake"]
+    if Path("Snakefile").resolve() != SNAKEFILE:
+        words += ["--snakefile", str(SNAKEFILE)]
+    words += ["--printshellcmds", "--show-failed-logs"]  # so that a user can repeat each step by hand
+    words += [*placement, *targets]
+    if config:
+        words.append("--config")
     # snakemake strips outer quotes of a value, then reads it as YAML.
-    pairs = []
     for key, value in config.items():
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         if isinstance(value, str):
             text = value if PLAIN.fullmatch(value) else f" {text} "
-        pairs.append(f"{key}={text}")
-    shown = ("--printshellcmds", "--show-failed-logs")  # so that a user can repeat each step by hand
-    return ["snakemake", *here, *shown, *placement, *targets, *(["--config", *pairs] if pairs else [])]
+        words.append(f"{key}={text}")
+    return words
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
@@ -62,7 +66,10 @@ def placement(profile: str | None, cores: str) -> list[str]:
 
 
 def default_resources(profile: str) -> dict[str, Any]:
-    """Resources that a Snakemake profile requests for every job (default-resources), such as account."""
+    """Resources that a profile of workflow/profiles requests for every job, such as ``slurm_account``.
+
+    The values of its key ``default-resources``; {} without it.
+    """
     from r3l.files.yaml_files import read_yaml
 
     content = read_yaml(WORKFLOW / "profiles" / profile / "config.yaml")
@@ -71,9 +78,11 @@ def default_resources(profile: str) -> dict[str, Any]:
 
 
 def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> Path:
-    """Run a command of :func:`line`, showing the progress of its ``runs``. Returns snakemake's log.
+    """Run a command of :func:`line` until it ends, showing the progress of ``runs``; returns snakemake's log.
 
-    Raises ConfigError if packages of an environment are missing, DataError if a job failed, and Preempted
+    ``runs``: those that it makes, by directory under results/. ``split``: the task set, test or validation,
+    whose evaluation finishes a run. Waits while another workflow runs here. Raises ConfigError if packages of
+    an environment are missing, DataError if a job failed (the ends of the logs are printed), and Preempted
     after Ctrl-C, when running jobs have saved a checkpoint.
     """
     from r3l.evaluation import stored_runs
@@ -84,7 +93,8 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
     check_cache()
 
     # Say what is started, and which directories are renamed first.
-    log, began = execution.new_log(), time.time()
+    log = execution.new_log()
+    began = time.time()
     console = Console(stderr=True, highlight=False)
     console.print(f"{shlex.join(command)}\nits log: {log}", soft_wrap=True, markup=False)
     for place in others(runs):
@@ -108,12 +118,12 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
         raise Preempted("Ctrl-C") from None
     if process.returncode:
         _raise_refusal(log.read_text(encoding="utf-8", errors="replace"))
-        failed = [
-            (s.name, s.log)
-            for s in statuses
-            if s.state != "done" and s.log and s.log.stat().st_mtime >= began
-        ]
-        texts = [f"\n{name} did not finish; {_tail(path)}" for name, path in failed]
+        # The ends of the logs of runs that failed now, or of snakemake's own.
+        texts = []
+        for status_of_run in statuses:
+            run_log = status_of_run.log
+            if status_of_run.state != "done" and run_log and run_log.stat().st_mtime >= began:
+                texts.append(f"\n{status_of_run.name} did not finish; {_tail(run_log)}")
         for text in texts or [_tail(log)]:
             console.print(text, soft_wrap=True, markup=False)
         raise DataError("some runs did not finish (see above); re-run to resume")
@@ -121,19 +131,24 @@ def make(command: list[str], runs: Mapping[str, Run], split: Split = "test") -> 
 
 
 def others(runs: Mapping[str, Run]) -> list[Path]:
-    """Directories of ``runs`` that hold another run by their manifest; they are renamed at the start."""
+    """The directories of ``runs`` (by directory under results/) whose manifest is of another configuration.
+
+    A command that makes these runs renames them first; here nothing is renamed.
+    """
     from r3l.runs.run_dir import recorded_fingerprint
 
-    places = {RESULTS / path: run for path, run in runs.items()}
-    return [
-        place for place, run in places.items() if recorded_fingerprint(place) not in (None, run.fingerprint())
-    ]
+    found = []
+    for path, run in runs.items():
+        recorded = recorded_fingerprint(RESULTS / path)
+        if recorded is not None and recorded != run.fingerprint():
+            found.append(RESULTS / path)
+    return found
 
 
 def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
-    """Count the jobs of each kind that a command of :func:`line` would start.
+    """The number of jobs of each kind (rule) that a command of :func:`line` would start, by a dry run.
 
-    ``renamed`` are directories that are renamed first, so that their runs are made again. Raises DataError
+    ``renamed``: directories that would be renamed first, so that their runs are made again. Raises DataError
     with the message of the Snakefile, or else of snakemake.
     """
     check_cache()
@@ -151,10 +166,7 @@ def jobs_of(command: list[str], renamed: Sequence[Path]) -> dict[str, int]:
 
 
 def check_cache() -> None:
-    """Raise ConfigError if snakemake's cache folder cannot be made.
-
-    Snakemake itself would print a traceback.
-    """
+    """Make snakemake's cache folder. Raises ConfigError if that fails, where snakemake prints a traceback."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "snakemake")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -166,9 +178,10 @@ def check_cache() -> None:
 
 
 def check_installed(results: Path, runs: Mapping[str, Run], split: Split) -> None:
-    """Raise ConfigError if runs without a finished evaluation on ``split`` need packages that are missing.
+    """Raise ConfigError if an environment's packages are missing and one of its ``runs`` is not finished.
 
-    This is checked now, not in a job that starts after others have trained for an hour.
+    ``runs``: by directory under ``results``. ``split``: the task set, test or validation, whose evaluation
+    finishes a run. This is checked now, not in a job that starts after others have trained for an hour.
     """
     from r3l.config import environment_of
     from r3l.workflow.status import evaluation_of

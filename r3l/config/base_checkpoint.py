@@ -66,12 +66,13 @@ def base_checkpoint_warning(run: Run) -> str | None:
         taught = read_json(manifest, SFTOrigin)["config"]["env"]
     else:  # nothing says what it learned
         return None
-    # The registered environment of a configured one: ``math`` for gsm8k and dapo too.
-    registered = [
-        (load("envs", env, EnvConfig).environment or env) if env in names("envs") else env
-        for env in (taught, run.env)
-    ]
-    if registered[0] == registered[1]:
+
+    # Compared are the packages of the environments: ``math`` for gsm8k and dapo too.
+    def package(env: str) -> str:
+        configured = load("envs", env, EnvConfig).environment if env in names("envs") else ""
+        return configured or env
+
+    if package(taught) == package(run.env):
         return None
     name = Path(run.model).name
     return f"base checkpoint {name} learned {taught} in SFT, not {run.env}: few of its actions may be valid"

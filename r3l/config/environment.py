@@ -48,7 +48,7 @@ class EnvSettings(Strict):
 
 
 class EnvTierConfig(EnvSettings):
-    """The settings of an environment in one tier."""
+    """An environment's settings in one tier, a named scale of experiments such as nano."""
 
     model: str | None = Field(
         None, description="base checkpoint of this environment, if it is not the tier's"
@@ -57,7 +57,10 @@ class EnvTierConfig(EnvSettings):
 
 
 class EnvConfig(Strict):
-    """configs/envs/<name>.yaml: an environment and its settings in each tier."""
+    """configs/envs/<name>.yaml: an environment, and its settings in each tier (scale of experiments).
+
+    ``label``: its name in print. ``sources``: by key, where the values come from.
+    """
 
     env: str
     environment: str = Field("", description="its name in r3l.envs.registry; default: `env`")
@@ -102,7 +105,7 @@ class EnvConfig(Strict):
 def environment_of(env: str) -> EnvironmentPackage[Any]:
     """The package of an environment: the object that lists its tasks, makes its engine and writes its texts.
 
-    ``env``: a package in the folder envs, or a file of configs/envs or of the user's folders (R3L_ENVS), which
+    ``env``: a package in the folder envs, or a file of configs/envs or of the user's folders (R3L_ENVS) that
     names such a package or the user's class. Imports it. Raises ConfigError if there is none, or if the
     file's class cannot be used.
     """

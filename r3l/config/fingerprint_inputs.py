@@ -76,7 +76,7 @@ def base_weights(inputs: Mapping[str, Any]) -> str | None:
 
 
 def model_identity(model: str) -> dict[str, str | None]:
-    """Identity of a model: ``{"sha256": ...}`` of its folder or packaged file, else a hub's name and revision.
+    """Identity of a model: ``sha256`` of its folder or packaged file, else a hub's ``name`` and ``revision``.
 
     ``revision`` is the commit in this machine's cache, and None if the cache does not have the model.
     """

@@ -179,8 +179,9 @@ class MethodConfig(Strict):
 
 
 def source_in(sources: Mapping[str, str], key: str) -> str:
-    """The source that ``sources`` states for a dotted key, else for the innermost section it is in; '' if
-    none.
+    """The source that ``sources`` states for a dotted key, else for the innermost section around it.
+
+    '' if there is none.
     """
     while key and key not in sources:
         key = key.rpartition(".")[0]
@@ -217,7 +218,11 @@ def settings_in(name: str, scope: Scope) -> dict[str, Any]:
 
     Its own file overrides those that it extends. Defaults of the code are not among them.
     """
-    return {key: value for file in method_files(name) for key, (value, _) in file.settings_in(scope).items()}
+    settings = {}
+    for file in method_files(name):
+        for key, (value, _) in file.settings_in(scope).items():
+            settings[key] = value
+    return settings
 
 
 def method_of(name: str, code: str, settings: Mapping[str, Any]) -> Method:
@@ -264,7 +269,10 @@ def tuned_rate(row: Variant, tier: str, env: str) -> TunedRate | None:
 
 
 def profile_of(row: Variant) -> ProfileName:
-    """The profile that a variant names, by default ``paper``. Raises ConfigError for an unknown one."""
+    """The profile (PROFILES) that a variant's changes name, by default ``paper``.
+
+    Raises ConfigError for an unknown one.
+    """
     named = dict(change.split("=", 1) for change in row.changes).get("profile", "paper")
     for profile in PROFILES:
         if profile == named:

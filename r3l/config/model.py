@@ -36,7 +36,7 @@ class ClusterConfig(Strict):
 
     @property
     def trainer_gpus(self) -> int:
-        """GPUs left for training."""
+        """GPUs left for training: those of all machines that no inference engine has."""
         return self.nodes * self.gpus_per_node - self.engines * self.tensor_parallel
 
 

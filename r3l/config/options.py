@@ -115,12 +115,11 @@ def _options(prefix: str, model: type[BaseModel]) -> Iterator[Option]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _options(f"{prefix}{key}.", field.annotation)
         elif isinstance(field.json_schema_extra, dict):
-            limits = [
-                f"{sign} {getattr(limit, name):g}"
-                for limit in field.metadata
-                for name, sign in LIMITS.items()
-                if hasattr(limit, name)
-            ]
+            limits = []
+            for limit in field.metadata:
+                for name, sign in LIMITS.items():
+                    if hasattr(limit, name):
+                        limits.append(f"{sign} {getattr(limit, name):g}")
             # Limits are for the number, which comes first among the choices.
             first, *others = dict.fromkeys(_choices(field.annotation))
             values = " | ".join([f"{first} {' and '.join(limits)}".strip(), *others])

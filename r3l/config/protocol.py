@@ -62,9 +62,11 @@ class ProtocolConfig(Strict):
     @field_validator("set")
     @classmethod
     def _complete(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if missing := [key for key in REQUIRED if key not in value]:
+        missing = [key for key in REQUIRED if key not in value]
+        if missing:
             raise ValueError(f"the protocol lacks required keys; add {', '.join(missing)}")
-        if not isinstance(name := value[TEST_TASK_SET], str):
+        name = value[TEST_TASK_SET]
+        if not isinstance(name, str):
             raise ValueError(f"{TEST_TASK_SET} is {name!r}; write the name of a task set, such as nano/test")
         return value
 
@@ -163,7 +165,8 @@ def _examples(protocol: Path, path: Path) -> dict[str, list[str]]:
     """The few-shot examples of each task type. Raises ConfigError unless ``path`` is a text file."""
     wrong = f"{protocol}: key 'examples' names {path}, which"
     if not path.is_file():  # a pipe or device may never end
-        raise ConfigError(f"{wrong} is {'no regular file' if path.exists() else 'missing'}; correct it")
+        what = "no regular file" if path.exists() else "missing"
+        raise ConfigError(f"{wrong} is {what}; correct it")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -241,7 +241,7 @@ def layers_of(
 
 
 def _environment_layers(config: EnvConfig, tier: str, profile: ProfileName) -> list[Layer]:
-    """The layers of a file of configs/envs: its settings in ``tier``, its changes to the tier, its profile."""
+    """The layers of a file of configs/envs: settings in ``tier``, changes to the tier, and the profile."""
     # The profile comes last: its options and task sets are on top of the tier's own.
     path = f"configs/envs/{config.env}.yaml"
     own = config.in_tier(tier)

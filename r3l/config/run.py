@@ -36,10 +36,15 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 3  # raise when a change of code makes all old results incomparable
 
 NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
-    "": {"label", "method_label", "profile", "model", "served", "workers", "device"},  # model: by its inputs
-    "train": {"save_every", "save_minutes", "gradient_checkpointing"},
-    "env_settings": {"validation_task_set", "further_test_task_sets"},
-    "evaluation": {"curve"},
+    "": {
+        *("label", "method_label"),  # names in print
+        "profile",  # its settings are hashed themselves
+        *("model", "served"),  # the inputs have the digest of the weights; a server's address may change
+        *("workers", "device"),  # the same numbers, faster
+    },
+    "train": {"save_every", "save_minutes", "gradient_checkpointing"},  # how often and how it is computed
+    "env_settings": {"validation_task_set", "further_test_task_sets"},  # other scores of the same weights
+    "evaluation": {"curve"},  # draws by address: playing on the way changes no later draw
     "judge": {"concurrency", "deadline"},
 }
 
@@ -131,7 +136,9 @@ class Run(TierSettings):
 
 def hashed(run: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of a run's values, as a manifest has them, with only those that enter its fingerprint."""
-    values = {key: dict(value) if isinstance(value, dict) else value for key, value in run.items()}
+    values = {}
+    for key, value in run.items():
+        values[key] = dict(value) if isinstance(value, dict) else value
     # A section that the run does not use decides nothing.
     if feedback_source(values.get("method_settings", {})) is not FeedbackSource.JUDGE:
         values.pop("judge", None)
@@ -174,7 +181,10 @@ def dialogue_of(run: Run) -> Dialogue:
 
 
 def build_method(run: Run) -> Method:
-    """The Method object of a run. Raises ConfigError if its settings are wrong."""
+    """The algorithm of a run, an object of its method's class with the run's settings.
+
+    Raises ConfigError if the settings are wrong.
+    """
     return method_of(run.method, run.method_code, run.method_settings)
 
 

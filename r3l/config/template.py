@@ -44,12 +44,12 @@ def test_a_step_plays_and_trains(tmp_path, monkeypatch):
 
 
 def write_template(kind: str, name: str, folder: Path | None = None, parent: str | None = None) -> list[Path]:
-    """Write code, config and test of a new method or environment: ``NAME.py``, ``NAME.yaml``, ``test_NAME.py``.
+    """Write ``NAME.py``, ``NAME.yaml`` and ``test_NAME.py`` of a new method or environment that works.
 
-    ``kind`` is methods or envs. ``folder`` is made if needed; by default it is the first one of R3L_METHODS or
-    R3L_ENVS, else ``mine``. ``parent``: the method that is copied; None: the example of this project. Returns
-    the three files. Raises ConfigError for a name that cannot be used or is taken, a parent that trains
-    nothing, and a file that exists; then nothing is written.
+    ``kind`` is methods or envs. ``folder`` is made if needed; by default it is the first one of R3L_METHODS
+    or R3L_ENVS, else ``mine``. ``parent``: the method that is copied; None: the example of this project.
+    Returns the three files. Raises ConfigError for a name that cannot be used or is taken, a parent that
+    trains nothing, and a file that exists; then nothing is written.
     """
     # The name must be one of a file, a class and a config, and be free.
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 50:
@@ -57,7 +57,9 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
             f"the name {name!r} becomes a Python file and a class, so it must be at most 50 letters, digits "
             "and '_', not begin with a digit, and not be a keyword of Python"
         )
-    folders = [folder for kind in OWN for folder in (paths.CONFIGS / kind, *own_folders(kind))]
+    folders = []
+    for each in OWN:
+        folders += [paths.CONFIGS / each, *own_folders(each)]
     taken = any((folder / f"{name}.yaml").is_file() for folder in folders)
     if taken or importlib.util.find_spec(name) is not None:
         raise ConfigError(
@@ -69,7 +71,8 @@ def write_template(kind: str, name: str, folder: Path | None = None, parent: str
     files = (f"{name}.py", f"{name}.yaml", f"test_{name}.py")
     written = _copy_of_method(name, parent) if parent else _copy_of_example(kind, name)
     texts = {folder / file: text for file, text in zip(files, written, strict=True)}
-    if present := [str(path) for path in texts if path.exists()]:
+    present = [str(path) for path in texts if path.exists()]
+    if present:
         raise ConfigError(f"{', '.join(present)} exists and is not overwritten; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config.environment import EnvConfig
-from r3l.config.files import OWN, load, own_folders
+from r3l.config.files import load, own_folders
 from r3l.config.method import MethodConfig
 from r3l.files.digests import digest_of
 
@@ -32,11 +32,11 @@ def user_code(env: str, method: str | None = None) -> UserCode:
         config = load("methods", method, MethodConfig)
         found["methods"] |= _files("methods", method, config.code or "")
         method = config.extends
-    return {
-        kind: {name: digest_of(files[name]) for name in sorted(files)}
-        for kind, files in found.items()
-        if files
-    }
+    digests = {}
+    for kind, files in found.items():
+        if files:
+            digests[kind] = {name: digest_of(files[name]) for name in sorted(files)}
+    return digests
 
 
 def changed_files(recorded: UserCode, present: UserCode) -> list[str]:
@@ -61,8 +61,10 @@ def _follow(module: str, files: Files) -> None:
     """Add the files of ``module``, and of what it imports."""
     # The file of the module, or all files of its package, in the first of the user's folders that has it.
     top = module.partition(".")[0]
+    if not top:
+        return
     found: Files = {}
-    for folder in (folder for kind in OWN for folder in own_folders(kind) if top):
+    for folder in [*own_folders("methods"), *own_folders("envs")]:
         if (folder / top / "__init__.py").is_file():
             paths = (path for path in (folder / top).rglob("*") if path.is_file() and path.suffix != ".pyc")
             found = {str(path.relative_to(folder)): path for path in paths}
@@ -83,9 +85,14 @@ def _modules(value: Any) -> Iterator[str]:
     """Texts in a value of a YAML file that may name a module, in the notation of verifiers and gymnasium."""
     if isinstance(value, str):
         name = re.split("[.:]", value)[0].replace("-", "_").lower()
-        yield from [name] if name.isidentifier() else []
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _modules(part)
+        if name.isidentifier():
+            yield name
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _modules(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _modules(part)
 
 
 def _imports(path: Path) -> Iterator[str]:

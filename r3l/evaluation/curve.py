@@ -29,7 +29,8 @@ from r3l.runs.session import PlaySession
 class CurvePoint(TypedDict):
     """One line of curve.jsonl: scores on the test task set after update ``step``.
 
-    ``solved``: TASK/MEMBER of each successful episode.
+    ``groups``: scores by task group, and of ``all``. ``stops``: number of episodes by how they ended.
+    ``solved``: ``TASK/MEMBER`` of each successful episode.
     """
 
     step: int
@@ -58,9 +59,10 @@ def check_curve(run: Run) -> None:
 
 
 def record_point(session: PlaySession, run_dir: Path, update: int) -> None:
-    """Play the test task set with the weights after ``update`` and append the scores to curve.jsonl.
+    """Play the test task set with the weights after ``update``, and append a CurvePoint to curve.jsonl.
 
-    Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already.
+    Nothing is done at updates that ``evaluation.curve`` does not name, or whose line exists already. A call
+    that is stopped leaves the episodes it has played; the next one plays only the rest.
     """
     run = session.run
     path = run_dir / CURVE

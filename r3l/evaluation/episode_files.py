@@ -49,8 +49,12 @@ class PlayedEpisode(BaseModel):
     @field_validator("success", mode="before")
     @classmethod
     def _number_as_truth(cls, value: Any) -> Any:
-        """Read 1.0 and 0.0 as true and false: programs write both; other numbers are no single success."""
-        return {"1.0": True, "0.0": False}.get(value, value) if isinstance(value, str) else value
+        """Read the texts 1.0 and 0.0 as true and false, as some programs write them; others are left."""
+        if value == "1.0":
+            return True
+        if value == "0.0":
+            return False
+        return value
 
     @field_validator("turns", "stop_reason", mode="before")
     @classmethod
@@ -60,10 +64,11 @@ class PlayedEpisode(BaseModel):
 
 @dataclass(frozen=True)
 class Dependence:
-    """Permutation test of whether outcomes of the same task depend on the condition ``on``.
+    """Result of a permutation test: do outcomes of the same task depend on the condition ``on``?
 
-    ``p``: two-sided, outcomes permuted within each task, Holm's correction over the tests of one file.
-    ``tasks``: number of tasks with both outcomes; only these tell anything.
+    ``on``: ``position in the file``, batch, worker or seed. ``p``: two-sided p-value, outcomes permuted
+    within each task, with Holm's correction over the tests of one file. ``tasks``: number of tasks with both
+    outcomes; only these tell anything.
     """
 
     on: str
@@ -75,15 +80,17 @@ class Dependence:
 class EpisodeCheck:
     """Findings of `r3l verify episodes` in a file of episodes.
 
-    - ``tasks``: number of tasks in the task set, or in the file if no set was named (``named`` is False).
+    - ``tasks``: number of tasks in the task set, or in the file if ``named`` is False: no set was given.
     - ``plays``: number of tasks by number of episodes: {1: 134} is a complete evaluation.
     - ``missing``, ``unknown``, ``repeated``: tasks never played, ids that the set does not have, and tasks
       played more often than most.
-    - ``success``: mean over tasks of each task's mean; ``over_episodes``: mean over episodes.
+    - ``success``: mean over tasks of each task's mean, with its interval; ``over_episodes``: mean over
+      episodes.
     - ``bounds``: success over the task set if all missing tasks had failed, or succeeded.
     - ``stops``: number of episodes by stop reason.
     - ``at_limit``: (episodes with as many turns as the limit, successes among them, longer episodes); None
       without turns or limit.
+    - ``dependence``: the tests; [] if no task was played with both outcomes.
     """
 
     episodes: int
@@ -102,7 +109,7 @@ class EpisodeCheck:
 
     @property
     def wrong(self) -> bool:
-        """True if the tasks were not played equally often."""
+        """True if tasks are missing, unknown or repeated: the mean is no score of the task set."""
         return bool(self.missing or self.unknown or self.repeated)
 
     def as_json(self) -> dict[str, Any]:
@@ -110,16 +117,17 @@ class EpisodeCheck:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The findings in words, for the terminal."""
+        """The findings in words, a line each, for the terminal."""
         of = "of the task set" if self.named else "in the file (name --task-set to find missing ones)"
-        played = ", ".join(
-            f"{tasks:,} {'once' if times == 1 else f'{times} times'}" for times, tasks in self.plays.items()
-        )
-        bounds = (
-            f"{self.success.low:.3f} to {self.success.high:.3f}" if self.success.low is not None else "none"
-        )
+        played = []
+        for times, tasks in self.plays.items():
+            often = "once" if times == 1 else f"{times} times"
+            played.append(f"{tasks:,} {often}")
+        bounds = "none"
+        if self.success.low is not None:
+            bounds = f"{self.success.low:.3f} to {self.success.high:.3f}"
         lines = [
-            f"{self.episodes:,} episodes of {self.tasks:,} tasks {of}: {played}",
+            f"{self.episodes:,} episodes of {self.tasks:,} tasks {of}: {', '.join(played)}",
             f"success {self.success.mean:.3f} over tasks (95 % interval {bounds}), "
             f"{self.over_episodes:.3f} over episodes",
         ]
@@ -131,34 +139,37 @@ class EpisodeCheck:
             lines.append(
                 f"{at} episodes reached the turn limit, {solved} of them solved; {beyond} are longer"
             )
-        for name, tasks in (
-            ("never played", self.missing),
-            ("not in the task set", self.unknown),
-            ("played more often than most", self.repeated),
-        ):
-            if tasks:
-                more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
-                lines.append(f"{name}: {', '.join(tasks[:NAMED])}{more}")
+        wrong = {
+            "never played": self.missing,
+            "not in the task set": self.unknown,
+            "played more often than most": self.repeated,
+        }
+        for what, ids in wrong.items():
+            if ids:
+                more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+                lines.append(f"{what}: {', '.join(ids[:NAMED])}{more}")
         if self.missing:
             lines.append(
                 f"over the whole task set success is between {self.bounds[0]:.3f} (if all tasks that were "
                 f"never played fail) and {self.bounds[1]:.3f}"
             )
-        lines += [
-            f"outcomes of the same task {'depend' if one.p < ALPHA else 'are not shown to depend'} on the "
-            f"{one.on} (p = {one.p:.3g}; {one.tasks} tasks with both outcomes)"
-            for one in self.dependence
-        ]
+        for test in self.dependence:
+            verdict = "depend" if test.p < ALPHA else "are not shown to depend"
+            lines.append(
+                f"outcomes of the same task {verdict} on the {test.on} (p = {test.p:.3g}; {test.tasks} tasks "
+                "with both outcomes)"
+            )
         if not self.dependence:
             lines.append("whether the order matters cannot be tested: no task was played with both outcomes")
         return lines
 
 
 def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[PlayedEpisode]:
-    """Read a JSONL or CSV file with one line per episode.
+    """Read a file with one line per episode: CSV with a header if its name ends in ``.csv``, else JSONL.
 
-    ``columns``: our name of a column -> the file's, such as ``{"task": "gamefile"}``. Columns named batch,
-    worker or seed become ``conditions``. Raises DataError naming file, line, column, value and fix.
+    ``columns``: name of a field of PlayedEpisode, or batch, worker or seed -> its column in the file, such as
+    ``{"task": "gamefile"}``; by default both have one name. Raises ConfigError for another name, DataError
+    naming file, line, column, value and fix if the file is missing or empty, or a value is wrong.
     """
     columns = dict(columns or {})
     known = [*(name for name in PlayedEpisode.model_fields if name != "conditions"), *CONDITIONS]
@@ -189,7 +200,7 @@ def read_episodes(path: Path, columns: Mapping[str, str] | None = None) -> list[
             name: str(fields.pop(name)) for name in CONDITIONS if fields.get(name) not in (None, "")
         }
         try:
-            episodes.append(PlayedEpisode.model_validate(fields | {"conditions": conditions}))
+            episodes.append(PlayedEpisode.model_validate({**fields, "conditions": conditions}))
         except ValidationError as error:
             wrong = error.errors()[0]
             name = str(wrong["loc"][0])
@@ -266,11 +277,12 @@ def check_episodes(
 
 
 def _named_task(given: str, by_path: Mapping[tuple[str, ...], str]) -> str | None:
-    """The task whose id is ``given``, or a run of folders in the path ``given``."""
+    """The task whose id is the path ``given``, else the longest part of it that is one's; None if none."""
     parts = tuple(part for part in given.replace("\\", "/").split("/") if part)
     for length in range(len(parts), 0, -1):
         for start in range(len(parts) - length + 1):
-            if task := by_path.get(parts[start : start + length]):
+            task = by_path.get(parts[start : start + length])
+            if task:
                 return task
     return by_path.get(tuple(given.split("/")))
 

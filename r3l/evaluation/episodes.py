@@ -1,5 +1,7 @@
-"""Episodes of an evaluation, played in batches; each leaves a line when it is done, so a stop loses
-little."""
+"""Episodes of an evaluation, played in batches.
+
+A batch leaves a line when it is done, so a stop loses little.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,10 @@ SHOWN_ENDINGS = {StopReason.FORMAT, StopReason.TRUNCATED, StopReason.ENV_FAILED}
 
 
 class EpisodeRow(TypedDict):
-    """One line of episodes.jsonl. ``member``: number of the episode among those of its task.
+    """One line of episodes.jsonl. ``member``: number of the episode among those of its task, from 0.
 
-    ``tokens``: sampled ones. ``transcript_sha256``: over token ids, or over texts if a server keeps its ids.
-    ``responses_sha256``: over the texts of responses.
+    ``tokens``: length of the dialog, prompts included. ``transcript_sha256``: over token ids, or over texts
+    if a server keeps its ids; ``responses_sha256``: over the texts of responses; both 16 hex digits.
     """
 
     task: str
@@ -57,8 +59,9 @@ class EpisodeRow(TypedDict):
 class EpisodeBatch(TypedDict):
     """One batch of an evaluation that is not finished, as a line of its file.
 
-    ``evaluated``: digests of model, task set and settings. ``generated``: tokens sampled. ``impossible``:
-    turns whose action the environment did not carry out. ``counts``: those of a policy at a server.
+    ``evaluated``: digests of model, task set and settings; the line counts only while they are the same.
+    ``generated``: tokens sampled. ``impossible``: turns whose action the environment did not carry out.
+    ``counts``: requests, retries and the like, of a model at a server.
     """
 
     evaluated: dict[str, str | None]
@@ -87,7 +90,11 @@ class EvaluatedCheckpoint(TypedDict):
 
 
 class Evaluation(RunIdentity):
-    """evaluation.json, which r3l.evaluation.evaluate writes."""
+    """The content of evaluation.json, which r3l.evaluation.evaluate writes.
+
+    ``groups``: scores by task group, and of ``all``. ``stops``: episodes by how they ended. ``agent`` and
+    ``requests``: only of a served model. ``protocol`` and ``turns``: only under a named protocol.
+    """
 
     task_set: TaskSetSummary
     temperature: Number
@@ -106,8 +113,8 @@ class Evaluation(RunIdentity):
 class PlayedEpisodes:
     """All episodes of an evaluation, in the order of their tasks.
 
-    ``generated``: tokens sampled. ``counts``: those of a policy at a server. ``impossible``: turns whose
-    action the environment did not carry out.
+    ``generated``: tokens sampled. ``counts``: requests, retries and the like of a model at a server; empty of
+    a local one. ``impossible``: turns whose action the environment did not carry out.
     """
 
     episodes: list[EpisodeRow]
@@ -121,10 +128,10 @@ def play_all(
 ) -> PlayedEpisodes:
     """Play ``episodes_per_task`` rollouts of every task, without reflection or guidance.
 
-    ``path`` gets a line for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for each
-    episode. Batches that ``path`` already has are not played again if they have the same ``evaluated``
-    (weights, task set, configuration). That is sound since every draw is seeded by its address: an episode
-    does not depend on its batch.
+    ``path`` gets an EpisodeBatch for each batch, and ``transcripts.jsonl.gz`` in the same folder a line for
+    each episode. Batches that ``path`` already has are not played again, but returned, if they have the same
+    ``evaluated`` (weights, task set, configuration); others are removed. That is sound since every draw is
+    seeded by its address: an episode does not depend on its batch. Shows progress.
     """
     run = session.run
     wanted: list[Member] = [(task, k) for task in tasks for k in range(run.evaluation.episodes_per_task)]
@@ -208,13 +215,14 @@ async def _play_batch(
         "generated": ctx.counters[GENERATED_TOKENS],
         "impossible": int(ctx.counters[IMPOSSIBLE]),
     }
-    if counts := session.take_counts():
+    counts = session.take_counts()
+    if counts:
         line["counts"] = counts | {"prompt": ctx.counters[PROMPT_TOKENS]}
     return line, trajectories
 
 
 def episode_row(trajectory: Trajectory) -> EpisodeRow:
-    """One line of episodes.jsonl.
+    """The line of episodes.jsonl of an episode that has ended.
 
     The transcript's hash is over its token ids, or over its texts if a server does not return token ids. The
     hash of the responses is over their texts, so that episodes of any two models can be compared.
@@ -242,29 +250,31 @@ def episode_row(trajectory: Trajectory) -> EpisodeRow:
 
 
 def transcript(trajectory: Trajectory) -> Line:
-    """One line of transcripts.jsonl.gz: observation, response and action of each turn.
+    """The line of transcripts.jsonl.gz of an episode: its scores, and observation, response, action by turn.
 
-    ``failed``: the error of an environment that broke down.
+    ``failed``, only if the environment broke down: its error.
     """
-    turns = [
-        {"observation": turn.observation, "response": turn.response, "action": turn.action}
-        for turn in trajectory.turns
-    ]
-    return {
+    line: Line = {
         "task": trajectory.task.id,
         "member": trajectory.member,
         "reward": trajectory.reward,
         "success": trajectory.success,
         "stop_reason": trajectory.stop_reason,
-        **({"failed": trajectory.failed} if trajectory.failed else {}),
-        "turns": turns,
     }
+    if trajectory.failed:
+        line["failed"] = trajectory.failed
+    line["turns"] = [
+        {"observation": turn.observation, "response": turn.response, "action": turn.action}
+        for turn in trajectory.turns
+    ]
+    return line
 
 
 def unusable(transcripts: Path) -> dict[str, list[str]]:
-    """For each reason that makes a response invalid, the first task that ended by it, and the response.
+    """Stop reason -> [id of the first task whose episode ended by it, that episode's last response].
 
-    For an environment that failed, its error instead of the response. {} if no transcripts were kept.
+    Only reasons that make a score doubtful: an invalid response, one that was cut off, and an error of the
+    environment, with the error in place of the response. ``transcripts``: the file; {} if it does not exist.
     """
     ended = [row for row in read_jsonl(transcripts) if row["stop_reason"] in SHOWN_ENDINGS and row["turns"]]
     return {
@@ -274,14 +284,18 @@ def unusable(transcripts: Path) -> dict[str, list[str]]:
 
 
 def scores(episodes: Sequence[EpisodeRow]) -> dict[str, GroupScore]:
-    """Mean success and reward, and the number of episodes, by task group and over ``all``."""
-    names = sorted({e["group"] for e in episodes if e["group"]})
-    by_group = {name: [e for e in episodes if e["group"] == name] for name in names} | {"all": list(episodes)}
-    return {
-        name: {
+    """Mean success and reward, and the number of episodes, by task group, and over ``all`` (the last key).
+
+    Episodes without a group count only in ``all``. Raises ZeroDivisionError without episodes.
+    """
+    names = sorted({episode["group"] for episode in episodes if episode["group"]})
+    by_group = {name: [episode for episode in episodes if episode["group"] == name] for name in names}
+    by_group["all"] = list(episodes)
+    found: dict[str, GroupScore] = {}
+    for name, rows in by_group.items():
+        found[name] = {
             "episodes": len(rows),
-            "success": sum(e["success"] for e in rows) / len(rows),
-            "reward": sum(e["reward"] for e in rows) / len(rows),
+            "success": sum(row["success"] for row in rows) / len(rows),
+            "reward": sum(row["reward"] for row in rows) / len(rows),
         }
-        for name, rows in by_group.items()
-    }
+    return found

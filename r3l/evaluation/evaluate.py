@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 
 
 def checkpoint_of(run_dir: Path) -> str | None:
-    """The path of the weights to evaluate: a run's last checkpoint, else its base checkpoint.
+    """The folder or hub id of the weights to evaluate: a run's last checkpoint, else its base checkpoint.
 
-    None if the model was at a server. Raises CheckpointError if the weights there are not those that
-    result.json names by their digest.
+    The base checkpoint is that of a run that trained nothing. None if the model was at a server. Raises
+    CheckpointError if the weights there are not those that result.json names by their digest.
     """
     result = read_json(run_dir / RESULT, Result)
     if result["checkpoint_sha256"] is None:
@@ -67,18 +67,19 @@ def checkpoint_of(run_dir: Path) -> str | None:
 def training_warning(run: Run, tasks: Sequence[Task]) -> str:
     """A warning if some of ``tasks`` are problems on which ``run`` trained, or the run that made its model.
 
-    "" if not. Training sets whose data is not on this machine are not compared.
+    "" if not. Training sets whose data is not on this machine are not compared, which is logged.
     """
+    # The training sets of the run, of the run that made its base checkpoint, and so on. Such a model is
+    # RUN_DIR/checkpoints/step-N.
     trained = []
     while True:
         if trains(run):
             trained.append((run.env, run.env_settings.train_task_set))
-        checkpoints = Path(
-            locate(run.model)
-        ).parent  # of another run, if the model is RUN_DIR/checkpoints/step-N
+        checkpoints = Path(locate(run.model)).parent
         if checkpoints.name != "checkpoints" or not (checkpoints.parent / MANIFEST).is_file():
             break
         run = run_of(checkpoints.parent)
+
     sentences = []
     for env, name in dict.fromkeys(trained):
         try:
@@ -96,11 +97,12 @@ def training_warning(run: Run, tasks: Sequence[Task]) -> str:
 
 
 def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel | None = None) -> Evaluation:
-    """Evaluate a finished run; return the content of evaluation.json.
+    """Play the test tasks of a run whose training is finished; return the content of evaluation.json.
 
-    Writes episodes.jsonl, evaluation.json and their digests. They are in ``run_dir``; for another task set
-    than the run's test task set, in a folder there (r3l.runs.run_paths). ``served``: a model behind a server
-    that samples in place of the checkpoint.
+    Writes episodes.jsonl, transcripts.jsonl.gz, evaluation.json and their digests. They are in ``run_dir``;
+    for another ``task_set`` than the run's own test task set, in a folder there (r3l.runs.run_paths).
+    Episodes that an earlier, stopped call played are not played again. ``served``: a model behind a server
+    that samples in place of the checkpoint. Raises an R3LError if run, model or tasks are not as recorded.
     """
     run = run_of(run_dir)
     check_environment(run, run_dir)
@@ -121,13 +123,15 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
         opened: AbstractContextManager[PlaySession]
         if served:
             opened = open_served_session(run, served)
-        elif checkpoint := checkpoint_of(run_dir):
-            opened = open_session(run, checkpoint)
         else:
-            raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
+            checkpoint = checkpoint_of(run_dir)
+            if checkpoint is None:
+                raise ConfigError(f"{run_dir} has no checkpoint: a server played it; give --server")
+            opened = open_session(run, checkpoint)
         with opened as session:
             tasks = select_tasks(run, session.package.tasks(name))
-            if trained := training_warning(run, tasks):
+            trained = training_warning(run, tasks)
+            if trained:
                 described["warning"] = "; ".join(filter(None, [described.get("warning"), trained]))
             played = play_all(session, tasks, out / PLAYED, evaluated)
             conditions = session.conditions()
@@ -148,7 +152,10 @@ def evaluate_run(run_dir: Path, task_set: str | None = None, served: ServedModel
         lines = "".join(json.dumps(episode, sort_keys=True) + "\n" for episode in played.episodes)
         write_text_atomic(out / EPISODES, lines)
         write_json_atomic(out / EVALUATION, evaluation)
-        verify(run_dir) if out == run_dir else verify_further(out, run_dir)
+        if out == run_dir:
+            verify(run_dir)
+        else:
+            verify_further(out, run_dir)
         (out / PLAYED).unlink()
         return evaluation
 

@@ -31,9 +31,9 @@ _NOT_PLAYED = (
 def select_tasks(run: Run, tasks: Sequence[Task]) -> list[Task]:
     """The tasks that an evaluation of ``run`` plays, in the order of ``tasks``.
 
-    ``evaluation.tasks`` says how many and ``evaluation.draw`` which ones. A draw depends only on the run's
-    seed and the tasks' ids and groups, and a larger one contains every smaller one. ``by_group`` takes as
-    many of a group at every seed. Raises ConfigError if there are fewer tasks.
+    ``evaluation.tasks`` says how many (None: all) and ``evaluation.draw`` which ones. A draw depends only on
+    the run's seed and the tasks' ids and groups, and a larger one contains every smaller one. ``by_group``
+    takes from each group its share, as many at every seed. Raises ConfigError if there are fewer tasks.
     """
     wanted = run.evaluation.tasks
     if wanted is None:
@@ -58,10 +58,11 @@ def select_tasks(run: Run, tasks: Sequence[Task]) -> list[Task]:
 
 
 def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:
-    """The protocol's part of evaluation.json, for ``run`` on ``task_set``; {} without a protocol.
+    """The protocol's part of evaluation.json, under the key ``protocol``; {} for a run without one.
 
-    ``deviations``: what this run does otherwise than the protocol; ``differs``: what every run of the
-    protocol here does otherwise than the original.
+    ``deviations``: what this run on ``task_set`` does otherwise than the protocol; ``differs``: what every
+    run of the protocol here does otherwise than the original. Raises ConfigError if the protocol's file has
+    changed since the run began.
     """
     if run.protocol is None:
         return {}
@@ -79,9 +80,9 @@ def protocol_entry(run: Run, task_set: str) -> dict[str, Any]:
 
 
 def deviations(run: Run, protocol: NamedProtocol, task_set: str) -> list[str]:
-    """Settings of ``run`` that decide a score and differ from the protocol's.
+    """The settings of ``run`` on ``task_set`` that decide a score and differ from the protocol's, sorted.
 
-    One text each: ``KEY: VALUE (protocol: VALUE)``.
+    One text each: ``KEY: VALUE (protocol: VALUE)``; [] if there are none.
     """
 
     def settings(of: Run) -> dict[str, Any]:

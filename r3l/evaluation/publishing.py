@@ -64,11 +64,9 @@ intervals over episodes.
 ## Limits
 
 {caveats}- One training seed. The intervals say how well so many tasks measure this model, not what another
-seed would
-  give.
-- Only the test tasks above were measured. The model was trained for this environment and its prompts; it was
-not
-  tested, nor made safe, for anything else.
+  seed would give.
+- Only the test tasks above were measured. The model was trained for this environment and its prompts; it
+  was not tested, nor made safe, for anything else.
 
 ## Use
 
@@ -82,21 +80,22 @@ R3L: [arXiv 2601.03715](https://arxiv.org/abs/2601.03715). Made with r3l, which 
 
 
 def is_target(name: str) -> bool:
-    """True if ``name`` is a destination: a folder, whose path has a slash, or ``hub:OWNER/NAME``."""
+    """True if ``name`` has the form of a destination: a folder's path with a slash, or ``hub:OWNER/NAME``."""
     return name.startswith(HUB) or "/" in name
 
 
 def publish(run_dir: Path, target: str, dry_run: bool = False) -> list[str]:
-    """Copy a run's model with its card to ``target``; return the file names.
+    """Copy a run's last checkpoint with a model card to ``target``; return the names of the files there.
 
-    A dry run only returns the names. Raises DataError if the run has no checkpoint or is not evaluated,
-    ConfigError for an invalid target.
+    ``target``: a folder that does not exist yet, or ``hub:OWNER/NAME``; a new repository is private. Files
+    for resuming are left out, a LoRA adapter is merged. With ``dry_run`` nothing is written. Raises
+    DataError if the run has no checkpoint or is not evaluated, ConfigError for an invalid target or if the
+    hub refuses.
     """
     check_signed(run_dir)
     result = read_json(run_dir / RESULT, Result)
-    trained = (
-        result["checkpoint"] is not None
-    )  # otherwise the model is the base checkpoint, in its own folder
+    # Of a run that trained nothing the model is the base checkpoint, in its own folder.
+    trained = result["checkpoint"] is not None
     if not result["checkpoint_sha256"] or (trained and not (run_dir / "checkpoints").is_dir()):
         raise DataError(
             f"{run_dir} has no checkpoint: stored runs are kept without, and a model behind a server has "
@@ -153,7 +152,10 @@ def _upload(checkpoint: Path, names: list[str], card: str, repository: str) -> N
 
 
 def model_card(run_dir: Path) -> str:
-    """The model card of an evaluated run in the hub's form, from its manifest, result and episodes."""
+    """The model card of an evaluated run: Markdown with a YAML header, as the Hugging Face hub reads it.
+
+    From the run's manifest, result, evaluation and episodes; nothing is written.
+    """
     manifest = read_json(run_dir / MANIFEST, Manifest)
     evaluation = read_json(run_dir / EVALUATION, Evaluation)
     result = read_json(run_dir / RESULT, Result)
@@ -166,28 +168,27 @@ def model_card(run_dir: Path) -> str:
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": sorted({"r3l", "reinforcement-learning", run["env"], run["method"].partition("@")[0]}),
-        **({"base_model": known.hub} if known else {}),
     }
+    if known:
+        header["base_model"] = known.hub
 
-    train = manifest["task_set"].get("train")
+    # The tables of training and of scores.
     training = {
         "method": f"`{run['method']}`, profile {run['profile']}",
         "base checkpoint": f"`{Path(run['model']).name}`",
-        **(
-            {"tasks": f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`"}
-            if train
-            else {}
-        ),
-        "updates": f"{result['steps']}, of {run['train']['tasks_per_step']} tasks",
-        "learning rate": f"{run['train']['lr']:g}",
-        **{
-            label: f"{result['budget'][key]:,.0f}" for key, label in BUDGET.items() if key in result["budget"]
-        },
-        "hardware": ", ".join(f"{value} {key}" for key, value in manifest["hardware"].items() if value),
-        "code": f"commit `{manifest['commit']}`, configuration `{manifest['fingerprint']}`",
-        "weights": f"sha256 `{result['checkpoint_sha256']}`",
     }
-
+    train = manifest["task_set"].get("train")
+    if train:
+        training["tasks"] = f"{train['tasks']} of `{train['name']}`, sha256 `{train['sha256'][:12]}`"
+    training["updates"] = f"{result['steps']}, of {run['train']['tasks_per_step']} tasks"
+    training["learning rate"] = f"{run['train']['lr']:g}"
+    for key, label in BUDGET.items():
+        if key in result["budget"]:
+            training[label] = f"{result['budget'][key]:,.0f}"
+    hardware = [f"{value} {key}" for key, value in manifest["hardware"].items() if value]
+    training["hardware"] = ", ".join(hardware)
+    training["code"] = f"commit `{manifest['commit']}`, configuration `{manifest['fingerprint']}`"
+    training["weights"] = f"sha256 `{result['checkpoint_sha256']}`"
     scores = []
     for name, group in evaluation["groups"].items():
         found = wilson_interval([float(e["success"]) for e in episodes if name in ("all", e["group"])])

@@ -40,11 +40,11 @@ class Dialog(StrEnum):
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model behind a server.
+    """A model behind an OpenAI-compatible server, and how it is called.
 
-    ``dialog``: the form in which dialogs are sent. ``tokenizer``: folder or hub id of its tokenizer; None:
-    the tokenizer of the run's model, if that is on this machine. ``about``: what the server says of the
-    model's weights.
+    ``endpoint``: address, model name and request options. ``dialog``: the form in which dialogs are sent.
+    ``tokenizer``: folder or hub id of its tokenizer; None: the tokenizer of the run's model, if that is on
+    this machine. ``about``: what the server says of the model's weights.
     """
 
     endpoint: EndpointOptions
@@ -54,7 +54,7 @@ class ServedModel:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Everything outside the run's settings that can change a response; stored in the manifest.
+        """Everything outside the run's settings that can change a response, as texts for the manifest.
 
         The address is not part of it: a restarted server may have another one, and --out names the folder to
         resume in.
@@ -68,14 +68,18 @@ class ServedModel:
 
     @property
     def short_hash(self) -> str:
-        """Eight hex digits that differ between servers that use the same model name."""
+        """Eight hex digits of a hash of the address, the model's name and ``about``.
+
+        They tell servers apart that use the same model name.
+        """
         known = [self.endpoint.model, self.endpoint.shown, self.identity["about"]]
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:8]
 
     def renderer(self, run: Run) -> ChatRenderer | None:
-        """The model's own tokenizer and chat template; None if they are unknown.
+        """The model's own tokenizer and chat template, loaded from ``tokenizer`` or the run's model.
 
-        Raises ConfigError if a named tokenizer cannot be loaded.
+        None if no tokenizer is named and the run's model is not on this machine. Raises ConfigError if it
+        cannot be loaded.
         """
         where = self.tokenizer or locate(run.model)
         # A served name may be anything, so it is not looked up on the hub.
@@ -91,9 +95,10 @@ class ServedModel:
         return ChatRenderer(tokenizer)
 
     def policy(self, endpoint: Endpoint, run: Run | None = None) -> MessagePolicy | TokenPolicy:
-        """The policy that samples at ``endpoint``, under the limits of ``run`` if one is given.
+        """The policy that samples at ``endpoint``, under the limits of ``run``: context, turns, tokenizer.
 
-        Raises ConfigError if tokens are to be sent and no tokenizer is known.
+        ``run`` None: messages without limits. Raises ConfigError if tokens are to be sent and no tokenizer
+        is known.
         """
         if run is None:
             return MessagePolicy(endpoint)
@@ -113,13 +118,16 @@ class ServedModel:
 
 @dataclass(kw_only=True)
 class ServedSession(PlaySession):
-    """A session that plays with a model at a server; every episode is a batch of its own."""
+    """A session that plays with a model at a server: its environments, policy and event loop.
+
+    Every episode is a batch of its own; ``batches_at_once`` is the number of requests at the same time.
+    """
 
     served: ServedModel
     endpoint: Endpoint
 
     def take_counts(self) -> dict[str, float]:
-        """Counts of requests, retries and irregular responses since the last call."""
+        """Counts of requests, retries and irregular responses since the last call, which are then reset."""
         counts: dict[str, float] = dict(self.endpoint.counts)
         self.endpoint.counts.clear()
         return counts
@@ -158,13 +166,23 @@ def open_served_session(run: Run, served: ServedModel) -> Iterator[ServedSession
 
 
 def model_named(served: str) -> str:
-    """Our name for the model that a server calls ``served``: hub ids in configs/models have short names."""
-    known = ((name, find_model(name)) for name in names("models"))
-    return next((name for name, config in known if config and served == config.hub), served.rstrip("/"))
+    """The name, in this project, of the model that a server calls ``served``.
+
+    A hub id that a file of configs/models has becomes the file's name; anything else stays, without slashes
+    at its end.
+    """
+    for name in names("models"):
+        config = find_model(name)
+        if config and config.hub == served:
+            return name
+    return served.rstrip("/")
 
 
 def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
-    """Raise RunDirectoryError if ``run_dir`` holds another run, or this one with other server requests."""
+    """Raise RunDirectoryError if ``run_dir`` holds another run, or this one of another served model.
+
+    A model is another one if its ``identity`` differs (name, request fields, what the server says of it).
+    """
     path = run_dir / MANIFEST
     if not path.is_file():
         return
@@ -172,16 +190,17 @@ def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
     held = before.get("agent", {}) | {"run": before["fingerprint"]}
     wanted = served.identity | {"run": run.fingerprint()}
     differing = [key for key in wanted if held.get(key) != wanted[key]]
-    if changed := [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]:
+    if differing:
+        changed = [f"{key} {held.get(key)!r}, now {wanted[key]!r}" for key in differing]
         raise RunDirectoryError(
             f"{run_dir} holds an evaluation with {'; '.join(changed)}; choose another folder (--out)"
         )
 
 
 def begin_served_run(run: Run, run_dir: Path, served: ServedModel) -> None:
-    """Write manifest and result of a run that trains nothing and keeps no model.
+    """Write manifest.json and result.json of a run that trains nothing and keeps no model, into ``run_dir``.
 
-    A finished run stays as it is. Raises as :func:`check_served_owner`.
+    The directory is made if needed; an evaluated run stays as it is. Raises as :func:`check_served_owner`.
     """
     with locked(run_dir):
         check_served_owner(run, run_dir, served)

@@ -50,7 +50,10 @@ WITH_TRAJECTORIES = "seed0"  # the runs whose trajectories are kept, for reading
 
 
 class ProbeOrigin(TypedDict):
-    """Keys of a probe's result file that the store reads; ``attempts_sha256``: of the plain lines."""
+    """Keys of a probe's result file that are read here.
+
+    ``attempts_sha256``: digest of the file of attempts before its compression.
+    """
 
     commit: str | None
     attempts_sha256: NotRequired[str]
@@ -64,12 +67,12 @@ class ReleasedArchive(TypedDict):
 
 
 def folder() -> Path:
-    """The folder of stored runs; it may not exist yet."""
+    """The folder of stored runs: results/stored of a checkout, or one in the cache; it may not exist yet."""
     return STORED if is_checkout() else cache_folder("stored") / r3l.__version__
 
 
 def stored_runs() -> Path:
-    """The folder of stored runs. Raises DataError if they have not been fetched."""
+    """As :func:`folder`, but raises DataError, with the command to get them, if it does not exist."""
     if not folder().is_dir():
         how = "r3l stored fetch"
         if not RELEASE.is_file():
@@ -82,11 +85,11 @@ def stored_runs() -> Path:
 
 
 def fetch(source: str | None = None) -> Path:
-    """Unpack an archive of stored runs; return its folder.
+    """Unpack an archive of stored runs into :func:`folder`, which it replaces; return that folder.
 
-    ``source``: a file or a URL; by default the archive that was released with this wheel, whose digest the
-    wheel knows. Runs from an earlier archive stay until the new ones are complete. Raises DataError for any
-    other file, ConfigError in a checkout.
+    ``source``: a file or a URL, which is downloaded; by default the archive that was released with this
+    wheel, whose digest the wheel knows. The old folder stays until the new one is complete. Raises DataError
+    for any other file, ConfigError in a checkout.
     """
     if is_checkout():
         raise ConfigError(f"nothing to fetch: this checkout has the stored runs already, in {folder()}")
@@ -106,11 +109,14 @@ def fetch(source: str | None = None) -> Path:
                 source = release["address"]
                 sha256 = release["sha256"]
             archive = _downloaded(source, fresh)
-            if sha256 and (found := digest_of(archive)) != sha256:
-                raise DataError(
-                    f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was made: "
-                    f"it is cut off or was replaced; get {ARCHIVE} where you trust it and give its path"
-                )
+            if sha256:
+                found = digest_of(archive)
+                if found != sha256:
+                    raise DataError(
+                        f"{source} has the SHA-256 {found[:12]}, not {sha256[:12]} as when this wheel was "
+                        f"made: it is cut off or was replaced; get {ARCHIVE} where you trust it and give its "
+                        "path"
+                    )
             _unpack(archive, fresh)
             (fresh / ARCHIVE).unlink(missing_ok=True)  # if it was downloaded
             if not find_runs(fresh, may_be_none=True):
@@ -149,12 +155,14 @@ def _downloaded(source: str, scratch: Path) -> Path:
 
 
 def _unpack(path: Path, into: Path) -> None:
-    """Unpack the contents of the archive's folder; refuse other archives, and files that unpack to far more
-    than their size.
+    """Unpack the contents of the archive's folder.
+
+    Raises DataError for other archives, and for one that unpacks to far more than its size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            if foreign := [name for name in archive.namelist() if not name.startswith(f"{TOP}/")]:
+            foreign = [name for name in archive.namelist() if not name.startswith(f"{TOP}/")]
+            if foreign:
                 raise DataError(
                     f"{path} holds {foreign[0]}, not the folder {TOP}/: it is not the archive of stored "
                     f"runs of r3l {r3l.__version__}, which is called {ARCHIVE}"
@@ -174,13 +182,14 @@ def _unpack(path: Path, into: Path) -> None:
 def store(run_dirs: Sequence[Path], results: Path, out: Path) -> list[Path]:
     """Copy finished runs from below ``results`` to the same places below ``out``; return the folders written.
 
-    JSON lines become compressed columns; checkpoints are left out; trajectories are kept of seed 0, for
-    reading. A stored run of another fingerprint is replaced. Raises DataError if a stored run has the same
-    fingerprint and other scores: the same run ended differently, and the user has to choose one. Before
-    anything is written, raises DataError if ``out`` is this project's own store and a run was made from a
-    tree with uncommitted changes.
+    Runs are verified first. JSON lines become compressed columns; checkpoints are left out; trajectories are
+    kept of seed 0, for reading. A run that is stored already is left out, one of another fingerprint in its
+    place is replaced. Raises DataError if a stored run has the same fingerprint and other scores: the same
+    run ended differently, and the user has to choose one. Before anything is written, raises DataError if
+    ``out`` is this project's own store and a run was made from a tree with uncommitted changes.
     """
-    if out.resolve() == STORED and (dirty := origins(run_dirs).dirty):
+    dirty = origins(run_dirs).dirty if out.resolve() == STORED else []
+    if dirty:
         raise DataError(
             f"{len(dirty)} of {len(run_dirs)} runs were made from a tree with uncommitted changes, the "
             f"first {dirty[0]}, so they cannot be repeated. Make them again from a clean clone, or keep "
@@ -228,8 +237,10 @@ def store_tunings(results: Path, out: Path) -> list[Path]:
 
     found = sorted((results / FOLDER).glob("*/*/*.json"))
     for path in found:
-        rates = read_json(path, TuningResult)["rates"]
-        if out.resolve() == STORED and any(is_dirty(run["commit"]) for rate in rates for run in rate["runs"]):
+        commits = []
+        for rate in read_json(path, TuningResult)["rates"]:
+            commits += [run["commit"] for run in rate["runs"]]
+        if out.resolve() == STORED and any(map(is_dirty, commits)):
             raise DataError(
                 f"{path} has runs that were made from a tree with uncommitted changes, so they cannot be "
                 "repeated. Tune again in a clean clone, or keep it elsewhere (--out)"
@@ -278,15 +289,16 @@ def store_probes(results: Path, out: Path) -> list[Path]:
 
 
 def probes_in(folder: Path) -> list[Path]:
-    """The result files of probes in ``folder``, a folder of results or the folder ``probe`` in one."""
-    return sorted(folder.glob("*.json" if folder.resolve().name == PROBES else f"{PROBES}/*.json"))
+    """The sorted result files of probes in ``folder``, a folder of results or the folder ``probe`` in one."""
+    pattern = "*.json" if folder.resolve().name == PROBES else f"{PROBES}/*.json"
+    return sorted(folder.glob(pattern))
 
 
 def verify_probes(results: Sequence[Path]) -> tuple[int, int]:
-    """Check that the probes ``results`` have the attempts that they were computed from.
+    """Check that the file of attempts next to each probe's result has the digest that the result records.
 
-    Returns the number of those checked, and of those of r3l 0.1.0, which have no digest. Raises DataError
-    naming every probe whose attempts differ, are missing or cannot be read.
+    ``results``: the result files. Returns the number of probes checked, and of those of r3l 0.1.0, which have
+    no digest. Raises DataError naming every probe whose attempts differ, are missing or cannot be read.
     """
     wrong = []
     checked = 0
@@ -334,8 +346,8 @@ def _is_stored(source: Path, target: Path) -> bool:
 class Origins:
     """The code and the pre-registration that runs were made from, as `r3l verify` reports them.
 
-    ``dirty``: directories of runs whose code is in no commit. ``plans``: numbers of runs by the SHA-256 of
-    the pre-registration they were made under; None: before there was one.
+    ``dirty``: directories of runs made from a tree with uncommitted changes. ``plans``: number of runs by the
+    SHA-256 of the pre-registration they were made under; None: before there was one.
     """
 
     dirty: list[Path]
@@ -355,12 +367,14 @@ class Origins:
         for path in self.dirty:
             seeds[path.parent].append(path.name.removeprefix("seed"))
         lines += [f"  {cell}: seed {', '.join(numbers)}" for cell, numbers in seeds.items()]
-        if before := self.plans.get(None):
+        before = self.plans.get(None, 0)
+        if before:
             lines.append(f"{before} were made before there was a pre-registration")
-        if versions := len({*self.plans} - {None}):
+        versions = len({*self.plans} - {None})
+        if versions:
             under = f"{versions} versions" if versions > 1 else "one version"
             lines.append(
-                f"{sum(self.plans.values()) - (before or 0)} were made under {under} of "
+                f"{sum(self.plans.values()) - before} were made under {under} of "
                 "docs/preregistration.md, to which entries are added as experiments are planned; each run "
                 "keeps the hash of the text it began under (--json counts them; git log -p "
                 "docs/preregistration.md shows the changes)"
@@ -369,7 +383,7 @@ class Origins:
 
 
 def origins(run_dirs: Sequence[Path]) -> Origins:
-    """Read from their manifests which code and which pre-registration runs were made from."""
+    """Read from the manifests of runs from which code and under which pre-registration they were made."""
     manifests = [read_json(run_dir / MANIFEST, Manifest) for run_dir in run_dirs]
     plans = Counter(manifest.get("preregistration_sha256") for manifest in manifests)
     dirty = [path for path, manifest in zip(run_dirs, manifests, strict=True) if is_dirty(manifest["commit"])]

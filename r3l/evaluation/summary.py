@@ -38,10 +38,11 @@ SHOWN = 150  # characters shown of each end of a long response; our choice
 
 
 def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None = None) -> str:
-    """The summary that is printed after an evaluation, warnings last.
+    """The lines that are printed after an evaluation of ``run``, as one text: score, settings, warnings.
 
-    ``evaluation``: content of evaluation.json. ``over_tasks``: interval of the success over tasks, if each
-    task was played several times.
+    ``evaluation``: content of evaluation.json, with ``examples`` of unusable responses if there are any.
+    ``over_tasks``: interval of the success over tasks, if each task was played several times; None: Wilson's
+    over episodes.
     """
     max_turns = run.env_settings.max_turns
     groups = evaluation["groups"]
@@ -58,16 +59,19 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     # A server may ignore the limits that a request names: then max_tokens is not what cut its responses off.
     requests = evaluation.get("requests", {})
     suspect = fixes(run)
-    if failed := counts.get(StopReason.ENV_FAILED, 0):
+    failed = counts.get(StopReason.ENV_FAILED, 0)
+    if failed:
         others = f"{rate * episodes / (episodes - failed):.3f}" if failed < episodes else "none is left"
         suspect[StopReason.ENV_FAILED] = f"they count as not solved (success of the others: {others})"
     if requests.get("cut_short"):
         suspect[StopReason.TRUNCATED] = (
             "the server cuts responses off before sampling.max_tokens: raise its own limit"
         )
+    first = f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
+    if parts:
+        first += f"; {parts}"
     lines = [
-        f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
-        + (f"; {parts}" if parts else ""),
+        first,
         f"{episodes} episodes on task set {tasks['name']} ({part}{tasks['tasks']} tasks), {turns}, "
         f"temperature {evaluation['temperature']:g}",
         played_how(evaluation, run),
@@ -95,7 +99,8 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
     for key, meaning in meanings.items():
         if requests.get(key):
             lines.append(f"warning: {requests[key]} of {requests['requests']} responses {meaning}")
-    if mixed := several_models(evaluation.get("agent")):
+    mixed = several_models(evaluation.get("agent"))
+    if mixed:
         lines.append(f"warning: {mixed}")
     if run.evaluation.temperature == 0 and run.evaluation.episodes_per_task > 1:
         lines.append("warning: at temperature 0 all attempts at a task are alike, apart from rounding")
@@ -103,7 +108,7 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
 
 
 def played_how(evaluation: Mapping[str, Any], run: Run) -> str:
-    """How often each task was played, by which weights, and how much of a dialog a prompt holds.
+    """A line: how often each task was played, by which weights, and how much of a dialog a prompt holds.
 
     `r3l verify` raises an error for an evaluation whose tasks were not played equally often.
     """
@@ -124,9 +129,14 @@ def played_how(evaluation: Mapping[str, Any], run: Run) -> str:
 
 
 def caveats(evaluation: Mapping[str, Any]) -> list[str]:
-    """Objections to a score on the evaluation's task set, as one line; [] if nothing."""
+    """The warning about the evaluation's task set as a list of one line; [] if there is none.
+
+    Such a warning says, for example, that some test tasks were trained on.
+    """
     task_set = evaluation["task_set"]
-    return [f"warning: task set {task_set['name']}: {task_set['warning']}"] if task_set.get("warning") else []
+    if not task_set.get("warning"):
+        return []
+    return [f"warning: task set {task_set['name']}: {task_set['warning']}"]
 
 
 def several_models(agent: Mapping[str, Any] | None) -> str | None:
@@ -146,7 +156,10 @@ def several_models(agent: Mapping[str, Any] | None) -> str | None:
 
 
 def played_by(protocol: Mapping[str, Any] | None) -> list[str]:
-    """Lines about the protocol of an evaluation; none without a protocol."""
+    """Lines about an evaluation's protocol: its rule of success, deviations from it, and from the original.
+
+    ``protocol``: its part of evaluation.json; [] for None.
+    """
     if protocol is None:
         return []
     found = "; ".join(protocol["deviations"])
@@ -165,7 +178,10 @@ def endings(counts: Mapping[str, int]) -> str:
 
 
 def fixes(run: Run) -> dict[StopReason, str]:
-    """For each ending of an episode that a setting of ``run`` can have caused, what to change."""
+    """For each ending of an episode that a setting of ``run`` can have caused, what to change.
+
+    They are: the context is full, a response is cut off, a response is invalid.
+    """
     sampling = run.sampling
     env_settings = run.env_settings
     if run.prompts == "compact":
@@ -196,8 +212,8 @@ def warnings(
 ) -> list[str]:
     """A warning for each ending in ``suspect`` that more than a tenth of the episodes have.
 
-    ``counts``: episodes by ending. ``examples``: a response for each. ``suspect``: ending -> how to avoid it.
-    Errors of the environment are reported even for a single episode.
+    ``counts``: episodes by ending. ``examples``: ending -> a task and its response, quoted if there is one.
+    ``suspect``: ending -> how to avoid it. Errors of the environment are reported even for a single episode.
     """
     lines = []
     for reason, fix in suspect.items():

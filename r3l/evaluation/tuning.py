@@ -1,5 +1,4 @@
-"""Equal tuning: the same three learning rates, seeds and tasks for every method, and one rule that
-chooses."""
+"""Equal tuning: the same three learning rates, seeds and tasks for every method, and one rule to choose."""
 
 from __future__ import annotations
 
@@ -31,7 +30,11 @@ RULE = (
 
 
 class TriedRun(TypedDict):
-    """A run of a tuning: its validation success, its budget, and its training curve."""
+    """A run of a tuning: its success on the validation task set, its cost, and its training curve.
+
+    ``generated``, ``trained``: tokens. ``curve``: success of the plain attempts in each step, None without
+    any.
+    """
 
     seed: int
     success: Number
@@ -56,7 +59,10 @@ class TriedRate(TypedDict):
 
 
 class TuningResult(TypedDict):
-    """results/tuning/TIER/ENV/METHOD.json."""
+    """The content of results/tuning/TIER/ENV/METHOD.json: the rates that were tried, and the ``chosen`` one.
+
+    ``standard_error``: of a rate's mean success over seeds.
+    """
 
     tier: str
     env: str
@@ -69,11 +75,11 @@ class TuningResult(TypedDict):
 
 
 def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
-    """Choose a learning rate by RULE; return it with the standard error of a rate's mean success.
+    """Choose the lowest learning rate that no higher one is shown to beat, as RULE says.
 
-    ``scores``: by rate, one success per seed; the seeds have the same order for all rates. The error is that
-    of a mean over seeds, from the variance over seeds averaged over the rates. Raises ValueError for a single
-    seed.
+    ``scores``: by rate, one success per seed; the seeds have the same order for all rates. Returns the rate
+    and the standard error of a rate's mean success, from the variance over seeds averaged over the rates.
+    Raises ValueError for a single seed.
     """
     if min(map(len, scores.values())) < 2:
         raise ValueError("an interval needs two seeds")
@@ -84,13 +90,15 @@ def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
         higher = [np.subtract(values, scores[rate]) for other, values in scores.items() if other > rate]
         return any(Effect.of_seeds(difference_S).bounds()[0] > 0 for difference_S in higher)
 
-    return next(rate for rate in sorted(scores) if not is_beaten(rate)), error
+    chosen = next(rate for rate in sorted(scores) if not is_beaten(rate))
+    return chosen, error
 
 
 def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> TuningResult:
-    """The content of a tuning's file. ``tried``: for each rate, its finished runs by their directories.
+    """The content of a tuning's file, from finished runs; nothing is trained or written.
 
-    Raises DataError for a run that is not finished, or that has another configuration than planned.
+    ``tried``: for each rate, its planned runs by their directories. Raises DataError for a run that is not
+    finished, or that has another configuration than planned.
     """
     rates: list[TriedRate] = []
     for rate, runs in tried.items():
@@ -128,6 +136,10 @@ def _run(run_dir: Path, run: Run) -> TriedRun:
             f"{run_dir} is a run of another configuration; r3l tune sets it aside and trains again"
         )
     metrics = read_metrics(run_dir)
+    curve: list[Number | None] = []
+    for line in metrics:
+        success = base_success(line)
+        curve.append(None if success is None else round(success, 4))
     return {
         "seed": run.seed,
         "success": evaluation["groups"]["all"]["success"],
@@ -136,7 +148,7 @@ def _run(run_dir: Path, run: Run) -> TriedRun:
         "fingerprint": evaluation["fingerprint"],
         "commit": manifest["commit"],
         "preregistration_sha256": manifest.get("preregistration_sha256"),
-        "curve": [None if (rate := base_success(line)) is None else round(rate, 4) for line in metrics],
+        "curve": curve,
         "seconds": round(sum(map(step_seconds, metrics)), 1),
         "rollouts": result["budget"].get("rollouts", 0),
         "generated": result["budget"].get(GENERATED_TOKENS, 0),

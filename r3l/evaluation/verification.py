@@ -68,9 +68,9 @@ def check_signed(run_dir: Path) -> None:
 
 
 def verify_all(run_dirs: Sequence[Path]) -> None:
-    """Verify each run (:func:`verify`).
+    """Verify each run (:func:`verify`), and that none is a copy of another under another name.
 
-    Raises DataError naming every run that does not pass, and every copy of a run under another name.
+    Raises DataError, after all were tried, naming every run that does not pass.
     """
     wrong: list[str] = []
     trained: dict[str, Path] = {}
@@ -80,18 +80,20 @@ def verify_all(run_dirs: Sequence[Path]) -> None:
         except (R3LError, OSError) as error:
             wrong.append(str(error))
             continue
-        if digest := training_digest(read_metrics(run_dir)):
-            other = trained.setdefault(digest, run_dir)
-            one, same = (read_json(folder / EVALUATION, Evaluation) for folder in (other, run_dir))
-            if (one["cell"], one["seed"]) != (same["cell"], same["seed"]):
-                wrong.append(copy_error(other, run_dir))
+        digest = training_digest(read_metrics(run_dir))
+        if digest:
+            before = trained.setdefault(digest, run_dir)
+            one = read_json(before / EVALUATION, Evaluation)
+            other = read_json(run_dir / EVALUATION, Evaluation)
+            if (one["cell"], one["seed"]) != (other["cell"], other["seed"]):
+                wrong.append(copy_error(before, run_dir))
     if wrong:
         count = f"{len(wrong)} of {len(run_dirs)} runs do not pass:\n" if len(wrong) > 1 else ""
         raise DataError(count + "\n".join(wrong))
 
 
 def training_digest(metrics: Sequence[Mapping[str, Any]]) -> str:
-    """Hash of the metrics, timings included; "" if the metrics have no timings.
+    """Hash (sha256) of a training's metrics, timings included; "" if it has none, or without timings.
 
     No second training takes exactly the same seconds, so equal digests show a copy.
     """
@@ -109,7 +111,7 @@ def copy_error(one: Path, other: Path) -> str:
 
 
 def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
-    """Raise DataError if a run is stored under another run's name; ``content``: of its evaluation.json.
+    """Raise DataError if the directory of a run has another run's name; ``content``: of its evaluation.json.
 
     Only directories of the form TIER/ENV/MODEL/METHOD/seedN are checked: users may name others as they like.
     """
@@ -125,8 +127,9 @@ def check_place(run_dir: Path, content: Mapping[str, Any]) -> None:
 def verify(run_dir: Path) -> None:
     """Compute a run's scores, stop counts, budget and final means again, and compare its files.
 
-    Its checkpoints and its evaluations on further task sets are verified too. A run without digests is
-    signed. Raises DataError naming the first file and key that differs.
+    Its checkpoints and its evaluations on further task sets are verified too. Task sets and episodes are
+    compared with configs/ if the environment is on this machine. A run without digests is signed: SHA256SUMS
+    is written. Raises DataError naming the first file and key that differs.
     """
     # Digests first: they name the file that was changed, where a comparison only names what disagrees.
     if (run_dir / SUMS).is_file():
@@ -146,7 +149,10 @@ def verify(run_dir: Path) -> None:
 
 
 def verify_further(folder: Path, run_dir: Path) -> None:
-    """Verify an evaluation of the run on a further task set, in ``folder``; sign it if it has no digests."""
+    """Verify an evaluation of the run on a further task set, in ``folder``; sign it if it has no digests.
+
+    Scores, episodes, task set and weights must agree with the run's files. Raises as :func:`verify`.
+    """
     if (folder / SUMS).is_file():
         check_signed(folder)
     run = run_of(run_dir)
@@ -165,7 +171,8 @@ def verify_further(folder: Path, run_dir: Path) -> None:
 def _verify_checkpoints(run_dir: Path) -> None:
     """Check the checkpoints' digests; stored runs have no checkpoints."""
     for checkpoint in sorted((run_dir / "checkpoints").glob("step-*")):
-        if wrong := altered(checkpoint):
+        wrong = altered(checkpoint)
+        if wrong:
             raise DataError(
                 f"{checkpoint}: {', '.join(wrong)} changed after it was written: restore it from a copy, "
                 "or give the r3l train command of this run again: it resumes from the last intact "
@@ -241,7 +248,8 @@ def _verify_training(run: Run, run_dir: Path) -> None:
 def _verify_episodes(run: Run, run_dir: Path) -> None:
     """Check that there is an episode of every task of the task set, in its order."""
     name = read_json(run_dir / EVALUATION, Evaluation)["task_set"]["name"]
-    if (known := _tasks(run.env, name)) is None:
+    known = _tasks(run.env, name)
+    if known is None:
         return
     each = range(run.evaluation.episodes_per_task)
     wanted = [(task.id, k, task.group) for task in select_tasks(run, known) for k in each]

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from r3l.core.environment import StopReason
 from r3l.feedback.audits import Agreement
 
-INVALID = frozenset(
-    {StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED}
-)  # ends by an invalid response
+# Stop reasons that mean an invalid response.
+INVALID = frozenset({StopReason.FORMAT, StopReason.INADMISSIBLE, StopReason.TRUNCATED})
 
 
 @dataclass(frozen=True)
 class Logprobs:
-    """Log-probs (nats) of a guided retry's tokens: as sampled ``under`` the hint, and ``without`` it."""
+    """Log-probs (nats) of a guided retry's tokens: ``under`` the hint, as sampled, and ``without`` it."""
 
     under: tuple[float, ...]
     without: tuple[float, ...]
@@ -23,12 +22,12 @@ class Logprobs:
 
 @dataclass(frozen=True)
 class RetryOutcome:
-    """Result of a retry. ``improved``: its reward is higher than that of the retried attempt.
+    """Result of a retry of an attempt. ``improved``: its reward is higher than the attempt's.
 
     ``tokens``: generated for it, including those of the reflection that gave its pivot or hint.
-    ``followed``: whether its first action was the hinted one; None if the hint names no possible action.
-    ``invalid``: it ended by an invalid response. ``logprobs``: of a guided retry, if the policy can compute
-    them.
+    ``followed``: whether its first action was the hinted one; None if there is no hint, or it names no
+    possible action. ``invalid``: it ended by an invalid response. ``logprobs``: only of the guided retry of a
+    policy that can compute them.
     """
 
     success: bool
@@ -80,10 +79,10 @@ class CriticReflection:
 
 @dataclass(frozen=True)
 class TeacherReading:
-    """An attempt's tokens as a teacher finds them: the same model with a hint in its prompt.
+    """How likely a teacher, the same model with a hint in its prompt, finds the tokens of an attempt.
 
-    ``gap``: sum over the ``tokens`` of D = log p with the hint minus log p without (nats). ``shown``: the
-    teacher's prompt really contains the hint.
+    ``gap``: sum over the attempt's ``tokens`` (their number) of D = log p with the hint minus log p without
+    (nats). ``shown``: the teacher's prompt really contains the hint.
     """
 
     gap: float
@@ -95,10 +94,11 @@ class TeacherReading:
 class Attempt:
     """One attempt of a probe at a task, from the start and without guidance, and what followed it.
 
-    ``tokens``: sampled ones. ``actions``: number of readable actions, None if responses are answers;
-    ``shown``: how many of them name only objects that were shown before. ``own``: the model's reflection and
-    its retries. ``critic``: those of the environment's critic after a failure, None if it names no turn.
-    ``teachers``: what teachers make of its tokens, by what they see (r3l.probe.teachers).
+    ``member``: its number among the attempts at the task, from 0. ``tokens``: number of sampled ones.
+    ``actions``: number of readable actions, None if responses are answers; ``shown``: how many of them name
+    only objects that were shown before. ``own``: the model's reflection and its retries, None without turns.
+    ``critic``: those of the environment's critic after a failure, None if it names no turn. ``teachers``: by
+    what they see (r3l.probe.teachers).
     """
 
     task: str
@@ -118,10 +118,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Played:
-    """All that a probe played. ``expert``: success of the error-free expert by task id, None without one.
+    """All attempts of a probe. ``expert``: success of the error-free expert by task id, None without one.
 
-    ``now``: number of attempts that this call played itself, not read from an earlier one. ``seconds``: their
-    time by activity.
+    ``now``: number of attempts that this call played itself; an earlier call, which was stopped, played the
+    others. ``seconds``: the time of this call by activity.
     """
 
     attempts: list[Attempt]

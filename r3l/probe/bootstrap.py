@@ -21,10 +21,11 @@ from r3l.stats.intervals import Floats, cluster_bootstrap, newcombe_bounds, wils
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of a probe, with its 95 % interval over tasks.
+    """One number of a probe, with its 95 % interval (``low`` to ``high``) over tasks.
 
-    ``value`` is None if nothing could be counted. ``n``: observations, of ``tasks`` tasks. A bound is None
-    if it does not exist: a ratio whose denominator may be 0 has no upper bound.
+    ``value`` is None if nothing could be counted, and if it is not finite. ``n``: observations, of ``tasks``
+    tasks. A bound is None if it does not exist: a ratio whose denominator may be 0 has no upper bound.
+    ``interval``: the method that gave it, in words; '' without one.
     """
 
     value: float | None
@@ -36,17 +37,20 @@ class Measure:
 
 
 def mean(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of a column over the attempts that count for it (those without NaN)."""
+    """Mean of a column over the attempts that count for it (those without NaN), with a bootstrap interval."""
     return resampled(table, [column], lambda sums, counts: sums[..., 0] / counts[..., 0])
 
 
 def share(table: pd.DataFrame, column: str) -> Measure:
-    """Share of attempts for which ``column`` is true (1), of those where it is not NaN."""
+    """Share of attempts for which ``column`` is true (1), of those where it is not NaN, as bounded_share."""
     return bounded_share(mean(table, column))
 
 
 def bounded_share(measure: Measure) -> Measure:
-    """``measure``, a share; if all tasks agree on 0 or 1, with Wilson's interval, not the bootstrap's."""
+    """``measure``, a share, with Wilson's interval in place of the bootstrap's if that has no width.
+
+    So it is if the share is 0 or 1 in every task. Any other measure is returned as it is.
+    """
     if measure.value not in (0.0, 1.0) or measure.low != measure.high:
         return measure
     low, high = wilson_bounds(measure.value, measure.tasks)
@@ -54,10 +58,10 @@ def bounded_share(measure: Measure) -> Measure:
 
 
 def paired_difference(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of ``column``, differences of two successes, each -1, 0 or 1.
+    """Mean of ``column``, differences of two successes, each -1, 0 or 1, with a bootstrap interval.
 
-    If all tasks have the same difference, the bootstrap has no spread. Each bound is then as far away as
-    Wilson's upper bound for the share of an event that no task showed.
+    If all tasks have the same difference, the bootstrap has no width. Each bound is then as far away as
+    Wilson's upper bound for the share of an event that no task showed, at most -1 or 1.
     """
     measure = mean(table, column)
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:
@@ -74,7 +78,10 @@ def ratio(table: pd.DataFrame, upper: str, lower: str) -> Measure:
 
 
 def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
-    """Mean of column ``first`` minus that of ``second``, both shares, each over the attempts that have it."""
+    """Mean of column ``first`` minus that of ``second``, both shares, each over the attempts that have it.
+
+    If both are 0 or 1 in every task, with Newcombe's interval in place of the bootstrap's.
+    """
     found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
     one = mean(table, first)
     other = mean(table, second)
@@ -92,7 +99,9 @@ def resampled(
     """A measure computed from sums of table columns, with a 95 % bootstrap interval over tasks.
 
     ``table``: one row per attempt, with its ``task``; NaN: the attempt does not count for the column.
-    ``combine(sums, counts)``: the measure from the sums and the counts of ``columns`` (last axis).
+    ``combine(sums, counts)``: the measure from the sums and the counts of ``columns`` (last axis), also for
+    arrays of draws (other axes). ``n`` of the result is the larger number of attempts that count for one of
+    the columns; a measure of nothing has the value None.
     """
     tasks, task_A = np.unique(table.task.to_numpy(str), return_inverse=True)
     values_A_C = table[[*columns]].to_numpy(float)

@@ -1,5 +1,4 @@
-"""The measures of a probe: columns of one DataFrame, a row an attempt, and what is made of them in
-:data:`SECTIONS`.
+"""The measures of a probe: columns of a DataFrame, a row an attempt, and the estimates from them, SECTIONS.
 
 Each measure has an interval over tasks (r3l.probe.bootstrap).
 """
@@ -109,11 +108,12 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
     row["right_solved" if attempt.success else "right_failed"] = own.right
 
     # Retries after any attempt, and those after a failure.
-    retries: dict[str, RetryOutcome] = {
-        name: retry for name in RETRIES if (retry := getattr(own, name)) is not None
-    }
-    for name, retry in retries.items():
-        row[f"{name}_all"] = retry.success
+    retries: dict[str, RetryOutcome] = {}
+    for name in RETRIES:
+        retry = getattr(own, name)
+        if retry is not None:
+            retries[name] = retry
+            row[f"{name}_all"] = retry.success
     for other in RETRIES[1:]:
         if "guided" in retries and other in retries:
             lead = float(retries["guided"].success) - float(retries[other].success)
@@ -134,9 +134,8 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
         return row
 
     row["valid"] = own.invalid is None
-    row["critic_names"] = (
-        attempt.critic is not None and attempt.critic.cause is not None if critic_spoke else None
-    )
+    if critic_spoke:
+        row["critic_names"] = attempt.critic is not None and attempt.critic.cause is not None
     for name, retry in retries.items():
         row[name] = retry.success
         row[f"{name}_tokens"] = retry.tokens
@@ -151,9 +150,8 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
         row["exact"] = own.agrees.exact
         row["near"] = own.agrees.near
         row |= {grade: own.agrees.grade == grade for grade in ("accurate", "partial", "wrong")}
-        row["guided_right" if own.agrees.near else "guided_wrong"] = (
-            None if guided is None else guided.success
-        )
+        if guided is not None:
+            row["guided_right" if own.agrees.near else "guided_wrong"] = guided.success
     return row
 
 
@@ -171,13 +169,13 @@ def difference_per_token(
 
 
 def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
-    """The share of actions: column ``count`` over column ``actions``; ``n`` counts actions, not attempts."""
+    """The share of actions: the sum of column ``count`` over that of ``actions``; ``n`` counts actions."""
     copied = bounded_share(per_token(table, count, actions))
     return replace(copied, n=int(table[actions].sum()))
 
 
 def per_1000(table: pd.DataFrame, success: str, tokens: str) -> Measure:
-    """Successes per 1,000 generated tokens: the sums of two columns, ``success`` and ``tokens``."""
+    """Successes per 1,000 generated tokens: 1000 x the sum of column ``success`` / the sum of ``tokens``."""
     return resampled(table, [success, tokens], lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
@@ -204,7 +202,8 @@ def _p99(played: Played, hinted: bool) -> Measure:
         guided = attempt.own and attempt.own.guided
         if guided and guided.success and guided.logprobs:
             tasks.append(attempt.task)
-            surprises += [-value for value in (guided.logprobs.under if hinted else guided.logprobs.without)]
+            logprobs = guided.logprobs.under if hinted else guided.logprobs.without
+            surprises += [-value for value in logprobs]
     value = float(np.quantile(surprises, 0.99, method="inverted_cdf")) if surprises else None
     return Measure(value, len(tasks), len(set(tasks)))
 
@@ -214,7 +213,8 @@ Estimate = Callable[..., Measure]
 
 def _of_teacher(name: str) -> dict[str, tuple[str, Estimate, *tuple[str, ...]]]:
     """The measures of a teacher, as in SECTIONS: D on successes and failures, and its prompts."""
-    solved, failed = ((f"{name}_gap_{ending}", f"{name}_tokens_{ending}") for ending in ("solved", "failed"))
+    solved = (f"{name}_gap_solved", f"{name}_tokens_solved")
+    failed = (f"{name}_gap_failed", f"{name}_tokens_failed")
     return {
         f"{name}_gap_solved": ("log p with its hint minus without, of successes (nats)", per_token, *solved),
         f"{name}_gap_failed": ("of failures", per_token, *failed),
@@ -333,7 +333,7 @@ COLUMNS = sorted(
 
 
 def measures(played: Played) -> dict[str, Measure]:
-    """Estimate every measure of a probe from its attempts, with intervals; the result is by measure key.
+    """Estimate every measure of a probe (a key of SECTIONS) from its attempts; the result is by that key.
 
     The measures that compare easy with hard tasks are left out if the tasks are not in exactly two groups.
     """
@@ -347,10 +347,11 @@ def measures(played: Played) -> dict[str, Measure]:
 
 
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Give each retried attempt another, independent attempt at its task, to compare its retries with.
+    """Copies of the attempts, in which each retried one has another attempt at its task as ``own.fresh``.
 
-    It is the next attempt at the task; the last attempt takes the first. Sets ``fresh``, ``equal`` and
-    ``short``.
+    Its retries are compared with that: the next attempt at the task; the last attempt takes the first. Also
+    sets ``own.equal`` and ``own.short`` (:func:`equal_tokens`). Attempts that were not retried, and the only
+    ones at their task, stay as they are.
     """
     of_task: dict[str, list[Attempt]] = {}
     for attempt in attempts:
@@ -373,8 +374,8 @@ def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
 def equal_tokens(others: Sequence[Attempt], tokens: int) -> tuple[float, bool]:
     """Chance of a success if ``others`` are played one after another until ``tokens`` are used up.
 
-    An attempt cut short by the end of the tokens counts by the fraction of it that fits. Also returns whether
-    tokens were left after all of ``others``.
+    An attempt for which too few tokens are left counts by the fraction of it that fits. Also returns whether
+    tokens were left after all of ``others`` failed.
     """
     for other in others:
         if other.tokens > tokens:

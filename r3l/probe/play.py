@@ -52,10 +52,10 @@ from r3l.runs.session import PlaySession
 
 
 class BatchLine(TypedDict):
-    """A finished batch of a probe, as a line of its file.
+    """A finished batch of a probe, as a line of its file of attempts.
 
-    ``probed``: digests that identify the probe (model, settings, tasks). ``sha256``: of the attempts; r3l 0.1
-    wrote none.
+    ``probed``: digests that identify the probe (model, settings, tasks). ``attempts``: each an Attempt as
+    JSON. ``sha256``: of the attempts; r3l 0.1 wrote none.
     """
 
     probed: dict[str, str | None]
@@ -74,12 +74,11 @@ def play_probe(
     path: Path,
     probed: Mapping[str, str],
 ) -> Played:
-    """Play ``attempts`` attempts at each task, with reflections and retries; the expert plays each task
-    once.
+    """Play ``attempts`` attempts at each task, with reflections and retries; the expert plays each task once.
 
-    ``path``: JSON lines of finished batches, which are not played again. ``probed``: what identifies model,
-    settings and tasks. Raises ConfigError if ``path`` has batches of another ``probed``, DataError if a line
-    is damaged.
+    Each finished batch is appended to ``path`` as a BatchLine; batches that it has already are returned, not
+    played again. ``probed``: what identifies model, settings and tasks. Shows progress. Raises ConfigError if
+    ``path`` has batches of another ``probed``, DataError if a line is damaged.
     """
     expert = _expert(session, tasks)
 
@@ -100,7 +99,9 @@ def play_probe(
         of_line = _attempts_in(line, f"{path}, line {number}")
         known[tuple((attempt.task, attempt.member) for attempt in of_line)] = of_line
     rewrite_jsonl(path, lines)  # without a torn last line
-    played = [known.get(tuple((task.id, k) for task, k in batch)) for batch in batches]
+    played: list[list[Attempt] | None] = []  # in the order of the batches; None: still to be played
+    for batch in batches:
+        played.append(known.get(tuple((task.id, k) for task, k in batch)))
 
     # Play the rest, and write each batch as soon as it is complete.
     seconds: defaultdict[str, float] = defaultdict(float)
@@ -115,8 +116,10 @@ def play_probe(
                 content = [asdict(one) for one in now]
                 line = BatchLine(probed=dict(probed), attempts=content, sha256=_digest(content))
                 append_jsonl(path, line)
-    attempts_played = [attempt for of in played for attempt in of or ()]
-    return Played(attempts_played, expert, seconds, len(members) - done)
+    all_attempts: list[Attempt] = []
+    for of_batch in played:
+        all_attempts += of_batch or []
+    return Played(all_attempts, expert, seconds, len(members) - done)
 
 
 _ATTEMPTS = TypeAdapter(list[Attempt])
@@ -180,9 +183,10 @@ def _play_batch(
 
 
 def with_logprobs(session: PlaySession, studied: Sequence[Studied]) -> list[Attempt]:
-    """Add to each guided retry the log-probs of its tokens with and without the hint; returns the attempts.
+    """The attempts, with the log-probs of the tokens of each guided retry, with and without the hint.
 
-    Nothing is added if the policy cannot compute log-probs, as at a server.
+    Without the hint they are computed now by the model. Nothing is added if the policy cannot compute
+    log-probs, as at a server.
     """
     distilled = [one.distilled for one in studied if one.distilled is not None]
     scored = session.logprobs(distilled) if distilled else None
@@ -206,15 +210,20 @@ def with_logprobs(session: PlaySession, studied: Sequence[Studied]) -> list[Atte
 def with_readings(
     session: PlaySession, attempts: Sequence[Attempt], studied: Sequence[Studied]
 ) -> list[Attempt]:
-    """Add to each attempt what its teachers make of its tokens (r3l.probe.teachers); returns the attempts."""
-    contexts = [(name, t) for one in studied for name, t in one.taught.items()]
-    readings = iter(read_by_teachers(session, [t for _, t in contexts]))
+    """The ``attempts`` with their teachers' readings (r3l.probe.teachers), computed now by the model.
+
+    ``studied``: in the order of ``attempts``; it has the attempts in their teachers' contexts.
+    """
+    # One call scores the contexts of all attempts.
+    readings = iter(read_by_teachers(session, [copied for one in studied for copied in one.taught.values()]))
     found = []
     for attempt, one in zip(attempts, studied, strict=True):
-        of_one = {name: next(readings) for name in one.taught}
-        found.append(
-            replace(attempt, teachers={name: reading for name, reading in of_one.items() if reading})
-        )
+        teachers = {}
+        for name in one.taught:
+            reading = next(readings)
+            if reading is not None:
+                teachers[name] = reading
+        found.append(replace(attempt, teachers=teachers))
     return found
 
 
@@ -236,11 +245,11 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
 
 @dataclass(frozen=True)
 class Studied:
-    """A studied attempt, and trajectories that are still to be scored.
+    """An attempt after its reflection and retries, and trajectories whose log-probs are still to be computed.
 
     ``distilled``: the guided retry with its hint taken out of the prompt, None without one; its log-probs
     tell how likely the model finds it without the hint. ``taught``: the attempt in the context of each
-    teacher.
+    teacher, by name.
     """
 
     attempt: Attempt
@@ -251,8 +260,9 @@ class Studied:
 async def study(
     ctx: RolloutContext, settings: R3LSettings, episode: Episode, others: Sequence[Trajectory] = ()
 ) -> Studied:
-    """Reflect on a finished attempt, play its retries, and close the episode.
+    """Reflect on a finished attempt, by the model and the environment's critic, and play the retries of both.
 
+    The episode is closed. An attempt without turns, or whose environment failed, is not reflected on.
     ``others``: attempts among which a solved one of the same task is looked for, for a teacher to see.
     """
     trajectory = episode.trajectory
@@ -284,7 +294,7 @@ async def study(
 
 @dataclass
 class Retries:
-    """The retries of one attempt, ``base``. Retries with equal pivot and guidance are played once.
+    """Plays the retries of one attempt, ``base``; those with equal pivot and guidance are played only once.
 
     ``distilled``: the guided retry from the model's own pivot, with its hint taken out of the prompt.
     ``guidance``: the text of the model's reflection that guides a retry, None if there is none.
@@ -301,7 +311,8 @@ class Retries:
         """Let the model reflect on the attempt, and play three retries if it names a pivot.
 
         They begin at the pivot with the reflection as a hint, at the pivot without it, and at the start with
-        it. ``critique``: the environment's, with which the model's pivot is compared; None without one.
+        it. ``critique``: the environment's, with which the model's pivot is compared; None without one. Sets
+        ``guidance`` and ``distilled``.
         """
         reflection = await reflect(self.ctx, self.base, self.settings)
         parsed = reflection.parsed
@@ -320,9 +331,9 @@ class Retries:
         return OwnReflection(None, right, text, agreement(critique, parsed), guided, unguided, from_start)
 
     async def of_critic(self, critique: Critique | None) -> CriticReflection | None:
-        """Retry from the pivot of the environment's critique, once with its hint and once without.
+        """Play two retries from the turn that the environment's critique names: with its hint, and without.
 
-        None if there is no critique, if it names no pivot, or if the reflection made of it is invalid.
+        None if there is no critique, if it names no turn, or if the reflection made of it is invalid.
         """
         if critique is None or critique.turn is None:
             return None
@@ -332,7 +343,8 @@ class Retries:
         if not isinstance(parsed, ParsedReflection):
             return None
         cause = None if critique.cause == NO_CAUSE else critique.cause
-        (guided, _), (unguided, _) = [await self._retry(critique.turn, hint, 0) for hint in (parsed, None)]
+        guided, _ = await self._retry(critique.turn, parsed, 0)
+        unguided, _ = await self._retry(critique.turn, None, 0)
         return CriticReflection(cause, guided, unguided)
 
     async def _retry(
@@ -342,26 +354,22 @@ class Retries:
 
         ``written``: tokens of the reflection, which count as tokens of the retry.
         """
+        dialogue = self.ctx.dialogue
         guidance = None
         if reflection is not None:
-            guidance = guidance_text(reflection, self.settings, self.ctx.dialogue.release)
-        if (pivot, guidance) not in self._played:
-            self._played[pivot, guidance] = await self._play(pivot, guidance, reflection)
-        outcome, distilled = self._played[pivot, guidance]
-        return replace(outcome, tokens=outcome.tokens + written), distilled
+            guidance = guidance_text(reflection, self.settings, dialogue.release)
+        if (pivot, guidance) in self._played:  # as when the pivot is the first turn
+            outcome, distilled = self._played[pivot, guidance]
+            return replace(outcome, tokens=outcome.tokens + written), distilled
 
-    async def _play(
-        self, pivot: int, guidance: str | None, reflection: ParsedReflection | None
-    ) -> tuple[RetryOutcome, Trajectory]:
-        """Play the retry of :meth:`_retry`."""
         # The first action that the suggestion names, if it is possible at the pivot.
-        dialogue = self.ctx.dialogue
         hinted = None
         if isinstance(dialogue, TaggedDialogue) and reflection and reflection.suggestion is not None:
             now = await self.base.env.rewind(pivot)
             action = first_action(reflection.suggestion)
             hinted = action if dialogue.possible(action, now) else None
 
+        # The retry, and whether it took that action.
         base = self.base.trajectory
         restart = restart_at(pivot, guidance, base, self.settings)
         played = await retry(self.ctx, self.base, restart, self.settings)
@@ -373,7 +381,9 @@ class Retries:
             followed = dialogue.read(turns[0].response) == hinted
         improved = guided.reward > base.reward
         invalid = guided.stop_reason in INVALID
-        return RetryOutcome(guided.success, improved, _tokens(turns), followed, invalid), played.distilled
+        outcome = RetryOutcome(guided.success, improved, _tokens(turns), followed, invalid)
+        self._played[pivot, guidance] = outcome, played.distilled
+        return replace(outcome, tokens=outcome.tokens + written), played.distilled
 
 
 def _copied(dialogue: TaggedDialogue, episode: Episode) -> Iterator[bool]:

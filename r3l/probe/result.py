@@ -49,9 +49,9 @@ SCHEMA = 2
 
 
 class Target(Strict):
-    """Target for one measure: bounds of its value, and of the lower end of its interval.
+    """Target for one measure: bounds of its value, and a value that its whole interval must be above.
 
-    ``interval_above``: that end must be greater.
+    None sets no bound. Its text is such as ``at least 0.1, interval above 0``.
     """
 
     at_least: float | None = None
@@ -59,7 +59,10 @@ class Target(Strict):
     interval_above: float | None = None
 
     def met(self, measure: Mapping[str, Any]) -> bool | None:
-        """True if the measure meets the target; None if its value, or an interval it needs, is unknown."""
+        """Whether a measure (its keys ``value`` and ``low``) meets the target.
+
+        None if its value is unknown, or the interval if the target needs it.
+        """
         value = measure["value"]
         low = measure["low"]
         if value is None or (self.interval_above is not None and low is None):
@@ -78,10 +81,10 @@ class Target(Strict):
 
 
 class Targets(Strict):
-    """configs/probe_targets.yaml: targets by measure.
+    """configs/probe_targets.yaml: targets by measure (a key of r3l.probe.measures.SECTIONS).
 
-    ``gate``: what a model shows in which reflecting pays. ``targets``: what the base checkpoints of tier nano
-    should be like.
+    ``gate``: measures of a model in which reflecting pays. ``targets``: those of a good base checkpoint of
+    tier nano.
     """
 
     gate: dict[str, Target]
@@ -94,9 +97,8 @@ class Sample:
     """The tasks that a probe plays, and how often.
 
     ``task_set``: its name, None for the validation set (the test set if there is none). ``tasks``: how many
-    of its tasks, None for all. ``attempts``: attempts at each task. If not all
-    are played, they are drawn at random, from the task groups (easy, hard) in turn, and every probe of the
-    task set draws the same (:func:`chosen`).
+    of its tasks, None for all; every probe of the task set draws the same ones (:func:`chosen`).
+    ``attempts``: attempts at each task.
     """
 
     task_set: str | None = None
@@ -107,10 +109,11 @@ class Sample:
 def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | None = None) -> dict[str, Any]:
     """Probe a fixed model without training it: play attempts, reflections and retries, and measure them.
 
-    The model is the one of ``run`` (a run of method R3L) or, if given, the ``served`` one. Writes the
-    measures as JSON to ``out`` and returns them. Finished attempts are kept in :func:`attempts_file`, so
-    that a repeated call resumes; the result has the digest of that file. Raises ConfigError if the task set
-    has fewer tasks than ``sample`` names, or if it is a test set although there is a validation set.
+    The model is the base checkpoint of ``run`` (a run of method R3L) or, if given, the ``served`` one. Writes
+    the result (:func:`content_of`) as JSON to ``out`` and returns it. Finished attempts are kept in
+    :func:`attempts_file`, so that a repeated call resumes; the result has the digest of that file. Raises
+    ConfigError if the task set has fewer tasks than ``sample`` names, or if it is a test set although there
+    is a validation set.
     """
     method = build_method(run)
     assert isinstance(method, R3L)
@@ -121,8 +124,10 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     # An unusable chat template ends the probe before any attempt; that of a server may be unknown.
     if served is None:
         check_template(run, task_set=name)
-    elif renderer := served.renderer(run):
-        try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES, name)
+    else:
+        renderer = served.renderer(run)
+        if renderer:
+            try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES, name)
 
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
@@ -142,12 +147,12 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
 
 
 def attempts_file(out: Path) -> Path:
-    """Path of the JSON lines next to a probe's result ``out``; a line has the attempts of one batch."""
+    """Path of the attempts of a probe, JSON lines next to its result ``out``; a line for each batch."""
     return out.with_suffix(ATTEMPTS)
 
 
 def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
-    """Draw ``count`` tasks at random, taking the task groups (easy, hard) in turn; None: all tasks.
+    """Draw ``count`` tasks at random, from the task groups (easy, hard) in turn; None: all, in their order.
 
     The draw depends only on the task ids, so every probe of a task set has the same tasks. Raises
     ConfigError if there are fewer tasks.
@@ -159,15 +164,21 @@ def chosen(tasks: Sequence[Task], count: int | None) -> list[Task]:
     groups: dict[str, list[Task]] = {}
     for task in sorted(tasks, key=lambda task: seed_of("regime", "tasks", task.id)):
         groups.setdefault(task.group, []).append(task)
-    turns = [(k, group, task) for group, of_group in groups.items() for k, task in enumerate(of_group)]
-    return [task for _, _, task in sorted(turns, key=lambda turn: turn[:2])[:count]]
+    # The first task of every group, then the second of every group, and so on.
+    in_turn = []
+    for group, of_group in groups.items():
+        in_turn += [(k, group, task) for k, task in enumerate(of_group)]
+    in_turn.sort(key=lambda entry: entry[:2])
+    return [task for _, _, task in in_turn[:count]]
 
 
 def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: PlaySession) -> dict[str, Any]:
     """The content of a probe's result file: the model, the conditions, and each measure with its target.
 
-    "causes" counts the causes that the critic names, "invalid" the reasons why reflections cannot be used;
-    "examples" holds one unusable reflection for each reason.
+    "gate": the targets of a model in which reflecting pays, and whether they are met; "expected": what the
+    stored map of probes and runs predicts of training; "causes" counts the causes that the critic names,
+    "invalid" the reasons why reflections cannot be used; "examples" holds one such reflection for each
+    reason. ``task_set``: its description in manifests.
     """
     attempts = played.attempts
     reflections = [attempt.own for attempt in attempts if attempt.own]
@@ -224,17 +235,15 @@ def _judged(target: Target | None, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _not_measured(played: Played, has_model: bool) -> dict[str, str]:
     """Measures that this probe could not take, by printed name, each with the reason."""
+    reasons = {}
+    if not has_model:
+        reasons["log-probs of retries"] = "a server does not score texts under another prompt"
     failed = [attempt for attempt in played.attempts if not attempt.success]
-    reasons = {
-        "log-probs of retries": None if has_model else "a server does not score texts under another prompt",
-        "agreement with the critic": None
-        if any(attempt.critic for attempt in failed) or not failed
-        else "the environment's critic names no turn of these tasks",
-        "the error-free expert": "the environment has none for these tasks"
-        if played.expert is None
-        else None,
-    }
-    return {what: why for what, why in reasons.items() if why}
+    if failed and not any(attempt.critic for attempt in failed):
+        reasons["agreement with the critic"] = "the environment's critic names no turn of these tasks"
+    if played.expert is None:
+        reasons["the error-free expert"] = "the environment has none for these tasks"
+    return reasons
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:
@@ -242,7 +251,10 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 
 def table_of(content: Mapping[str, Any]) -> Table:
-    """The table that shows a probe's result in the terminal; ``content``: see :func:`content_of`."""
+    """The table that shows a probe's result in the terminal, in the sections of r3l.probe.measures.
+
+    ``content``: see :func:`content_of`; also of a file that an earlier version wrote.
+    """
     model = content["model"]
     title = (
         f"{content['label']}, model {model['name']} ({(model['weights_sha256'] or 'unknown')[:12]}): "
@@ -251,8 +263,9 @@ def table_of(content: Mapping[str, Any]) -> Table:
     )
     notes = [f"Not measured: {what} ({why})." for what, why in content.get("not_measured", {}).items()]
     for words, key in (("Causes named most", "causes"), ("Reflections that cannot be used", "invalid")):
-        if counted := list(content[key].items())[:5]:
-            notes.append(f"{words}: " + ", ".join(f"{name} ({count})" for name, count in counted) + ".")
+        counted = [f"{name} ({count})" for name, count in content[key].items()]
+        if counted:
+            notes.append(f"{words}: {', '.join(counted[:5])}.")
     if content.get("test"):
         notes.append("These are test tasks: what is chosen by this probe is no longer tested on them.")
     if "expected" in content:
@@ -283,14 +296,18 @@ TEACHER_DIFFERENCES = {f"{name}_difference" for name in TEACHERS} | {"hint_gap_d
 def _line(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:
     """A row of the table: label, value with its interval, observations, target, and whether it is met."""
     form = ".1f" if key in ("turns", "tokens") else ".3f"
-    value, low, high = (
-        "?" if measure[part] is None else f"{measure[part]:{form}}" for part in ("value", "low", "high")
-    )
-    if value == "?":
+
+    def text(part: str) -> str:
+        return "?" if measure[part] is None else f"{measure[part]:{form}}"
+
+    value = text("value")
+    if measure["value"] is None:
         value = "no bound" if measure["n"] else "not measured"
-    elif (low, high) != ("?", "?"):
-        value = f"{value} ({low} to {high})"
-    met = {True: "met", False: "missed", None: "not judged"}[measure["met"]] if measure["target"] else ""
+    elif measure["low"] is not None or measure["high"] is not None:
+        value = f"{value} ({text('low')} to {text('high')})"
+    met = ""
+    if measure["target"]:
+        met = {True: "met", False: "missed", None: "not judged"}[measure["met"]]
     if key in TEACHER_DIFFERENCES and measure["low"] is not None and measure["low"] <= 0 <= measure["high"]:
         met = BLIND  # not shown to tell successes from failures
     return {

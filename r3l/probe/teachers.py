@@ -6,7 +6,7 @@ and on failures cannot tell them apart, so no method learns from it which attemp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from r3l.baselines.teacher import give_teacher, solution
@@ -27,17 +27,18 @@ def taught_copies(
     guidance: str | None,
     place: GuidancePlace,
 ) -> dict[str, Trajectory]:
-    """The finished attempt in the context of each teacher that sees something, by its name (TEACHERS).
+    """Copies of a finished attempt, each in the context of a teacher, by the teacher's name (TEACHERS).
 
-    ``others``: attempts, of which the first other one that solved the task is shown. ``guidance``: what the
-    model's reflection on the attempt advises, None without one. ``place``: where in the prompt a hint is
-    inserted. Empty if the policy returns no token ids, as a server may.
+    The teacher ``solution`` sees the first of the ``others`` that solved the same task; ``reflection`` sees
+    ``guidance``, what the model's reflection on the attempt advises. A teacher that would see nothing is left
+    out. ``place``: where in the prompt the hint is inserted. {} if the policy returns no token ids, as a
+    server may.
     """
     own = episode.trajectory
     if not all(turn.response_ids for turn in own.turns):
         return {}
-    solved = (t for t in others if t.task.id == own.task.id and t.success and t is not own)
-    sibling = next(solved, None)
+    siblings = [t for t in others if t.task.id == own.task.id and t.success and t is not own]
+    sibling = siblings[0] if siblings else None
     hints = {"solution": None if sibling is None else solution(ctx, sibling), "reflection": guidance}
     found = {}
     for name, text in hints.items():
@@ -49,19 +50,20 @@ def taught_copies(
 
 
 def read_by_teachers(session: PlaySession, taught: Sequence[Trajectory]) -> list[TeacherReading | None]:
-    """Score trajectories in their teachers' contexts; one reading each.
+    """Score the tokens of attempts in their teachers' contexts (:func:`taught_copies`); one reading each.
 
-    None where the context exceeds ``sampling.max_context``, or if the policy is at a server.
+    None where the context exceeds ``sampling.max_context``, and for all if the policy is at a server.
     """
     readings: list[TeacherReading | None] = [None] * len(taught)
     if not isinstance(session, LocalSession):
         return readings
     run = session.run
-    contexts: Mapping[int, Trajectory] = {
-        k: context
-        for k, context in enumerate(t.in_teacher_context() for t in taught)
-        if max(len(row.ids) for row in rows_to_score([context], run.samples)) <= run.sampling.max_context
-    }
+    contexts: dict[int, Trajectory] = {}
+    for k, copied in enumerate(taught):
+        context = copied.in_teacher_context()
+        longest = max(len(row.ids) for row in rows_to_score([context], run.samples))
+        if longest <= run.sampling.max_context:
+            contexts[k] = context
     scored = session.logprobs([*contexts.values()]) if contexts else []
     for k, logprobs_S in zip(contexts, scored, strict=True):
         own_S = [value for turn in taught[k].turns for value in turn.logprobs]

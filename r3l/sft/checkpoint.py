@@ -43,10 +43,10 @@ def _with_phases(recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 class SFTManifest(TypedDict):
-    """sft.json: how a base checkpoint was built.
+    """The content of sft.json: how a base checkpoint was built.
 
-    ``examples`` and ``loss`` have one entry per finished phase. The keys that may be missing are set when the
-    model is stored.
+    ``config``: the recipe. ``examples`` (counts by kind) and ``loss`` (its course) have one entry per
+    finished phase. The keys that may be missing are set when the model is stored.
     """
 
     config: Annotated[dict[str, Any], AfterValidator(_with_phases)]  # SFTConfig, as JSON
@@ -74,7 +74,7 @@ class SFTModel:
         """Load the recipe's model, or the model of a finished ``phase`` (a folder of :meth:`save_phase`).
 
         The recipe's model is a stored one, of configs/models, a folder or a hub id; with lora.rank > 0 it
-        gets a new adapter.
+        gets a new adapter, or that of the phase. It is put on the recipe's device.
         """
         if config.lora.rank or phase is None:
             assert config.model
@@ -99,14 +99,17 @@ class SFTModel:
 
     @classmethod
     def new(cls, texts: Iterable[str], config: SFTConfig) -> SFTModel:
-        """A nano model with random weights and a tokenizer trained on ``texts``."""
+        """A nano model with random weights (the recipe's seed), and a tokenizer trained on ``texts``."""
         tokenizer = build_tokenizer(texts, config.numbered_names)
         network = build_model(tokenizer, config.seed, config.layers, config.hidden_size)
         network.to(device_of(config.device))  # type: ignore[arg-type]
         return cls(network, tokenizer, _master_weights(network, config))
 
     def save_phase(self, folder: Path, config: SFTConfig) -> None:
-        """Write the weights after a phase, from which the next one continues; of an adapter only its own."""
+        """Write the trained weights into ``folder``, from which :meth:`load` continues the build.
+
+        Of a model with an adapter only the adapter's; else with configuration and tokenizer.
+        """
         trained = self.master_weights.state_dict()
         if config.lora.rank:
             lora.save(folder, self.network, trained)
@@ -115,7 +118,7 @@ class SFTModel:
             self.tokenizer.save_pretrained(folder)
 
     def save(self, out: Path, config: SFTConfig) -> None:
-        """Write the finished model to ``out`` in Hugging Face layout.
+        """Write model and tokenizer to the folder ``out`` in Hugging Face layout, as float32 weights.
 
         An adapter is merged, and also kept in ``out/lora``.
         """
@@ -134,7 +137,7 @@ class SFTModel:
         self.tokenizer.save_pretrained(out)
 
     def sharpen(self, factor: float) -> None:
-        """Multiply all logits by ``factor``.
+        """Change the weights so that all logits are multiplied by ``factor``.
 
         Sampling at temperature T is then what it was at T / factor.
         """
@@ -156,7 +159,7 @@ def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
 
 
 def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | None]:
-    """Find out where a build of ``config`` in folder ``out`` goes on.
+    """Find out where a build of ``config`` in folder ``out`` goes on; unfinished files there are deleted.
 
     Returns (manifest, folder of the last finished phase) of an interrupted build, or (a new manifest, None).
     Raises DataError if ``out`` already holds a model, or if the finished phases are those of another config.
@@ -190,7 +193,10 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
 
 
 def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
-    """Write the checkpoint of a finished phase next to ``out``; of older ones only the newest stays."""
+    """Write the checkpoint of the phase that ``manifest`` names last, next to ``out``.
+
+    Of older checkpoints only the newest stays.
+    """
     steps = sum(phase.steps for phase in config.phases[: len(manifest["loss"])])
     with replacing(_phases(out) / name_of(steps)) as folder:
         model.save_phase(folder, config)
@@ -201,9 +207,9 @@ def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTMani
 
 
 def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
-    """Write the finished model, its digests and ``manifest`` to ``out``.
+    """Write the finished model, its digests and sft.json to ``out``; delete the checkpoints of its phases.
 
-    The hash of the weights and their origin are added to the manifest.
+    The hash of the weights and their origin are added to ``manifest``, which is what sft.json has.
     """
     with replacing(out) as folder:
         model.save(folder, config)

@@ -15,9 +15,10 @@ TASKS_PER_JOB = 16  # our choice
 
 
 def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
-    """The dialogs (documents) of a phase's demonstrations, in the same order for any number of ``workers``.
+    """Play a phase's demonstrations by scripted experts, and make dialogs (documents) of them.
 
-    With 0 workers this process plays them.
+    The result is the same for any number of ``workers`` (processes); with 0 this process plays. Shows
+    progress.
     """
     end = phase.first_task + phase.tasks
     jobs = [
@@ -30,7 +31,7 @@ def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
 
 
 def texts(documents: Iterable[Document]) -> Iterator[str]:
-    """Every message and response of ``documents``, in order."""
+    """The text of every message and response of ``documents``, in order."""
     for _, exchanges in documents:
         for exchange in exchanges:
             yield from (message.content for message in exchange.messages)

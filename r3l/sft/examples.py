@@ -70,9 +70,11 @@ def documents_of(
 ) -> Iterator[Document]:
     """The dialogs in which R3L would play, reflect on and retry the demonstrated episode ``d``.
 
-    ``guidance``: the form of the retry's hint. ``hinted`` adds the episode with a hint at every turn, since a
-    guided retry has only one. ``plan_thoughts``: the thought before a suggested action states that action.
-    Raises ConfigError for these two if the environment's agents write no thoughts.
+    They are the episode; the reflection on it, which with compact prompts is part of the same dialog; and the
+    retry, if the demonstration has one. ``guidance``: the form of the retry's hint. ``hinted`` adds the
+    episode with a hint at every turn, since a guided retry has only one. ``plan_thoughts``: the thought
+    before a suggested action states that action. Raises ConfigError for these two if the environment's agents
+    write no thoughts.
     """
     if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
         raise ConfigError(
@@ -100,7 +102,8 @@ def documents_of(
 
     if d.retry:
         yield ExampleKind.RETRY, _retry(dialogue, d, guidance, plan_thoughts)
-    if hinted and (exchanges := _hinted(dialogue, d, plan_thoughts)):
+    exchanges = _hinted(dialogue, d, plan_thoughts) if hinted else []
+    if exchanges:
         yield ExampleKind.HINTED, exchanges
 
 
@@ -166,7 +169,11 @@ def _prompts(dialogue: Dialogue, d: Demonstration, steps: Sequence[Step]) -> Ite
 def render(
     renderer: ChatRenderer, exchanges: Sequence[Exchange], prompt_weight: float, stop: Stop = "end"
 ) -> SFTExample:
-    """Token ids and weights of a dialog, tokenised exchange by exchange as in sampling."""
+    """Token ids and weights of a dialog, tokenised exchange by exchange as in sampling (SFTExample).
+
+    ``prompt_weight``: the weight of each prompt token. ``stop``: what ends a response, as in the dialogue of
+    the environment.
+    """
     ids: list[int] = []
     weight: list[float] = []
     for messages, response, trained in exchanges:

@@ -37,10 +37,10 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(corpus: Iterable[str], numbered_names: bool = False) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer of VOCABULARY entries on ``corpus``; deterministic.
+    """Train a byte-level BPE tokenizer of VOCABULARY entries on the texts ``corpus``; deterministic.
 
-    With ``numbered_names`` a word and the number after it may be one token: a small model that copies ``mug
-    1`` then cannot take the number from another name.
+    With ``numbered_names`` it has NUMBERED_VOCABULARY entries, and a word and the number after it may be one
+    token: a small model that copies ``mug 1`` then cannot take the number from another name.
     """
     tokenizer = Tokenizer(models.BPE())
     # Words keep their leading space; digits and punctuation are separate tokens, so that numbers can be
@@ -74,7 +74,10 @@ def build_tokenizer(corpus: Iterable[str], numbered_names: bool = False) -> PreT
 
 
 def build_model(tokenizer: Any, seed: int, layers: int = 5, hidden_size: int = 128) -> Qwen2ForCausalLM:
-    """A randomly initialised model for ``tokenizer``; the same seed gives the same weights."""
+    """A Qwen2 model for ``tokenizer`` with random float32 weights; the same seed gives the same weights.
+
+    Sets the seed of torch's global generator.
+    """
     config = Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=hidden_size,

@@ -16,7 +16,7 @@ from r3l.local.model.precision import MasterWeights
 
 
 def muon_of(weights: MasterWeights, config: OptimizerConfig) -> CombinedOptimizer:
-    """An optimiser of ``weights``: Muon (Jordan et al. 2024) for matrices of layers, AdamW for all others.
+    """An optimiser of ``weights``: Muon (Jordan et al. 2024) for matrices in layers, AdamW for all others.
 
     Both use the same learning rate: Muon's updates are scaled to the root mean square of AdamW's (Liu et al.
     2025, arXiv 2502.16982, section 2.2).
@@ -24,7 +24,10 @@ def muon_of(weights: MasterWeights, config: OptimizerConfig) -> CombinedOptimize
     matrices: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for name, weight in weights.named_parameters():
-        (matrices if weight.ndim == 2 and ".layers." in name else others).append(weight)
+        if weight.ndim == 2 and ".layers." in name:
+            matrices.append(weight)
+        else:
+            others.append(weight)
     both: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
     return CombinedOptimizer(
         [
@@ -35,7 +38,10 @@ def muon_of(weights: MasterWeights, config: OptimizerConfig) -> CombinedOptimize
 
 
 class CombinedOptimizer:
-    """Several optimisers with the interface of one."""
+    """Several optimisers of different weights with the interface of one: each call goes to all of them.
+
+    ``param_groups``: those of all, so that a learning rate set there holds for every one.
+    """
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self.optimizers = optimizers

@@ -53,10 +53,10 @@ USER_RECIPE: dict[str, Any] = {  # for an environment of the user's
 
 
 class SFTPhase(Strict):
-    """SFT steps on demonstrations of some tasks, all with the same error rates.
+    """A phase of SFT: ``steps`` on demonstrations of some tasks, by experts with the same error rates.
 
-    The tasks are ``first_task`` to ``first_task + tasks - 1``. A phase has a new optimiser and a cosine
-    schedule of its learning rate.
+    The tasks are number ``first_task`` to ``first_task + tasks - 1``. A phase has a new optimiser and a
+    cosine schedule of its learning rate.
     """
 
     first_task: int = Field(ge=0)
@@ -135,7 +135,7 @@ class SFTConfig(Strict):
         return self
 
     def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:
-        """Optimiser settings of a phase."""
+        """The optimiser's settings in ``phase``: the phase's learning rate, the recipe's micro-batches."""
         return OptimizerConfig(
             lr=phase.lr,
             lr_warmup_steps=phase.warmup_steps,
@@ -156,14 +156,15 @@ class SFTConfig(Strict):
         }
 
     def dialogue(self) -> Dialogue:
-        """Create the dialogue of the recipe's environment."""
+        """Create the text side of the recipe's environment: prompts, and how it reads responses."""
         return environment_of(self.env).dialogue(self.prompts, self.max_turns, self.options)
 
 
 def load_config(name: str) -> SFTConfig:
-    """Read configs/sft/<name>.yaml. Raises ConfigError if there is none, or it is malformed.
+    """Read and validate the recipe configs/sft/<name>.yaml.
 
-    If ``name`` is a user's environment, its recipe is USER_RECIPE with that name.
+    If ``name`` is an environment of the user's folders (R3L_ENVS), it is USER_RECIPE for that environment
+    instead. Raises ConfigError if there is none, or it is malformed.
     """
     path = CONFIGS / "sft" / f"{name}.yaml"
     if _user_folder(name):
@@ -178,9 +179,10 @@ def load_config(name: str) -> SFTConfig:
 
 
 def default_folder(name: str, model: str | None = None) -> Path:
-    """Default folder of the model that recipe ``name`` builds, from ``model`` if given.
+    """The folder in which recipe ``name`` builds its model by default; it need not exist.
 
-    Nano models are in the repository, others in the cache.
+    A recipe that starts from a model, ``model`` or its own, builds in the cache; one of a new nano model in
+    results/stored/models, or in ``models`` of the user's folder that has the environment.
     """
     base = model or load_config(name).model
     if base:
@@ -189,6 +191,9 @@ def default_folder(name: str, model: str | None = None) -> Path:
 
 
 def _user_folder(env: str) -> Path | None:
-    """The folder of R3L_ENVS that has environment ``env``."""
-    folders = own_folders("envs") if is_folder_name(env) else []
-    return next((folder for folder in folders if (folder / f"{env}.yaml").is_file()), None)
+    """The first folder of R3L_ENVS that has a file of environment ``env``; None if none has."""
+    if is_folder_name(env):
+        for folder in own_folders("envs"):
+            if (folder / f"{env}.yaml").is_file():
+                return folder
+    return None

@@ -36,11 +36,12 @@ FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; ou
 
 
 def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SFTManifest:
-    """Make the base checkpoint of recipe ``name`` in ``out``; returns its manifest.
+    """Make the base checkpoint of recipe ``name`` (configs/sft) in ``out``; returns its manifest.
 
     ``base``: model to start from instead of the recipe's. ``workers``: processes that play demonstrations. A
     finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
-    when all are finished. Raises RunDirectoryError if another process builds there, or the disk is full.
+    when all are finished. Raises ConfigError for an unknown recipe or an environment without experts,
+    DataError if ``out`` holds a model, RunDirectoryError if another process builds there or the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
@@ -64,12 +65,13 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
 
             # Examples, counted by kind; those above the token limit were left out.
             examples = _render_all(ChatRenderer(model.tokenizer), documents, config)
-            counts: dict[str, Any] = {
-                kind: {"examples": len(of_kind), "tokens": sum(len(x.ids) for x in of_kind)}
-                for kind, of_kind in examples.items()
-                if of_kind
-            }
-            if too_long := len(documents) - sum(len(of_kind) for of_kind in examples.values()):
+            counts: dict[str, Any] = {}
+            for kind, of_kind in examples.items():
+                if of_kind:
+                    tokens = sum(len(example.ids) for example in of_kind)
+                    counts[kind] = {"examples": len(of_kind), "tokens": tokens}
+            too_long = len(documents) - sum(len(of_kind) for of_kind in examples.values())
+            if too_long:
                 counts["too_long"] = too_long
             manifest["examples"].append(counts)
 
@@ -100,9 +102,10 @@ def _render_all(
 
 
 def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> list[float]:
-    """Run the steps of phase ``number`` (from 0); returns the course of its loss.
+    """Train ``model`` for the steps of phase ``number`` (from 0); returns the course of its loss.
 
-    These are means over windows of a tenth of the phase, at most 100 steps.
+    The loss is a weighted mean over tokens (nats), averaged over windows of a tenth of the phase, at most 100
+    steps. Examples are drawn by the recipe's seed and the step. Shows progress.
     """
     phase = config.phases[number]
     steps_before = sum(earlier.steps for earlier in config.phases[:number])
@@ -128,7 +131,7 @@ def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> 
 
 
 class WeightedCrossEntropy:
-    """The loss of SFT for the trainer: -sum(weight * log p)."""
+    """The loss of SFT, in the form that the trainer takes from a method: -sum(weight * log p) (nats)."""
 
     kl_coef = 0.0
     loss_agg: LossAggregation = "token_mean"
@@ -139,7 +142,10 @@ class WeightedCrossEntropy:
 
 
 def rows_of(examples: Sequence[SFTExample]) -> list[Row]:
-    """Rows of one step, their weights summing to 1: the loss is a weighted mean over tokens."""
+    """The rows of one step for the trainer; their weights are scaled to a sum of 1 over all predicted tokens.
+
+    So the loss of the step is a weighted mean over tokens.
+    """
     total = sum(float(x.weight[1:].sum()) for x in examples)  # the first token is never predicted
     return [
         Row(
@@ -164,9 +170,10 @@ def _lr_share(step: int, phase: SFTPhase) -> float:
 
 
 def draw(examples: Examples, config: SFTConfig, step: int) -> list[SFTExample]:
-    """Draw the examples of a step: about ``tokens_per_step`` tokens, each kind up to its share.
+    """Draw the examples of a step, with replacement: of each kind until it has its share of the tokens.
 
-    The draw is seeded by the recipe's seed and the step.
+    The shares are those of the recipe, of its ``tokens_per_step``; a kind without examples is left out. The
+    draw is seeded by the recipe's seed and the step, counted over all phases.
     """
     rng = generator(config.seed, "warmstart", step)  # a fixed label: another draws other examples
     batch: list[SFTExample] = []

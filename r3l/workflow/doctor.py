@@ -39,27 +39,27 @@ INSTALL = "make setup" if is_checkout() else "pip install --force-reinstall r3l"
 
 
 def examine(tier: str, run: Run | None = None) -> list[Finding]:
-    """All checks of ``tier``, or only those that ``run`` needs; failed ones first.
+    """Check that this machine can run ``tier`` in all of its environments, or only ``run``.
 
-    Raises ConfigError for an unknown tier.
+    Looks at packages, memory, disk, the engine, base checkpoints, and starts each environment's engine for
+    one step. Failed checks come first. Raises ConfigError for an unknown tier.
     """
     config = load("tiers", tier, TierConfig)
-    envs = [env for name in names("envs") if tier in (env := load("envs", name, EnvConfig)).tiers]
-    if run:
-        envs = [env for env in envs if env.env == run.env]
-    checks = [
-        *_packages(),
-        *_machine(),
-        *_engine(config, envs, run),
-        *(check for env in envs for check in _environment(env, tier)),
-    ]
+    envs = []
+    for name in [run.env] if run else names("envs"):
+        env = load("envs", name, EnvConfig)
+        if tier in env.tiers:
+            envs.append(env)
+    checks = [*_packages(), *_machine(), *_engine(config, envs, run)]
+    for env in envs:
+        checks += _environment(env, tier)
     return sorted(checks, key=lambda check: check.ok)
 
 
 def lacking(runs: Iterable[Run]) -> list[str]:
-    """The weights and data of ``runs`` that this machine lacks, each with how to get them.
+    """The base checkpoints and data of ``runs`` that this machine lacks, a text each with how to get it.
 
-    Nothing is downloaded and no engine starts.
+    Nothing is downloaded and no engine starts: the hub is set offline for this process.
     """
     from r3l.trinity.doctor import weights
 
@@ -133,7 +133,9 @@ def _engine(config: TierConfig, envs: list[EnvConfig], run: Run | None) -> Itera
     from r3l.local import memory as local
 
     # The base checkpoint of each environment; one that several share is checked once.
-    models = {env.label: run.model if run else env.tiers[config.tier].model or config.model for env in envs}
+    models = {}
+    for env in envs:
+        models[env.label] = run.model if run else (env.tiers[config.tier].model or config.model)
     for model in dict.fromkeys(models.values()):
         users = ", ".join(label for label, name in models.items() if name == model)
         yield _base_checkpoint(model, users)

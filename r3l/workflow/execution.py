@@ -31,19 +31,20 @@ GRACE = 60.0  # seconds that jobs have to save a checkpoint when they are stoppe
 
 
 def new_log() -> Path:
-    """Path of a new snakemake log, named by the time; its folder is made."""
+    """Path of a new log of snakemake in results/logs, named by the time; only its folder is made."""
     path = LOGS / f"snakemake-{datetime.now():%Y-%m-%dT%H-%M-%S}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
-    """A replacement of ``workflow.execute`` that first waits until no other workflow runs in this folder.
+    """A replacement of snakemake's ``workflow.execute`` that first waits until no other workflow runs here.
 
     Snakemake deletes a file before it makes it again, and another workflow may be reading it. The replacement
     also lets the other jobs go on after a failed one, turns snakemake's own lock off, and starts killed jobs
     again. These settings are made here because snakemake makes its own after it has read the Snakefile, and
-    looks for a profile only next to that file.
+    looks for a profile only next to that file. A dry run and a submitted job do not wait. ``jobs.starts`` is
+    set when jobs will follow.
     """
     from snakemake.settings.enums import Quietness  # type: ignore[import-untyped]
 
@@ -74,7 +75,7 @@ def one_at_a_time(workflow: Any, jobs: Jobs) -> Callable[..., Any]:
 
 
 def keep_words(workflow: Any, executor_settings: Any) -> None:
-    """Let every word of a submitted job's command reach the node unchanged.
+    """Patch Snakemake so that every word of a submitted job's command reaches the node unchanged.
 
     On the way are three shells (of the submission, of the job, of `srun`) and Snakemake's own parser. As
     Snakemake 9.27 and its Slurm plugin 2.8 write the command, the first shell would execute a `$` or a
@@ -132,18 +133,21 @@ def busy() -> bool:
 
 
 def folder_lock(timeout: float = -1) -> FileLock:
-    """The lock of workflows in the working directory; by default acquiring it waits without limit."""
+    """The lock of workflows in the working directory, not acquired yet; ``timeout``: seconds to wait for it.
+
+    By default acquiring it waits without limit. Its folder is made.
+    """
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(LOCK, timeout=timeout)
 
 
 @contextmanager
 def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run Snakemake by ``command``; the end of the block stops it and its jobs.
+    """Start Snakemake by ``command`` and yield its process; the end of the block stops it and its jobs.
 
     ``command`` begins with the module's name: ``["snakemake", "--cores", "2"]``. ``log`` gets standard output
-    and standard error. Snakemake gets a session of its own: Ctrl-C then reaches only this process, which
-    stops the others in order.
+    and standard error. Jobs that are stopped have GRACE seconds to save a checkpoint. Snakemake gets a
+    session of its own: Ctrl-C then reaches only this process, which stops the others in order.
     """
     # If this process is killed: SIGKILL, since on SIGTERM snakemake would wait for its jobs. They end with
     # it.

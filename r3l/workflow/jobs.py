@@ -37,10 +37,11 @@ ForJob = Callable[[Any], int | str | None]  # a value from the wildcards of a jo
 class Jobs:
     """The functions that the rules of the Snakefile call, to list runs, inputs and resources of jobs.
 
-    Raises ConfigError if the configuration or Snakemake's profile cannot be used.
-
     ``content``: configs/workflow.yaml merged with --config by Snakemake. ``defaults``: Snakemake's default
-    resources. ``hours``: expected training hours of a run, None if unknown.
+    resources. ``hours``: a function that gives the expected training hours of a run, None if unknown. Raises
+    ConfigError if the configuration or Snakemake's profile cannot be used.
+
+    ``wildcards`` of a method are those of a job's output, Snakemake's: tier, env, model, method, seed.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Jobs:
         return self._runs_of[table]
 
     def run(self, wildcards: Any) -> Run:
-        """The run of a job. Raises ConfigError if no table has it."""
+        """The run of a job, from its tuning or the first table that has it; ConfigError if none has."""
         path = STATE.removeprefix("results/").format(**wildcards)
         cell = {**wildcards}
 
@@ -127,7 +128,10 @@ class Jobs:
         return self._input(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:
-        """Hash of everything that ``table`` depends on: its runs' fingerprints and the published numbers."""
+        """Hash of everything that ``table`` depends on: its runs' fingerprints and the published numbers.
+
+        Snakemake makes the table again if it changes.
+        """
         fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
         content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
         published = b"".join(path.read_bytes() for path in sorted(PUBLISHED.glob("*.csv")))
@@ -136,8 +140,11 @@ class Jobs:
     def tuning_evaluations(self, wildcards: Any) -> list[str]:
         """Input files of a tuning job: the validation scores of the runs that try each learning rate."""
         tried = plan.tuning_runs(wildcards.tier, wildcards.env, wildcards.method, self.config.model)
-        runs = [(Path("results", path), run) for of_rate in tried.values() for path, run in of_rate.items()]
-        return [self._input(validation_evaluation(run_dir, run), run) for run_dir, run in runs]
+        files = []
+        for of_rate in tried.values():
+            for path, run in of_rate.items():
+                files.append(self._input(validation_evaluation(Path("results", path), run), run))
+        return files
 
     def tuned_of(self, wildcards: Any) -> list[str]:
         """Fingerprints of the runs that a tuning compares; if one changes, the tuning is repeated."""
@@ -145,7 +152,7 @@ class Jobs:
         return [run.fingerprint() for of_rate in tried.values() for run in of_rate.values()]
 
     def tunings(self, _: Any) -> list[str]:
-        """Paths of the tuning files of all methods that Table 1 trains."""
+        """Paths of the tuning files of all methods that Table 1 trains, under results/, each once."""
         trained = [run for run in self.runs("table1").values() if trains(run)]
         paths = [tuning.tuning_file(run.tier, run.env, variant(run.method)) for run in trained]
         return [f"results/{path}" for path in dict.fromkeys(paths)]
@@ -171,8 +178,8 @@ class Jobs:
     def requests(self, kind: JobKind) -> dict[str, ForJob]:
         """Memory, time, nodes and GPUs of the jobs of one ``kind``, for ``resources:`` of a rule.
 
-        The result maps each of Snakemake's resource names to a function from a job's wildcards to the value.
-        CPUs are not among them: see :meth:`threads`.
+        The result maps each of Snakemake's resource names to a function from a job's wildcards to the value
+        (MB, minutes, numbers; None: not requested). CPUs are not among them: see :meth:`threads`.
         """
 
         def translated(wildcards: Any) -> dict[str, int | str | None]:
@@ -187,7 +194,7 @@ class Jobs:
         return [self._input(f"results/{path}/{EVALUATION}", run) for path, run in self.runs(table).items()]
 
     def further_evaluations(self, table: str) -> list[str]:
-        """The evaluation files of a table's runs on further question sets, such as gsm8k."""
+        """Input files of ``table``: its runs' evaluations on further question sets, such as gsm8k."""
         runs = self.runs(table)
         files = [Path(path) for path in plan.further_evaluations(self.config, self.tables[table])]
         return [self._input(Path("results", file), runs[str(Path(*file.parts[:5]))]) for file in files]
@@ -209,13 +216,14 @@ class Jobs:
 
 
 def log_path(rule: str, *further: str) -> str:
-    """Path of the log of a run's job, with Snakemake's wildcards.
+    """Path of a run's job's log, with Snakemake's wildcards: ``results/logs/RULE/{tier}/.../seed{seed}.log``.
 
-    ``further`` distinguishes several jobs of one run.
+    ``further`` parts of the path distinguish several jobs of one run.
     """
-    return f"{LOGS}/{rule}/{'/'.join([STATE.removeprefix('results/'), *further])}.log"
+    run = "/".join([STATE.removeprefix("results/"), *further])
+    return f"{LOGS}/{rule}/{run}.log"
 
 
 def task_sets(wildcards: Any) -> dict[str, str]:
-    """Committed hashes of the task sets in a job's environment and tier, by name."""
+    """The committed hashes of the task sets in a job's environment and tier, by name (task_set_hashes)."""
     return task_set_hashes(wildcards.tier, wildcards.env)

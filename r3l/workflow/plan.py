@@ -61,14 +61,17 @@ class WorkflowConfig(Strict):
     def columns(self, table: TableConfig) -> list[str]:
         """The environments that ``table`` shows, in order: those it names, else the workflow's.
 
-        Left out are environments without settings for the workflow's tier (scale, such as nano), unless the
+        Left out are environments without settings for the workflow's tier (a scale, such as nano), unless the
         workflow names them itself.
         """
         envs = table.envs or self.envs
         return [env for env in envs if env in self.envs or has_tier(env, self.tier)]
 
     def models_of(self, table: TableConfig) -> list[str | None]:
-        """The base checkpoints that ``table`` compares; None: the default of tier or environment."""
+        """The base checkpoints that ``table`` compares; None: the default of tier or environment.
+
+        A table of published numbers has only those of the workflow's models that it names, or none.
+        """
         if table.kind == "published":
             return [model for model in [self.model, *self.models] if model in table.models]
         if self.model or not self.models:
@@ -76,17 +79,25 @@ class WorkflowConfig(Strict):
         return [model for model in self.models if not table.models or model in table.models]
 
     def question_sets(self, table: TableConfig, env: str) -> dict[str, str]:
-        """Further task sets that score runs of ``table`` in ``env``: task set -> its printed name."""
+        """Further task sets on which runs of ``table`` in ``env`` are scored: task set -> its name in print.
+
+        {} unless the table asks for them and the environment has some in this tier.
+        """
         if env not in table.question_sets:
             return {}
         return load_config("envs", env, EnvConfig).question_sets.get(self.tier, {})
 
     def rows(self, table: TableConfig) -> list[str]:
-        """The methods (or variants) that are rows of ``table``, in order."""
+        """The methods (or variants) that are rows of ``table``, in order.
+
+        Those of the workflow if it names some, else the table's (with grid=core its core rows) that are shown
+        in one of its environments at least.
+        """
         if self.methods is not None and table.methods:
             return self.methods
         methods = table.core if self.grid == "core" and table.core else table.methods
-        return [method for method in methods if any(self.has_row(env, method) for env in self.columns(table))]
+        envs = self.columns(table)
+        return [method for method in methods if any(self.has_row(env, method) for env in envs)]
 
     def has_row(self, env: str, method: str) -> bool:
         """Whether a table of this workflow shows ``method`` in ``env``.
@@ -107,18 +118,18 @@ class WorkflowConfig(Strict):
         return settings is not None and settings.sft is not None
 
     def benches(self, table: TableConfig) -> list[tuple[str, str, str]]:
-        """(tier, environment or question set, model) of all runs of ``table``."""
-        cells = [
-            resolve(self.tier, env, method, 0, model, list(self.set))
-            for env in self.columns(table)
-            for model in self.models_of(table)
-            for method in self.rows(table)[:1]
-        ]
-        return [
-            (run.tier, column, run.model_name())
-            for run in cells
-            for column in (run.env, *self.question_sets(table, run.env).values())
-        ]
+        """The columns of ``table``, run or not: (tier, environment or question set, name of the model).
+
+        [] for a table without rows.
+        """
+        found = []
+        for env in self.columns(table):
+            for model in self.models_of(table):
+                for method in self.rows(table)[:1]:  # all methods start from the same model
+                    run = resolve(self.tier, env, method, 0, model, list(self.set))
+                    for column in (run.env, *self.question_sets(table, run.env).values()):
+                        found.append((run.tier, column, run.model_name()))
+        return found
 
 
 class TableConfig(Strict):
@@ -151,13 +162,15 @@ class TableConfig(Strict):
 
 
 def workflow_content(tier: str | None = None) -> dict[str, Any]:
-    """Read configs/workflow.yaml, or for a ``tier`` workflow_TIER.yaml if there is such a file.
+    """Read configs/workflow.yaml, or for a ``tier`` workflow_TIER.yaml if there is such a file, unchecked.
 
-    ``tier`` replaces the tier that the file names.
+    ``tier`` replaces the tier that the file names. Raises ConfigError if the file is not valid YAML.
     """
     of_tiers = {path.stem: path for path in WORKFLOW.parent.glob(f"{WORKFLOW.stem}_*.yaml")}
     content = read_yaml(of_tiers.get(f"{WORKFLOW.stem}_{tier}", WORKFLOW))
-    return content | ({"tier": tier} if tier else {})
+    if tier:
+        content["tier"] = tier
+    return content
 
 
 def has_tier(env: str, tier: str) -> bool:
@@ -166,7 +179,10 @@ def has_tier(env: str, tier: str) -> bool:
 
 
 def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
-    """The checked configuration of ``content`` (merged by Snakemake), by default of configs/workflow.yaml."""
+    """Validate ``content``, a file's keys and values merged with --config, by default configs/workflow.yaml.
+
+    Raises ConfigError for an unknown key, tier or logger, a wrong value, and one that is listed twice.
+    """
     config = validate(
         WorkflowConfig,
         dict(workflow_content() if content is None else content),
@@ -183,7 +199,7 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
 
 
 def table_config(name: str) -> TableConfig:
-    """configs/tables/<name>.yaml. Raises ConfigError if it lacks a key that its kind needs."""
+    """Read configs/tables/<name>.yaml. Raises ConfigError if it lacks a key that its kind needs."""
     table = load_config("tables", name, TableConfig)
     for key in NEEDED[table.kind]:
         if not getattr(table, key):
@@ -193,22 +209,26 @@ def table_config(name: str) -> TableConfig:
 
 
 def tables() -> dict[str, TableConfig]:
-    """Every table by its name. Raises ConfigError if one lacks a key that its kind needs."""
+    """Read every table of configs/tables, by its name. Raises ConfigError as :func:`table_config`."""
     return {name: table_config(name) for name in names("tables")}
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
-    """Directory under results/ -> run, for a table's runs; ordered by environment, model, method, seed."""
+    """Plan a table's runs: directory under results/ -> run, ordered by environment, model, method, seed.
+
+    Nothing is started. Raises as :func:`grid`.
+    """
     return grid(config, config.columns(table), config.rows(table), config.models_of(table))
 
 
 def further_evaluations(config: WorkflowConfig, table: TableConfig) -> list[str]:
-    """Paths under results/ of the evaluations of ``table``'s runs on question sets."""
-    return [
-        str(evaluation_folder(Path(path), task_set, run.env_settings.test_task_set) / EVALUATION)
-        for path, run in runs(config, table).items()
-        for task_set in config.question_sets(table, run.env)
-    ]
+    """Paths, below results/, of the evaluations of ``table``'s runs on question sets; [] if it has none."""
+    files = []
+    for path, run in runs(config, table).items():
+        for task_set in config.question_sets(table, run.env):
+            folder = evaluation_folder(Path(path), task_set, run.env_settings.test_task_set)
+            files.append(str(folder / EVALUATION))
+    return files
 
 
 def grid(
@@ -217,17 +237,19 @@ def grid(
     methods: Sequence[str],
     models: Sequence[str | None] | None = None,
 ) -> dict[str, Run]:
-    """Directory -> run of ``methods`` in ``envs`` with ``models`` (default: the model of ``config``).
+    """Plan the runs of ``methods`` in ``envs`` with ``models``, at the seeds of ``config``: directory -> run.
 
-    Raises ConfigError if snakemake cannot name a directory, or if two models have the same weights.
+    ``models`` None: the model of ``config``. Methods that a table would not show in an environment are left
+    out there (WorkflowConfig.has_row). Directories are below results/. Raises ConfigError for an unknown name
+    or wrong value, if snakemake cannot name a directory, or if two models have the same weights.
     """
-    cells = [
-        resolve(config.tier, env, method, config.seeds[0], model, list(config.set))
-        for env in envs
-        for model in ([config.model] if models is None else models)
-        for method in methods
-        if config.has_row(env, method)
-    ]
+    cells = []
+    for env in envs:
+        for model in [config.model] if models is None else models:
+            for method in methods:
+                if config.has_row(env, method):
+                    first_seed = config.seeds[0]
+                    cells.append(resolve(config.tier, env, method, first_seed, model, list(config.set)))
     for cell in cells:
         if {"{", "}"} & set(cell.directory):  # snakemake would read a wildcard
             raise ConfigError(
@@ -236,15 +258,19 @@ def grid(
 
     # One directory, one run: two models of equal weights would share it.
     planned: dict[str, Run] = {}
-    for run in (cell.model_copy(update={"seed": seed}) for cell in cells for seed in config.seeds):
-        same = planned.setdefault(run.directory, run)
-        if same.model != run.model:
-            raise ConfigError(f"models {same.model} and {run.model} have the same weights: name one of them")
+    for cell in cells:
+        for seed in config.seeds:
+            run = cell.model_copy(update={"seed": seed})
+            same = planned.setdefault(run.directory, run)
+            if same.model != run.model:
+                raise ConfigError(
+                    f"models {same.model} and {run.model} have the same weights: name one of them"
+                )
     return planned
 
 
 def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> dict[str, dict[str, Run]]:
-    """The runs that tune a method: learning rate -> (directory under results/ -> run).
+    """Plan the runs that tune a method: learning rate, as a text -> (directory under results/ -> run).
 
     Raises ConfigError for a tier without tuning, and for a method that trains nothing.
     """
@@ -254,14 +280,18 @@ def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> d
     if config is None or not trains(usual):
         lacks = f"tier {tier} has no tuning settings" if config is None else f"{method} trains nothing"
         raise ConfigError(f"{lacks}: there is no learning rate to choose")
-    tried = {
-        rate: [resolve(tier, env, tuning.at_rate(row, rate), seed, model) for seed in config.seeds]
-        for rate in tuning.rates(usual.train.lr, config)
-    }
-    return {rate: {run.directory: run for run in runs} for rate, runs in tried.items()}
+    tried = {}
+    for rate in tuning.rates(usual.train.lr, config):
+        of_rate = [resolve(tier, env, tuning.at_rate(row, rate), seed, model) for seed in config.seeds]
+        tried[rate] = {run.directory: run for run in of_rate}
+    return tried
 
 
 def options(config: WorkflowConfig) -> str:
-    """Options of `r3l train` that all runs share, quoted for a shell."""
-    overrides = [part for text in config.set for part in ("--set", text)]
-    return shlex.join([*overrides, *(part for name in config.loggers for part in ("--logger", name))])
+    """The options of `r3l train` that all runs share (--set, --logger), quoted for a shell; '' if none."""
+    words = []
+    for change in config.set:
+        words += ["--set", change]
+    for name in config.loggers:
+        words += ["--logger", name]
+    return shlex.join(words)

@@ -24,7 +24,10 @@ JobKind = Literal["train", "evaluate"]
 
 
 class JobResources(Strict):
-    """Resources of the jobs with these names; a name that is left out matches any."""
+    """An entry of configs/resources.yaml: resources of the jobs with these names.
+
+    A name that is left out matches any; a resource that is left out is not set by this entry.
+    """
 
     rule: JobKind | None = None
     tier: str | None = None
@@ -42,7 +45,10 @@ class JobResources(Strict):
 
 
 class ResourceRequest(Strict):
-    """Resources of one job. ``parts``: expected number of jobs of ``runtime`` minutes, one after another."""
+    """Resources of one job: MB of memory on each node, minutes, GPUs in all, nodes, CPUs.
+
+    ``parts``: how many such jobs, one after another, a training is expected to take.
+    """
 
     mem_mb: int
     runtime: int
@@ -83,10 +89,11 @@ def requested_resources(
     run: Run,
     hours: float | None = None,
 ) -> ResourceRequest:
-    """Resources of a job of ``kind`` for ``run``. Raises ConfigError if no entry gives a required one.
+    """Resources of a job of ``kind`` for ``run``, by all entries that match it and the model's GPUs.
 
     ``hours``: expected hours of a training; they replace the entries' ``runtime``, which stays the upper
-    limit.
+    limit of one job, so that it may take several ``parts``. Raises ConfigError if no entry gives a required
+    resource, or the GPUs cannot be shared equally by the nodes.
     """
     names = {
         "rule": kind,
@@ -104,7 +111,8 @@ def requested_resources(
 
     # A training on the trinity engine gets the GPUs and nodes that configs/models plans, since its
     # configuration is made for them.
-    if kind == "train" and (planned := gpu_cluster(run)):
+    planned = gpu_cluster(run) if kind == "train" else None
+    if planned:
         values |= {"nodes": planned.nodes, "gpu": planned.nodes * planned.gpus_per_node}
 
     # A training that needs more than the longest job takes several jobs, each resuming the last.
@@ -121,9 +129,10 @@ def requested_resources(
 
 
 def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str, int | str | None]:
-    """The resources ``request`` by Snakemake's names.
+    """The resources ``request`` by Snakemake's names; None: not requested.
 
-    ``gres``: name under which a cluster's GPUs are requested, per node; None: as a number in total.
+    ``gres``: name under which a cluster's GPUs are requested, per node (``gpu:4``); None: as a number in
+    total, under ``gpu``.
     """
     return {
         "mem_mb": request.mem_mb,

@@ -55,11 +55,12 @@ Times = Callable[[], Mapping[Key, float]]  # expected training seconds
 
 @dataclass(frozen=True)
 class Status:
-    """A run of the grid: ``steps`` done of ``planned``.
+    """How far a planned run is: ``steps`` done of ``planned``, in its directory ``path``.
 
     ``seconds_left``: expected remaining seconds of training on this run's threads, None if unknown.
-    ``success``: of the evaluation if finished, else of the last step's base rollouts. ``episodes_done``:
-    episodes of the evaluation so far, of ``episodes`` (0: not known yet), on the tasks of ``split``.
+    ``error``: the one that ended its last command, else ''. ``success``: of the evaluation if finished, else
+    of the last step's base rollouts, None before. ``episodes_done``: episodes of the evaluation so far, of
+    ``episodes`` (0: not known yet), on the tasks of ``split``.
     """
 
     run: Run
@@ -80,10 +81,11 @@ class Status:
 
     @property
     def log(self) -> Path | None:
-        """The log of the run's latest job, if any."""
+        """The log of the run's latest job in results/logs, None if there is none."""
         path = self.path.relative_to(LOGS.parent).with_suffix(".log")
-        logs = [log for rule in ("train", "evaluate") if (log := LOGS / rule / path).is_file()]
-        return max(logs, key=lambda log: log.stat().st_mtime, default=None)
+        logs = [LOGS / rule / path for rule in ("train", "evaluate")]
+        present = [log for log in logs if log.is_file()]
+        return max(present, key=lambda log: log.stat().st_mtime, default=None)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -102,10 +104,12 @@ class Status:
 def survey(
     runs: Mapping[str, Run], results: Path, times: Times | None = None, split: Split = "test"
 ) -> list[Status]:
-    """The status of ``runs``, given by directory under ``results``. A damaged file affects only its own run.
+    """The status of ``runs``, in their order, read from their directories below ``results``.
 
-    ``times`` gives those of :func:`learned_times`, by default learned from the runs themselves; it is called
-    only if a run has not begun. ``split``: tasks of the evaluation.
+    ``runs``: by directory below ``results``. A damaged file affects only its own run. ``times`` gives
+    expected seconds as :func:`learned_times` does, by default learned from the runs themselves; it is called
+    at most once, if a run has not begun. ``split``: the task set, test or validation, whose evaluation
+    finishes a run.
     """
     folders = {results / path: run for path, run in runs.items()}
     known = cache(times or (lambda: learned_times(folders)))
@@ -120,8 +124,11 @@ def survey(
 
 
 def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
-    """Expected seconds until all runs are trained, on ``cores`` cores; None if unknown for one of them."""
-    # The cores share the work, but one run never has more than its own threads.
+    """Expected seconds until all runs are trained, on ``cores`` cores; None if unknown for one of them.
+
+    The larger of the work of all, divided among the cores, and the longest run.
+    """
+    # One run never uses more cores than it has threads.
     work = 0.0
     longest = 0.0
     for status in statuses:
@@ -133,7 +140,10 @@ def seconds_left(statuses: Sequence[Status], cores: int) -> float | None:
 
 
 def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
-    """Mean training seconds of the finished runs in ``folders``, by (tier, environment, method)."""
+    """Mean training seconds of the finished runs in ``folders``, by (tier, environment, method).
+
+    ``folders``: directories of runs; those without a result, or with a damaged one, are left out.
+    """
     seconds: dict[Key, list[float]] = defaultdict(list)
     for folder in folders:
         if (folder / RESULT).is_file():
@@ -147,11 +157,14 @@ def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
 def expected_seconds(run: Run, times: Mapping[Key, float]) -> float | None:
     """Expected training seconds of ``run``, from the ``times`` of finished runs; None if unknown.
 
-    The mean time of its method in its environment, else of the other methods there.
+    The mean time of its method in its environment, else the mean over the other methods there that train.
     """
     if (run.tier, run.env, run.method) in times:
         return times[run.tier, run.env, run.method]
-    others = [seconds for (*cell, _), seconds in times.items() if cell == [run.tier, run.env] and seconds]
+    others = []
+    for (tier, env, _), seconds in times.items():
+        if (tier, env) == (run.tier, run.env) and seconds:
+            others.append(seconds)
     return mean(others) if others else None
 
 

@@ -13,7 +13,7 @@ from r3l.runs.manifest import TaskSetSummary, describe_task_set
 
 
 class CheckedTaskSets(TypedDict):
-    """results/task_sets/TIER/ENV.json. ``task_sets``: by split (train, test, validation)."""
+    """The content of results/task_sets/TIER/ENV.json: ``task_sets`` by split (train, test, validation)."""
 
     schema: int
     tier: str
@@ -22,9 +22,9 @@ class CheckedTaskSets(TypedDict):
 
 
 def task_set_hashes(tier: str, env: str) -> dict[str, str]:
-    """Committed hashes of an environment's task sets in a tier, by name.
+    """Committed hashes of an environment's training, test and validation task set in a tier, by name.
 
-    When one changes, the check of the task sets has to be repeated.
+    When one changes, the check of the task sets (:func:`check_task_sets`) has to be repeated.
     """
     settings = env_settings(tier, env)
     environment = environment_of(env)
@@ -33,10 +33,10 @@ def task_set_hashes(tier: str, env: str) -> dict[str, str]:
 
 
 def check_task_sets(tier: str, env: str) -> CheckedTaskSets:
-    """Describe an environment's task sets in a tier.
+    """Load an environment's task sets in a tier, check them, and describe them; nothing is written.
 
-    Raises DataError if a hash differs, or if two sets share problems and the environment's file does not say
-    so (``shared_problems``).
+    Raises DataError if a hash differs from the committed one, or if two sets share problems and the
+    environment's file does not say so (``shared_problems``).
     """
     settings = env_settings(tier, env)
     names = {"train": settings.train_task_set, "test": settings.test_task_set}
@@ -61,9 +61,9 @@ def check_task_sets(tier: str, env: str) -> CheckedTaskSets:
 
 
 def env_settings(tier: str, env: str) -> EnvTierConfig:
-    """Settings of an environment in a tier.
+    """The settings of an environment in a tier, from its file in configs/envs.
 
-    Raises ConfigError if either is unknown or they do not fit together.
+    Raises ConfigError if either is unknown, or the environment has no such tier.
     """
     load("tiers", tier, TierConfig)
     return load("envs", env, EnvConfig).in_tier(tier)
