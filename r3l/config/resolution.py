@@ -53,6 +53,7 @@ from r3l.config.run import Run, dialogue_of, feedback_source
 from r3l.config.tier import TierConfig
 from r3l.config.user_code import user_code
 from r3l.core.errors import ConfigError, did_you_mean
+from r3l.core.policy import Samples
 from r3l.feedback.feedback import FeedbackSource
 
 if TYPE_CHECKING:
@@ -198,10 +199,8 @@ def layers_of(
 
     # 1. The tier, then 2. the environment in it.
     of_tier = in_tier.model_dump(exclude={"tier", "label", "sources", "tuning"}, exclude_unset=True)
-    below = [
-        Layer(f"configs/tiers/{tier}.yaml", flat(of_tier), in_tier.sources),
-        *_environment_layers(in_env, tier, profile),
-    ]
+    below = [Layer(f"configs/tiers/{tier}.yaml", flat(of_tier), in_tier.sources)]
+    below += _environment_layers(in_env, tier, profile)
 
     # The base checkpoint, if --model names one, and its changes to the tier.
     if model:
@@ -219,10 +218,11 @@ def layers_of(
         below.append(Layer(path, flat(found.values), found.config.sources))
 
     # 3. The method. Some of its settings hold for one base checkpoint, or only where single turns are
-    # training samples, so the highest layer that sets ``samples`` is looked up first.
-    highest_first = reversed([*below, *above])
-    samples = next((layer.values["samples"] for layer in highest_first if "samples" in layer.values), None)
-    scope = Scope(tier, profile, in_env.environment or env, base, samples or "trajectory")
+    # training samples: so the value of ``samples`` is needed, which the highest layer with it sets.
+    samples: Samples = "trajectory"
+    for layer in [*below, *above]:
+        samples = layer.values.get("samples") or samples
+    scope = Scope(tier, profile, in_env.environment or env, base, samples)
     for file in method_files(row.method):
         values = {}
         sources = {}
@@ -231,12 +231,11 @@ def layers_of(
             values[of_run] = value
             sources[of_run] = source
         below.append(Layer(f"configs/methods/{file.method}.yaml", values, sources))
-    # A tuned learning rate was chosen for the profile paper and the usual base checkpoint, and is used there
-    # only.
-    if tuned and profile == "paper" and base == usual:
-        rate = tuned_rate(row, tier, env)
-        if rate is not None:
-            below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
+    # A tuned learning rate was chosen for the profile paper and the usual base checkpoint.
+    is_tuned = tuned and profile == "paper" and base == usual
+    rate = tuned_rate(row, tier, env) if is_tuned else None
+    if rate:
+        below.append(Layer(f"configs/methods/{rate.file}.yaml", {RATE: rate.rate}, rate.source))
     return row, [*below, *above]
 
 

@@ -30,6 +30,13 @@ DRAWS = {  # of evaluation.draw
     "drawn": "drawn by the seed",
     "by_group": "drawn by the seed from each group",
 }
+IRREGULAR = {  # counts of a server's responses, by their keys in evaluation.json
+    "overlong": "have more tokens than requested, since the server does not stop at max_tokens",
+    "cut_prompts": "answer a prompt whose beginning the server cut (raise its context length)",
+    "cut_short": "were cut off by the server before max_tokens",
+    "shortened": "may have been cut off, since the server allowed less than max_tokens",
+    "uncounted": "came without the number of their tokens",
+}
 # Above these shares there is a warning; our choice.
 MAX_SUSPECT = 0.1  # episodes that ended by what the setting can have caused
 MAX_IMPOSSIBLE = 0.5  # turns with an action that the environment did not carry out
@@ -67,11 +74,11 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
         suspect[StopReason.TRUNCATED] = (
             "the server cuts responses off before sampling.max_tokens: raise its own limit"
         )
-    first = f"{evaluation['cell']} seed {evaluation['seed']}: success {rate:.3f} ({interval})"
+    score = f"success {rate:.3f} ({interval})"
     if parts:
-        first += f"; {parts}"
+        score += f"; {parts}"
     lines = [
-        first,
+        f"{evaluation['cell']} seed {evaluation['seed']}: {score}",
         f"{episodes} episodes on task set {tasks['name']} ({part}{tasks['tasks']} tasks), {turns}, "
         f"temperature {evaluation['temperature']:g}",
         played_how(evaluation, run),
@@ -89,14 +96,7 @@ def summary(evaluation: Mapping[str, Any], run: Run, over_tasks: Interval | None
             "does not know: read them in the transcripts"
         )
 
-    meanings = {
-        "overlong": "have more tokens than requested, since the server does not stop at max_tokens",
-        "cut_prompts": "answer a prompt whose beginning the server cut (raise its context length)",
-        "cut_short": "were cut off by the server before max_tokens",
-        "shortened": "may have been cut off, since the server allowed less than max_tokens",
-        "uncounted": "came without the number of their tokens",
-    }
-    for key, meaning in meanings.items():
+    for key, meaning in IRREGULAR.items():
         if requests.get(key):
             lines.append(f"warning: {requests[key]} of {requests['requests']} responses {meaning}")
     mixed = several_models(evaluation.get("agent"))
