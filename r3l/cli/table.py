@@ -359,9 +359,10 @@ def feedback_of(results: list[Path] | None, env: str | None, method: str | None)
     rows = feedback_rows(with_further(curves, runs), envs, methods)
     if not any(row.seeds for row in rows):
         where = " or ".join(map(str, results)) if results else "the stored runs"
+        of = ", ".join(methods or ["these methods"])
         raise DataError(
-            f"no run in {where} is of {', '.join(methods or ['these methods'])} in {', '.join(envs or ENVS)}: "
-            "train some (r3l run --method grpo,sdar --env math)"
+            f"no run in {where} is of {of} in {', '.join(envs or ENVS)}: train some (r3l run --method "
+            "grpo,sdar --env math)"
         )
     return rows
 
