@@ -41,7 +41,11 @@ class GuidingCritique:
 
 @dataclass(frozen=True)
 class SecondTry:
-    """An attempt and, if it failed, its critique and a second attempt from the start under that critique."""
+    """An attempt and, if it failed, its critique and a second attempt from the start under that critique.
+
+    ``critique`` is None after a success or if it is invalid; ``second`` then too, and if the environment
+    broke down in it.
+    """
 
     first: Trajectory
     critique: GuidingCritique | None = None
@@ -49,7 +53,7 @@ class SecondTry:
 
 
 async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings, member: int) -> SecondTry:
-    """Play a rollout; if it fails, have it criticised and retry from the start.
+    """Play a rollout; if it fails, have it criticised by ``settings.feedback`` and retry from the start.
 
     ``member``: index of the rollout among those of its task, part of its seed address.
     """
@@ -68,7 +72,9 @@ async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings,
 async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSource) -> GuidingCritique | None:
     """Have a finished episode criticised by ``source`` (the policy, a judge or the environment's critic).
 
-    None if the critique is invalid or leaks the answer; the metrics count it.
+    Returns the guidance made from the critique, and the trajectory that trains to write it (also logged in
+    ``ctx``). None if the critique is invalid or reveals the gold answer, which ``ctx.counters`` counts by
+    reason.
     """
     trajectory = episode.trajectory
     dialogue = ctx.dialogue
@@ -108,9 +114,10 @@ async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSourc
 def _parsed(ctx: RolloutContext, completion: Completion, turns: int) -> ParsedCritique | InvalidFeedback:
     """Make guidance of a critique; one that is cut off or empty is invalid, and counted."""
     text = after_thought(completion.text).strip()
-    if completion.finish_reason is not FinishReason.END or not text:
-        ended = completion.finish_reason is FinishReason.END
-        ctx.counters[f"critique/invalid/{'empty' if ended else completion.finish_reason}"] += 1
+    ended = completion.finish_reason is FinishReason.END
+    if not ended or not text:
+        reason = "empty" if ended else completion.finish_reason.value
+        ctx.counters[f"critique/invalid/{reason}"] += 1
         return InvalidFeedback(completion.finish_reason.value)
     if ctx.dialogue.release:
         return ParsedCritique(ctx.dialogue.release.refinement(text))

@@ -98,7 +98,10 @@ class DAPO(GRPO):
         return [Group(task, trajectories, returns=returns)]
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """True unless all rewards of the group are equal, so that it has no gradient (dynamic sampling)."""
+        """False if all rewards of the group are equal, so that it has no gradient (dynamic sampling).
+
+        Always True with ``drop_uniform: false``.
+        """
         differ = any(not all_equal([self._reward(t) for t in group.trajectories]) for group in groups)
         return differ or not self.settings.drop_uniform
 

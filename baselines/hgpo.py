@@ -72,7 +72,8 @@ class HGPO(GRPO):
         # Levels of each turn: (weight, advantage), those of the longest histories last.
         levels: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
         for length in range(1, s.history + 2):
-            weight = float(length + (s.level_weight == "released")) ** s.weight_alpha
+            weighed_length = length + 1 if s.level_weight == "released" else length
+            weight = float(weighed_length) ** s.weight_alpha
             for cluster in clusters(group, length):
                 advantages_S = centred(np.asarray([returns[g][k] for g, k in cluster]))
                 if s.normalisation == "std":

@@ -148,9 +148,10 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """(r - baseline) * weight, shape (G,): the group's own baseline, else the mean of its returns.
+        """(r - baseline) * weight, shape (G,).
 
-        A second attempt that is alone in its group equals the mean, so its advantage is 0 (RLTF audit 2).
+        Weight is the group's, and baseline too or the mean of its returns. A second attempt that is alone in
+        its group equals the mean, so its advantage is 0 (RLTF audit 2).
         """
         returns_G = group.returns_G()
         baseline = mean_of(returns_G) if group.baseline is None else group.baseline

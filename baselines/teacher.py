@@ -56,7 +56,7 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
     """Play N rollouts of ``task``; each gets a teacher if there is a hint for it (``teacher_sees``).
 
     A hint is the actions of a solved sibling, the first other rollout of the task that succeeds (SDPO), or
-    feedback on its failure. Hints are counted by their source.
+    feedback on its failure. ``ctx.counters`` counts hints by source (``teacher/by_...``). Returns all N.
     """
     episodes = await ctx.gather(partial(play, ctx, task), range(settings.group_size))
     solved = [episode.trajectory for episode in episodes if episode.trajectory.success]
@@ -96,10 +96,10 @@ def solution(ctx: RolloutContext, solved: Trajectory) -> str:
 
 
 def give_teacher(ctx: RolloutContext, episode: Episode, text: str, place: GuidancePlace) -> None:
-    """Give a finished rollout a teacher, in place: the same responses after prompts with the hint.
+    """Give a finished rollout a teacher: sets ``teacher_prompt_ids`` of its turns, and its ``hint``.
 
-    The hint, ``text``, is in the first prompt; if every turn has a new prompt (``Dialogue.history``), in
-    each. ``place``: where in the prompt.
+    They are the tokens of prompts with the hint, ``text``: in the first prompt, or in each if every turn has
+    a new prompt (``Dialogue.history``). ``place``: where in the prompt. The responses stay the same.
     """
     rollout = episode.trajectory
     guide = with_guidance(Restart(0, text), place)

@@ -21,7 +21,10 @@ from r3l.core.text import Message
 
 
 class AdapterArguments(Options):
-    """The key ``arguments`` of configs/envs/<name>.yaml."""
+    """The key ``arguments`` of configs/envs/<name>.yaml, a file that names an environment of another library.
+
+    Raises ValueError if a split is empty or splits share a task.
+    """
 
     splits: dict[str, tuple[int, int]] = option(
         {"train": (0, 200), "validation": (200, 300), "test": (300, 400)},
@@ -61,14 +64,16 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
 
     @abstractmethod
     def payload(self, number: int) -> dict[str, Any]:
-        """The payload of task ``number`` in JSON types, without the number itself.
+        """What task ``number`` consists of besides its number, in JSON types; it enters the task set's hash.
 
-        It enters the hash of the task set. Its key ``before``, if any, holds the messages to show before the
-        first observation.
+        Its key ``before``, if any, holds the messages to show before the first observation.
         """
 
     def task(self, split: str, index: int) -> Task:
-        """The task at position ``index`` (from 0) of a split."""
+        """The task at position ``index`` (from 0) of a split.
+
+        Its number is the split's first plus ``index``.
+        """
         number = self.given.splits[split][0] + index
         payload = {"number": number} | self.payload(number)
         return Task(f"{self.name}-{number:06d}", self.name, split, payload=payload)
@@ -78,8 +83,9 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         return DrawnTaskSets(self.name, sizes, self.task)
 
     def task_set_hash(self, task_set: str) -> str:
-        """The sha256 of the tasks as the installed library makes them. Raises ConfigError if it is not
-        installed.
+        """The sha256 of a task set's tasks as the installed library makes them now; none is committed.
+
+        Raises ConfigError if the library is not installed.
         """
         self.check_installed()
         return super().task_set_hash(task_set)
@@ -126,7 +132,8 @@ class AdaptedDialogue(TaggedDialogue):
     ) -> str:
         """The final feedback: whether the task was completed, the reward and the number of steps.
 
-        The compact style uses the wording on which small models for single answers were trained.
+        After an invalid response it names the reason. The compact style uses the wording on which small
+        models for single answers were trained.
         """
         # No turn limit is named, since the environment may have a limit of its own.
         if error is not None:

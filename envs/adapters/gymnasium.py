@@ -29,15 +29,22 @@ _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")  # gymnasium's texts mark the player's
 _COLOUR_ENDS = ("\x1b[0m", "\x1b[m")
 RESET = "(observation, info), or an object with observation"
 STEP = "(observation, reward, terminated, truncated, info), or an object with observation, reward and done"
-SUCCESS = Rule(  # some environments give the numbers 0 and 1
-    lambda said: said == 1 if FLAG.read(said) is not None or NUMBER.read(said) in (0, 1) else None, FLAG.fix
-)
 NUMBER_SPACES = ("Box", "MultiBinary", "MultiDiscrete")
 OTHER_SPACES = ("Dict", "Graph", "OneOf", "Sequence", "Tuple")  # have no form in text
 
 
+def _success(value: Any) -> bool | None:
+    """True or False, also for the numbers 1 and 0, which some environments give; None for anything else."""
+    if FLAG.read(value) is None and NUMBER.read(value) not in (0, 1):
+        return None
+    return bool(value == 1)
+
+
+SUCCESS = Rule(_success, FLAG.fix)
+
+
 class GameArguments(AdapterArguments):
-    """Arguments for any environment with ``reset`` and ``step``."""
+    """The key ``arguments`` for any environment with ``reset`` and ``step``."""
 
     rules: str = option("", "text for the model before the first observation", "our choice: nothing")
     actions: list[str] = option(
@@ -49,7 +56,7 @@ class GameArguments(AdapterArguments):
 
 
 class GymnasiumArguments(GameArguments):
-    """Arguments for an environment that is registered with gymnasium."""
+    """The key ``arguments`` for an environment that is registered with gymnasium."""
 
     make: dict[str, Any] = option(..., "arguments of gymnasium.make: id, and the environment's own")
 
@@ -58,7 +65,7 @@ GameArgumentsT = TypeVar("GameArgumentsT", bound=GameArguments)
 
 
 class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
-    """Base class; a subclass defines ``make``, which returns an object with two methods.
+    """Base class of environments whose engine is an object with two methods, made by ``make`` of a subclass.
 
     - ``reset(seed=...)``: (observation, info), or an object with ``observation``
     - ``step(action)``: (observation, reward, terminated, truncated, info), or an object with ``observation``,
@@ -72,28 +79,38 @@ class TextGames(AdaptedEnvironment[GameArgumentsT], Generic[GameArgumentsT]):
 
     @abstractmethod
     def make(self) -> Any:
-        """Create a game."""
+        """Create the game, an object with ``reset`` and ``step``."""
 
     def numbers(self) -> str | None:
-        """A description of actions that consist of numbers; None for other actions."""
+        """The text that tells the model which numbers an action consists of; None for other actions."""
         return None
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The rules and the form of a valid action, which the model reads; ``number`` is the game's seed."""
+        """A system message with the rules and the form of an action, under ``before``; {} if there are none.
+
+        ``number``, the game's seed, changes nothing in it.
+        """
         given = self.given
         form = ""
         if given.actions:
             form = f"The actions are: {', '.join(given.actions)}.\n{FORMAT}"
-        elif (numbers := self.numbers()) is not None:
-            form = f"An action is {numbers}, with blanks between them.\n{FORMAT}"
+        else:
+            numbers = self.numbers()
+            if numbers is not None:
+                form = f"An action is {numbers}, with blanks between them.\n{FORMAT}"
         rules = f"{given.rules}\n{form}".strip()
-        return {"before": [{"role": "system", "content": rules}]} if rules else {}
+        if not rules:
+            return {}
+        return {"before": [{"role": "system", "content": rules}]}
 
     def make_engine(self, options: Options) -> TextGame:
         return TextGame(self.name, self.make(), self.given, self.numbers())
 
     def make_dialogue(self, style: Style, max_turns: int, options: Options) -> Dialogue:
-        """A dialogue that shows the game's texts and expects named or numerical actions in tags."""
+        """A dialogue that shows the game's texts.
+
+        It expects an action in tags if actions have names or are numbers; else a response is the action.
+        """
         in_tags = bool(self.given.actions) or self.numbers() is not None
         kind = TaggedActions if in_tags else AdaptedDialogue
         return kind(self.given.domain, style, max_turns)
@@ -106,7 +123,11 @@ class Gymnasium(TextGames[GymnasiumArguments]):
     extra = "gymnasium"
 
     def make(self) -> Any:
-        """Create a game. Raises ConfigError if gymnasium cannot, or if its actions do not fit ``actions``."""
+        """``gymnasium.make(**make)``.
+
+        Raises ConfigError if gymnasium cannot make it, if its actions have no form in text, or if their
+        number is not that of the names in ``actions``.
+        """
         import gymnasium
 
         made = self.given.make
@@ -139,7 +160,10 @@ class Gymnasium(TextGames[GymnasiumArguments]):
             game.close()
 
     def numbers(self) -> str | None:
-        """A description of an action in a space of numbers. Raises ConfigError like ``make``."""
+        """The text that tells the model which numbers an action consists of; None for other actions.
+
+        Makes the game once to read its action space; raises ConfigError like ``make``.
+        """
         if self.given.actions:
             return None
         self.check_installed()
@@ -232,10 +256,14 @@ class TextGame(OneFileEngine):
             return Observation("", reward=min(self._total, 0.0), done=True, failed=failed)
 
         # Validate the answer: gymnasium's tuple, or an object (in which a reward of None means no reward).
+        fields: tuple[Any, ...] | None
         if isinstance(answer, tuple):
-            fields: tuple[Any, ...] | None = answer
-        elif fields := _fields(answer, "observation", "reward", "done"):
-            fields = (fields[0], 0.0 if fields[1] is None else fields[1], fields[2], False, {})
+            fields = answer
+        else:
+            fields = _fields(answer, "observation", "reward", "done")
+            if fields is not None:
+                seen, earned, done = fields
+                fields = (seen, 0.0 if earned is None else earned, done, False, {})
         if fields is None or len(fields) != 5:
             raise wrong(self._who, "step returned", answer, f"return {STEP}")
         observation, reward, terminated, truncated, info = fields
@@ -281,19 +309,25 @@ def _is_one_of(space: Any, names: Sequence[str]) -> bool:
 
 
 def described_numbers(space: Any) -> str:
-    """Describe to the model the numbers of an action in a Box, MultiBinary or MultiDiscrete ``space``.
+    """The numbers of an action in a Box, MultiBinary or MultiDiscrete ``space``, as a text for the model.
 
-    It names one range if all numbers share it, else the range of each number in order.
+    It names one range if all numbers share it ("2 numbers from -1 to 1"), else the range of each in order.
     """
     low, high = _bounds(space)
     ranges = [f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]
     kind = "whole number" if np.issubdtype(space.dtype, np.integer) else "number"
-    count = f"{len(ranges)} {kind}{'s' * (len(ranges) != 1)}"
-    return f"{count} from {ranges[0]}" if len(set(ranges)) == 1 else f"{count}: {', '.join(ranges)}"
+    if len(ranges) != 1:
+        kind += "s"
+    if len(set(ranges)) == 1:
+        return f"{len(ranges)} {kind} from {ranges[0]}"
+    return f"{len(ranges)} {kind}: {', '.join(ranges)}"
 
 
 def read_numbers(action: str, space: Any) -> np.ndarray | None:
-    """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an element of ``space``; None if it is none."""
+    """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an array of ``space``'s shape and type.
+
+    None if it is no element of ``space``: not numbers, too many or too few, or out of range.
+    """
     parts = re.sub(r"[\[\],]", " ", action).split()
     low, high = _bounds(space)
     try:
@@ -319,7 +353,10 @@ def _bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def uncoloured(text: str) -> str:
-    """``text`` without terminal colour codes; brackets mark the parts that were coloured."""
+    """``text`` without terminal colour codes; brackets mark the parts that were coloured.
+
+    A colour that is never reset is not marked.
+    """
     parts: list[str] = []
     begun = None  # index of the open bracket in ``parts``
     for part in _COLOUR.split(text):

@@ -32,7 +32,7 @@ FULL = "CAPACITY_REACHED"  # the server's error code if all sessions are in use
 
 
 class OpenEnvArguments(GameArguments):
-    """Arguments for an OpenEnv server."""
+    """The key ``arguments`` for an environment on an OpenEnv server."""
 
     url: str = option(..., "address of the server, e.g. http://localhost:8000")
     observation: str = option(..., "field of an observation that the model reads")
@@ -49,14 +49,18 @@ class OpenEnv(TextGames[OpenEnvArguments]):
     extra = "openenv"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """As :meth:`TextGames.payload`, with the name and version of the server."""
+        """As :meth:`TextGames.payload`, with the name and version that the server gives of itself.
+
+        Raises ConfigError if no server answers.
+        """
         about = self._described("metadata")
         return super().payload(number) | {"server": {key: about.get(key) for key in ("name", "version")}}
 
     def make(self) -> OpenEnvSession:
         """Create a session, which connects at its first reset.
 
-        Raises ConfigError if the server lacks the configured fields, or if its actions need further ones.
+        Asks the server for its schema, and raises ConfigError if no server answers, if it lacks the
+        configured fields, or if its actions need further ones.
         """
         schema = self._described("schema")
         for kind in ("observation", "action"):
@@ -69,7 +73,8 @@ class OpenEnv(TextGames[OpenEnvArguments]):
                     f"no field of the server's {kind}s, which have {', '.join(known)}",
                 )
         required = _part(schema["action"], "required", list)
-        if further := [str(name) for name in required if name != self.given.action]:
+        further = [str(name) for name in required if name != self.given.action]
+        if further:
             raise self.wrong(
                 "action",
                 self.given.action,
@@ -122,9 +127,9 @@ class OpenEnvSession:
             ) from error
 
     def step(self, action: str | int) -> SimpleNamespace:
-        """Send an action and return the server's observation, reward and whether the game is over.
+        """Send an action and return the server's ``observation`` (a text), ``reward`` and ``done``.
 
-        Raises RefusedError if the environment reports an error.
+        Raises RefusedError if the environment reports an error, EngineLost if the session is lost.
         """
         return self._request("step", {self._given.action: action})
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class VerifiersArguments(AdapterArguments):
-    """Arguments for an environment of verifiers."""
+    """The key ``arguments`` for an environment of the library verifiers."""
 
     taskset: dict[str, Any] = option(..., "config of the taskset: id (name of its package) and its own keys")
     turns: Literal["segments", "whole"] = option(
@@ -39,7 +39,7 @@ class VerifiersArguments(AdapterArguments):
 
 
 class Verifiers(AdaptedEnvironment[VerifiersArguments]):
-    """A taskset of verifiers, which defines rewards and weights, with its Env (default: single-agent)."""
+    """An environment of the library verifiers: a taskset, which defines the rewards, and its Env."""
 
     arguments = VerifiersArguments
     extra = "verifiers"
@@ -57,7 +57,7 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
         return {"task": task.hash, "before": messages_before(task), "versions": packages}
 
     def make_engine(self, options: Options) -> VerifiersEngine:
-        """Create an engine; the engines of a process share the tasks."""
+        """Create an engine; the engines of a process share the Env and its tasks. Raises as ``loaded``."""
         from r3l.envs.adapters.verifiers_engine import VerifiersEngine
 
         return VerifiersEngine(*self.loaded(), self.given.solved_at, self.given.turns == "segments")
@@ -69,8 +69,8 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
     def loaded(self) -> tuple[Any, list[Any]]:
         """The verifiers Env, and its tasks up to the highest number that a split uses.
 
-        Raises ConfigError if it cannot be loaded, has fewer tasks, or needs something that the engine lacks
-        (``why_not``).
+        Loaded once per process. Raises ConfigError if it cannot be loaded, has fewer tasks, or needs
+        something that the engine lacks (``why_not``).
         """
         from r3l.envs.adapters.verifiers_engine import why_not
 
@@ -87,7 +87,8 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
         if len(tasks) < end:
             why = f"the taskset has {len(tasks)} tasks; end each split at {len(tasks)} or before"
             raise self.wrong("splits", {k: list(v) for k, v in self.given.splits.items()}, why)
-        if reasons := why_not(env, tasks[0]):
+        reasons = why_not(env, tasks[0])
+        if reasons:
             raise self.wrong("taskset", self.given.taskset, f"it cannot be played here: {'; '.join(reasons)}")
         return env, tasks
 

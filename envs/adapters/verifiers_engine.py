@@ -28,36 +28,46 @@ TOKEN_LIMITS = ("max_input_tokens", "max_output_tokens", "max_total_tokens")
 
 
 def why_not(env: Any, task: Any) -> list[str]:
-    """Reasons why this engine cannot play an Env or its tasks; [] if it can."""
+    """Reasons why this engine cannot play an Env or its tasks, as texts; [] if it can."""
+    reasons: list[str] = []
     seats = {name: value for name, value in env.config if isinstance(value, vf.AgentConfig)}
-    needs_runtime: list[str] = []
-    for hook in (hook for kind in ("reward", "metric") for hook in task.hooks(kind)):
+    if len(seats) != 1:
+        reasons.append(f"it has the seats {', '.join(seats)}, and one model is trained in one")
+    if task.toolsets(task.config) or type(env.taskset).toolsets(env.taskset.config):
+        reasons.append("it gives tools")
+    if task.NEEDS_CONTAINER or task.data.image is not None:
+        reasons.append("its tasks run in a container")
+
+    # Rewards and metrics that cannot be called without the program of the library's own agent.
+    needs_runtime = []
+    for hook in [*task.hooks("reward"), *task.hooks("metric")]:
         runtime = inspect.signature(hook).parameters.get("runtime")
         if runtime is not None and runtime.default is inspect.Parameter.empty:
             needs_runtime.append(hook.__name__)
-    reasons = {
-        f"it has the seats {', '.join(seats)}, and one model is trained in one": len(seats) != 1,
-        "it gives tools": bool(task.toolsets(task.config) or type(env.taskset).toolsets(env.taskset.config)),
-        "its tasks run in a container": task.NEEDS_CONTAINER or task.data.image is not None,
-        f"{', '.join(needs_runtime)} needs a runtime": bool(needs_runtime),
-        "it starts services of its own": type(env).start is not vf.Env.start,
-        "it rewrites messages (@vf.intercept)": any(
-            hasattr(getattr(type(task), n), "intercept") for n in dir(type(task))
-        ),
-        "a @vf.stop inspects requests or responses": any(
-            _inspected(hook) is not vf.Trace for hook in task.hooks("stop")
-        ),
-        "its seat limits tokens; set sampling.max_context instead": any(
-            getattr(seat, limit) is not None for seat in seats.values() for limit in TOKEN_LIMITS
-        ),
-    }
-    return [reason for reason, holds in reasons.items() if holds]
+    if needs_runtime:
+        reasons.append(f"{', '.join(needs_runtime)} needs a runtime")
+
+    if type(env).start is not vf.Env.start:
+        reasons.append("it starts services of its own")
+    if any(hasattr(getattr(type(task), name), "intercept") for name in dir(type(task))):
+        reasons.append("it rewrites messages (@vf.intercept)")
+    if any(_inspected(hook) is not vf.Trace for hook in task.hooks("stop")):
+        reasons.append("a @vf.stop inspects requests or responses")
+    limits = [getattr(seat, limit) for seat in seats.values() for limit in TOKEN_LIMITS]
+    if any(limit is not None for limit in limits):
+        reasons.append("its seat limits tokens; set sampling.max_context instead")
+    return reasons
 
 
 def messages_before(task: Any) -> list[dict[str, str]]:
-    """The messages before the first observation: the task's system prompt and examples."""
+    """The messages before the first observation, with ``role`` and ``content``: system prompt and examples.
+
+    Raises DataError if one has an image.
+    """
     messages = [_as_text(message) for message in _opening(task)]
-    return messages if task.data.prompt is None else messages[:-1]
+    if task.data.prompt is None:
+        return messages
+    return messages[:-1]  # the last one is the first observation
 
 
 class VerifiersEngine(OneFileEngine):
@@ -80,13 +90,18 @@ class VerifiersEngine(OneFileEngine):
         self._replies: asyncio.Queue[str]
 
     def reset(self, task: Task) -> Observation:
-        """Start an episode. Raises EngineError if it ends before its first message."""
+        """Start an episode, which ends a running one.
+
+        Raises EngineError if it ends before its first message, DataError if the taskset makes another task
+        here than when the task set was read.
+        """
         return _in_loop(self._start(task))
 
     def step(self, action: str) -> Observation:
         """Add an action to the response; once that is complete, send it and return the Env's next message.
 
-        At the end of the episode the observation has the reward.
+        With ``by_line`` an incomplete response gives an empty observation. At the end of the episode the
+        observation has the reward. Raises EngineError before a successful ``reset``.
         """
         if self._episode is None or (self._episode.done() and self._episode.exception() is None):
             raise EngineError("step before a successful reset")
@@ -236,15 +251,19 @@ class SeatInteraction:
             self.trace.stop("max_turns")
         for hook in self._task.hooks("stop"):
             stopped = hook(self.trace)
-            if await stopped if inspect.isawaitable(stopped) else stopped:
+            if inspect.isawaitable(stopped):
+                stopped = await stopped
+            if stopped:
                 self.trace.stop(hook.__name__)
         if self.trace.stop_condition is not None:
             return vf.Segment(messages=[], terminated=True)
 
+        # What the model reads: the task's own messages once, then those of this turn.
         for said in self._opening:
             self._add(said)
         self._opening = []
-        for said in [message] if isinstance(message, str) else message or []:
+        messages = [message] if isinstance(message, str) else message or []
+        for said in messages:
             self._add(vf.UserMessage(content=said) if isinstance(said, str) else said)
 
         dialogue = [node.message for node in self.trace.nodes]
@@ -262,9 +281,14 @@ class SeatInteraction:
 def _opening(task: Any) -> list[Any]:
     """The messages of a task's own data: system prompt and prompt."""
     data = task.data
-    messages = [] if data.system_prompt is None else [vf.SystemMessage(content=data.system_prompt)]
-    prompt = [vf.UserMessage(content=data.prompt)] if isinstance(data.prompt, str) else data.prompt or []
-    return [*messages, *prompt]
+    messages: list[Any] = []
+    if data.system_prompt is not None:
+        messages.append(vf.SystemMessage(content=data.system_prompt))
+    if isinstance(data.prompt, str):
+        messages.append(vf.UserMessage(content=data.prompt))
+    else:
+        messages += data.prompt or []
+    return messages
 
 
 def _as_text(message: Any) -> dict[str, str]:
@@ -282,9 +306,12 @@ def _recorded(task: Any) -> Any:
 
 
 def _inspected(hook: Any) -> Any:
-    """The type of object that a @vf.stop inspects: request, response or trace."""
-    kinds = (get_origin(hint) or hint for name, hint in get_type_hints(hook).items() if name != "return")
-    return next((kind for kind in kinds if kind in (vf.Request, vf.Response, vf.Trace)), None)
+    """The type of object that a @vf.stop inspects: request, response or trace; None without a type hint."""
+    for name, hint in get_type_hints(hook).items():
+        kind = get_origin(hint) or hint
+        if name != "return" and kind in (vf.Request, vf.Response, vf.Trace):
+            return kind
+    return None
 
 
 async def _call(hook: Any, trace: Any) -> None:

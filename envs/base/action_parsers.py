@@ -22,14 +22,15 @@ ActionParser = Callable[[str], str | None]
 def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
     """Positions (slices) of the texts between ``<name>`` and the next ``</name>``, left to right.
 
-    Takes linear time. A second ``<name>`` before the end tag belongs to the text. A tag that is never closed
-    is ignored.
+    A second ``<name>`` before the end tag belongs to the text. A tag that is never closed is ignored.
+    ``any_case``: tags in capitals count too.
     """
     start: int | None = None
-    for tag in _tag(name, any_case).finditer(text):
-        if not tag[1]:
-            start = tag.end() if start is None else start
-        elif start is not None:
+    for tag in _tag(name, any_case).finditer(text):  # one pass: a pattern of pairs takes quadratic time
+        opens = not tag[1]
+        if opens and start is None:
+            start = tag.end()
+        elif not opens and start is not None:
             yield slice(start, tag.start())
             start = None
 
@@ -64,7 +65,9 @@ def one_pair(response: str) -> str | None:
     Unpaired tags are ignored.
     """
     thoughts, actions = pairs(response)
-    return actions[0].strip() if thoughts == len(actions) == 1 else None
+    if thoughts != 1 or len(actions) != 1:
+        return None
+    return actions[0].strip()
 
 
 def pairs(response: str) -> tuple[int, list[str]]:
@@ -72,8 +75,10 @@ def pairs(response: str) -> tuple[int, list[str]]:
     response = with_opening(response)
     thoughts = list(between(response, "think"))
     thought = thoughts[0] if thoughts else slice(0, 0)
-    outside = response[: thought.start], response[thought.stop :]
-    return len(thoughts), [text[position] for text in outside for position in between(text, "action")]
+    actions = []
+    for outside in (response[: thought.start], response[thought.stop :]):
+        actions += [outside[position] for position in between(outside, "action")]
+    return len(thoughts), actions
 
 
 def first_pair(response: str) -> str | None:
@@ -83,43 +88,50 @@ def first_pair(response: str) -> str | None:
     """
     response = with_opening(response)
     thought = next(between(response, "think"), None)
-    action = None if thought is None else first_between(response[thought.stop :], "action")
+    if thought is None:
+        return None
+    action = first_between(response[thought.stop :], "action")
     return None if action is None else action.strip()
 
 
 def one_action(response: str) -> str | None:
-    """The action of a response with exactly one action outside its thought; else None.
+    """The action of a response with exactly one action, not an empty one, outside its thought; else None.
 
     The thought may be missing.
     """
     found = split_thought(response)
-    outside = (found.before, found.after or "")
-    actions = [text[position].strip() for text in outside for position in between(text, "action")]
-    return actions[0] or None if len(actions) == 1 else None
+    actions = []
+    for outside in (found.before, found.after or ""):
+        actions += [outside[position].strip() for position in between(outside, "action")]
+    if len(actions) != 1:
+        return None
+    return actions[0] or None
 
 
 def verl_agent_action(response: str, rest: int = 30) -> str:
-    """The action as verl-agent reads it: lower-cased text up to the first end tag.
+    """The action as verl-agent reads it: the text from the first ``<action>`` to the first ``</action>``.
 
-    Without an end tag, the last ``rest`` letters of the response.
+    It is in lower case. If either tag is missing, the last ``rest`` characters of the response.
     """
     text = response.lower()
     start = text.find("<action>")
     end = text.find("</action>")
-    return text[-rest:] if start == -1 or end == -1 else text[start + len("<action>") : end].strip()
+    if start == -1 or end == -1:
+        return text[-rest:]
+    return text[start + len("<action>") : end].strip()
 
 
 def trinity_action(response: str) -> str:
-    """The action as Trinity-RFT reads it: the text after the first ``<action>``, closed or not.
+    """The action as Trinity-RFT reads it: the text from the first ``<action>`` to the next such tag.
 
-    "" without a tag.
+    The next ``<action>`` or ``</action>`` ends it; without either, all that follows. Without a first tag, "".
     """
     _, _, after = response.partition("<action>")
     return after.partition("<action>")[0].partition("</action>")[0].strip()
 
 
 def agentbench_action(label: re.Pattern[str]) -> ActionParser:
-    """A parser that reads the action after a label, as AgentBench does.
+    """A parser that reads the action after a label, as AgentBench does; it gives None without the label.
 
     The action is group 1 of the first match of ``label``.
     """
@@ -145,9 +157,9 @@ _EXAMPLE = re.compile(r"^(?:> think: (.*)\nOK\.\n)?> (.*)\n", re.MULTILINE)
 
 
 def example_turns(transcript: str) -> list[tuple[str, str, str]]:
-    """Split a few-shot transcript into turns (observation, thought, action).
+    """Split a few-shot transcript into turns (observation before the action, thought or "", action).
 
-    Its lines are observations, ``> think: WHY``, ``OK.`` and ``> ACTION``.
+    Its lines are observations, ``> think: WHY``, ``OK.`` and ``> ACTION``. A last observation is left out.
     """
     parts = _EXAMPLE.split(transcript)
     # Not strict: the observation after the last action belongs to no turn.
@@ -156,7 +168,7 @@ def example_turns(transcript: str) -> list[tuple[str, str, str]]:
 
 
 def write_response(thought: str, action: str) -> str:
-    """A response in the tagged format."""
+    """A response in the tagged format: ``<think>THOUGHT</think><action>ACTION</action>``."""
     return f"<think>{thought}</think><action>{action}</action>"
 
 

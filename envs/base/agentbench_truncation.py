@@ -13,10 +13,10 @@ _SEGMENT = re.compile(r"[^\W\d_]{1,7}|[^ \n]")
 
 
 def truncate(messages: Sequence[Message], limit: int = LIMIT) -> list[Message]:
-    """Keep the first message and as many of the latest as have below ``limit`` segments together.
+    """The first message and as many of the latest as have, with it, fewer than ``limit`` segments.
 
-    A segment is AgentBench's unit of length (:func:`segments`). The kept tail begins with a response. A note
-    in the first message says how many messages are left out.
+    A segment is AgentBench's unit of length (:func:`segments`). The kept tail begins with a response. If any
+    are left out, a note at the end of the first message says how many.
     """
     kept: list[Message] = []
     total = segments(messages[0].content)

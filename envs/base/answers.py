@@ -64,37 +64,43 @@ class AnswerOptions(Options):
 
 
 def extract(response: str, rule: Rule) -> str | None:
-    """The answer in ``response``, without its box; None if there is none.
+    r"""The answer in ``response``, without its box; None if there is none or it is empty.
 
-    ``rule``: ``strict`` accepts only a box or answer tags; other rules also a sentence that states the
-    answer, else the last number. A response that was cut off inside its thought has no answer. A sentence
-    that only mentions ``</think>`` does not end a thought.
+    ``rule``: ``strict`` accepts only the last ``\boxed{...}``, else the last ``<answer>...</answer>``;
+    ``flexible`` also a sentence that states the answer, else the last number. Thoughts are left out, so a
+    response that was cut off inside its thought has no answer.
     """
     # A box or answer tags, preferably after the thought.
     found = split_thought(response)
-    texts = [found.after or "", found.before]
+    after = found.after or ""
+    texts = [after, found.before]
     if THOUGHT not in response and _MENTIONED.search(response):
-        texts.append(response)
+        texts.append(response)  # a sentence mentions </think>, so there may be no thought at all
     for text in texts:
         text = _THOUGHTS.sub(" ", text)
         answer = boxed(text)
-        if answer is None and (tagged := list(between(text, "answer", any_case=True))):
+        if answer is not None:
+            return answer.strip() or None
+        tagged = list(between(text, "answer", any_case=True))
+        if tagged:
             inside = text[tagged[-1]]
             answer = boxed(inside)
             if not answer:
                 answer = inside if rule == "strict" else announced(inside) or said(inside)
-        if answer is not None:
             return answer.strip() or None
 
     # A sentence that states the answer, else the last number, but never from within the thought.
     if rule == "strict":
         return None
-    answer = announced(found.after or "") or last_number(found.after or "")
-    return (answer or "").strip() or None
+    answer = announced(after) or last_number(after) or ""
+    return answer.strip() or None
 
 
 def boxed(text: str) -> str | None:
-    r"""The content of the last box with balanced braces, else the word after the last ``\boxed``, or None."""
+    r"""The content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces; None without a box.
+
+    If no box has such braces, the word after the last ``\boxed``, as in ``\boxed 5``.
+    """
     # Match braces in one pass: position after an opening brace -> position of its closing brace.
     opened: list[int] = []
     closed_at: dict[int, int] = {}
@@ -123,9 +129,10 @@ ResponseGrader = Callable[[Task, str], AnswerGrade]
 
 
 class AnswerEngine:
-    """An ``Environment`` that poses one problem.
+    """An ``Environment`` that poses one problem and grades each complete response to it by ``grade``.
 
-    ``grade`` extracts and compares the answer of a complete response.
+    Reward 1 and success for a correct answer, else 0, or minus ``format_penalty`` without an answer. An
+    episode ends at a correct answer or after ``attempts`` answers.
     """
 
     def __init__(self, options: AnswerOptions, grade: ResponseGrader) -> None:
@@ -137,7 +144,7 @@ class AnswerEngine:
         self._now = Observation("")
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task``; its payload has ``problem``."""
+        """Start ``task``; the first observation is ``problem`` of its payload."""
         self._task = task
         self._lines = ()
         self._left = self._options.attempts
@@ -148,8 +155,9 @@ class AnswerEngine:
     def step(self, action: str) -> Observation:
         """Take the next part of the response and grade the response once it is complete.
 
-        With ``turns: segments`` an action is one line, and a line break at its end means that more lines
-        follow. Otherwise an action is the whole response.
+        With ``turns: segments`` an action is one line; a line break at its end means that more lines follow,
+        and the observation is empty. Otherwise an action is the complete response. Raises EngineError before
+        ``reset``.
         """
         if self._task is None:
             raise EngineError("step before a successful reset")
@@ -284,7 +292,7 @@ class AnswerDialogue:
         return f"The answer was {'correct' if success else 'not correct'}.{ended}"
 
     def critique(self, transcript: Transcript) -> Critique | None:
-        """The critic's judgement, which points at the first wrong line; None if it cannot judge the task."""
+        """The critic's judgement, whose pivot is the first wrong line; None if it cannot judge the task."""
         if transcript.success:
             return Critique(Outcome.SUCCESS, "solved", "no wrong line")
         wrong = self._subject.first_wrong_line(transcript.task, [line for line, _ in transcript.answers])
@@ -295,5 +303,6 @@ class AnswerDialogue:
 
 
 def compact_closing(success: bool, turns: int) -> str:
-    """The final feedback in the wording that base checkpoints were trained on."""
-    return f"{'correct' if success else 'not correct'}. {turns} lines."
+    """The final feedback of the compact style: ``correct. 3 lines.`` or ``not correct. 3 lines.``."""
+    outcome = "correct" if success else "not correct"  # the words that base checkpoints were trained on
+    return f"{outcome}. {turns} lines."

@@ -54,8 +54,8 @@ CAREFUL = ErrorRates(low=0, high=0, systematic=1, overlook=0)
 class Demonstrator(ABC):
     """Makes demonstrations (episode, critique, retry) on an environment's engine and compact dialogue.
 
-    ``task(k)`` is SFT task k, for any k >= 0. ``tasks_repeat``: two numbers may give the same task; then the
-    agents of each number are drawn separately.
+    ``task(k)`` is task k of the supervised stage (SFT), for any k >= 0. ``tasks_repeat``: two numbers may
+    give the same task; then the agents of each number are drawn separately.
     """
 
     package: EnvironmentPackage[Any]
@@ -68,14 +68,14 @@ class Demonstrator(ABC):
     ) -> Demonstration:
         """Play ``task`` with an erring agent, criticise the episode, and retry from the critique's turn.
 
-        ``variant``: number of the demonstration among those of the task. The same task and variant always
-        give the same demonstration.
+        ``variant``: number of the demonstration among those of the task; the agent's errors are drawn by task
+        and variant, so the same two always give the same demonstration.
         """
 
     def demonstrations(
         self, indices: Sequence[int], variants: int, error_rates: ErrorRates, max_turns: int
     ) -> Iterator[Demonstration]:
-        """``variants`` demonstrations of each SFT task whose number is in ``indices``."""
+        """``variants`` demonstrations of each SFT task whose number is in ``indices``, played one by one."""
 
         def tasks_and_variants() -> Iterator[tuple[Task, int]]:
             for index in indices:
@@ -87,7 +87,7 @@ class Demonstrator(ABC):
         return self._all(tasks_and_variants(), error_rates, max_turns)
 
     def careful(self, tasks: Sequence[Task], max_turns: int) -> Iterator[Demonstration]:
-        """Play each task once with the error-free expert.
+        """Play each task once with the error-free expert, one by one; yields the demonstrations.
 
         Used to check that tasks can be solved and to compare a model with the expert, not for SFT.
         """
@@ -130,7 +130,7 @@ class ScriptedEpisode:
     error: StopReason | None = None
 
     def play(self) -> list[Step]:
-        """Act until the engine or a rule of the dialogue ends the episode."""
+        """Act until the engine or a rule of the dialogue ends the episode; returns the steps."""
         steps: list[Step] = []
         while not self.now.done and self.error is None and len(self.actions) < self.dialogue.max_turns:
             # Take the planned invalid action, else the next suggested one if possible, else the expert's.

@@ -38,7 +38,8 @@ class ErrorModel:
 class WrongAction:
     """A turn (from 0) with a wrong action, why it is wrong, and the correct actions from there on.
 
-    ``complete``: the correction reaches the end of the task. ``fatal``: the action ended the episode.
+    ``complete``: the correction reaches the end of the task. ``fatal``: the action ended the episode without
+    success.
     """
 
     turn: int
@@ -48,12 +49,15 @@ class WrongAction:
     fatal: bool = False
 
     def decides(self, max_turns: int) -> bool:
-        """Whether the correction would have solved the task: it is complete and within the turn limit."""
+        """Whether the action cost the task: it is fatal, or a complete correction fits into ``max_turns``."""
         return self.fatal or (self.complete and self.turn + len(self.correction) <= max_turns)
 
 
 class ScriptedExpert(ABC):
-    """A scripted player: what it knows from the texts so far, and the correct actions that follow from it."""
+    """A scripted player of one episode, which knows only the texts that it has observed.
+
+    It chooses actions (correct ones, or errors by an error model) and judges those of others.
+    """
 
     @abstractmethod
     def observe(self, action: str, text: str) -> None:
@@ -108,22 +112,27 @@ class ScriptedExpert(ABC):
     def suggested_at_limit(self) -> list[str]:
         """The correct actions at the current turn, which a critique suggests if turns ran out.
 
-        A critique uses the answer at the last turn, and only if no action was wrong. [], the default: no
-        suggestion.
+        A critique uses those at the last turn, and only if no action was wrong. By default [].
         """
         return []
 
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
-        """The error model of an agent that has read the actions ``suggested`` by a critique."""
+        """The error model of an agent that has read the actions ``suggested`` by a critique.
+
+        By default as before.
+        """
         return error_model
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
-        """A well-formed action that is impossible in the current state."""
+        """A well-formed action that is impossible now.
+
+        Raises ConfigError if the expert has none (default).
+        """
         module = type(self).__module__
         raise ConfigError(f"{module} has no invalid actions: set error_rates.invalid to 0 (configs/sft)")
 
     def likely_turns(self, max_turns: int) -> int:
-        """Likely length of an episode in turns, at most ``max_turns``."""
+        """Likely length of an episode in turns, at most ``max_turns`` (the default)."""
         return max_turns
 
 
@@ -135,10 +144,11 @@ def having_read(expert: ScriptedExpert, answers: Answers) -> ScriptedExpert:
 
 
 def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) -> Critique:
-    """Criticise an episode. ``expert`` must be in its initial state; it is modified.
+    """Criticise a finished episode. ``expert`` must be in its initial state; it is modified.
 
-    The critique names the last wrong action that decided the episode, else the first wrong one. A failure
-    without a wrong action (turns ran out) is retried from its last turn.
+    The critique names the last wrong action that cost the task (``WrongAction.decides``), else the first
+    wrong one, and suggests its correction. A failure without a wrong action (turns ran out) is retried from
+    its last turn. A success without a wrong action has no suggestion.
     """
     # Replay the episode through the expert and collect its wrong actions.
     answers = transcript.answers
@@ -147,7 +157,8 @@ def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) ->
     summary = expert.summary(answers)
     for turn, (action, text) in enumerate(answers):
         suggested = expert.suggested_at_limit()
-        if error := expert.check(turn, action, text):
+        error = expert.check(turn, action, text)
+        if error is not None:
             wrong.append(error)
         expert.observe(action, text)
     if transcript.success and not wrong:
@@ -156,18 +167,18 @@ def criticise(expert: ScriptedExpert, transcript: Transcript, max_turns: int) ->
         wrong = [WrongAction(len(answers) - 1, NO_CAUSE, tuple(suggested))]
 
     # Prefer the latest error whose correction saves the episode: its retry keeps the longest prefix.
-    decisive = [error for error in wrong if error.decides(max_turns)]
-    error = decisive[-1] if decisive else wrong[0]
+    decisive = [one for one in wrong if one.decides(max_turns)]
+    named = decisive[-1] if decisive else wrong[0]
     outcome = Outcome.INEFFICIENT if transcript.success else Outcome.FAILURE
-    suggestion = suggestion_of(error.correction) or "look elsewhere"
-    return Critique(outcome, summary, error.cause, suggestion, error.turn)
+    suggestion = suggestion_of(named.correction) or "look elsewhere"
+    return Critique(outcome, summary, named.cause, suggestion, named.turn)
 
 
 def suggestion_of(actions: Sequence[str]) -> str:
-    """The text of a critique's suggestion to take these actions in order."""
+    """The text of a critique's suggestion to take these actions in order: ``A, then B``."""
     return _THEN.join(actions)
 
 
 def first_action(suggestion: str) -> str:
-    """The first action of a critique's suggestion."""
+    """The first action of a suggestion made by :func:`suggestion_of`."""
     return suggestion.partition(_THEN)[0]

@@ -54,7 +54,7 @@ class VerlAgentFormat(TaggedDialogue):
         return self.prompt("window_opening", observation=shown, **values)
 
     def task_values(self, first: Observation) -> dict[str, str]:
-        """Values for the placeholders of a prompt that are about the task, by name."""
+        """Values for the placeholders of a prompt that are about the task, by name; a subclass defines it."""
         raise NotImplementedError
 
     def observation_text(self, first: Observation, now: Observation) -> str:
@@ -62,5 +62,8 @@ class VerlAgentFormat(TaggedDialogue):
         return now.text.strip()
 
     def action_values(self, now: Observation) -> dict[str, str]:
-        """Values for the placeholders of a prompt's last part: the possible actions and how to answer."""
+        """Values for the placeholders of a prompt's last part: the possible actions and how to answer.
+
+        A subclass defines it.
+        """
         raise NotImplementedError

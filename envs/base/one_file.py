@@ -74,7 +74,7 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
         """Draw a problem: the payload of a task, in types that JSON can hold."""
 
     def good_actions(self, first: str, answers: Answers) -> list[str]:
-        """The actions that a good player would take next, best first; [] if unknown.
+        """The actions that a good player might take next, any one of them, best first; [] if unknown.
 
         The player reads what the policy reads: ``first``, the first observation, and ``answers``, a pair
         (action, observation after it) for each turn.
@@ -82,7 +82,10 @@ class OneFileEnvironment(EnvironmentPackage[Options]):
         return []
 
     def task(self, split: str, number: int) -> Task:
-        """Task ``number`` of a split, the same on every machine."""
+        """Task ``number`` of a split, with a payload drawn by ``problem``; the same on every machine.
+
+        Raises ContractError if ``problem`` returns anything but a JSON object.
+        """
         payload = checked_payload(self.name, self.problem(generator(self.name, split, number)))
         return Task(f"{self.name}-{split}-{number:05d}", self.name, split, payload=payload)
 

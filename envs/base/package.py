@@ -59,7 +59,7 @@ def read_options(kind: type[OptionsT], env: str, options: Mapping[str, Any]) -> 
 
 @cache
 def installed_version(distribution: str) -> str:
-    """The version of an installed distribution; ``none`` if it is not installed."""
+    """The version of an installed distribution as a text; ``"none"`` if it is not installed. Cached."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -69,10 +69,12 @@ def installed_version(distribution: str) -> str:
 def split_and_group(task_set: str) -> tuple[str, str | None]:
     """Split the name of a task set into set and task group: ``nano/test/easy`` -> ``("nano/test", "easy")``.
 
-    Underscores stand for blanks in a group's name. The group is None if the name has none: all tasks.
+    The group is None for a name without one, such as ``nano/test``: all tasks.
     """
-    *split, group = task_set.split("/")
-    return ("/".join(split), group) if len(split) == 2 else (task_set, None)
+    parts = task_set.split("/")
+    if len(parts) != 3:
+        return task_set, None
+    return f"{parts[0]}/{parts[1]}", parts[2]
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         """The task sets of this environment."""
 
     def make_demonstrator(self, task_set: str) -> Demonstrator:
-        """Source of SFT demonstrations on tasks like those of ``task_set`` that are in none of its splits."""
+        """Source of SFT demonstrations on tasks like those of ``task_set`` that are in none of its splits.
+
+        Raises ConfigError, the default, if the environment has none.
+        """
         raise ConfigError(f"environment {self.name!r} has no scripted demonstrations to teach a model with")
 
     def constant_answer(self, task_set: str) -> ConstantAnswer | None:
@@ -132,21 +137,23 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return ""
 
     def refused(self, action: str, answer: str) -> bool:
-        """Whether ``answer``, the observation after ``action``, says that the engine did not carry it out."""
+        """Whether ``answer``, the observation after ``action``, says that the engine did not carry it out.
+
+        By default False.
+        """
         return False
 
     def checks(self) -> list[Finding]:
-        """Further checks of `r3l doctor`, besides the packages and the start of the engine."""
+        """Results of further checks for `r3l doctor`, besides the packages and the start of the engine."""
         return []
 
     # The methods below are the same for every environment.
 
     def tasks(self, task_set: str) -> list[Task]:
-        """The tasks of a task set, e.g. ``nano/test``, or of one group of it (``nano/test/easy``), sorted by
-        id.
+        """The tasks of a task set (``nano/test``) or of one group of it (``nano/test/easy``), sorted by id.
 
-        Raises ConfigError for an unknown task set or group; DataError if the tasks differ from the committed
-        ones or two share an id.
+        Underscores stand for blanks in a group's name. Raises ConfigError for an unknown task set or group or
+        missing packages; DataError if the tasks differ from the committed ones or two share an id.
         """
         self.check_installed()
         split, group = split_and_group(task_set)
@@ -159,7 +166,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return [task for task in tasks if task.group.replace(" ", "_") == group]
 
     def task_set_hash(self, task_set: str) -> str:
-        """The committed sha256 of a task set, without making its tasks; for a group also of its name."""
+        """The committed sha256 of a task set, read without making its tasks.
+
+        For one group (``nano/test/easy``), the sha256 of that hash and the group's name.
+        """
         split, group = split_and_group(task_set)
         committed = self.task_sets().committed_hash(split)
         return committed if group is None else hashlib.sha256(f"{committed}/{group}".encode()).hexdigest()
@@ -196,10 +206,10 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
         return self.make_dialogue(style, max_turns, read_options(self.options, self.name, options or {}))
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> Demonstrator:
-        """The demonstrator of an SFT recipe that names ``task_sets`` (default: ``nano``).
+        """The demonstrator of an SFT recipe that names ``task_sets``, by default ``nano``.
 
-        Raises ConfigError if the environment has none, or for several task sets unless the environment
-        mixes them.
+        Raises ConfigError if the environment has no demonstrations, or for several task sets (an environment
+        that mixes task sets overrides this).
         """
         if len(task_sets) > 1:
             raise ConfigError(

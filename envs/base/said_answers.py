@@ -22,26 +22,28 @@ _NEXT_SENTENCE = re.compile(r"(?<=\S)(?<!\bapprox)(?<!\bMr|\bDr|\bSt|\bRs|\bNo)(
 
 
 def announced(text: str) -> str | None:
-    """The answer after the last ``####`` or ``answer is``, or None if the text has neither.
+    """The answer on the line after the last ``####`` or, without one, after the last ``answer is``.
 
-    If some of these answers have a number, the last of those.
+    None if the text has neither. If some of these answers have a number, the last of those.
     """
     text = text.rstrip()
     tails = _MARKED.findall(text)
     if not tails:
-        starts = [found.span() for found in _ANNOUNCEMENT.finditer(text)]
-        ends = [*(start for start, _ in starts[1:]), len(text)]
-        tails = [_tail(text, start, end) for (_, start), end in zip(starts, ends, strict=False)]
-        tails = [tail for tail in tails if tail.strip(" *")]
+        # Each announcement reaches to the end of its line, or to the next announcement. A formula at its
+        # beginning belongs to it on however many lines.
+        found = list(_ANNOUNCEMENT.finditer(text))
+        for k, announcement in enumerate(found):
+            start = announcement.end()
+            end = found[k + 1].start() if k + 1 < len(found) else len(text)
+            formula = _FORMULA.match(text, start)
+            line_start = start if formula is None else formula.end()
+            tail = text[start:line_start] + text[line_start:end].partition("\n")[0]
+            if tail.strip(" *"):
+                tails.append(tail)
+    if not tails:
+        return None
     with_number = [tail for tail in tails if any(c.isdigit() or c == "\\" for c in tail)]
-    return said((with_number or tails)[-1]) if tails else None
-
-
-def _tail(text: str, start: int, end: int) -> str:
-    """The line from ``start``; a formula at its beginning, on however many lines, is all of it."""
-    if formula := _FORMULA.match(text, start):
-        return text[start : formula.end()] + text[formula.end() : end].partition("\n")[0]
-    return text[start:end].partition("\n")[0]
+    return said((with_number or tails)[-1])
 
 
 # --- What a clause says.
@@ -91,16 +93,27 @@ _AFTER_A_NUMBER = re.compile(
 
 
 def said(clause: str) -> str:
-    """The answer in the first sentence of ``clause``, without words that introduce or explain it."""
+    """The answer in the first sentence of ``clause``, without words that introduce or explain it.
+
+    A clause of more than 1,000 characters is returned unchanged.
+    """
     if len(clause) > _LONGEST:
         return clause
+
+    # Remarks after the answer, or in parentheses within it.
     first, *_ = _NEXT_SENTENCE.split(clause.replace("**", "").strip())
     text = _REMARK.split(first, maxsplit=1)[0].strip().rstrip(".").strip("* ") or first
-    if (remark := _IN_PARENTHESES.search(text)) and not _FUNCTION_BEFORE.search(text[: remark.start()]):
+    remark = _IN_PARENTHESES.search(text)
+    if remark and not _FUNCTION_BEFORE.search(text[: remark.start()]):
         text = f"{text[: remark.start()]}{text[remark.end() :]}".strip()
+
+    # Words that lead to the answer, one after the other.
     numeric = any(c.isdigit() or c == "\\" for c in text)
-    while lead := _LEAD.match(text) or (numeric and _LEAD_TO_NUMBER.match(text)):
-        if lead.end() == len(text):
+    while True:
+        lead = _LEAD.match(text)
+        if lead is None and numeric:
+            lead = _LEAD_TO_NUMBER.match(text)
+        if lead is None or lead.end() == len(text):
             break
         text = text[lead.end() :]
     return _calculated(_without_words(_NEGATIVE.sub("-", text))).strip("* ")
@@ -177,7 +190,7 @@ _NEARBY = 200  # characters on each side of a number that its formula may take
 
 
 def last_number(text: str) -> str | None:
-    r"""The last number of ``text``, or None; within a formula, the complete formula.
+    r"""The last number of ``text``, or None; within a formula or a tuple, all of it.
 
     So the last number of \frac{3}{4} is the fraction, not 4.
     """
@@ -185,6 +198,8 @@ def last_number(text: str) -> str | None:
     if not numbers:
         return None
     last = numbers[-1]
+
+    # A formula between marks, or a tuple on the same line.
     for formula in _formulas(text):
         if formula.start() <= last.start() and last.end() <= formula.end():
             return _calculated(_inside(formula))

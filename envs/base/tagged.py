@@ -25,7 +25,10 @@ ResponseFormat = Literal["strict", "flexible", "released", "first", "opened", "l
 
 
 def repeats(actions: Sequence[str], action: str, times: int) -> bool:
-    """Whether ``action`` would be the ``times``-th identical one in a row; never with 0."""
+    """Whether ``action`` after ``actions`` would be the ``times``-th identical one in a row.
+
+    Always False if ``times`` is 0 or 1.
+    """
     return times > 1 and len(actions) >= times - 1 and set(actions[-(times - 1) :]) == {action}
 
 
@@ -65,9 +68,9 @@ OptionsT = TypeVar("OptionsT", bound=TaggedOptions)
 
 
 def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
-    """Check and return ``options``.
+    """Return ``options`` if the prompts of the paper's released code can follow them, else raise ConfigError.
 
-    Raises ConfigError for a setting that the prompts of the paper's released code cannot follow.
+    Settings other than ``response_format`` and those in ``followed`` must have their defaults.
     """
     own = options.model_dump(exclude_defaults=True, exclude={"response_format", *followed})
     if own:
@@ -126,7 +129,7 @@ class TaggedDialogue:
             raise ConfigError(f"{self.label} has no response_format {response_format!r}; it has {known}")
 
     def read(self, response: str) -> str | None:
-        """The action in a response; None if it has none."""
+        """The action in a response by the parser of ``response_format``; None if it has none."""
         # In the compact style no chat template opens the thought: its models were trained to write both tags.
         if self.style == "compact" and THOUGHT not in response:
             return None
@@ -146,11 +149,11 @@ class TaggedDialogue:
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """The observation after an error that a retry of the released code survives: our words."""
+        """The text shown after an error that only costs a retry of the released code a turn."""
         return f"Not possible ({error})."
 
     def may_repeat(self, action: str) -> bool:
-        """Whether ``action`` is exempt from the rule against repetitions."""
+        """Whether ``action`` is exempt from the rule against repetitions; by default False."""
         return False
 
     def fresh(
@@ -160,7 +163,7 @@ class TaggedDialogue:
         answers: Sequence[tuple[Observation, str, str]],
         now: Observation,
     ) -> list[Message]:
-        """A fresh prompt with earlier turns; only subclasses that support ``history`` implement it."""
+        """The complete prompt of the next response; only subclasses that support ``history`` implement it."""
         raise NotImplementedError
 
     def names(self, action: str) -> list[str]:
@@ -179,7 +182,7 @@ class TaggedDialogue:
         error: StopReason | None,
         response: str = "",
     ) -> str:
-        """The final feedback on a finished episode."""
+        """The final feedback on a finished episode: outcome, reason of an early end, reward, steps."""
         # A rollout stops at the limit, so an episode that uses it up without success counts as exceeding it.
         exceeded = turns > self.max_turns or (turns == self.max_turns and not success and error is None)
         limit = f"{'exceeded' if exceeded else 'within'} the limit of {self.max_turns}"
@@ -194,12 +197,18 @@ class TaggedDialogue:
         return f"The {self.undertaking} was {outcome}.{early} Reward: {reward:.3g}. Steps: {turns}, {limit}."
 
     def prompt(self, name: str, **values: object) -> str:
-        """Fill the placeholders of ``prompts/NAME.txt`` with ``values``."""
+        """The text of ``envs/<package>/prompts/<name>.txt`` with its placeholders filled by ``values``.
+
+        Raises KeyError if a placeholder has no value.
+        """
         return _template(self.package, name).substitute(values)
 
 
 def check_style(label: str, style: Style, max_turns: int, known: Sequence[Style] = OUR_STYLES) -> None:
-    """Raise ConfigError for an unknown style or a turn limit below 1."""
+    """Raise ConfigError if ``style`` is not in ``known`` or ``max_turns`` is below 1.
+
+    ``label`` names who asks.
+    """
     if style not in known:
         raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(known)}")
     if max_turns < 1:
@@ -243,7 +252,7 @@ class ReleasedWords(TaggedDialogue):
         return self.observed(first, actions, now)
 
     def observed(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
-        """The user message of a turn, first or later."""
+        """The user message that shows the observation ``now``, first or later; a subclass defines it."""
         raise NotImplementedError
 
     def closing(

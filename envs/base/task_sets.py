@@ -65,11 +65,15 @@ class TaskSets(ABC):
 
     @abstractmethod
     def committed_hash(self, task_set: str) -> str:
-        """The sha256 of a task set; a committed one is read from its file, without generating the tasks."""
+        """The sha256 of a task set: read from its committed file, or without one, of tasks generated now."""
 
     @abstractmethod
     def build(self, name: str) -> Path:
-        """Generate the task set ``name``, validate every task, and write its file; the file's path."""
+        """Generate the task set ``name``, validate every task, and write its committed file.
+
+        Returns its path. Raises ConfigError for a task set without such a file, DataError for a task that
+        cannot be solved.
+        """
 
 
 @dataclass(frozen=True)
@@ -114,18 +118,24 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
     @abstractmethod
     def regenerate(self, name: str, split: str) -> list[Task]:
-        """Generate the tasks of a split, sorted by id, without comparing them with the committed ones."""
+        """Generate the tasks of a split, sorted by id, without comparing them with the committed hash."""
 
     @abstractmethod
     def spare_task(self, name: str, index: int) -> Task:
-        """SFT task ``index`` (any number >= 0). SFT tasks are in no split of task set ``name``."""
+        """Task ``index`` (any number >= 0) of the supervised stage (SFT), like those of task set ``name``.
+
+        Such tasks are in none of its splits.
+        """
 
     @abstractmethod
     def validate(self, task: Task) -> None:
         """Raise DataError unless ``task`` can be solved."""
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        """The entry of a split in the committed file; it must have the key ``sha256``."""
+        """The entry of a split with these ``tasks`` in the committed file.
+
+        It must have the key ``sha256``.
+        """
         groups = dict(sorted(Counter(task.group for task in tasks).items()))
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 
@@ -138,9 +148,11 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
 
     def definition(self, name: str) -> DefinitionT:
         """Read the definition of a task set. Raises ConfigError if it is unknown or malformed."""
-        names = ((other, split) for other, splits in self.others.items() for split in splits)
-        others = ", ".join(f"{other}/{split}" if split else other for other, split in names)
-        found: DefinitionT = read_definition(self.definition_type, self.env, name, others or "none")
+        others = []
+        for other, splits in self.others.items():
+            others += [f"{other}/{split}" if split else other for split in splits]
+        listed = ", ".join(others) or "none"
+        found: DefinitionT = read_definition(self.definition_type, self.env, name, listed)
         return found
 
     def splits(self, name: str) -> Collection[str]:
@@ -191,7 +203,7 @@ def definition_path(env: str, name: str) -> Path:
 
 @lru_cache(maxsize=32)
 def read_definition(kind: type[DefinitionT], env: str, name: str, others: str) -> DefinitionT:
-    """Read the definition of task set ``name`` from configs/task_sets/ENV_NAME.yaml as a ``kind``.
+    """Read the definition of task set ``name`` from configs/task_sets/ENV_NAME.yaml as a ``kind``; cached.
 
     Raises ConfigError if there is no such file, or if it is malformed. That message also lists ``others``,
     the task sets of the environment that have no definition file.
@@ -224,7 +236,7 @@ def committed(env: str, name: str) -> dict[str, Any]:
 
 
 def split_hash(env: str, name: str, split: str) -> str:
-    """The committed sha256 of a split. Raises DataError if it is missing."""
+    """The sha256 of a split in the committed file of task set ``name``. Raises DataError if it is missing."""
     try:
         return str(committed(env, name)["splits"][split]["sha256"])
     except (KeyError, TypeError) as error:

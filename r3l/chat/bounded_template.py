@@ -41,7 +41,10 @@ class Generation(Extension):
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """A jinja2 sandbox with the extensions, filters and functions that transformers gives chat templates."""
+    """A jinja2 sandbox with the extensions, filters and functions that transformers gives chat templates.
+
+    Today's date is always DAY.
+    """
     made = ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
@@ -60,9 +63,11 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 def main() -> int:
-    """Render ``dialogs`` (variables of each) with ``template``, from JSON on standard input; the exit code.
+    """Render dialogs with a chat template within the limits of this module, and return the exit code.
 
-    A template's own error counts as success: it ends in time, and the caller's rendering raises it again.
+    Standard input holds JSON: ``template``, and ``dialogs``, the template's variables for each. The code is
+    0, ``TOO_LONG`` or ``TOO_LARGE``; beyond CPU_SECONDS the system kills the process. A template's own error
+    counts as success: it ends in time, and the caller's rendering raises it again.
     """
     given = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -52,9 +52,10 @@ class AroundResponse(NamedTuple):
 
 
 def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
-    """Render a dialog as text; ``prompt``: up to the start of the model's next message.
+    """Render a dialog as text with the tokenizer's chat template.
 
-    Raises ConfigError if the template rejects the dialog.
+    ``prompt``: append the generation prompt, the start of the model's next message. Raises ConfigError if the
+    template fails on the dialog or, in the main thread, takes more than SECONDS of processor time.
     """
     try:
         with _time_limit():
@@ -78,13 +79,11 @@ def render(tokenizer: Any, chat: Chat, prompt: bool = True) -> str:
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
-    """Raise TimeoutError after SECONDS of processor time, in the main thread.
-
-    Against templates that pass the check at the start and hang at a later dialog. It costs no process but
-    stops only loops. Only the check limits memory, which renders every role and long messages: a
-    limit here would count the model's memory too. A template that exhausts memory later ends the run, which
-    then resumes without loss.
-    """
+    """Raise TimeoutError after SECONDS of processor time; in other threads than the main one do nothing."""
+    # Against templates that pass the check at the start and hang at a later dialog. It costs no process but
+    # stops only loops. Memory is limited only in the check, which renders every role and long messages: a
+    # limit here would count the model's memory too. A template that exhausts memory later ends the run, which
+    # then resumes without loss.
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"it takes more than {SECONDS:g} s")
@@ -102,10 +101,11 @@ def _time_limit() -> Iterator[None]:
 
 
 def try_template(tokenizer: Any) -> AroundResponse:
-    """Check a chat template on a dialog of three messages, first under limits of time and memory.
+    """Check a tokenizer's chat template; returns the text that it writes around a response.
 
-    Returns what it writes around a response. Raises ConfigError if there is no template, or if it fails, does
-    not end in time, or drops a message.
+    It renders dialogs first in a separate process under limits of time, memory and length, then here. Raises
+    ConfigError if there is no template, or if it fails, exceeds a limit, drops a message, or changes a
+    response.
     """
     if tokenizer.chat_template is None:
         raise ConfigError(
@@ -117,7 +117,8 @@ def try_template(tokenizer: Any) -> AroundResponse:
 
     # Every message must appear in the text.
     text = render(tokenizer, chat)
-    if missing := [message for message in chat if message["content"] not in text]:
+    missing = [message for message in chat if message["content"] not in text]
+    if missing:
         raise ConfigError(
             f"the chat template of {name_of(tokenizer)} drops messages: its text of a dialog of three "
             f"messages contains {3 - len(missing)} (missing: {missing[0]['role']}'s "
@@ -125,7 +126,7 @@ def try_template(tokenizer: Any) -> AroundResponse:
             "of every message"
         )
 
-    # The text around a response, the latter found by a placeholder: later messages are appended to it
+    # The text around a response, which is found by a placeholder. Later messages are appended to that text
     # (ChatRenderer.following).
     marked = _chat(_QUESTION, RESPONSE, _QUESTION_2)
     ends = [render(tokenizer, marked[:2], prompt=False), render(tokenizer, marked)]
@@ -139,10 +140,10 @@ def try_template(tokenizer: Any) -> AroundResponse:
 
 
 def drops_thoughts(tokenizer: Any) -> bool:
-    """True if the chat template leaves the thought out of earlier responses, as those of thinking models do.
+    """Whether the chat template leaves the thought out of earlier responses, as those of thinking models do.
 
-    The thought is in <think> tags, or in a message field of its own if the template writes that field
-    (gpt-oss).
+    Tried by rendering a dialog with the thought in <think> tags, and one with it in a message field of its
+    own (which counts only if the template writes that field after a last response, as gpt-oss's does).
     """
     in_text = _chat(_QUESTION, f"{THOUGHT}{_THOUGHT}{END_OF_THOUGHT}{_ANSWER}", _QUESTION_2)
     if _THOUGHT not in render(tokenizer, in_text):
@@ -164,25 +165,27 @@ def _check_limits(tokenizer: Any, chat: list[dict[str, str]]) -> None:
         template = tokenizer.get_chat_template()
     except Exception:  # noqa: BLE001 - rendering reports the error
         return
-    common = dict(tokenizer.special_tokens_map) | {"tools": None, "documents": None}
+    # Short dialogs, a long one, and ones with a system message at the start and within.
     user, assistant, _ = _chat(LONG, LONG, LONG)
     system = {"role": "system", "content": _QUESTION}
-    dialogs = [
-        common | {"messages": messages, "add_generation_prompt": prompt}
-        for messages, prompt in (
-            (chat, True),
-            (chat[:2], False),
-            (chat[:1], True),
-            ([*[user, assistant] * (MESSAGES // 2), user], True),
-            ([system, *chat], True),
-            ([*chat[:2], system, *chat[2:]], True),
-        )
+    tried = [
+        (chat, True),
+        (chat[:2], False),
+        (chat[:1], True),
+        ([*[user, assistant] * (MESSAGES // 2), user], True),
+        ([system, *chat], True),
+        ([*chat[:2], system, *chat[2:]], True),
     ]
+    common = dict(tokenizer.special_tokens_map) | {"tools": None, "documents": None}
+    dialogs = []
+    for messages, prompt in tried:
+        dialogs.append(common | {"messages": messages, "add_generation_prompt": prompt})
     try:
         content = json.dumps({"template": template, "dialogs": dialogs}, default=str)
     except (TypeError, ValueError):
         return
-    if beyond := _limit_exceeded(content):
+    beyond = _limit_exceeded(content)
+    if beyond:
         raise ConfigError(
             f"the chat template of {name_of(tokenizer)} does not come to an end: a dialog of three messages, "
             f"or of {MESSAGES} with {len(LONG):,} characters each, takes more than {beyond}. Correct its "
@@ -192,7 +195,7 @@ def _check_limits(tokenizer: Any, chat: list[dict[str, str]]) -> None:
 
 @cache
 def _limit_exceeded(content: str) -> str | None:
-    """The limit that rendering in a separate process exceeds, as text; cached, so once per template."""
+    """The limit that rendering in a separate process exceeds, as text, else None; cached by ``content``."""
     command = [sys.executable, "-P", bounded_template.__file__]
     try:
         done = subprocess.run(command, input=content.encode(), capture_output=True, timeout=PATIENCE)
@@ -208,5 +211,5 @@ def _limit_exceeded(content: str) -> str | None:
 
 
 def name_of(tokenizer: Any) -> str:
-    """Name or folder of the model to which a tokenizer belongs."""
+    """Name or folder of the model to which a tokenizer belongs, for messages; "the tokenizer" if unknown."""
     return str(tokenizer.name_or_path or "the tokenizer")

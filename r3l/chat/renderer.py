@@ -29,7 +29,8 @@ class ChatRenderer:
     The first piece is the template's rendering of the opening messages. Every later piece is the template's
     text between the end of a response and the start of the next one. Only the template yields control tokens
     (those that the tokenizer calls special): the spelling of one in a message or response is encoded as
-    ordinary text.
+    ordinary text. Creating it raises ConfigError for a template that cannot be used (``try_template``,
+    ``turn_ends``).
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -53,7 +54,10 @@ class ChatRenderer:
 
     @cached_property
     def drops_thoughts(self) -> bool:
-        """Whether the chat template leaves out the thought of every earlier response."""
+        """Whether the chat template leaves the thought out of every earlier response.
+
+        Tried once, then kept.
+        """
         return drops_thoughts(self.tokenizer)
 
     def opening(self, messages: list[Message]) -> list[int]:
@@ -75,13 +79,15 @@ class ChatRenderer:
         return self._encode(tail, after=self._end_text if ended else _ORDINARY[0])
 
     def response(self, text: str, stop: Stop = "end") -> list[int]:
-        """Token ids of a given response.
+        """Token ids of a response given as text, as if the model had sampled it.
 
-        They end with the end token unless ``stop`` is ``line`` and another line follows.
+        They end with the end token, unless ``stop`` is ``line`` and the text ends with a line break.
         """
-        goes_on = stop == "line" and text.endswith("\n")
         ids = self._encode(self._plain(text), after=self._generation_prompt)
-        return [*ids, *([] if goes_on else [self.end_id])]
+        another_line_follows = stop == "line" and text.endswith("\n")
+        if not another_line_follows:
+            ids.append(self.end_id)
+        return ids
 
     def stops(self, stop: Stop) -> frozenset[int]:
         """The ids of the tokens at which sampling stops.
@@ -96,12 +102,17 @@ class ChatRenderer:
         return frozenset({*self.end_ids, *breaks})
 
     def text(self, ids: list[int]) -> str:
-        """The text of a sampled response, without its end token."""
+        """The text of a sampled response, without its end token; other control tokens are spelled out."""
         text = str(self.tokenizer.decode(ids, skip_special_tokens=False))
-        return text.removesuffix(self.tokenizer.decode(ids[-1:])) if ids and ids[-1] in self.end_ids else text
+        if ids and ids[-1] in self.end_ids:
+            return text.removesuffix(self.tokenizer.decode(ids[-1:]))
+        return text
 
     def _render(self, messages: list[Message], before: Sequence[Mapping[str, str]] = ()) -> str:
-        chat = [*before, *({"role": m.role, "content": self._plain(m.content)} for m in messages)]
+        """The template's text of ``messages`` after the dialog ``before``, up to the model's next message."""
+        chat = list(before)
+        for message in messages:
+            chat.append({"role": message.role, "content": self._plain(message.content)})
         return render(self.tokenizer, chat)
 
     def _plain(self, text: str) -> str:
@@ -136,7 +147,7 @@ class ChatRenderer:
     @cached_property
     def _marks_beginnings(self) -> bool:
         """Whether the tokenizer encodes the beginning of a text otherwise than inside another text."""
-        inside, head, alone = (
-            self.tokenizer.encode(text, add_special_tokens=False) for text in ("\na", "\n", "a")
-        )
+        inside = self.tokenizer.encode("\na", add_special_tokens=False)
+        head = self.tokenizer.encode("\n", add_special_tokens=False)
+        alone = self.tokenizer.encode("a", add_special_tokens=False)
         return bool(inside[len(head) :] != alone)

@@ -11,10 +11,10 @@ from r3l.core.text import Message, after_thought, with_think_tags
 
 
 class DialogPolicy(Protocol):
-    """The part of a policy that a dialog reads while the policy samples its responses.
+    """The part of a policy that its dialogs read.
 
     ``max_context``: the most tokens of a dialog. ``samples``: whether a training sample is a trajectory or
-    one turn.
+    one turn, which decides whether earlier turns are rendered again.
     """
 
     renderer: ChatRenderer
@@ -23,9 +23,10 @@ class DialogPolicy(Protocol):
 
 
 class TokenDialog:
-    """An append-only dialog (r3l.core.policy.Conversation); subclasses add ``respond``.
+    """An append-only dialog as token ids (r3l.core.policy.Conversation); subclasses add ``respond``.
 
-    Under ``samples: turn`` the chat template renders the complete dialog again at every turn.
+    Under ``samples: trajectory`` new tokens are appended to those so far, which are never rendered again;
+    under ``samples: turn`` the chat template renders the complete dialog again at every turn.
     """
 
     def __init__(self, policy: DialogPolicy) -> None:
@@ -50,6 +51,10 @@ class TokenDialog:
         return tuple(prompt)
 
     def append_text(self, text: str) -> Completion:
+        """Append a given text (a teacher's) as a response, with log-probs 0.
+
+        Returns it with its token ids.
+        """
         prompt = self._advance()
         ids = self._policy.renderer.response(text)
         return self._accept(prompt, ids, [0.0] * len(ids))
@@ -70,7 +75,7 @@ class TokenDialog:
     def restarted(self) -> Self:
         """An empty dialog that replaces this one; a common beginning of their tokens is not encoded again."""
         fresh = type(self)(self._policy)
-        fresh._ids = self._ids
+        fresh._ids = self._ids  # its first rendering replaces them, and a KV cache keeps what is equal
         return fresh
 
     def close(self) -> None:
@@ -86,7 +91,7 @@ class TokenDialog:
         return len(self._ids) + sampling.max_tokens <= self._policy.max_context
 
     def _advance(self) -> list[int]:
-        """Encode the messages since the last response; the prompt ids of the next turn."""
+        """Encode the messages since the last response; returns the prompt ids of the next turn."""
         if self._rendered:
             prompt = self._policy.renderer.opening(self._messages)
             self._before_rendering(prompt)

@@ -32,8 +32,9 @@ def turn_ends(tokenizer: Any, last: str, followed: str) -> TurnEnds:
 
     They are its ``eos_token``, those declared in ``generation_config.json`` (or else ``config.json``), and
     the one that its chat template writes. ``last``: the template's text after the last response of a dialog.
-    ``followed``: its text between a response and the next user's message. Raises ConfigError if the template
-    writes no end token, or one that the model cannot sample.
+    ``followed``: its text between a response and the next user's message. Reads the model's files from its
+    folder or the hub. Raises ConfigError if the template writes no end token or one that the model cannot
+    sample, or if a file is damaged.
     """
     eos = tokenizer.eos_token_id
     declared = _declared(tokenizer) | ({eos} if eos is not None else set())

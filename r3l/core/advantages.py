@@ -19,16 +19,16 @@ BaselineRule = Literal["mean", "logavgexp"]
 
 
 def all_equal(values: Sequence[float] | np.ndarray) -> bool:
-    """Whether all values are equal, so that there is nothing to compare.
-
-    The standard deviation does not tell: for N equal values it is often a rounding error instead of 0.
-    """
+    """Whether all values are equal, so that there is nothing to compare; True for no values."""
+    # The standard deviation does not tell: for N equal values it is often a rounding error instead of 0.
     return len(values) == 0 or bool(np.max(values) == np.min(values))
 
 
 def mean_of(values: Sequence[float] | np.ndarray) -> float:
-    """The mean; exact for equal values, although a rounded sum is not (0.1 + 0.1 + 0.1 > 0.3)."""
-    return float(values[0] if len(values) and all_equal(values) else np.mean(values))
+    """The mean of one or more values; for equal values exactly their value."""
+    if len(values) and all_equal(values):  # a sum would be rounded: 0.1 + 0.1 + 0.1 > 0.3
+        return float(values[0])
+    return float(np.mean(values))
 
 
 def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float = 1.0) -> float:
@@ -46,7 +46,7 @@ def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float =
 
 
 def centred(returns_G: np.ndarray, baseline: float | None = None) -> np.ndarray:
-    """OPMD: r - baseline, by default the group's mean; shape (G,)."""
+    """OPMD: r - baseline, shape (G,). The default baseline is the group's mean, or 0 in a group of one."""
     if baseline is None:
         baseline = baseline_of(returns_G)
     return np.asarray(returns_G - baseline)
@@ -60,7 +60,10 @@ def standardised(returns_G: np.ndarray) -> np.ndarray:
 
 
 def mean_advantage(trajectory: Trajectory, advantage: Advantage) -> float:
-    """The mean advantage over the sampled tokens of a trajectory, for metrics and logs."""
+    """The mean of ``advantage`` over the sampled tokens of a trajectory, 0 without any; for metrics and logs.
+
+    An advantage that is one number is returned as it is.
+    """
     if not isinstance(advantage, np.ndarray):
         return float(advantage)
     sampled = trajectory.response_mask() > 0

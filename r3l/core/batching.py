@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -74,9 +75,10 @@ def rows_of(
     groups: Sequence[Group],
     samples: Samples = "trajectory",
 ) -> list[TrajectoryRow]:
-    """All rows of a step, with advantages and token weights.
+    """All rows of a step, with advantages and token weights; groups with objective NONE give none.
 
-    Weight of a trainable token by ``loss_agg``:
+    ``samples``: whether a row is a trajectory or one of its turns. Raises ContractError if the method's
+    advantages have a wrong shape. Weight of a trainable token by ``method.loss_agg``:
 
     - ``traj_mean``: 1 / |tau| / trajectories, where |tau| counts all sampled tokens, masked ones too (paper).
     - ``token_mean``: 1 / (all trainable tokens).
@@ -128,17 +130,21 @@ def rows_of(
 
 
 def rows_to_score(trajectories: Sequence[Trajectory], samples: Samples) -> list[TrajectoryRow]:
-    """Rows that need only log-probs, in the order of ``trajectories``."""
+    """Rows of which only log-probs are needed (advantage 0, weight 1), in the order of ``trajectories``.
+
+    One row per trajectory, or under ``samples: turn`` one per turn.
+    """
     pieces = [piece for t in trajectories for piece in _pieces(t, samples)]
     return [_row(piece, weight=1.0, advantage=0.0, sft=False) for piece in pieces]
 
 
 def trainable_rows(criterion: Criterion, rows: Sequence[R]) -> list[R]:
-    """The rows among ``rows`` that an update needs.
+    """The rows among ``rows`` that an update by ``criterion`` needs.
 
-    Rows without signal (``Row.no_signal``) are left out, except under a KL term, which moves every row, and
-    under ``microbatch_released``, which averages over all rows.
+    Rows without signal (``Row.no_signal``) are left out, unless the loss has a KL term or averages by
+    ``microbatch_released``.
     """
+    # A KL moves every row, and the released average counts every row.
     all_count = criterion.kl_coef > 0 or criterion.loss_agg == "microbatch_released"
     return [row for row in rows if all_count or not row.no_signal]
 
@@ -175,24 +181,29 @@ def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> Traje
 
 
 def microbatches(rows: Sequence[R], budget: int) -> list[list[R]]:
-    """Rows by length, in parts of at most ``budget`` padded tokens; a longer row is a part by itself."""
+    """Rows sorted by length, cut into micro-batches of at most ``budget`` tokens, padding included.
+
+    A row that is longer than ``budget`` is a micro-batch by itself.
+    """
     return [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
 
 
 def weighted_as_released(rows: Sequence[R], budget: int) -> list[R]:
-    """The rows with the weights of ``microbatch_released``, in their order.
+    """Copies of all rows of a step, in their order, with the weights of ``loss_agg: microbatch_released``.
 
     The released trainer (verl) cuts a step into as few micro-batches as ``budget`` tokens allow and balances
     them. Each is a token mean that counts by its share of the rows, so the loss depends on this cut (audit
     A-8). With these weights the loss is the same even if rows are then computed in other micro-batches.
     """
     lengths = [len(row.ids) for row in rows]
-    weighted: dict[int, R] = {}
-    for part in balanced(lengths, min(len(rows), -(-sum(lengths) // budget))):
+    count = min(len(rows), math.ceil(sum(lengths) / budget))
+    weighted = list(rows)
+    for part in balanced(lengths, count):
         tokens = max(float(sum(rows[k].mask.sum() for k in part)), 1.0)
         weight = np.float32(len(part) / len(rows) / tokens)
-        weighted |= {k: replace(rows[k], weight=rows[k].mask * weight) for k in part}
-    return [weighted[k] for k in range(len(rows))]
+        for k in part:
+            weighted[k] = replace(rows[k], weight=rows[k].mask * weight)
+    return weighted
 
 
 _Part = tuple[int, int, tuple[tuple[int, int], ...]]  # sum, number of items, items: (index, length)
@@ -215,18 +226,20 @@ def balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
 
     # Join the two candidates that spread most, the largest part of one with the smallest of the other.
     while len(candidates) > 1:
-        first, second = (candidates.pop(candidates.index(max(candidates, key=order))) for _ in range(2))
-        joined = [
-            (a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a, b in zip(first, reversed(second), strict=True)
-        ]
+        first = candidates.pop(candidates.index(max(candidates, key=order)))
+        second = candidates.pop(candidates.index(max(candidates, key=order)))
+        joined = []
+        for a, b in zip(first, reversed(second), strict=True):
+            joined.append((a[0] + b[0], a[1] + b[1], a[2] + b[2]))
         candidates.append(sorted(joined, reverse=True))
     return [sorted(k for k, _ in items) for candidate in candidates for _, _, items in candidate]
 
 
 def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Batches of indices of rows with these ``lengths``, shortest rows first.
+    """Pack rows of these ``lengths`` (in tokens) into batches; returns the indices of each batch's rows.
 
-    Each batch has rows x longest row <= ``budget`` tokens; a longer row is a batch by itself.
+    The shortest rows come first. Number of rows x longest row is at most ``budget`` in each batch; a row that
+    is longer than ``budget`` is a batch by itself.
     """
     parts: list[list[int]] = []
     # Neighbours in length pad each other least.
@@ -239,11 +252,11 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]:
-    """Group rows (token ids) into micro-batches for the prefix tree; returns their indices.
+    """Pack rows (token ids) into micro-batches in which common prefixes are computed once (a prefix tree).
 
-    Rows with a common prefix are neighbours. A micro-batch has at most ``budget`` tokens, without the
-    prefix that a row shares with the row before it, which the tree computes once; a longer row is one
-    by itself.
+    Returns the indices of each micro-batch's rows, sorted so that rows with a common prefix are neighbours. A
+    micro-batch has at most ``budget`` tokens, where a prefix shared with the row before counts once; a row
+    that is longer than ``budget`` is one by itself.
     """
     parts: list[list[int]] = []
     tokens = 0  # of the last part
@@ -259,20 +272,26 @@ def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]
 
 
 def in_tree_order(rows: Sequence[np.ndarray]) -> list[int]:
-    """Indices of rows sorted by token ids: each row shares its longest prefix with a neighbour."""
+    """Indices of rows (token ids) in lexicographic order.
+
+    So each row shares its longest prefix with a neighbour.
+    """
     # Big-endian bytes compare as the ids do.
     return sorted(range(len(rows)), key=lambda k: rows[k].astype(">i8").tobytes())
 
 
 def common_length(a: np.ndarray, b: np.ndarray) -> int:
-    """Length of the common prefix of two rows, in tokens."""
+    """Length of the common prefix of two rows of token ids, in tokens."""
     length = min(len(a), len(b))
     different = np.flatnonzero(a[:length] != b[:length])
     return int(different[0]) if len(different) else length
 
 
 def collate(rows: Sequence[Row], device: torch.device) -> Batch:
-    """Rows as one batch, padded with zeros on the right to the longest row."""
+    """Rows as one batch on ``device``, padded with zeros on the right to the longest row.
+
+    No reference log-probs.
+    """
     width = max(len(r.ids) for r in rows)
 
     def padded(arrays: Sequence[np.ndarray], dtype: torch.dtype) -> torch.Tensor:

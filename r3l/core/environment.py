@@ -20,7 +20,12 @@ Stop = Literal["end", "line"]  # a turn of the model is a whole response, or one
 
 
 class StopReason(StrEnum):
-    """Why an episode ended: by the engine, by its failure, by an unusable response, or by a full context."""
+    """Why an episode ended.
+
+    The engine ended it (``success``, ``done``), it reached ``max_turns``, a response was unusable
+    (``format``, ``inadmissible``, ``repetition``, ``truncated``), the dialog no longer fits the model
+    (``context``), or the environment broke down (``env_failed``).
+    """
 
     SUCCESS = "success"
     DONE = "done"  # the engine ended it without success
@@ -34,7 +39,10 @@ class StopReason(StrEnum):
 
     @property
     def by_engine(self) -> bool:
-        """Whether the episode keeps the engine's reward; otherwise it gets ``invalid_action_reward``."""
+        """True for success, done, max_turns and env_failed: the episode keeps the engine's reward.
+
+        After any other reason its reward is ``invalid_action_reward`` of the last observation.
+        """
         return self in (
             StopReason.SUCCESS,
             StopReason.DONE,
@@ -48,11 +56,13 @@ class Observation:
     """The engine's answer to ``reset`` or to an action.
 
     - ``admissible``: the actions that are possible now; empty if the environment has no such list.
-    - ``success``: from the engine's own won or score field, never from ``done``.
+    - ``reward``: the reward of the complete episode if it ends here, not that of one step.
+    - ``success``: whether the task is solved, by the engine's own won or score field, never by ``done``.
     - ``invalid_action_reward``: the episode's reward if an invalid response to this observation ends it.
     - ``refused``: the environment did not carry out the action, because it does not allow it here.
     - ``no_answer``: the action holds nothing that can be graded.
-    - ``unrecorded``: turns before it that prompts do not list as actions (retries of the released code, B-7).
+    - ``unrecorded``: number of earlier turns whose actions the next prompt leaves out, 0 except in retries by
+      the rules of the released code (docs/audit.md, B-7).
     - ``failed``: error message of an environment that broke down, which ends the episode; else empty.
     """
 
@@ -68,7 +78,10 @@ class Observation:
     unrecorded: int = 0
 
     def well_formed(self) -> tuple[Observation, int]:
-        """The observation with U+FFFD for lone surrogates, and the number of replaced characters."""
+        """A copy with U+FFFD for lone surrogates in ``text`` and ``admissible``, and their number.
+
+        Returns the observation itself and 0 if there is none.
+        """
         text, replaced = well_formed(self.text)
         actions = [well_formed(action) for action in self.admissible]
         replaced += sum(count for _, count in actions)
@@ -81,17 +94,23 @@ class Environment(Protocol):
     """The engine of an environment, which plays one task at a time; ``reset`` starts the next one."""
 
     def reset(self, task: Task) -> Observation:
-        """Start ``task``. Raises DataError when its data is missing or corrupt."""
+        """Start ``task`` and return its first observation.
+
+        Raises DataError if its data is missing or corrupt.
+        """
         ...
 
     def step(self, action: str) -> Observation: ...
 
     def snapshot(self) -> Any | None:
-        """An opaque mark of the current state for ``restore``; None: the pool replays the actions instead."""
+        """The current state as an opaque value for ``restore``.
+
+        None if the engine cannot save its state; to return to it, the caller then resets and replays actions.
+        """
         ...
 
     def restore(self, snapshot: Any) -> Observation:
-        """Return to a snapshot of the current task; returns the observation of that state."""
+        """Set the engine back to a state saved by ``snapshot`` in this task; returns its observation."""
         ...
 
     def close(self) -> None: ...
@@ -99,7 +118,7 @@ class Environment(Protocol):
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed response: an action, or the reason for its absence."""
+    """A parsed response: the action in it, or ``action`` None and in ``error`` why it ends the episode."""
 
     action: str | None
     error: StopReason | None = None
@@ -121,7 +140,7 @@ class Transcript:
 
 
 class Outcome(StrEnum):
-    """How a finished episode went, as a reflection states it."""
+    """How a finished episode went, as a reflection states it: success, inefficient success, or failure."""
 
     SUCCESS = "success"
     INEFFICIENT = "success_but_inefficient"
@@ -153,14 +172,15 @@ class FeedbackPrompts(Protocol):
     """
 
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
-        """A finished episode as a numbered log for a prompt; it ends with the closing ``feedback``.
+        """A finished episode as a numbered log for a prompt.
 
-        ``prompts``: the messages before each of ``responses``.
+        ``prompts``: the messages before each of ``responses``. ``feedback``: the environment's closing
+        message, with which the log ends.
         """
         ...
 
     def reflection(self, log: str) -> list[Message]:
-        """The request for a reflection on a logged episode."""
+        """The messages that ask for a reflection on an episode, given as the text of :meth:`log`."""
         ...
 
     def guidance(self, report: Mapping[str, Any]) -> str:
@@ -168,11 +188,11 @@ class FeedbackPrompts(Protocol):
         ...
 
     def critique(self, log: str, reward: float) -> list[Message]:
-        """The request for a critique of a logged episode."""
+        """The messages that ask for a critique of an episode, given as :meth:`log` and its reward."""
         ...
 
     def refinement(self, critique: str) -> str:
-        """The text that guides a second attempt: it shows the ``critique`` of the first."""
+        """The text that guides a second attempt; it contains the ``critique`` of the first."""
         ...
 
 
@@ -234,7 +254,7 @@ class Dialogue(Protocol):
         ...
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """The observation after an error of ``retry_tolerates`` in ``response``."""
+        """The text shown as the next observation after ``response`` with an error of ``retry_tolerates``."""
         ...
 
     def closing(
@@ -247,7 +267,8 @@ class Dialogue(Protocol):
     ) -> str:
         """The closing feedback on a finished episode, which a reflection prompt shows.
 
-        ``error``: why a rule of the dialogue ended it, else None. ``response``: the last response.
+        ``turns``: number of turns. ``error``: the reason if an invalid response or a full context ended it,
+        else None. ``response``: the last response.
         """
         ...
 

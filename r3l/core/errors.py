@@ -46,7 +46,7 @@ class NonFiniteError(R3LError, ArithmeticError):
 
 
 class ReplayMismatch(R3LError, RuntimeError):
-    """A task does not replay: its observation at a reset, or after a rewind, is another one than before."""
+    """A task does not replay: the observation after a reset or a rewind differs from the recorded one."""
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:
@@ -63,7 +63,10 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The text `` (did you mean ...?)``, or nothing if no known word is close; upper case counts as lower."""
+    """The text `` (did you mean 'b'?)`` with the closest ``known`` word, ignoring case.
+
+    Empty if none is close.
+    """
     names = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold(), list(names), n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""

@@ -23,10 +23,11 @@ def check_finite(name: str, values: float | Sequence[float] | np.ndarray | torch
 
 
 def check_rows_finite(name: str, rows: Sequence[str], values_B_T: torch.Tensor) -> None:
-    """Raise NonFiniteError as :func:`check_finite`, naming the first bad row.
+    """Raise NonFiniteError if a value is infinite or NaN, naming the first row that has one.
 
-    All rows are checked by one operation first, so that a GPU is waited for only once.
+    ``rows``: a name for each of the B rows, for the message.
     """
+    # One operation for all rows, so that a GPU is waited for only once.
     if not values_B_T.isfinite().all():
         for row, values_T in zip(rows, values_B_T, strict=True):
             check_finite(f"{name} of {row}", values_T)

@@ -48,7 +48,10 @@ def sequence_ratio(
 def clipped_surrogate(
     ratio_B_T: torch.Tensor, advantages_B_T: torch.Tensor, clip_low: float, clip_high: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """PPO: max(-A rho, -A clip(rho, 1 - low, 1 + high)), and 1.0 on tokens where the clip is active."""
+    """PPO's loss max(-A rho, -A clip(rho, 1 - low, 1 + high)), and where the clip is active (1.0, else 0).
+
+    rho is ``ratio_B_T``; all shapes are (B, T).
+    """
     plain_B_T = -advantages_B_T * ratio_B_T
     clipped_B_T = -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
     return plain_B_T.maximum(clipped_B_T), (clipped_B_T > plain_B_T).float()
@@ -61,7 +64,10 @@ def clipped_weight(
     clip_low: float,
     clip_high: float,
 ) -> torch.Tensor:
-    """CISPO: -A sg(clip(rho)) log p. The ratio is only a weight, so a clipped token keeps its gradient."""
+    """CISPO's loss -A sg(clip(rho, 1 - low, 1 + high)) log p, where sg stops the gradient.
+
+    The ratio rho is only a weight, so a clipped token keeps its gradient.
+    """
     return -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high).detach() * logprobs_B_T
 
 
@@ -70,7 +76,7 @@ def shaped_probability(
     advantages_B_T: torch.Tensor,
     gamma: float,
 ) -> torch.Tensor:
-    """Critique-GRPO's off-policy shaping: -A p / (p + gamma), p = exp(logp); unlikely tokens learn most."""
+    """Critique-GRPO's loss on off-policy tokens: -A p / (p + gamma) with p = exp(logp)."""
     p_B_T = logprobs_B_T.exp()
     return -advantages_B_T * p_B_T / (p_B_T + gamma)
 
@@ -86,14 +92,17 @@ def reverse_kl(logprobs_B_T: torch.Tensor, teacher_logprobs_B_T: torch.Tensor) -
 def without_unlikely(
     loss_B_T: torch.Tensor, logprobs_B_T: torch.Tensor, off_policy_B: torch.Tensor, min_logprob: float | None
 ) -> torch.Tensor:
-    """Set ``loss_B_T`` to 0 on off-policy tokens with a log-prob below ``min_logprob`` (RLTF audit 2)."""
+    """``loss_B_T`` with 0 on off-policy tokens whose log-prob is below ``min_logprob`` (RLTF audit 2).
+
+    ``off_policy_B``: the rows concerned. None leaves the loss unchanged.
+    """
     if min_logprob is None:
         return loss_B_T
     return loss_B_T.masked_fill(off_policy_B[:, None] & (logprobs_B_T.detach() < min_logprob), 0.0)
 
 
 def kl(logprobs_B_T: torch.Tensor, ref_logprobs_B_T: torch.Tensor, estimator: KLEstimator) -> torch.Tensor:
-    """Schulman's estimators of the per-token KL to the reference.
+    """Estimates, per token, the KL to the reference model by one of Schulman's estimators.
 
     With d = logp - ref: k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d; ``none`` is 0.
     """

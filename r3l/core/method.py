@@ -57,7 +57,7 @@ class Batch:
     ref_logprobs_B_T: torch.Tensor | None = None
 
     def row(self, k: int) -> Batch:
-        """Row ``k`` as a batch of its own."""
+        """Row ``k`` as a batch of one row, of the same width T."""
         only = slice(k, k + 1)
         reference = self.ref_logprobs_B_T
         return Batch(
@@ -119,7 +119,7 @@ class Method(Criterion, Protocol):
         ...
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """Whether the groups of one task enter the batch."""
+        """Whether the groups of one task (those of ``explore``) enter the batch; False drops all of them."""
         ...
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
@@ -229,13 +229,18 @@ class TrainedMethod(Generic[S]):
         return [self.advantages(group) for group in groups]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Per-token policy loss, and per-token metrics by name; all of shape (B, T)."""
+        """Per-token policy loss, and per-token metrics by name, all of shape (B, T); a subclass defines it.
+
+        ``logprobs_B_T``: log-probs of the batch's tokens under the current weights, with gradient.
+        """
         raise NotImplementedError
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
         """The scalar loss of a micro-batch and its metrics.
 
-        It is the surrogate on policy rows + sft_coef * (-log p) on SFT rows + kl_coef * KL on policy rows.
+        It is the surrogate on policy rows + sft_coef * (-log p) on SFT rows + kl_coef * KL on policy rows,
+        each summed over tokens by ``batch.weight_B_T``. Raises ContractError if ``surrogate`` returned
+        something of a wrong type or shape, or without a gradient.
         """
         # Every row counts in one of two losses, policy or SFT; the weights of the other loss are 0 on it.
         sft_weight_B_T = batch.weight_B_T * batch.sft_B[:, None]

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
-    """Call ``method.explore`` and check its groups. Raises ContractError.
+    """Call ``method.explore`` and check its groups. Raises ContractError if one is not as declared.
 
-    Trajectories that ended by an error inside the environment are left out: their reward says nothing about
-    the policy. A group of which one trajectory is left is dropped, since it compares nothing.
+    Trajectories that ended by an error inside the environment (``failed``) are left out: their reward says
+    nothing about the policy. A policy group of which one trajectory or none is then left is dropped, since it
+    compares nothing; of other groups one is enough.
     """
     groups = await method.explore(task, ctx)
     who = name_of_method(method)
@@ -57,9 +58,10 @@ def kept(method: Method, groups: Sequence[Group]) -> bool:
 
 
 def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantage]]:
-    """Call ``method.step_advantages`` and check that each trajectory of ``groups`` has one advantage.
+    """Call ``method.step_advantages`` and return the advantage of each trajectory, one list per group.
 
-    ``groups``: those that train by policy gradient. Raises ContractError.
+    ``groups``: those that train by policy gradient. An advantage is a number, or an array with one number per
+    token of its trajectory; raises ContractError for anything else or a wrong length.
     """
     of_groups = method.step_advantages(groups)
     who = name_of_method(method)
@@ -88,9 +90,10 @@ def loss_of(
     batch: Batch,
     logprobs_B_T: torch.Tensor,
 ) -> tuple[torch.Tensor, Mapping[str, float]]:
-    """Call ``criterion.loss`` and check it: a scalar with a gradient, and a dict of numbers.
+    """Call ``criterion.loss`` and return its loss and metrics.
 
-    Raises ContractError.
+    Raises ContractError unless they are a scalar tensor (with a gradient if the log-probs have one) and a
+    dict of numbers.
     """
     from torch import Tensor
 

@@ -11,9 +11,10 @@ REQUIRED = ...  # instead of a default: every configuration file gives the value
 
 
 def option(default: Any, meaning: str, source: str = "", **limits: Any) -> Any:
-    """Declare a field of a settings model; ``limits`` are pydantic's (``ge=1``).
+    """Declare a pydantic field of a settings model; ``limits`` are pydantic's (``ge=1``).
 
-    ``source`` says where the default comes from: a paper, its released code, a measurement or our choice.
+    ``meaning`` is its description in help and docs. ``source`` says where the default comes from: a paper,
+    its released code, a measurement or our choice.
     """
     return Field(default, description=meaning, json_schema_extra={"source": source}, **limits)
 
@@ -24,17 +25,19 @@ class OptionModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_number(cls, value: Any, field: ValidationInfo) -> Any:
-        if any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value])):
-            types = [cls.model_fields[field.field_name or ""].annotation]
-            # Collect the parts of unions, lists and tuples; the list grows while it is read.
-            for annotation in types:
-                types += get_args(annotation)
-            if {int, float} & set(types) and bool not in types:
-                raise ValueError("true and false are not numbers")
+        values = value if isinstance(value, list | tuple) else [value]
+        if not any(isinstance(one, bool) for one in values):
+            return value
+        # Collect the parts of unions, lists and tuples; the list grows while it is read.
+        types = [cls.model_fields[field.field_name or ""].annotation]
+        for annotation in types:
+            types += get_args(annotation)
+        if {int, float} & set(types) and bool not in types:
+            raise ValueError("true and false are not numbers")
         return value
 
 
 def source_of(field: FieldInfo) -> str:
-    """Source of an option's default (a paper, our choice, ...); empty for a required option."""
+    """The ``source`` with which an option was declared (a paper, our choice, ...); empty if it has none."""
     extra = field.json_schema_extra
     return str(extra.get("source", "")) if isinstance(extra, dict) else ""

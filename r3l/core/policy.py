@@ -16,7 +16,10 @@ Samples = Literal["trajectory", "turn"]
 
 
 class Phase(StrEnum):
-    """The purpose of a response, in the order in which a step samples them (r3l.processes.barrier)."""
+    """The purpose of a response: rollout, feedback (a reflection or critique), or retry.
+
+    A training step samples them in this order (r3l.processes.barrier).
+    """
 
     ROLLOUT = "rollout"
     FEEDBACK = "feedback"  # reflections and critiques
@@ -24,7 +27,11 @@ class Phase(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why the sampling of one response ended (OpenAI's ``finish_reason``)."""
+    """Why the sampling of one response ended, as OpenAI's ``finish_reason``.
+
+    ``end``: the end-of-turn token; ``line``: a line break under ``stop: line``; ``length``: ``max_tokens``;
+    ``context``: the dialog no longer fits the model, so nothing was sampled.
+    """
 
     END = "end"  # the end-of-turn token was sampled
     LINE = "line"  # a line break was sampled (``stop: line``)
@@ -37,8 +44,8 @@ class Sampling:
     """Sampling parameters of one response.
 
     ``max_tokens`` includes the end-of-turn token. ``phase``: the response's purpose. Under ``stop: line`` a
-    token that holds a line break ends the sampling too; the next ``respond`` continues the response unless a
-    message has been added.
+    token that holds a line break ends the sampling too; the next ``Conversation.respond`` then continues the
+    response, unless a message has been added.
     """
 
     temperature: float = 1.0
@@ -78,7 +85,7 @@ class Completion:
 
 
 class Conversation(Protocol):
-    """An append-only dialog that the policy holds."""
+    """An append-only dialog with the policy, which keeps its state (tokens, KV cache)."""
 
     def add(self, message: Message) -> None:
         """Append a system or user message; it is encoded with the next response."""
@@ -111,14 +118,20 @@ class Conversation(Protocol):
 
 
 class JudgePrompts(StrEnum):
-    """Form of the prompts that a judge gets: complete instructions with a log, or the policy's own prompt."""
+    """Form of the prompts that a judge gets.
+
+    ``instructions``: complete instructions and a log of the episode; ``as_policy``: the policy's own prompts.
+    """
 
     INSTRUCTIONS = "instructions"  # complete instructions and a log of the episode
     AS_POLICY = "as_policy"  # the policy's own prompts, for a judge trained on them
 
 
 class Judge(Protocol):
-    """A frozen model that writes feedback on episodes."""
+    """A frozen model, other than the policy, that writes feedback on episodes.
+
+    ``prompts``: form of its prompts.
+    """
 
     prompts: JudgePrompts
 

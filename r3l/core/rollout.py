@@ -26,9 +26,9 @@ KINDS = tuple(TrajectoryKind)  # the order in which trajectories are logged
 
 @dataclass(frozen=True)
 class Prompt:
-    """The messages before a response.
+    """The new messages before a response.
 
-    ``unguided``: the same without guidance, the text of a reflection that a retry reads.
+    ``unguided``: the same messages without the guidance that a retry reads (the text of a reflection).
     """
 
     messages: list[Message]
@@ -58,7 +58,10 @@ class LiveEnvironment(Protocol):
     async def step(self, action: str) -> Observation: ...
 
     async def rewind(self, turn: int) -> Observation:
-        """Restore the state after ``turn`` actions. Raises ReplayMismatch if its observation differs."""
+        """Restore the state after the first ``turn`` actions of the episode, and return its observation.
+
+        Raises ReplayMismatch if that observation differs from the one seen then.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -79,7 +82,7 @@ class RolloutContext:
     - ``gather``: plays items concurrently.
     - ``progress``: share of training done, 0 in the first step and 1 in the last, for schedules.
     - ``history``: metrics of earlier steps, for methods with ``needs_history``.
-    - ``tasks``: the task set that is played, from which a corrupted critic takes another task.
+    - ``tasks``: the task set that is played; the ablation with a corrupted critic takes another task from it.
     - ``judge``: the model that writes feedback under ``feedback: judge``.
     - ``counters``: metrics of the step: its budget, and everything dropped, by reason.
     - ``trajectories``: everything played or written, in order of completion, for logs. The groups of a method
@@ -102,7 +105,7 @@ class RolloutContext:
     _summands: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def played(self) -> list[Trajectory]:
-        """``trajectories`` sorted, in an order that does not depend on which was finished first."""
+        """``trajectories`` sorted by task, kind, member and attempt, whichever was finished first."""
 
         def order(t: Trajectory) -> tuple[str, int, int, tuple[int, ...]]:
             return t.task.address, KINDS.index(t.kind), t.member, t.attempt
@@ -110,10 +113,9 @@ class RolloutContext:
         return sorted(self.trajectories, key=order)
 
     def add_fraction(self, counter: str, value: float) -> None:
-        """Add ``value`` to a counter of fractions.
+        """Add ``value`` to ``counters[counter]``, whose sum does not depend on the order of the additions.
 
-        The values are summed at once with fsum, so the sum does not depend on the order in which episodes
-        end.
+        (Episodes end in any order, so all its values are kept and summed exactly each time.)
         """
         self._summands[counter].append(value)
         self.counters[counter] = math.fsum(self._summands[counter])
@@ -139,7 +141,7 @@ class RolloutContext:
         return completion
 
     def seen(self, observation: Observation) -> Observation:
-        """``observation`` as well-formed Unicode; the number of replaced characters is counted."""
+        """``observation`` with U+FFFD for lone surrogates, counted in ``counters["text/replaced"]``."""
         observation, replaced = observation.well_formed()
         self.count_replaced(replaced)
         return observation
@@ -166,7 +168,7 @@ class Episode:
     prompts: list[list[Message]] = field(default_factory=list)
 
     def transcript(self) -> Transcript:
-        """The finished episode as its environment's critic reads it."""
+        """The finished episode, which needs at least one turn, as its environment's critic reads it."""
         turns = self.trajectory.turns
         error = turns[-1].error
         last = self.last.text if self.last and error is None else ""
@@ -210,7 +212,10 @@ class Continuation:
 
 
 async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
-    """Play a base rollout of ``task``: from the start, without guidance."""
+    """Play a base rollout of ``task``: from the start, without guidance, until it ends.
+
+    ``member``: index of the rollout among those of its task. The caller closes the returned episode.
+    """
     env = ctx.pool.open()
     first = ctx.seen(await env.reset(task))
     episode = Episode(Trajectory(task, member, TrajectoryKind.BASE), env, ctx.policy.open(), first)
@@ -219,7 +224,10 @@ async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
 
 
 async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0) -> list[Trajectory]:
-    """Play ``size`` base rollouts of ``task`` concurrently, as members ``first``, ``first`` + 1, ..."""
+    """Play ``size`` base rollouts of ``task`` concurrently, as members ``first``, ``first`` + 1, ...
+
+    Closes their environments and dialogs, and returns the trajectories in the order of members.
+    """
     members = range(first, first + size)
     episodes = await ctx.gather(partial(play, ctx, task), members)
     for episode in episodes:

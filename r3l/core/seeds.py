@@ -29,8 +29,8 @@ def generator(*address: str | int) -> np.random.Generator:
 
 
 def uniforms(seed: int, count: int) -> np.ndarray:
-    """``count`` uniform draws in [0, 1), by which the tokens of one response are sampled.
+    """``count`` uniform draws in [0, 1), float64, shape (count,).
 
-    ``seed``: :func:`seed_of` the response's address.
+    The tokens of one response are sampled by them. ``seed``: :func:`seed_of` the response's address.
     """
     return np.random.Generator(np.random.Philox(seed)).random(count)

@@ -33,11 +33,11 @@ class Task:
 
     @property
     def address(self) -> str:
-        """The task's part of a seed address, as a single string, since addresses are also sorted.
+        """The task's part of a seed address: its id, followed by ``occurrence`` if that is not 0.
 
-        A task that occurs twice in one step gets two different ones. Otherwise its second group would repeat
-        the rollouts of the first, and they would count double.
+        So a task that occurs twice in one step is played with other draws the second time.
         """
+        # A single string, since addresses are also sorted.
         return f"{self.id}\x1f{self.occurrence}" if self.occurrence else self.id
 
 
@@ -54,12 +54,13 @@ def check_unique(tasks: Sequence[Task], task_set: str) -> None:
 
 
 def shared_problems(tasks: Iterable[Task], others: Iterable[Task]) -> list[Task]:
-    """The ``tasks`` whose problem is also one of ``others``: an equal payload, or equal ids without payloads.
+    """The ``tasks`` whose problem also occurs in ``others``.
 
-    Ids alone do not tell, since an environment that draws its problems has the name of the split in them.
+    Two problems are the same if their payloads are equal or, for tasks without payload, their ids.
     """
 
     def problem(task: Task) -> str:
+        # Ids of drawn problems contain the name of the split, so they differ for equal problems.
         return json.dumps(dict(task.payload), sort_keys=True) if task.payload else task.id
 
     known = {problem(task) for task in others}
@@ -67,10 +68,11 @@ def shared_problems(tasks: Iterable[Task], others: Iterable[Task]) -> list[Task]
 
 
 def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:
-    """The ``count`` tasks of step ``number`` (from 1): consecutive slices of one shuffle per epoch.
+    """The ``count`` tasks of training step ``number`` (from 1), by ``seed``.
 
-    ``extra`` > 0 is the number of an extra sampling round, which has its own shuffle, so that the tasks of
-    later steps do not depend on it.
+    Steps take consecutive slices of a shuffled epoch, and go on into the next epoch, which is shuffled again.
+    ``extra`` > 0 is the number of an extra sampling round of the step; it takes its tasks (at most all, each
+    once) from a shuffle of its own, so that the tasks of later steps do not depend on it.
     """
     if extra:
         return [tasks[i] for i in generator(seed, "extra", number, extra).permutation(len(tasks))[:count]]

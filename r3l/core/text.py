@@ -51,7 +51,10 @@ class Response:
 
 
 def split_thought(text: str) -> Response:
-    """Split a response around its first thought, whose opening tag may be written by the chat template."""
+    """Split a response around its first thought, the text between <think> and </think>.
+
+    A text with only the closing tag begins inside the thought: the chat template wrote the opening tag.
+    """
     before, opened, inside = text.partition(THOUGHT)
     if END_OF_THOUGHT in before:  # the chat template has written the opening tag
         before = ""
@@ -64,18 +67,21 @@ def split_thought(text: str) -> Response:
 
 
 def with_think_tags(text: str) -> str:
-    """The response with its thought in <think> tags, even if its model marks thoughts in another way."""
+    """The response with <think> and </think> in place of the marks that other models put around thoughts.
+
+    Known marks: Magistral, Seed-OSS, Kimi, Command A, Apertus, Gemma 4, gpt-oss. Other text is unchanged.
+    """
     text = _THOUGHT_MARKS.sub(lambda mark: THOUGHT if mark[1] else END_OF_THOUGHT, text)
     return _BARE_CHANNELS.sub(rf"{THOUGHT}\1{END_OF_THOUGHT}", text)
 
 
 def after_thought(text: str) -> str:
-    """The text after a response's thought; empty if the thought was cut off."""
+    """The text after a response's thought: all of it without a thought; empty if the thought was cut off."""
     return split_thought(text).after or ""
 
 
 def with_opening(text: str) -> str:
-    """The response; if the chat template wrote the opening tag of its thought, that tag is added."""
+    """The response, with <think> put before it if it holds only </think> (the template wrote the first)."""
     return THOUGHT + text if END_OF_THOUGHT in text and THOUGHT not in text else text
 
 
@@ -85,7 +91,10 @@ def printable(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Any value as one short line, for an error message."""
+    """Any value's ``repr`` on one line of at most 80 characters (then "..."), for an error message.
+
+    If ``repr`` fails, the name of the value's type in <>.
+    """
     try:
         line = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - repr may be any code; Python's own fails for very long integers
@@ -99,9 +108,9 @@ def well_formed(text: str) -> tuple[str, int]:
 
 
 def well_formed_json(value: Any, deepest: int = DEEPEST) -> tuple[Any, int]:
-    """A JSON value with :func:`well_formed` strings and keys, and the number of replaced characters.
+    """A copy of a JSON value with :func:`well_formed` strings and keys, and the number of replacements.
 
-    Raises ValueError if it nests more than ``deepest`` lists and objects.
+    Raises ValueError if more than ``deepest`` lists and objects are nested.
     """
     if isinstance(value, list | dict) and not deepest:
         raise ValueError(f"more than {DEEPEST} nested lists and objects")
@@ -111,6 +120,11 @@ def well_formed_json(value: Any, deepest: int = DEEPEST) -> tuple[Any, int]:
         items = [well_formed_json(item, deepest - 1) for item in value]
         return [item for item, _ in items], sum(count for _, count in items)
     if isinstance(value, dict):
-        pairs = [(well_formed(key), well_formed_json(item, deepest - 1)) for key, item in value.items()]
-        return {key: item for (key, _), (item, _) in pairs}, sum(k + n for (_, k), (_, n) in pairs)
+        copy = {}
+        replaced = 0
+        for key, item in value.items():
+            key, in_key = well_formed(key)
+            copy[key], in_item = well_formed_json(item, deepest - 1)
+            replaced += in_key + in_item
+        return copy, replaced
     return value, 0

@@ -23,7 +23,12 @@ UNLIKELY = -5.0
 
 
 class TrajectoryKind(StrEnum):
-    """The role of a trajectory among those of its task, such as base rollout, reflection or retry."""
+    """The role of a trajectory among those of its task.
+
+    ``base``: a plain rollout. ``reflection``, ``critique``: an episode followed by feedback on it.
+    ``guided_retry``: an attempt under the guidance of feedback. ``distilled``: the same responses under the
+    prompts without guidance. ``refined``: a distilled retry that replaces its base rollout (Critique-GRPO).
+    """
 
     BASE = "base"  # a plain rollout
     DISTILLED = "distilled"  # a guided retry under the prompts without guidance
@@ -42,7 +47,10 @@ class Objective(StrEnum):
 
 
 class Feedback(Protocol):
-    """A parsed reflection or critique that can become JSON (``as_json``; see r3l.feedback.feedback)."""
+    """A parsed reflection or critique, valid or not.
+
+    ``as_json`` is its JSON object (r3l.feedback.feedback).
+    """
 
     def as_json(self) -> Mapping[str, Any]: ...
 
@@ -79,10 +87,8 @@ class Turn:
 
     @property
     def counts(self) -> bool:
-        """Whether the turn counts towards ``max_turns``: it has an action or an error.
-
-        A retry may show a refused action of its base rollout without replaying it (docs/audit.md, B-18).
-        """
+        """Whether the turn counts towards ``max_turns``: it has an action or an error."""
+        # A retry may show a refused action of its base rollout without replaying it (docs/audit.md, B-18).
         return self.action is not None or self.error is not None
 
     @classmethod
@@ -93,7 +99,7 @@ class Turn:
         action: str | None = None,
         error: StopReason | None = None,
     ) -> Turn:
-        """The turn in which ``completion`` answers ``observation``."""
+        """The turn in which ``completion`` answers ``observation``, with what its parser found in it."""
         return cls(
             observation=observation,
             response=completion.text,
@@ -176,9 +182,9 @@ class Trajectory:
         return replace(self, turns=turns, trainable=None)
 
     def set_teacher_logprobs(self, logprobs_S: Sequence[float] | np.ndarray | None) -> None:
-        """Set the teacher's log-probs of all S sampled tokens, in order.
+        """Set the teacher's log-probs of all S sampled tokens, in order; replaces the trajectory's turns.
 
-        None: the policy's own log-probs, as if the hint changed nothing.
+        None: the log-probs recorded in sampling, as if the hint changed nothing.
         """
         if logprobs_S is None:
             logprobs_S = [value for turn in self.turns for value in turn.logprobs]
@@ -187,7 +193,7 @@ class Trajectory:
         self.turns = [replace(turn, teacher_logprobs=of_turn) for turn, of_turn in turns]
 
     def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
-        """Set the log-probs of all S sampled tokens, in order, in the context that the policy is trained on.
+        """Set ``logprobs`` of the turns to those in the context that trains: all S sampled tokens, in order.
 
         The log-probs recorded in sampling become the teacher's. Raises ValueError for fewer than S values.
         """
@@ -197,7 +203,10 @@ class Trajectory:
         ]
 
     def with_silent_teacher(self) -> Trajectory:
-        """A copy whose teacher has the policy's own log-probs, as if the hint changed nothing."""
+        """A copy whose teacher has the policy's own log-probs, as if the hint changed nothing.
+
+        Returns the trajectory itself if it has no teacher or is off-policy.
+        """
         if not self.taught or self.off_policy:
             return self
         turns = [replace(turn, teacher_logprobs=turn.logprobs) for turn in self.turns]
@@ -218,7 +227,7 @@ class Trajectory:
 
     @property
     def played(self) -> int:
-        """Number of turns that count towards ``max_turns``: those with an action or an error."""
+        """Number of turns with an action or an error, which count towards ``max_turns``."""
         return sum(turn.counts for turn in self.turns)
 
     def token_ids(self) -> np.ndarray:
@@ -227,7 +236,7 @@ class Trajectory:
         return np.asarray(ids, dtype=np.int64)
 
     def response_mask(self) -> np.ndarray:
-        """1.0 on every sampled token, shape (T,), trainable or not."""
+        """1.0 on every sampled token, trainable or not, else 0; float32, shape (T,)."""
         return self._over_turns([np.ones(len(turn.response_ids)) for turn in self.turns])
 
     def trains(self, k: int) -> bool:
@@ -235,17 +244,18 @@ class Trajectory:
         return self.trainable is None or k in self.trainable
 
     def credit_mask(self) -> np.ndarray:
-        """1.0 on sampled tokens of trainable turns, else 0, shape (T,)."""
+        """1.0 on sampled tokens of trainable turns, else 0; float32, shape (T,)."""
         return self.spread([float(self.trains(k)) for k in range(len(self.turns))])
 
     def old_logprobs(self) -> np.ndarray:
-        """Log-probabilities at sampling time, 0 on tokens that were not sampled, shape (T,)."""
+        """Log-probabilities at sampling time, 0 on tokens that were not sampled; float32, shape (T,)."""
         return self._over_turns([turn.logprobs for turn in self.turns])
 
     def teacher_logprobs(self) -> np.ndarray:
-        """Log-probabilities in the teacher's context, 0 on tokens that were not sampled, shape (T,).
+        """Log-probabilities in the teacher's context, 0 on tokens that were not sampled; float32, shape (T,).
 
-        Without a teacher they are those of sampling. Raises ValueError if they have not been scored yet.
+        Without a teacher they are those of sampling. Raises ValueError if the trajectory has a teacher that
+        the engine has not scored yet.
         """
         if self.awaits_teacher:
             raise ValueError(f"task {self.task.id}: the teacher's log-probs have not been scored")
@@ -300,10 +310,13 @@ class Group:
         return np.asarray([t.reward for t in self.trajectories], dtype=float)
 
     def returns_G(self) -> np.ndarray:
-        """The returns from which advantages are computed: ``returns``, else the rewards; shape (G,)."""
+        """The returns from which advantages are computed: ``returns`` if set, else the rewards.
+
+        Shape (G,).
+        """
         return self.rewards_G() if self.returns is None else np.asarray(self.returns, dtype=float)
 
 
 def unique(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    """Each object once, in order: a trajectory may be in several groups."""
+    """The trajectories without repeated objects (one may be in several groups), in order."""
     return list({id(t): t for t in trajectories}.values())

@@ -37,7 +37,8 @@ class Rule(Generic[T]):
 
     def check(self, who: str, what: str, value: Any) -> T:
         """Return the converted ``value``, or raise ContractError naming ``who`` returned ``what``."""
-        if (read := self.read(value)) is None:
+        read = self.read(value)
+        if read is None:
             raise wrong(who, what, value, self.fix)
         return read
 
@@ -73,9 +74,10 @@ OBSERVATION: Mapping[str, Rule[Any]] = {
 
 
 def checked_observation(env: str, call: str, returned: Any) -> Observation:
-    """Check what ``call`` (reset, step, restore) of an environment returned, and convert it to plain types.
+    """Check what ``call`` (reset, step, restore) of an environment returned.
 
-    Raises ContractError.
+    Returns a copy whose fields have plain Python types. Raises ContractError if it is no Observation or a
+    field has a wrong type, an infinite number or more than a million characters.
     """
     who = f"environment {env!r}"
     what = f"{call} returned"
@@ -89,9 +91,9 @@ def checked_observation(env: str, call: str, returned: Any) -> Observation:
 
 
 def checked_payload(env: str, returned: Any) -> dict[str, Any]:
-    """Check that ``problem`` of an environment returned a JSON object: it is hashed and crosses processes.
+    """Return ``returned``, the result of an environment's ``problem``, if it is a JSON object with str keys.
 
-    Raises ContractError.
+    Raises ContractError otherwise: payloads are hashed and cross processes.
     """
     who = f"environment {env!r}"
     fix = "return a dict of what JSON has: str, int, finite float, bool, None, list, dict"
@@ -114,14 +116,19 @@ def wrong(who: str, what: str, value: Any, fix: str) -> ContractError:
 
 
 def real_number(value: Any) -> float | None:
-    """A number, numpy's too, finite or not; None for anything else or one too large for a float."""
+    """The number in ``value`` as a float, or as an int if it is one; numpy's too, finite or not.
+
+    None for anything else or for a number too large for a float.
+    """
+    if not isinstance(value, Real):
+        return None
     try:
-        found = float(value) if isinstance(value, Real) else None
+        number = float(value)
     except (OverflowError, ValueError):
         return None
-    return value if type(value) is int and found is not None else found  # an int stays one in records
+    return value if type(value) is int else number  # an int stays one in records
 
 
 def name_of_method(method: object) -> str:
-    """The class of a method, for errors."""
+    """The text ``method <module>.<class>`` of a method object, for errors."""
     return f"method {type(method).__module__}.{type(method).__qualname__}"

@@ -29,30 +29,34 @@ GRADES = ("wrong", "partial", "accurate")  # by the number of right ones among p
 class Leak(StrEnum):
     """How feedback contains the gold answer.
 
-    ``told``: it is nowhere else. ``quoted``: the problem or the attempt has it too.
+    ``told``: it appears nowhere else. ``quoted``: it also appears in the problem or the attempt, such as a
+    number of the problem.
     """
 
-    TOLD = "told"  # it appears nowhere else
-    QUOTED = "quoted"  # it also appears in the problem or the attempt, such as a number of the problem
+    TOLD = "told"
+    QUOTED = "quoted"
 
 
 def leak_of(text: str, answer: object, known: Iterable[str]) -> Leak | None:
     """How the feedback ``text`` gives away ``answer``; None if it does not contain it as complete words.
 
     ``known``: the texts of the problem and the attempt. An answer that also occurs there is only quoted
-    (``QUOTED``), else it is leaked (``TOLD``). Case and spacing are ignored.
+    (``QUOTED``), else it is leaked (``TOLD``). Case and spacing are ignored; an empty answer is never found.
     """
     words = r"\s+".join(map(re.escape, str(answer).split()))
     pattern = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
     if not words or not pattern.search(text):
         return None
-    return Leak.QUOTED if any(map(pattern.search, known)) else Leak.TOLD
+    if any(pattern.search(other) for other in known):
+        return Leak.QUOTED
+    return Leak.TOLD
 
 
 def audit(ctx: RolloutContext, episode: Episode, text: str) -> Leak | None:
-    """Find the task's gold answer in ``text``, feedback on ``episode``, and count it in the metrics.
+    """Search ``text``, feedback on ``episode``, for the task's gold answer (:func:`leak_of`).
 
-    None without a leak, or for a task without an answer in its payload.
+    Counts the feedback and a leak in ``ctx.counters`` (``leak/...``). Returns None without a leak; counts
+    nothing and returns None for a task without ``answer`` in its payload.
     """
     answer = episode.trajectory.task.payload.get("answer")
     if answer is None:
@@ -81,14 +85,14 @@ class Agreement:
 
     @property
     def grade(self) -> str:
-        """The agreement as one word of GRADES."""
+        """``accurate``: the pivot is near and the cause the same; ``partial``: one of them; or ``wrong``."""
         return GRADES[self.near + self.same_cause]
 
 
 def agreement(critique: Critique | None, reflection: ParsedReflection) -> Agreement | None:
-    """Compare the pivot and the cause of a reflection with those of the environment's critic.
+    """Compare the pivot (the turn to retry from) and the cause of a reflection with those of the critic.
 
-    The pivot is the turn to retry from. None if either of them names no pivot.
+    ``critique``: what the environment's own critic says of the same episode. None if either names no pivot.
     """
     if critique is None or critique.turn is None or reflection.pivot is None:
         return None
@@ -105,9 +109,10 @@ def is_right(pivot: int, oracle: int) -> bool:
 
 
 def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedReflection) -> int | None:
-    """Count how a reflection agrees with the environment's critic.
+    """Compare a reflection on ``base`` with the environment's critic, and return the critic's pivot.
 
-    Returns the critic's pivot; None if the critic or the reflection names none.
+    Counts the agreement in ``ctx.counters`` (``pivot/...``, ``reflection_quality/...``). None, and nothing is
+    counted, if the critic or the reflection names no pivot.
     """
     critique = ctx.dialogue.critique(base.transcript())
     agrees = agreement(critique, reflection)
@@ -121,9 +126,10 @@ def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedRefle
 
 
 def count_retry(ctx: RolloutContext, pivot: int, oracle: int | None, success: bool) -> None:
-    """Count a retry and its success by whether its pivot was right, compared with the critic's (``oracle``).
+    """Count a retry and its success in ``ctx.counters``, as one from a right or from a wrong pivot.
 
-    Counts nothing if the critic names no pivot (None).
+    Its ``pivot`` is right if at most one turn from ``oracle``, the pivot of the environment's critic. Counts
+    nothing if that is None.
     """
     if oracle is None:
         return

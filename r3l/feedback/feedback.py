@@ -39,11 +39,15 @@ NOTHING = ("", "-", "none", "null", "n/a")  # values of a line that mean null
 
 
 class FeedbackSource(StrEnum):
-    """Author of the feedback between two attempts."""
+    """Author of the feedback between two attempts.
 
-    SELF = "self"  # the policy
-    ENVIRONMENT = "environment"  # the environment's own critic, or the policy if the critic has no comment
-    JUDGE = "judge"  # another model, behind a server (docs/methods.md)
+    ``self``: the policy. ``environment``: the environment's own critic, or the policy if the critic has no
+    comment. ``judge``: another model, behind a server (docs/methods.md).
+    """
+
+    SELF = "self"
+    ENVIRONMENT = "environment"
+    JUDGE = "judge"
 
 
 class FeedbackSettings(OptionModel):
@@ -63,7 +67,7 @@ class ParsedReflection:
     - ``pivot``: the turn (0-based) to retry from; None if and only if the reflection is ``perfect``.
     - ``suggestion``: None if perfect, or if the released schema allows it to be missing.
     - ``document``: the JSON object as written, which guidance may show.
-    - ``coerced``: the pivot was not written as an integer.
+    - ``coerced``: the pivot was not written as an integer of its own, but read from "3" or 3.0, or replaced.
     - ``replaced``: number of characters that were not valid Unicode.
     """
 
@@ -112,7 +116,10 @@ class ParsedCritique:
 
 @dataclass(frozen=True)
 class InvalidFeedback:
-    """A reflection or critique that cannot be used; ``reason`` is a word that metrics count."""
+    """A reflection or critique that cannot be used.
+
+    ``reason``: why, as a word under which metrics count it.
+    """
 
     reason: str
 
@@ -121,10 +128,12 @@ class InvalidFeedback:
 
 
 def feedback_of(content: Mapping[str, Any]) -> Feedback:
-    """Read feedback from ``content``, the JSON object that its ``as_json`` gave."""
+    """The feedback whose ``as_json`` gave ``content``: a reflection, a critique or InvalidFeedback."""
     if "invalid" in content:
         return InvalidFeedback(content["invalid"])
-    return ParsedCritique(content["guidance"]) if "guidance" in content else ParsedReflection.of(content)
+    if "guidance" in content:
+        return ParsedCritique(content["guidance"])
+    return ParsedReflection.of(content)
 
 
 @dataclass(frozen=True)
@@ -159,15 +168,19 @@ def parse_reflection(
 ) -> ParsedReflection | InvalidFeedback:
     """Parse a reflection on an episode of ``turns`` turns.
 
-    Accepts any string; a text that is not valid by ``rules`` gives InvalidFeedback.
+    Accepts any string and never raises; a text that is not valid by ``rules`` gives InvalidFeedback. Prose
+    around the JSON object is ignored.
     """
     # Lines of ``Key: text``: a document without summary. Of a repeated key the last line counts.
     if rules.schema == "lines":
-        lines = _LINE.findall(after_thought(text))
-        found = {_NAMES[key.lower()]: value for key, value in lines if value.lower() not in NOTHING}
-        if outcome := found.get("trajectory_outcome"):
-            found["trajectory_outcome"] = "_".join(re.findall(r"[a-z]+", outcome.lower()))
-        return _validated({"trajectory_summary": "", **found}, turns, rules)
+        found = {"trajectory_summary": ""}
+        for key, value in _LINE.findall(after_thought(text)):
+            if value.lower() not in NOTHING:
+                found[_NAMES[key.lower()]] = value
+        if "trajectory_outcome" in found:
+            words = re.findall(r"[a-z]+", found["trajectory_outcome"].lower())
+            found["trajectory_outcome"] = "_".join(words)
+        return _validated(found, turns, rules)
 
     # The JSON object is the text from the first "{" to the last "}" (released code). Our schema ignores a
     # thought.
@@ -188,13 +201,16 @@ def parse_reflection(
 
 
 def reflection_lines(document: Mapping[str, Any]) -> str:
-    """A reflection as text in the schema ``lines``; keys with a null value are left out."""
+    """A reflection's JSON object as text in the schema ``lines``, one ``Key: text`` per line.
+
+    The summary is left out, and so are missing keys and null values.
+    """
     values = {key: document.get(name) for name, key in LINES.items()}
     return "\n".join(f"{key}: {value}" for key, value in values.items() if value is not None)
 
 
 def _json_objects(text: str) -> Iterator[str]:
-    """The outermost JSON objects in a text, from left to right."""
+    """The texts of the outermost JSON objects in a text, from left to right."""
     decoder = json.JSONDecoder()
     at = 0
     for _ in range(MOST_BRACES):
@@ -211,6 +227,7 @@ def _json_objects(text: str) -> Iterator[str]:
 
 
 def _parse_json(text: str, turns: int, rules: ReflectionRules) -> ParsedReflection | InvalidFeedback:
+    """The reflection in ``text``, which should be one JSON object."""
     try:
         document, replaced = well_formed_json(json.loads(text))
     except (ValueError, RecursionError):
@@ -228,6 +245,7 @@ def _validated(
     turns: int,
     rules: ReflectionRules,
 ) -> ParsedReflection | InvalidFeedback:
+    """The reflection in ``document``, the parsed JSON or lines, or the first rule that it breaks."""
     released = rules.schema == "released"
     missing = [key for key in REQUIRED if key not in document or (document[key] is None and not released)]
     if missing:
@@ -247,6 +265,7 @@ def _validated_strict(
     turns: int,
     rules: ReflectionRules,
 ) -> ParsedReflection | InvalidFeedback:
+    """Suggestion and pivot by the schemas ``strict`` and ``lines``: a text, and a turn of the episode."""
     suggestion = document.get("improvement_suggestion")
     if not isinstance(suggestion, str) or not suggestion.strip():
         return InvalidFeedback("missing_improvement_suggestion")
@@ -267,6 +286,7 @@ def _validated_released(
     turns: int,
     rules: ReflectionRules,
 ) -> ParsedReflection | InvalidFeedback:
+    """Suggestion and pivot by the released code: any suggestion but null, any pivot that ``int`` accepts."""
     if rules.suggestion and document.get("improvement_suggestion") is None:
         return InvalidFeedback("missing_improvement_suggestion")
     raw = document.get("retry_from_step")

@@ -27,7 +27,7 @@ class FeedbackRequest:
 
     - ``messages``: for the policy, in the style of the run's prompts; they continue its dialog.
     - ``instructions``: complete instructions around a log of the episode, for a judge.
-    - ``by_environment``: the feedback of the environment's own critic; None if it has no comment.
+    - ``by_environment``: returns the feedback of the environment's own critic; None if it has no comment.
     """
 
     messages: list[Message]
@@ -62,17 +62,21 @@ class FeedbackDialog:
     def on(
         cls, ctx: RolloutContext, episode: Episode, kind: TrajectoryKind, attempt: tuple[int, ...] = ()
     ) -> FeedbackDialog:
-        """Open the dialog of a reflection or critique (``kind``) on a finished episode."""
+        """Open the dialog for a reflection or critique (``kind``) on a finished episode.
+
+        Nothing is asked yet.
+        """
         turns = episode.trajectory.turns
         if ctx.dialogue.style == "compact":
             return cls(episode, kind, episode.conversation.fork(len(turns)), list(turns), attempt)
         return cls(episode, kind, ctx.policy.open(), [], attempt)
 
     async def write(self, ctx: RolloutContext, source: FeedbackSource, request: FeedbackRequest) -> Written:
-        """Have ``source`` write the feedback; counts its author under ``<kind>/by_<author>``.
+        """Append the request to the dialog and have ``source`` write the feedback.
 
         The policy writes it if the environment's critic has no comment. Text of another author is appended to
-        the policy's dialog as its response, so that the policy can imitate it.
+        the policy's dialog as its response, so that the policy can imitate it. The author is counted in
+        ``ctx.counters``. Raises ConfigError for a judge if none is connected.
         """
         for message in request.messages:
             self.conversation.add(message)
@@ -89,9 +93,11 @@ class FeedbackDialog:
         return written
 
     def close(self, ctx: RolloutContext, completion: Completion, parsed: Feedback) -> Trajectory:
-        """End the dialog; returns the trajectory that trains to write ``completion``, its last turn.
+        """End the dialog.
 
-        Only that turn has gradient. The trajectory is logged in ``ctx``.
+        Returns the trajectory that trains the policy to write ``completion``, its last turn. Only that turn
+        has gradient. ``parsed``: the content of the feedback, for logs. The trajectory is appended to
+        ``ctx.trajectories``.
         """
         self.conversation.close()
         base = self.episode.trajectory

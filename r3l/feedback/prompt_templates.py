@@ -11,5 +11,8 @@ PROMPTS = Path(__file__).parent / "prompts"
 
 @cache
 def template(name: str) -> Template:
-    """The text of ``r3l/feedback/prompts/<name>.txt``, with ``$name`` placeholders to fill."""
+    """The text of ``r3l/feedback/prompts/<name>.txt`` as a Template with ``$name`` placeholders.
+
+    Read once.
+    """
     return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())
