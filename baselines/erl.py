@@ -101,7 +101,9 @@ class ERL(GRPO):
     def groups(self, task: Task, attempts: list[ReflectedAttempt]) -> list[Group]:
         """One group each of first attempts, guided retries, reflections and distilled retries.
 
-        Empty groups are left out, and those that the settings exclude from training.
+        The return of a reflection is the reward of its guided retry, 0 without one. First attempts have no
+        loss under ``train_on: reflection_only``; other groups that the settings exclude are left out, and so
+        are empty ones.
         """
         s = self.settings
         alone = s.train_on == "reflection_only"

@@ -39,10 +39,10 @@ class ReflectedAttempt:
 async def reflect_and_restart(
     ctx: RolloutContext, task: Task, settings: RestartSettings, retries: bool, member: int
 ) -> ReflectedAttempt:
-    """Play a rollout.
+    """Play a rollout; if it fails, reflect on it and, if ``retries``, retry from the start under that.
 
-    If it fails, reflect on it and, if ``retries``, retry from the start under the reflection. ``member``:
-    index of the rollout among those of its task, part of its seed address.
+    There is no retry if the reflection is invalid or finds nothing to improve. ``member``: index of the
+    rollout among those of its task, part of its seed address.
     """
     episode = await play(ctx, task, member)
     first = episode.trajectory

@@ -148,10 +148,10 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return [group for group in groups if group.trajectories]
 
     def advantages(self, group: Group) -> np.ndarray:
-        """(r - baseline) * weight, shape (G,).
+        """(r - baseline) * weight, shape (G,), with the group's ``weight`` and ``baseline``.
 
-        Weight is the group's, and baseline too or the mean of its returns. A second attempt that is alone in
-        its group equals the mean, so its advantage is 0 (RLTF audit 2).
+        Without a baseline of its own, the mean of its returns. A second attempt that is alone in its group
+        equals the mean, so its advantage is 0 (RLTF audit 2).
         """
         returns_G = group.returns_G()
         baseline = mean_of(returns_G) if group.baseline is None else group.baseline

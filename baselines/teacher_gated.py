@@ -85,7 +85,11 @@ class TeacherGated(GRPO):
         return [Group(task, await play_taught(ctx, task, self.settings), progress=ctx.progress)]
 
     def advantages(self, group: Group) -> list[Advantage]:
-        """GRPO's advantage of each trajectory; modes rlsd and agentopsd weigh it by token, shape (T,)."""
+        """GRPO's advantage of each trajectory, one number; modes rlsd and agentopsd weigh it, shape (T,).
+
+        rlsd weighs it by token, agentopsd by turn: more where the teacher's log-probs are on the advantage's
+        side (formulas: see the module).
+        """
         s = self.settings
         advantages: list[Advantage] = standardised(group.returns_G()).tolist()
         if s.mode not in ("rlsd", "agentopsd"):
@@ -118,7 +122,10 @@ class TeacherGated(GRPO):
         return weighted
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """GRPO's loss per token; modes sdar and ungated add the teacher's term on rows with a teacher."""
+        """GRPO's loss per token, shape (B, T), and its metrics.
+
+        Modes sdar and ungated add ``teacher_coef`` times the teacher's term on rows with a teacher.
+        """
         s = self.settings
         loss_B_T, metrics = super().surrogate(batch, logprobs_B_T)
         teacher_B_T = batch.teacher_logprobs_B_T

@@ -70,10 +70,7 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
         """
 
     def task(self, split: str, index: int) -> Task:
-        """The task at position ``index`` (from 0) of a split.
-
-        Its number is the split's first plus ``index``.
-        """
+        """The task at position ``index`` (from 0) of a split, which has consecutive numbers."""
         number = self.given.splits[split][0] + index
         payload = {"number": number} | self.payload(number)
         return Task(f"{self.name}-{number:06d}", self.name, split, payload=payload)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Alfworld(EnvironmentPackage[AlfworldOptions]):
-    """Procedurally generated houses, and the published games if a user has downloaded them."""
+    """ALFWorld: procedurally generated houses, and the published games if a user has downloaded them."""
 
     name = "alfworld"
     options = AlfworldOptions

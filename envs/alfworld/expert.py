@@ -51,7 +51,7 @@ class AlfworldExpert(ScriptedExpert):
 
     @classmethod
     def at_start(cls, goal: HouseGoal, first: str) -> AlfworldExpert:
-        """Start from the first observation, which lists the receptacles."""
+        """An expert that has read only the first observation ``first``, which lists the receptacles."""
         return cls(goal, _ITEM.findall(first.split("Your task is to:")[0]))
 
     def observe(self, action: str, text: str) -> None:
@@ -110,11 +110,9 @@ class AlfworldExpert(ScriptedExpert):
         return plan(self)
 
     def thought(self) -> str:
-        """The agent's location, and a short subgoal: ``at desk 1, find mug``, ``at desk 1, mug 2 here``.
-
-        A small model that repeats what it has just read seldom walks to where it is or takes what is not
-        there.
-        """
+        """The agent's location, and a short subgoal: ``at desk 1, find mug``, ``at desk 1, mug 2 here``."""
+        # A small model that repeats what it has just read seldom walks to where it is or takes what is not
+        # there.
         held = self.holding
         if held is None:
             seen = self.where(self.goal.object)
@@ -152,12 +150,22 @@ class AlfworldExpert(ScriptedExpert):
         if right and rng.random() >= error_model.rate:
             return right[0] if rng.random() < error_model.systematic else str(rng.choice(right))
 
-        # An error: the systematic one of this situation, else a needless walk, most likely to a place seen
-        # before. Taking a wrong object is not among them: a small model that has seen it takes objects that
-        # are not there.
-        systematic = _systematic_error(expert, actions)
+        # The error that recurs in this situation: walk on to the next unexplored place when something is to
+        # be done here or, if every place is explored, back to the last one.
+        systematic = ""
+        went = [a for a in actions if a.startswith("go to ")]
+        back = [a for a in went if a != f"go to {expert.here}" and a not in every_right]
+        if back:
+            systematic = back[-1]
+        if every_right and not any(a.startswith("go to ") for a in every_right):
+            elsewhere = [place for place in expert.unexplored() if place != expert.here]
+            if elsewhere:
+                systematic = f"go to {elsewhere[0]}"
         if systematic in now.admissible and rng.random() < error_model.systematic:
             return systematic
+
+        # Any other error: a needless walk, most likely to a place seen before. Taking a wrong object is not
+        # among them: a small model that has seen it takes objects that are not there.
         walks = [a for a in now.admissible if a.startswith("go to ") and a not in every_right]
         seen = [a for a in walks if a.removeprefix("go to ") in expert.contents]
         errors = [a for a in sorted(seen * 3 + walks) if [*actions[-2:], a] != [a, a, a]]
@@ -166,15 +174,28 @@ class AlfworldExpert(ScriptedExpert):
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
         """Judge ``action``, after which the text was ``text``; None if it was correct.
 
-        Wrong are superfluous actions, and impossible ones, which ended the episode.
+        Wrong are superfluous actions, and impossible ones, which ended the episode (``text`` is then empty).
         """
         steps = tuple(plan(self))
         if not text:
             return WrongAction(turn, "not possible there", steps, fatal=True)
         if action in right_actions(self):
             return None
+
+        # The cause, in the words of a critique.
+        place = action.removeprefix("go to ")
+        if steps and steps[0].startswith("take "):
+            cause = f"{' '.join(steps[0].split()[1:3])} seen but not taken"
+        elif action.startswith("take "):
+            cause = f"{' '.join(action.split()[1:3])} is not needed"
+        elif self.holding is not None and not self.ready(self.holding) and self.goal.state is not None:
+            cause = f"{self.holding} needs {self.goal.state}"
+        elif action.startswith("go to ") and place in self.contents:
+            cause = f"{place} seen before"
+        else:
+            cause = f"{action} does not help"
         delivers = bool(steps) and steps[-1].startswith(("move ", "use "))
-        return WrongAction(turn, _cause(self, action), steps, complete=delivers)
+        return WrongAction(turn, cause, steps, complete=delivers)
 
     def summary(self, answers: Answers) -> str:
         visited = len({action for action, _ in answers if action.startswith("go to ")})
@@ -185,7 +206,7 @@ class AlfworldExpert(ScriptedExpert):
 
         If they clean, heat or cool an object, the agent no longer overlooks that.
         """
-        treats = any(action.startswith(tuple(f"{verb} " for verb in VERBS.values())) for action in suggested)
+        treats = any(action.split()[0] in VERBS.values() for action in suggested)
         return replace(error_model, overlooks=error_model.overlooks and not treats)
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
@@ -200,7 +221,11 @@ def expert_of(task: Task, first: str) -> AlfworldExpert:
 
 
 def plan(expert: AlfworldExpert) -> list[str]:
-    """The correct actions from here on; it ends early if an object must be found first."""
+    """The correct actions from here on, in order.
+
+    It ends early if an object or lamp has not been seen yet: then its last action, if any, continues the
+    search.
+    """
     goal = expert.goal
     held = expert.holding
     at = expert.here
@@ -221,7 +246,7 @@ def plan(expert: AlfworldExpert) -> list[str]:
     if goal.lamp is not None:
         lamp = expert.where(goal.lamp)
         if lamp is None:
-            return steps + (_search(expert) if not steps else [])
+            return steps or _search(expert)
         return steps + _approach(expert, at, lamp[1]) + [f"use {lamp[0]}"]
     if not expert.ready(held) and goal.state is not None:
         device = next((r for r in expert.receptacles if kind_of(r) == DEVICES[goal.state]), None)
@@ -241,9 +266,13 @@ def plan(expert: AlfworldExpert) -> list[str]:
 
 
 def _approach(expert: AlfworldExpert, at: str | None, place: str) -> list[str]:
-    """Go from ``at`` to ``place`` and open it."""
-    steps = [] if at == place else [f"go to {place}"]
-    return steps + ([f"open {place}"] if place in expert.closed else [])
+    """Go from ``at`` to ``place`` and open it, as far as needed."""
+    steps = []
+    if at != place:
+        steps.append(f"go to {place}")
+    if place in expert.closed:
+        steps.append(f"open {place}")
+    return steps
 
 
 def _search(expert: AlfworldExpert) -> list[str]:
@@ -275,32 +304,3 @@ def right_actions(expert: AlfworldExpert) -> set[str]:
         if kind_of(place) == expert.goal.destination and expert.holding and expert.ready(expert.holding):
             return {f"go to {r}" for r in expert.receptacles if kind_of(r) == kind_of(place)}
     return {steps[0]}
-
-
-def _systematic_error(expert: AlfworldExpert, actions: Sequence[str]) -> str:
-    """The error that recurs: walk on to the next unexplored place when something is to be done here.
-
-    If every place is explored, walk back to the last one. "" if there is none.
-    """
-    right = right_actions(expert)
-    if right and not any(a.startswith("go to ") for a in right):
-        for place in expert.unexplored():
-            if place != expert.here:
-                return f"go to {place}"
-    went = [a for a in actions if a.startswith("go to ") and a != f"go to {expert.here}" and a not in right]
-    return went[-1] if went else ""
-
-
-def _cause(expert: AlfworldExpert, action: str) -> str:
-    """The reason why ``action`` was wrong, in the words of a critique."""
-    steps = plan(expert)
-    place = action.removeprefix("go to ")
-    if steps and steps[0].startswith("take "):
-        return f"{' '.join(steps[0].split()[1:3])} seen but not taken"
-    if action.startswith("take "):
-        return f"{' '.join(action.split()[1:3])} is not needed"
-    if expert.holding is not None and not expert.ready(expert.holding) and expert.goal.state is not None:
-        return f"{expert.holding} needs {expert.goal.state}"
-    if action.startswith("go to ") and place in expert.contents:
-        return f"{place} seen before"
-    return f"{action} does not help"

@@ -51,7 +51,8 @@ def parse_goal(goal_text: str) -> HouseGoal:
     """Parse a task sentence (a final full stop is ignored). Raises DataError for any other sentence."""
     sentence = goal_text.strip().rstrip(".").strip()
     for family, pattern in _PATTERNS.items():
-        if match := pattern.fullmatch(sentence):
+        match = pattern.fullmatch(sentence)
+        if match:
             words = match.groupdict()
             return HouseGoal(
                 family,

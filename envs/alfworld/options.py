@@ -11,7 +11,7 @@ from r3l.core.option import option
 
 
 class AlfworldOptions(TaggedOptions):
-    """Settings of the dialogues; the engine has no settings."""
+    """Settings of ALFWorld's dialogues; its engine has none."""
 
     list_places: bool = option(
         False,

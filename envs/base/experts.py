@@ -106,7 +106,7 @@ class ScriptedExpert(ABC):
         """
 
     def possible(self, action: str, now: Observation) -> bool:
-        """Whether a suggested action can be taken now."""
+        """Whether a suggested action can be taken now; True if ``now`` lists no admissible actions."""
         return not now.admissible or action in now.admissible
 
     def suggested_at_limit(self) -> list[str]:
@@ -119,15 +119,12 @@ class ScriptedExpert(ABC):
     def guided(self, error_model: ErrorModel, suggested: Sequence[str]) -> ErrorModel:
         """The error model of an agent that has read the actions ``suggested`` by a critique.
 
-        By default as before.
+        By default ``error_model`` itself.
         """
         return error_model
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
-        """A well-formed action that is impossible now.
-
-        Raises ConfigError if the expert has none (default).
-        """
+        """A well-formed action that is impossible now; by default raises ConfigError: there is none."""
         module = type(self).__module__
         raise ConfigError(f"{module} has no invalid actions: set error_rates.invalid to 0 (configs/sft)")
 

@@ -35,7 +35,7 @@ def repeats(actions: Sequence[str], action: str, times: int) -> bool:
 class TaggedOptions(Options):
     """Settings shared by environments with tagged responses; ``response_format`` selects the action parser.
 
-    Protocols (configs/protocols) set them; the defaults are the rules of the paper's released code.
+    Protocols (configs/protocols) set them; the source of each default is given with it.
     """
 
     response_format: ResponseFormat = option(
@@ -207,7 +207,7 @@ class TaggedDialogue:
 def check_style(label: str, style: Style, max_turns: int, known: Sequence[Style] = OUR_STYLES) -> None:
     """Raise ConfigError if ``style`` is not in ``known`` or ``max_turns`` is below 1.
 
-    ``label`` names who asks.
+    ``label``: the environment, for the message.
     """
     if style not in known:
         raise ConfigError(f"{label} prompt style {style!r} is unknown; it is one of {', '.join(known)}")

@@ -132,10 +132,7 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         """Raise DataError unless ``task`` can be solved."""
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        """The entry of a split with these ``tasks`` in the committed file.
-
-        It must have the key ``sha256``.
-        """
+        """The entry in the committed file of a split with these ``tasks``; it must have a ``sha256``."""
         groups = dict(sorted(Counter(task.group for task in tasks).items()))
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 

@@ -43,7 +43,7 @@ class MathOptions(AnswerOptions):
 
 
 class Math(EnvironmentPackage[MathOptions]):
-    """Word problems of tier nano, and published sets of questions such as GSM8K and MATH-500."""
+    """Mathematics: generated word problems (tier nano), and published sets such as GSM8K and MATH-500."""
 
     name = "math"
     options = MathOptions
@@ -91,7 +91,9 @@ class Math(EnvironmentPackage[MathOptions]):
 
     def warning(self, task_set: str) -> str:
         seen = datasets.frozen().get(task_set.partition("/")[0], {}).get("in_dapo", ())
-        return f"{len(seen)} of its problems stand in DAPO-Math-17k: {', '.join(seen)}" if seen else ""
+        if not seen:
+            return ""
+        return f"{len(seen)} of its problems stand in DAPO-Math-17k: {', '.join(seen)}"
 
 
 ENVIRONMENT = Math()

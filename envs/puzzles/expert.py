@@ -31,7 +31,10 @@ def response(lines: Sequence[str], answer: str) -> list[str]:
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine:
-    """The first line that differs from the worked solution's, and the critique of the answer."""
+    """The first line that differs from the worked solution's; its correction is the critique of the answer.
+
+    If all lines are right, the last one.
+    """
     kind = puzzle(task.payload["puzzle"])
     right = solution(task)
     first = first_difference([line.strip() for line in right], [line.strip() for line in lines])
@@ -46,12 +49,12 @@ SUBJECT = Subject("puzzles", SYSTEM, first_wrong_line)
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """Write a complete response that begins with the correct lines ``prefix``, and may have one misreading.
+    """Write a complete response that begins with the correct lines ``prefix``, perhaps with one misreading.
 
     ``error_model.rate`` is the probability of the misreading per line that is left, so long solutions fail
-    more often. After a critique, which is when there is a prefix, it is halved. A systematic error is the
-    same misreading at every attempt at the problem. A solver that ``overlooks`` and has no prefix misreads
-    the problem in one fixed way (:meth:`Puzzle.by_habit`).
+    more often; after a critique (with a prefix) it is halved. A systematic error is the same misreading at
+    every attempt at the problem. A solver that ``overlooks`` and has no prefix misreads the problem in one
+    fixed way (:meth:`Puzzle.by_habit`).
     """
     kind = puzzle(task.payload["puzzle"])
     data = task.payload["data"]

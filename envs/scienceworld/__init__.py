@@ -21,8 +21,8 @@ class ScienceWorldOptions(TaggedOptions):
     """Settings of ScienceWorld.
 
     ``reward``: ``score`` is the final score / 100, with 0 for a failure (-100); ``max_gain`` is the largest
-    gain over the first score; ``max_delta_released`` is the largest gain of a single step / 100, a mistake of
-    the released code (audit B-9). The first look around does not count as a step.
+    gain over the first score / 100; ``max_delta_released`` is the largest gain of a single step / 100, a
+    mistake of the released code (audit B-9). The first look around does not count as a step.
 
     ``step_limit`` is in units of the simulator's time: looking and impossible actions take none, ``wait``
     takes 11.
@@ -40,7 +40,7 @@ class ScienceWorldOptions(TaggedOptions):
 
 
 class ScienceWorld(EnvironmentPackage[ScienceWorldOptions]):
-    """The environment ``scienceworld``. The simulator needs Java, which ``checks`` looks for."""
+    """ScienceWorld, played by its own simulator; that needs Java, which ``checks`` looks for."""
 
     name = "scienceworld"
     options = ScienceWorldOptions

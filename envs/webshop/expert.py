@@ -60,11 +60,16 @@ class WebshopExpert(ScriptedExpert):
 
     @classmethod
     def at_start(cls, first: str) -> WebshopExpert:
-        """Start from the first observation, which contains the instruction."""
+        """An expert that has read only the first observation ``first``, which contains the instruction.
+
+        Raises ValueError for an instruction that is not of the synthetic catalogue.
+        """
         return cls(read_wish(pages.instruction(first)))
 
     def observe(self, action: str, text: str) -> None:
-        if results := _RESULTS.search(text):
+        results = _RESULTS.search(text)
+        item = _ITEM.search(text)
+        if results:
             if action.startswith("search["):
                 self.query = action[len("search[") : -1]
             self.at = "results"
@@ -73,7 +78,7 @@ class WebshopExpert(ScriptedExpert):
             self.item = None
             found = _LISTED.findall(text)
             self.listed = {asin.lower(): Offer(title, float(price)) for asin, title, price in found}
-        elif item := _ITEM.search(text):
+        elif item:
             if self.at == "results":
                 self.asin = action[len("click[") : -1]
             self.at = "item"
@@ -126,7 +131,8 @@ class WebshopExpert(ScriptedExpert):
         buttons = {PREVIOUS: "not right", NEXT: "look further", BACK: "search again", BUY: "buy"}
         if step in buttons:
             return buttons[step]
-        return f"{'pick' if self.at == 'results' else 'choose'} {step[len('click[') : -1]}"
+        verb = "pick" if self.at == "results" else "choose"
+        return f"{verb} {step[len('click[') : -1]}"
 
     def choose(
         self, now: Observation, actions: Sequence[str], error_model: ErrorModel, rng: np.random.Generator
@@ -143,7 +149,8 @@ class WebshopExpert(ScriptedExpert):
         # The systematic error of this kind of page: a vague search, the first product, buying too early.
         if expert.at == "index":
             vague = (expert.wish.kind, *expert.wish.attributes[:1])
-            systematic = f"search[{' '.join(vague[: int(rng.integers(1, len(vague) + 1))])}]"
+            words = vague[: int(rng.integers(1, len(vague) + 1))]
+            systematic = f"search[{' '.join(words)}]"
         elif expert.at == "results" and expert.listed:
             systematic = f"click[{next(iter(expert.listed))}]"
         else:
@@ -156,13 +163,33 @@ class WebshopExpert(ScriptedExpert):
         return str(rng.choice(others)) if others else systematic
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
+        """Judge ``action``, taken on the page observed last; None if it is right (:func:`is_right`)."""
         if is_right(self, action):
             return None
         steps = plan(self)
-        return WrongAction(turn, _cause(self, action), tuple(steps), complete=steps[-1] == BUY)
+
+        # The cause, in the words of a critique: of a wrong search, click or purchase.
+        limit = self.wish.limit
+        offer = self.item if self.at == "item" else self.listed.get(action[len("click[") : -1])
+        if self.at == "index":
+            cause = "the search leaves out what is wanted"
+        elif self.at == "item" and action != BUY and self.asin not in self.rejected:
+            cause = f"{action} is not wanted"
+        elif offer is not None and limit is not None and offer.price > limit:
+            cause = "price above the limit"
+        elif offer is not None and not self.fits(offer):
+            cause = "not the wanted product"
+        elif action == BUY and self.lacking:
+            cause = f"{self.lacking[0]} not offered"
+        elif action == BUY and self.missing:
+            cause = f"{self.missing[0]} not chosen"
+        else:
+            cause = f"{action} does not help"
+        return WrongAction(turn, cause, tuple(steps), complete=steps[-1] == BUY)
 
     def summary(self, answers: Answers) -> str:
-        return f"{len(answers)} steps, {'bought' if answers[-1][0] == BUY else 'nothing bought'}"
+        end = "bought" if answers[-1][0] == BUY else "nothing bought"
+        return f"{len(answers)} steps, {end}"
 
     def possible(self, action: str, now: Observation) -> bool:
         return action in now.admissible or action.startswith("search[")
@@ -172,7 +199,7 @@ class WebshopExpert(ScriptedExpert):
 
 
 def plan(expert: WebshopExpert) -> list[str]:
-    """The correct actions from here on, as far as they are known."""
+    """The correct actions from here on, in order, as far as the pages so far tell; at least one."""
     if expert.at == "index":
         return [f"search[{expert.search}]"]
     if expert.at == "results":
@@ -181,7 +208,10 @@ def plan(expert: WebshopExpert) -> list[str]:
         return [PREVIOUS]
     if expert.item is not None and expert.fits(expert.item) and not expert.lacking:
         return [*(f"click[{option}]" for option in expert.missing), BUY]
-    return [PREVIOUS, *(_from_results(expert) if expert.candidates else [])]
+    steps = [PREVIOUS]
+    if expert.candidates:
+        steps += _from_results(expert)
+    return steps
 
 
 def right_actions(expert: WebshopExpert) -> set[str]:
@@ -195,7 +225,7 @@ def right_actions(expert: WebshopExpert) -> set[str]:
 
 
 def is_right(expert: WebshopExpert, action: str) -> bool:
-    """Whether ``action`` is correct; for a search the order of its words does not matter."""
+    """Whether ``action`` is correct; a search is if it has all wanted words, in any order, and maybe more."""
     if expert.at == "index" and action.startswith("search["):
         return set(expert.search.split()) <= set(action[len("search[") : -1].split())
     return action in right_actions(expert)
@@ -207,21 +237,6 @@ def _from_results(expert: WebshopExpert) -> list[str]:
         options = (f"click[{option}]" for option in expert.wish.options)
         return [f"click[{expert.candidates[0]}]", *options, BUY]
     complete = set(expert.search.split()) <= set(expert.query.split())
-    return [NEXT if complete and expert.page < _LAST_PAGE and expert.listed else BACK]
-
-
-def _cause(expert: WebshopExpert, action: str) -> str:
-    """The reason why ``action`` was wrong, in the words of a critique."""
-    limit = expert.wish.limit
-    offer = expert.item if expert.at == "item" else expert.listed.get(action[len("click[") : -1])
-    if expert.at == "index":
-        return "the search leaves out what is wanted"
-    if expert.at == "item" and action != BUY and expert.asin not in expert.rejected:
-        return f"{action} is not wanted"
-    if offer is not None and limit is not None and offer.price > limit:
-        return "price above the limit"
-    if offer is not None and not expert.fits(offer):
-        return "not the wanted product"
-    if action == BUY and (unchosen := expert.lacking or expert.missing):  # empty on pages without a product
-        return f"{unchosen[0]} not offered" if expert.lacking else f"{unchosen[0]} not chosen"
-    return f"{action} does not help"
+    if complete and expert.page < _LAST_PAGE and expert.listed:
+        return [NEXT]
+    return [BACK]

@@ -54,10 +54,7 @@ class ChatRenderer:
 
     @cached_property
     def drops_thoughts(self) -> bool:
-        """Whether the chat template leaves the thought out of every earlier response.
-
-        Tried once, then kept.
-        """
+        """Whether the chat template leaves the thought out of every earlier response."""
         return drops_thoughts(self.tokenizer)
 
     def opening(self, messages: list[Message]) -> list[int]:

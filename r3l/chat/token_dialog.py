@@ -51,9 +51,9 @@ class TokenDialog:
         return tuple(prompt)
 
     def append_text(self, text: str) -> Completion:
-        """Append a given text (a teacher's) as a response, with log-probs 0.
+        """Append a given text (a critic's or a judge's) as a response, and return it with its token ids.
 
-        Returns it with its token ids.
+        Its log-probs are 0.
         """
         prompt = self._advance()
         ids = self._policy.renderer.response(text)

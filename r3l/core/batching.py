@@ -50,7 +50,8 @@ class Row:
     def no_signal(self) -> bool:
         """Whether the row has no gradient in a loss without KL.
 
-        That is so if no token is trainable, or if the advantage is zero and no teacher has scored the row.
+        That is so if no token is trainable, or if the row is not imitated, its advantage is zero and no
+        teacher has scored it.
         """
         by_teacher = self.taught and not self.off_policy
         return not np.any(self.mask * (1.0 if self.sft or by_teacher else self.advantage))
@@ -290,7 +291,7 @@ def common_length(a: np.ndarray, b: np.ndarray) -> int:
 def collate(rows: Sequence[Row], device: torch.device) -> Batch:
     """Rows as one batch on ``device``, padded with zeros on the right to the longest row.
 
-    No reference log-probs.
+    ``ref_logprobs_B_T`` is None.
     """
     width = max(len(r.ids) for r in rows)
 

@@ -103,7 +103,7 @@ class Conversation(Protocol):
         ...
 
     def append_text(self, text: str) -> Completion:
-        """Append a given text as a response (a teacher's); its log-probs are 0."""
+        """Append a given text (a critic's or a judge's) as a response, and return it; its log-probs are 0."""
         ...
 
     def fork(self, turns: int) -> Conversation:

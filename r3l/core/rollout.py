@@ -113,10 +113,8 @@ class RolloutContext:
         return sorted(self.trajectories, key=order)
 
     def add_fraction(self, counter: str, value: float) -> None:
-        """Add ``value`` to ``counters[counter]``, whose sum does not depend on the order of the additions.
-
-        (Episodes end in any order, so all its values are kept and summed exactly each time.)
-        """
+        """Add ``value`` to ``counters[counter]``; the sum does not depend on the order of the additions."""
+        # Episodes end in any order, so all values are kept and summed exactly each time.
         self._summands[counter].append(value)
         self.counters[counter] = math.fsum(self._summands[counter])
 

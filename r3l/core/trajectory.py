@@ -159,7 +159,7 @@ class Trajectory:
 
     @property
     def off_policy(self) -> bool:
-        """Whether it was sampled under another context than the one it is trained in."""
+        """Whether it was sampled under another context than the one it trains in: distilled or refined."""
         return self.kind in (TrajectoryKind.DISTILLED, TrajectoryKind.REFINED)
 
     @property
@@ -169,7 +169,10 @@ class Trajectory:
 
     @property
     def awaits_teacher(self) -> bool:
-        """Whether the engine has to score it in the teacher's context."""
+        """Whether the engine still has to compute its log-probs in the teacher's context.
+
+        False without a teacher and for off-policy trajectories.
+        """
         unscored = any(turn.teacher_logprobs is None for turn in self.turns)
         return self.taught and unscored and not self.off_policy
 
@@ -310,10 +313,7 @@ class Group:
         return np.asarray([t.reward for t in self.trajectories], dtype=float)
 
     def returns_G(self) -> np.ndarray:
-        """The returns from which advantages are computed: ``returns`` if set, else the rewards.
-
-        Shape (G,).
-        """
+        """The returns that advantages are computed from, ``returns`` or else the rewards; shape (G,)."""
         return self.rewards_G() if self.returns is None else np.asarray(self.returns, dtype=float)
 
 

@@ -62,10 +62,7 @@ class FeedbackDialog:
     def on(
         cls, ctx: RolloutContext, episode: Episode, kind: TrajectoryKind, attempt: tuple[int, ...] = ()
     ) -> FeedbackDialog:
-        """Open the dialog for a reflection or critique (``kind``) on a finished episode.
-
-        Nothing is asked yet.
-        """
+        """Open a dialog in which a finished episode can be reflected on or criticised (``kind``)."""
         turns = episode.trajectory.turns
         if ctx.dialogue.style == "compact":
             return cls(episode, kind, episode.conversation.fork(len(turns)), list(turns), attempt)
@@ -93,11 +90,10 @@ class FeedbackDialog:
         return written
 
     def close(self, ctx: RolloutContext, completion: Completion, parsed: Feedback) -> Trajectory:
-        """End the dialog.
+        """End the dialog; returns the trajectory that trains the policy to write ``completion``.
 
-        Returns the trajectory that trains the policy to write ``completion``, its last turn. Only that turn
-        has gradient. ``parsed``: the content of the feedback, for logs. The trajectory is appended to
-        ``ctx.trajectories``.
+        ``completion`` is its last turn, the only one with gradient. ``parsed``: the content of the feedback,
+        for logs. The trajectory is appended to ``ctx.trajectories``.
         """
         self.conversation.close()
         base = self.episode.trajectory

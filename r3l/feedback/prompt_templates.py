@@ -11,8 +11,5 @@ PROMPTS = Path(__file__).parent / "prompts"
 
 @cache
 def template(name: str) -> Template:
-    """The text of ``r3l/feedback/prompts/<name>.txt`` as a Template with ``$name`` placeholders.
-
-    Read once.
-    """
+    """The text of ``r3l/feedback/prompts/<name>.txt`` as a Template with ``$name`` placeholders; cached."""
     return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())

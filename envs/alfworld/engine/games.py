@@ -42,7 +42,7 @@ _DOWNLOAD = "Run alfworld-download (it comes with the alfworld package), or poin
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """Folder of the games: ``root``, else ``$ALFWORLD_DATA``, else the alfworld package's default."""
+    """Folder of the games: ``root``, else ``$ALFWORLD_DATA``, else ``~/.cache/alfworld`` (not checked)."""
     return Path(root or os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld").expanduser()
 
 
@@ -88,7 +88,8 @@ def load_game(game_id: str, root: str | Path | None = None) -> Task:
 
     # Older releases have other commands (put ... in/on ...), which prompts and the expert do not know.
     grammar = game["grammar"]
-    if other := sorted(_commands(grammar) ^ _commands(packaged_text("alfred.twl2"))):
+    other = sorted(_commands(grammar) ^ _commands(packaged_text("alfred.twl2")))
+    if other:
         raise DataError(
             f"{path} is of another release: its grammar and that of the alfworld package differ in "
             f"{', '.join(other)}, and prompts name the package's commands. Fetch the current games: "
@@ -119,7 +120,11 @@ def load_games(split: str, root: str | Path | None = None, expected: int | None 
 
 
 def game_texts(task: Task) -> tuple[str, str, str]:
-    """(domain, grammar, problem) of a task; parts missing in its payload come from the alfworld package."""
+    """The texts (PDDL domain, grammar, PDDL problem) of a task's game, from its payload.
+
+    A missing domain or grammar is the alfworld package's, with the task's sentence. Raises DataError without
+    a problem, or with neither grammar nor sentence.
+    """
     payload = task.payload
     problem = payload.get("pddl_problem")
     if not isinstance(problem, str) or not problem.strip():
@@ -138,10 +143,9 @@ def game_texts(task: Task) -> tuple[str, str, str]:
 def text_digests(task_sets: Iterable[str]) -> dict[str, str]:
     """Hashes of the texts behind the games of some task sets, for fingerprints: task ids do not cover them.
 
-    Generated houses use domain and grammar files of the alfworld package: one sha256 each, by file name.
-    Published games have files of their own: one sha256 over all files of a split, by ``SPLIT, games``;
-    "none" if they are not downloaded. Reading the 3,553 of train takes seconds, so digests are cached until
-    a file changes.
+    Generated houses (``NAME/SPLIT``) use domain and grammar files of the alfworld package: one sha256 each,
+    by file name. Published games have files of their own: one sha256 over all files of a split, by ``SPLIT,
+    games``; if they are not downloaded, "none" by ``SPLIT, first game``. Read once per process.
     """
     names = sorted(set(task_sets))
     digests: dict[str, str] = {}

@@ -68,9 +68,10 @@ class _GameSnapshot:
 
 
 class AlfworldEngine:
-    """An ``Environment`` with one game. Not thread-safe; several engines are independent.
+    """The engine of ALFWorld (an ``Environment``), which plays one game at a time.
 
-    Raises EngineError unless the installed packages are the verified releases.
+    Not thread-safe; several engines are independent. Creating one raises EngineError unless the installed
+    packages are the verified releases.
     """
 
     def __init__(self) -> None:
@@ -126,7 +127,8 @@ class AlfworldEngine:
     def step(self, action: str) -> Observation:
         """Apply ``action`` (blanks around it are ignored) and return the next observation.
 
-        An inadmissible action changes nothing.
+        An inadmissible action changes nothing and is answered "Nothing happens." Raises EngineError before a
+        successful ``reset``.
         """
         import fast_downward
 
@@ -230,7 +232,7 @@ def _without(rows: tuple[Row, ...], row: Row) -> tuple[Row, ...]:
 
 
 def read_grammar(text: str, task_id: str) -> Grammar:
-    """Parse the grammar of a task. Raises DataError naming the task if that fails."""
+    """Parse the grammar ``text`` of task ``task_id``. Raises DataError naming the task if that fails."""
     try:
         return load_grammar(text)
     except Exception as error:  # errors of tatsu, json and our parser: in each case the text is the cause
@@ -253,16 +255,17 @@ LOADED = 1
 
 
 def take_library() -> Any:
-    """A libdownward handle for one open engine, since a loaded library holds a single problem.
+    """A handle of Fast Downward's C library for one open engine: a closed engine's, or one loaded now.
 
-    fast_downward copies the library file for each handle: 33 MB, of which 32 are debugging information. So it
-    is given a shortened file (:func:`loaded_part`).
+    Each engine needs its own, since a loaded library holds a single problem.
     """
     with _TAKING:
         if _IDLE:
             return _IDLE.pop()
         from fast_downward import interface
 
+        # fast_downward copies the library file for each handle: 33 MB, of which 32 are debugging information.
+        # So it is given a shortened file.
         library = Path(interface.DOWNWARD_LIB_PATH)
         with tempfile.TemporaryDirectory() as folder:
             shortened = Path(folder) / library.name

@@ -31,7 +31,7 @@ _TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*"((?:[^"\\]|\\.)*)"
 
 @dataclass(frozen=True)
 class LiteralText:
-    """Literal text."""
+    """Text of a template that is shown unchanged."""
 
     value: str
 
@@ -201,7 +201,7 @@ class Grammar:
 
 
 def load_grammar(text: str) -> Grammar:
-    """Parse the grammar of a game.
+    """Parse the grammar of a game, a twl2 text.
 
     Raises the errors of the textworld parsers for a malformed text, DataError for an unsupported expression.
     """
@@ -219,13 +219,13 @@ def _parse_grammar(text: str) -> Grammar:
     from textworld.envs.pddl.logic import _parse_and_convert
 
     actions, parsed = _parse_and_convert(text, rule_name="pddlStart")
-    rules = {
-        name: tuple(
-            Production(_parse_query(rule.condition) if rule.condition else None, _nodes(rule.rhs))
-            for rule in productions
-        )
-        for name, productions in parsed._rules.items()
-    }
+    rules: dict[str, tuple[Production, ...]] = {}
+    for name, alternatives in parsed._rules.items():
+        productions = []
+        for alternative in alternatives:
+            condition = _parse_query(alternative.condition) if alternative.condition else None
+            productions.append(Production(condition, _nodes(alternative.rhs)))
+        rules[name] = tuple(productions)
     templates: dict[str, tuple[Nodes, Nodes]] = {}
     for name, action in actions.items():
         templates[name] = (parse_nodes(action.template), parse_nodes(action.feedback_rule))
@@ -234,26 +234,30 @@ def _parse_grammar(text: str) -> Grammar:
 
 @lru_cache(maxsize=4096)
 def parse_nodes(text: str) -> Nodes:
-    """Parse a template with textworld's parser, whose peculiar treatment of blanks must be kept."""
+    """Parse a text template into nodes; cached.
+
+    Raises the errors of the textworld parser, or DataError for an unsupported expression.
+    """
+    # textworld's own parser, since its peculiar treatment of blanks must be kept.
     from textworld.envs.pddl.textgen import _parse_and_convert
 
     return _nodes(_parse_and_convert(text, rule_name="symbols"))
 
 
 def _nodes(symbols: Iterable[Any]) -> Nodes:
-    return tuple(_node(symbol) for symbol in symbols)
-
-
-def _node(symbol: Any) -> Node:
-    """Convert a symbol of textworld's parser into a node."""
-    kind = type(symbol).__name__
-    if kind == "TerminalSymbol":
-        return LiteralText(str(symbol.symbol))
-    if kind == "ListSymbol":
-        return Listing(_for_each(symbol.symbol))
-    if kind == "ConditionalSymbol":
-        return _for_each(symbol)
-    return _simple(symbol)
+    """Convert symbols of textworld's parser into nodes."""
+    nodes: list[Node] = []
+    for symbol in symbols:
+        kind = type(symbol).__name__
+        if kind == "TerminalSymbol":
+            nodes.append(LiteralText(str(symbol.symbol)))
+        elif kind == "ListSymbol":
+            nodes.append(Listing(_for_each(symbol.symbol)))
+        elif kind == "ConditionalSymbol":
+            nodes.append(_for_each(symbol))
+        else:
+            nodes.append(_simple(symbol))
+    return tuple(nodes)
 
 
 def _for_each(symbol: Any) -> ForEach:

@@ -87,7 +87,10 @@ def check_versions() -> None:
 
 @lru_cache(maxsize=2)
 def packaged_text(name: str) -> str:
-    """Text of a data file in the alfworld package (``alfred.pddl``, ``alfred.twl2``)."""
+    """Text of a data file in the alfworld package (``alfred.pddl``, ``alfred.twl2``).
+
+    Raises ModuleNotFoundError if the package is not installed.
+    """
     return resources.files("alfworld").joinpath("data", name).read_text(encoding="utf-8")
 
 

@@ -79,8 +79,9 @@ def _walkthrough(house: House, content: Content) -> list[str]:
         here = place
 
     first = {r.kind: r for r in reversed(content.receptacles)}  # the first receptacle of each class
-    wanted = [o for o in content.places if o.kind == content.target][: 2 if house.family == TWO else 1]
-    for thing in wanted:
+    count = 2 if house.family == TWO else 1
+    wanted = [o for o in content.places if o.kind == content.target]
+    for thing in wanted[:count]:
         source = content.places[thing]
         go(source)
         steps.append(f"take {thing.name} from {source.name}")
@@ -119,7 +120,8 @@ def _problem(house: House, content: Content) -> str:
         facts += [f"canContain {r_kind}Type {k}Type" for k in object_kinds if k != LAMP and holds(r_kind, k)]
     for r in receptacles:
         facts += [f"receptacleType {r.id} {r.kind}Type", f"receptacleAtLocation {r.id} {location[r]}"]
-        facts += [f"openable {r.id}"] if openable(r.kind) else []
+        if openable(r.kind):
+            facts.append(f"openable {r.id}")
     for o in objects:
         place = content.places[o]
         facts += [f"objectType {o.id} {o.kind}Type", f"inReceptacle {o.id} {place.id}"]
@@ -129,8 +131,10 @@ def _problem(house: House, content: Content) -> str:
             continue
         facts.append(f"pickupable {o.id}")
         for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable"):
-            facts += [f"{ability.lower()} {o.id}"] if able(o.kind, ability) else []
-        facts += [f"isReceptacleObject {o.id}"] if o.kind in tables()[0].MOVABLE_RECEPTACLES else []
+            if able(o.kind, ability):
+                facts.append(f"{ability.lower()} {o.id}")
+        if o.kind in tables()[0].MOVABLE_RECEPTACLES:
+            facts.append(f"isReceptacleObject {o.id}")
 
     # Goal
     goal = tables()[1][house.family]["pddl"].replace("#", "-")

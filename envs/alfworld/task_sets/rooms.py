@@ -53,7 +53,7 @@ _MOST_OF_A_KIND = 3
 class House:
     """Parameters of a generated house. Raises ConfigError for an unknown family or an impossible size.
 
-    ``family``: the task type. ``receptacles``, ``objects``: their numbers.
+    ``family``: the task type, one of ``goals.FAMILIES``. ``receptacles``, ``objects``: their numbers.
     """
 
     family: str
@@ -75,7 +75,7 @@ class House:
 
 @dataclass(frozen=True)
 class Thing:
-    """An object or receptacle: class and number."""
+    """An object or receptacle of a house: its class as in alfworld's tables (``Mug``), its number from 1."""
 
     kind: str
     number: int
@@ -87,7 +87,7 @@ class Thing:
 
     @property
     def id(self) -> str:
-        """PDDL name."""
+        """Name in the PDDL problem: ``Mug_bar_98``, ``Sink_bar_98_bar_SinkBasin`` for number 1."""
         # alfworld numbers the instances of a class from the last id to the first.
         stem = _BASINS.get(self.kind, self.kind)
         return f"{stem}_bar_{99 - self.number}" + (f"_bar_{self.kind}" if self.kind in _BASINS else "")
@@ -97,8 +97,8 @@ class Thing:
 class Content:
     """The contents drawn for a room, and the goal.
 
-    ``places``: the receptacle of each object. ``target``: class of the objects to deliver. ``destination``:
-    class of the receptacle that they go to, None for a goal with a lamp.
+    ``places``: the receptacle in which each object is at the start. ``target``: class of the objects to
+    deliver. ``destination``: class of the receptacle that they go to, None for a goal with a lamp.
     """
 
     receptacles: tuple[Thing, ...]
@@ -127,7 +127,7 @@ def holds(receptacle: str, kind: str) -> bool:
 
 
 def openable(receptacle: str) -> bool:
-    """Whether receptacles of class ``receptacle`` have a door."""
+    """Whether receptacles of class ``receptacle`` can be opened and closed."""
     return receptacle in tables()[0].OPENABLE_CLASS_SET
 
 
@@ -138,13 +138,17 @@ def able(kind: str, ability: str) -> bool:
 
 def draw(house: House, rng: np.random.Generator) -> Content:
     """Draw the contents of ``house``. Raises Rejected, with the reason, if the draw is not a valid task."""
+    # The order of the draws is part of every task's definition.
     rooms = sorted(tables()[0].GOALS_VALID[house.family])
     room = str(rng.choice(rooms))
     receptacles = _draw_receptacles(house, room, rng)
     groups = [group.split() for group in _OBJECTS[room].split("|")]
-    destination, target = _draw_goal(house, {r.kind for r in receptacles}, sum(groups, []), rng)
+    every_kind = [kind for group in groups for kind in group]
+    destination, target = _draw_goal(house, {r.kind for r in receptacles}, every_kind, rng)
     kinds = _draw_objects(house, target, groups, rng)
-    objects = _numbered(kinds + ([LAMP] if house.family == LOOK else []), rng)
+    if house.family == LOOK:
+        kinds.append(LAMP)
+    objects = _numbered(kinds, rng)
 
     # A goal that is only about the place must not hold at the start; other goals require a state too.
     barred = destination if house.family in (SIMPLE, TWO) else None
@@ -197,12 +201,13 @@ def _draw_objects(
 ) -> list[str]:
     """Object classes: the required targets, then a distractor of the same group, then others of the room."""
     drawn = [target] * (2 if house.family == TWO else 1)
-    kin = [kind for kind in next(g for g in groups if target in g) if kind != target]
+    group_of_target = next(group for group in groups if target in group)
+    kin = [kind for kind in group_of_target if kind != target]
     if rng.random() < _SECOND_TARGET or not kin:
         drawn.append(target)
     elif len(drawn) < house.objects:
         drawn.append(choice(kin, rng))
-    everything = [kind for kind in sum(map(list, groups), []) if kind != target] * _MOST_OF_A_KIND
+    everything = [kind for group in groups for kind in group if kind != target] * _MOST_OF_A_KIND
     for kind in drawn:
         if kind != target:
             everything.remove(kind)

@@ -37,7 +37,7 @@ class HouseGroup(DefinitionModel):
 
 
 class HouseSplit(DefinitionModel):
-    """A split: ``counts`` houses of each group, whose families take turns, with seeds from ``first_seed``."""
+    """A split: ``counts`` houses of each group, with consecutive seeds from ``first_seed``."""
 
     first_seed: int = Field(ge=0)
     counts: Mapping[str, int]
@@ -54,20 +54,22 @@ class AlfworldDefinition(task_sets.TaskSetDefinition):
     sft_first_seed: int
 
     def seeds(self, split: str) -> range:
-        """The seeds of a split; its groups take turns in the order of the definition."""
+        """The seeds of a split's houses: its groups one after the other, in the order of the definition."""
         first = self.splits[split].first_seed
         return range(first, first + sum(self.splits[split].counts.values()))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, split in self.splits.items():
-            if unknown := sorted(set(split.counts) - set(self.groups)):
+            unknown = sorted(set(split.counts) - set(self.groups))
+            if unknown:
                 raise ValueError(f"splits.{name}.counts names unknown groups {', '.join(unknown)}")
 
         # Each split must end before the next one begins, and the last one before the seeds of SFT.
-        ranges = sorted(((self.seeds(name), name) for name in self.splits), key=lambda pair: pair[0].start)
-        ends = [*((seeds.start, name) for seeds, name in ranges[1:]), (self.sft_first_seed, "sft")]
-        for (seeds, name), (following, other) in zip(ranges, ends, strict=True):
+        names = sorted(self.splits, key=lambda name: self.seeds(name).start)
+        starts = [*((self.seeds(name).start, name) for name in names), (self.sft_first_seed, "sft")]
+        for name, (following, other) in zip(names, starts[1:], strict=True):
+            seeds = self.seeds(name)
             if seeds.stop > following:
                 raise ValueError(f"the seeds of {name} ({seeds}) overlap those of {other} ({following}..)")
         return self
@@ -145,7 +147,7 @@ class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
             raise DataError(f"{task.id}: its walkthrough {played} does not win")
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Hash of everything that a task consists of: id, group, sentence, problem and walkthrough."""
+        """Hex sha256 of all that the tasks consist of: id, group, sentence, problem and walkthrough."""
         digest = hashlib.sha256()
         for task in in_id_order(tasks):
             content = {key: task.payload[key] for key in ("goal_text", "pddl_problem", "walkthrough")}

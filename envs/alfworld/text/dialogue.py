@@ -132,13 +132,13 @@ class AlfworldDialogue(TaggedDialogue):
         )
 
     def names(self, action: str) -> list[str]:
-        """Objects and receptacles in an action, with their numbers."""
+        """Objects and receptacles in an action, with their numbers, such as ``mug 2``."""
         return _NAME.findall(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The scripted critic's judgement of an episode, made from its texts alone.
 
-        None for task sentences that people wrote, which the critic cannot parse.
+        None for a crowd-sourced task sentence, which the critic cannot parse.
         """
         try:
             goal = parse_goal(str(transcript.task.payload.get("goal_text", "")))
@@ -229,6 +229,8 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
             if count > 1:
                 (text,) = self.words.texts("parse_response", name, used="return")
                 return text.fill({name: count})
+        # None of both twice, so one or both are missing.
         neither, no_thought, no_action, *_ = self.words.texts("parse_response", used="return")
-        missing = neither if thoughts == actions else no_action if thoughts else no_thought
-        return missing.fill({})
+        if thoughts == actions:
+            return neither.fill({})
+        return no_action.fill({}) if thoughts else no_thought.fill({})

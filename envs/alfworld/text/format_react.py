@@ -31,8 +31,13 @@ class ReactDialogue(AlfworldDialogue):
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         _, _, shown = first.text.partition("\n\n")  # without the banner
-        examples = self.options.examples.get(family_of(task), ()) if self.options.examples else ()
-        text = self.prompt("lines_examples", examples="".join(examples)) if examples else self.prompt("lines")
+        examples: Sequence[str] = ()
+        if self.options.examples:
+            examples = self.options.examples.get(family_of(task), ())
+        if examples:
+            text = self.prompt("lines_examples", examples="".join(examples))
+        else:
+            text = self.prompt("lines")
         return [Message("user", text + "\n" + self._shown(shown.replace("\n\n", "\n"), first, True))]
 
     def following(self, first: Observation, actions: Sequence[str], now: Observation) -> Message:
@@ -53,5 +58,5 @@ class ReactDialogue(AlfworldDialogue):
 
 
 def family_of(task: Task) -> str:
-    """The task type: the group of a published game, the payload's ``family`` of a generated house."""
+    """The task type, such as ``pick_and_place_simple``: a published game's group, a house's ``family``."""
     return task.group if task.group in FAMILIES else str(task.payload["family"])

@@ -31,9 +31,10 @@ def _grader() -> Grader:
 
 
 def response_grader(options: MathOptions) -> ResponseGrader:
-    """A function that extracts the answer of a response and compares it with the gold answer.
+    """A function (task, response) that finds the answer in a response and grades it by the task's ``answer``.
 
-    ``options`` name the rules for both. Equal texts and numbers are compared without the grading process.
+    ``options`` name the rules for both. Equal texts and numbers are compared here, others in a grading
+    process with a time limit, which this starts when first needed.
     """
 
     def grade(task: Task, response: str) -> AnswerGrade:
@@ -44,14 +45,16 @@ def response_grader(options: MathOptions) -> ResponseGrader:
             return AnswerGrade(check_in_actor(gold, answer or ""), answer)
         if answer is None:
             return AnswerGrade(False, None)
-        graded = compare_plainly(gold, answer) or _grader().grade(gold, answer)
+        graded = compare_plainly(gold, answer)
+        if graded is None:
+            graded = _grader().grade(gold, answer)
         return AnswerGrade(graded.correct, answer)
 
     return grade
 
 
 def create(options: MathOptions) -> AnswerEngine:
-    """The engine, with the extraction and grading that ``options`` name."""
+    """The engine of mathematics, with the extraction and grading that ``options`` name."""
     return AnswerEngine(options, response_grader(options))
 
 
@@ -69,15 +72,17 @@ def answer_in(response: str) -> str | None:
     if first_between(text, "think") is None:
         return None
     answer = first_between(text, "answer", any_case=True)
-    if answer is None and (line := _ANSWER_LINE.search(text)):
-        answer = line[1]
+    if answer is None:
+        line = _ANSWER_LINE.search(text)
+        answer = line[1] if line else None
     return None if answer is None else answer.strip()
 
 
 def check(gold: str, answer: str) -> bool:
     """Whether ``answer`` is right by the grading of the paper's released code, in the calling thread.
 
-    In the main thread it may take 15 s: three alarms of 5 s.
+    In the main thread math-verify compares the values, which may take 15 s (three alarms of 5 s). In other
+    threads it raises, so that lower-cased texts are compared. False if either is empty.
     """
     from math_verify import parse, verify
 

@@ -32,7 +32,8 @@ By = Literal["text", "number", "symbols", ""]
 class MathGrade:
     """The result of comparing an answer with the gold one.
 
-    ``status``: "graded", or why no comparison was possible. ``by``: the rule that decided.
+    ``status``: "graded", or why no comparison was possible: no answer ("none"), too long, unreadable, out of
+    time, or a crash. ``by``: the rule that decided ("text", "number" or "symbols"), else "".
     """
 
     correct: bool
@@ -41,16 +42,18 @@ class MathGrade:
 
 
 def grade(gold: str, answer: str | None) -> MathGrade:
-    """Compare ``answer`` with ``gold``, both without a box; None: the response had no answer.
+    """Compare ``answer`` with ``gold``, both without a box; ``answer`` None: the response had none.
 
     There is no time limit, and math-verify may run for minutes: call it in a process (``grader_process``).
     """
     from math_verify import verify
 
-    if (plain := compare_plainly(gold, answer)) is not None:
+    plain = compare_plainly(gold, answer)
+    if plain is not None:
         return plain
     text = str(answer)
-    if (agree := bases_agree(gold, text)) is not None:
+    agree = bases_agree(gold, text)
+    if agree is not None:
         return MathGrade(agree, by="symbols")
 
     # What math-verify accepts, as written or normalized, is right unless a guard refuses it.
@@ -89,7 +92,10 @@ class TimeIsUpError(BaseException):
 
 
 def main() -> None:
-    """Grade a JSON line [gold, answer] after another until the input closes."""
+    """Grade JSON lines [gold, answer] from standard input until it closes; a line [correct, status, by] each.
+
+    The first argument of the program is the time limit of one comparison, in seconds of processor time.
+    """
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise TimeIsUpError

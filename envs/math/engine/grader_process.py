@@ -39,7 +39,11 @@ class Grader:
         self._lock = Lock()
 
     def grade(self, gold: str, answer: str | None) -> MathGrade:
-        """Compare ``answer`` (None: the response had none) with ``gold``, within a time limit."""
+        """Compare ``answer`` (None: the response had none) with ``gold``, both without a box.
+
+        After the time limit, or if the process dies, the answer is wrong with status "timeout" or "crash".
+        Raises EngineError if no grading process can be started.
+        """
         with self._lock:
             if self._process is None or not self._process.alive:
                 self._process = _Process(self._deadline)

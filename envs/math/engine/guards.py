@@ -22,12 +22,10 @@ ROUNDING = 1e-5  # relative: 0.333333 is a third, as math-verify has it
 
 @lru_cache(maxsize=20_000)
 def parsed(text: str) -> tuple[Any, ...]:
-    """math-verify's reading of ``text``, put into a box; empty if it cannot read it.
-
-    Without a box LaTeX is lost: 51 of MATH-500's gold answers would be read as nothing.
-    """
+    """The expressions that math-verify reads in ``text``, put into a box; empty if it reads none. Cached."""
     from math_verify import parse
 
+    # Without a box LaTeX is lost: 51 of MATH-500's gold answers would be read as nothing.
     return tuple(parse(f"\\boxed{{{text}}}", parsing_timeout=None))
 
 
@@ -40,7 +38,7 @@ def numbers_differ(gold: str, answer: str) -> bool:
 
 
 def bases_differ(gold: str, answer: str) -> bool:
-    """True if the two numbers have different bases.
+    """True if the numbers differ in their base, or in digits with a base (:func:`bases_agree`).
 
     math-verify drops the base, so it takes 4210_6 for 4210_5. An answer without a base is in the base that
     the problem asks for; a gold answer without one is decimal.
@@ -59,12 +57,15 @@ def bases_agree(gold: str, answer: str) -> bool | None:
     expected = base_suffixes(gold)
     given = base_suffixes(answer)
     if given and expected != given:
-        return False if expected or any(base != "10" for base in given) else None
+        decimal = not expected and all(base == "10" for base in given)  # only the answer names the base: ten
+        return None if decimal else False
     digits = digits_in_base(gold)
     if digits and digits == answer.upper():
         return True
     given_digits = digits_in_base(answer)
-    return None if digits is None or given_digits is None else digits == given_digits
+    if digits is None or given_digits is None:
+        return None
+    return digits == given_digits
 
 
 # A digit that is the argument of a command, an index or an exponent does not belong to the next number.
@@ -101,13 +102,14 @@ def brackets_differ(gold: str, answer: str) -> bool:
 def _bracketed(text: str) -> list[tuple[str, str] | None]:
     """The brackets of each member of a list, or of all of ``text``; None for a member without brackets."""
     parts = members(text)
-    if len(parts) == 1 and (around := enclosing(text)):
+    around = enclosing(text)
+    if len(parts) == 1 and around:
         inside = text[len(around[0]) : -len(around[1])]
         inner = [enclosing(part) for part in members(inside)]
         if None not in inner:
             return inner
-    braces = {("{", "}"): ("\\{", "\\}")}
-    return [braces.get(found, found) if (found := enclosing(part)) else None for part in parts]
+    brackets = [enclosing(part) for part in parts]
+    return [("\\{", "\\}") if pair == ("{", "}") else pair for pair in brackets]
 
 
 _SCALES = re.compile(
@@ -117,7 +119,7 @@ _SCALES = re.compile(
 
 
 def scales_differ(gold: str, answer: str) -> bool:
-    r"""True if only one of the texts has a word that multiplies its number.
+    r"""True if the texts differ in words that multiply a number, such as half, dozen and millions.
 
     math-verify ignores words, so it takes 2\text{ dozen} for 2.
     """
@@ -138,10 +140,14 @@ def case_differs(gold: str, answer: str) -> bool:
     """
     if same_word(gold, answer):
         return False
+
+    def folded(symbols: set[str]) -> set[str]:
+        return {symbol.casefold() for symbol in symbols}
+
+    # A symbol that only one text has, while the other has it in the other case.
     one = _symbols(gold)
     other = _symbols(answer)
-    folded = [{symbol.casefold() for symbol in symbols} for symbols in (one, other, one - other, other - one)]
-    return bool(folded[2] & folded[1] or folded[3] & folded[0])
+    return bool(folded(one - other) & folded(other) or folded(other - one) & folded(one))
 
 
 def _symbols(text: str) -> set[str]:
@@ -172,8 +178,9 @@ def _far_apart(one: Any, other: Any) -> bool:
     if isinstance(one, Expr) and isinstance(other, Expr):
         if not (one.is_number and other.is_number and one.is_finite and other.is_finite):
             return False
-        difference, *sizes = (abs(N(value, 30)) for value in (one - other, one, other))
-        return bool(difference > ROUNDING * max(sizes))
+        difference = abs(N(one - other, 30))
+        larger = max(abs(N(one, 30)), abs(N(other, 30)))
+        return bool(difference > ROUNDING * larger)
     if isinstance(one, Interval) and isinstance(other, Interval):
         return _far_apart(one.start, other.start) or _far_apart(one.end, other.end)
     if isinstance(one, Tuple) and isinstance(other, Tuple) and len(one) == len(other):
@@ -210,4 +217,7 @@ GUARDS: dict[str, Callable[[str, str], bool]] = {
 
 def refused_by(gold: str, answer: str) -> str | None:
     """The name of the first guard of this module that tells ``answer`` from ``gold``, or None."""
-    return next((name for name, refuses in GUARDS.items() if refuses(gold, answer)), None)
+    for name, refuses in GUARDS.items():
+        if refuses(gold, answer):
+            return name
+    return None

@@ -59,7 +59,10 @@ _RADICAL_INDEX = {"√": "", "∛": "3", "∜": "4"}
 
 
 def as_latex(text: str) -> str:
-    """Unicode mathematics as LaTeX commands; full-width characters as plain ones."""
+    r"""``text`` with unicode mathematics as LaTeX, such as ``\sqrt{3}`` for √3, ``x^{2}`` for x².
+
+    Full-width characters become plain ones.
+    """
     text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text)
     text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + "".join(_SUBSCRIPTS[c] for c in run[0]) + "}", text)
     characters = []
@@ -73,7 +76,8 @@ def as_latex(text: str) -> str:
 
     def root(radical: re.Match[str]) -> str:
         index = radical[1] or _RADICAL_INDEX[radical[2]]
-        return f"\\sqrt{f'[{index}]' if index else ''}{{{radical[3].strip('(){}')}}}"
+        inside = radical[3].strip("(){}")
+        return f"\\sqrt[{index}]{{{inside}}}" if index else f"\\sqrt{{{inside}}}"
 
     text = _RADICAL.sub(root, "".join(characters))
     return text.translate(_CHARACTERS)
@@ -134,8 +138,10 @@ def without_layout(text: str) -> str:
     text = _ROWS.sub("", re.sub(r" +", " ", text)).strip()
 
     # Marks around all of it.
-    while whole := _WRAPPED.fullmatch(text.strip("*` ")):  # \text{5}, {5}, **5**
+    whole = _WRAPPED.fullmatch(text.strip("*` "))  # \text{5}, {5}, **5**
+    while whole:
         text = next(part for part in whole.groups() if part is not None).strip()
+        whole = _WRAPPED.fullmatch(text.strip("*` "))
     text = text.strip("*` ").replace("**", "^")
 
     # Roots, functions and powers written as in a program: sqrt(2), np.log(3), 2**-1.

@@ -45,7 +45,7 @@ _ORDINAL = re.compile(
 
 @lru_cache(maxsize=20_000)
 def normalize(text: str) -> str:
-    """``text`` in a spelling that math-verify reads, with the same value."""
+    """``text``, an answer without its box, in a spelling that math-verify reads; same value. Cached."""
 
     def improper(mixed: re.Match[str]) -> str:
         whole, over, under = (int(digits) for digits in mixed.groups() if digits is not None)
@@ -56,7 +56,8 @@ def normalize(text: str) -> str:
     # Repeating decimals come first: their dots are no full stop.
     text = _CONTINUED.sub(_continued, _REPEATING.sub(_repeating, text))
     text = text.rstrip(".,;: ").strip()
-    text = _LEADING.sub("", text, count=1).strip() if _LEADING.match(text) else text
+    if _LEADING.match(text):
+        text = _LEADING.sub("", text, count=1).strip()
 
     # Thousands come before mixed numbers: both have a blank between digits.
     text = _THOUSANDS.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
@@ -133,11 +134,13 @@ def enclosing(text: str) -> tuple[str, str] | None:
         last = bracket
     if first is None or last is None or depth or first.start() or last.end() != len(text):
         return None
-    return None if first[0] == "{" and "," not in text else (first[0], last[0])
+    if first[0] == "{" and "," not in text:
+        return None
+    return first[0], last[0]
 
 
 def members(text: str) -> list[str]:
-    """The parts of ``text`` between commas or semicolons outside brackets."""
+    """The parts of ``text`` between commas or semicolons outside brackets; [``text``] if there are none."""
     parts = []
     depth = 0
     start = 0

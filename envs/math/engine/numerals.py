@@ -26,7 +26,10 @@ _ORDINALS = {
 
 
 def number_in_words(text: str) -> str:
-    """``24`` for twenty-four and twenty-fourth; other texts unchanged."""
+    """A text that is one number in words, from zero to ninety-nine, in digits; other texts unchanged.
+
+    Ordinals too: ``24`` for twenty-four and for twenty-fourth.
+    """
     *tens, last = re.split("[ -]", text.casefold())
     cardinal = _ORDINALS.get(last) or re.sub("ieth$", "y", last).removesuffix("th")
     if not tens and cardinal in TENS:
@@ -62,33 +65,43 @@ _PREFIXED = re.compile(r"0(?:b([01]+)|o([0-7]+)|x([0-9A-Fa-f]+))")
 
 
 def with_base(text: str) -> str:
-    """Numbers with a base as ``1010_{2}``, in any of the usual spellings."""
+    """``text`` with its numbers that name a base, in any of the usual spellings, as ``1010_{2}``."""
     text = _SUBSCRIPT_TEXT.sub(lambda m: "_{" + (m[1] or m[2] or "").strip() + "}", text)
     bare = re.sub(r" +", " ", TEXT.sub(r" \1 ", text)).replace(" _", "_").strip()
-    if prefixed := _PREFIXED.fullmatch(bare):
-        bases = zip(prefixed.groups(), (2, 8, 16), strict=True)
-        return next(f"{digits.upper()}_{{{base}}}" for digits, base in bases if digits)
+    prefixed = _PREFIXED.fullmatch(bare)
+    if prefixed:
+        for digits, base in zip(prefixed.groups(), (2, 8, 16), strict=True):
+            if digits:
+                return f"{digits.upper()}_{{{base}}}"
     if re.match(r"\(?\d{1,3}(?:,\d{3})+\)?[_ ]", bare):
         bare = bare.replace(",", "")
-    if letters := _HEXADECIMAL_LETTERS.fullmatch(bare):
+    letters = _HEXADECIMAL_LETTERS.fullmatch(bare)
+    if letters:
         return f"{letters[1].upper()}_{{16}}"
-    if whole := _IN_BASE.fullmatch(bare):
+    whole = _IN_BASE.fullmatch(bare)
+    if whole:
         return _in_base(whole)
     return _IN_BASE.sub(_in_base, text)
 
 
 def _in_base(number: re.Match[str]) -> str:
+    """A match of ``_IN_BASE`` as ``1010_{2}``."""
     digits, base = (part for part in number.groups() if part is not None)
-    value = int(base) if base.isdigit() else 16 if base == "sixteen" else _BASES.index(base) + 2
+    if base.isdigit():
+        value = int(base)
+    elif base == "sixteen":
+        value = 16
+    else:
+        value = _BASES.index(base) + 2
     return f"{digits.upper()}_{{{value}}}"
 
 
 def base_suffixes(text: str) -> list[str]:
-    """The number bases written in a normalized ``text``, sorted."""
+    """The bases that numbers in a normalized ``text`` name, as texts, sorted: ["2"] for ``101_{2}``."""
     return sorted(re.findall(r"(?<![\w.])[0-9A-F]*\d[0-9A-F]*_\{(\d+)\}", text))
 
 
 def digits_in_base(text: str) -> str | None:
-    """The digits of ``text`` if it is a single normalized number with a base (``101_2``); else None."""
+    """The digits of ``text`` if it is a single normalized number with a base (``101_{2}``); else None."""
     whole = re.fullmatch(r"([0-9A-F]+)_\{\d+\}", text)
     return whole[1] if whole else None

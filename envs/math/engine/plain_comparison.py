@@ -15,7 +15,7 @@ _IN_BRACES = re.compile(r"(?:(?<=\\\\)|(?<=[&=,(]))\{([-+]?[\w.]+)\}")  # braces
 
 @lru_cache(maxsize=20_000)
 def canonical(text: str) -> str:
-    """``text`` without blanks, for a comparison of texts. A blank between two digits stays."""
+    """``text``, normalized, without blanks (except between digits), for a comparison of texts. Cached."""
     text = APART.sub("\0", normalize(text)).replace(" ", "").replace("\0", " ")
     return _IN_BRACES.sub(r"\1", text)
 
@@ -28,15 +28,18 @@ _RATIO = re.compile(r"([-+]?) ?(?:\\frac\{([-+]?\d+)\}\{(\d+)\}|(\d+) ?/ ?(\d+))
 def number(text: str) -> tuple[Fraction, bool] | None:
     """(value, whether it is written as a fraction) of a normalized number; None for any other text."""
     ten = Fraction(1)
-    if power := _POWER_OF_TEN.fullmatch(text):
+    power = _POWER_OF_TEN.fullmatch(text)
+    if power:
         text = power[1].strip()
         ten = Fraction(10) ** int(power[2])
     if _DECIMAL.fullmatch(text):
         return Fraction(text.replace(",", "").replace(" ", "")) * ten, False
-    if ratio := _RATIO.fullmatch(text):
+    ratio = _RATIO.fullmatch(text)
+    if ratio:
         over, under = (int(part) for part in ratio.groups()[1:] if part is not None)
         if under and ten == 1:
-            return Fraction(over, under) * (-1 if ratio[1] == "-" else 1), True
+            sign = -1 if ratio[1] == "-" else 1
+            return sign * Fraction(over, under), True
     return None
 
 
@@ -52,11 +55,16 @@ def numbers_equal(gold: str, answer: str) -> bool | None:
     if one[0] == other[0]:
         return True
     whole = one[0].denominator == other[0].denominator == 1
-    return False if one[1] == other[1] or whole else None
+    if one[1] == other[1] or whole:
+        return False
+    return None
 
 
 def same_word(gold: str, answer: str) -> bool:
-    """True if both texts are the same single word, such as ``no`` and ``No``."""
+    """True if both texts are the same word of two or more letters, in small letters or capitalised.
+
+    So ``no`` is ``No``, but single letters and ``NO`` are no words.
+    """
     words = [TEXT.sub(r"\1", text).strip(" $.()*") for text in (gold, answer)]
     small = all(word.isalpha() and len(word) > 1 and (word.islower() or word.istitle()) for word in words)
     return small and words[0].casefold() == words[1].casefold()

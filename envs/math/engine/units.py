@@ -111,7 +111,9 @@ def without_units(gold: str, answer: str) -> tuple[str, str]:
     bare_gold, of_gold = _split_unit(gold, letters_are_units=False)
     numeric_gold = not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", bare_gold))
     bare_answer, of_answer = _split_unit(answer, letters_are_units=numeric_gold)
-    return (gold, answer) if of_gold and of_answer and of_gold != of_answer else (bare_gold, bare_answer)
+    if of_gold and of_answer and of_gold != of_answer:
+        return gold, answer
+    return bare_gold, bare_answer
 
 
 def _split_unit(text: str, letters_are_units: bool) -> tuple[str, str]:
@@ -176,7 +178,10 @@ def _unit_name(unit: str) -> str:
 
 
 def equal_numbers(gold: str, answer: str) -> bool | None:
-    """Whether the numbers are equal in one of their :func:`readings`; None if math-verify has to decide."""
+    """Whether two answers are equal numbers in one of their :func:`readings`.
+
+    None if math-verify has to decide: a text is no plain number, or a decimal may be a rounded fraction.
+    """
     decided = [numbers_equal(*reading) for reading in readings(gold, answer)]
     if any(decided):
         return True

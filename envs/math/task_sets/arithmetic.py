@@ -51,7 +51,9 @@ class Operation:
 def problem(split: str, number: int, operations: int) -> Task:
     """Word problem ``number`` of a split, with ``operations`` operations.
 
-    The arguments are its seed address, so the same arguments give the same problem.
+    Group ``easy`` up to two, else ``hard``. The arguments are its seed address, so the same arguments give
+    the same problem. The id is a hash of the text. The payload has the operations, by which solution and
+    critic compute.
     """
     rng = generator("arithmetic", split, number, operations)
     while True:
@@ -81,7 +83,7 @@ def problem(split: str, number: int, operations: int) -> Task:
 
 
 def operations(task: Task) -> list[Operation]:
-    """The operations of a problem of this module. Raises DataError for any other task."""
+    """The operations in the payload of a problem of this module. Raises DataError for any other task."""
     pairs = task.payload.get("operations")
     if pairs is None:
         raise DataError(f"task {task.id} is no arithmetic problem: its payload has no 'operations'")
@@ -99,10 +101,10 @@ def solution(task: Task) -> list[str]:
 
 
 def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> str:
-    """The line that an erring solver writes after ``lines``.
+    """The line that a solver with the errors of ``error_model`` writes after ``lines``.
 
-    A systematic error reads a verb as its opposite, any other is a result off by 1 or 10. If
-    ``error_model.overlooks``, the last operation is left out.
+    A systematic error reads some verbs as their opposite, any other is a result off by 1 or 10. If
+    ``error_model.overlooks``, the last operation is left out. After the last operation, the boxed answer.
     """
     due = operations(task)
     done = len(lines)
@@ -130,7 +132,7 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
-    """The first line that differs from the solution, and the operation due there without its result.
+    """The first line that differs from the solution; its correction is the operation due, without the result.
 
     None if all lines are right, and for problems that this module did not generate.
     """
@@ -140,25 +142,21 @@ def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     value = int(task.payload["start"])
     for k, (operation, expected) in enumerate(zip([*operations(task), None], right, strict=True)):
         written = lines[k].strip() if k < len(lines) else ""
-        if written != expected.strip():
-            due = (
-                f"compute {value} {operation.sign} {operation.operand}"
-                if operation
-                else "give the last result"
-            )
-            return WrongLine(min(k, len(lines) - 1), _cause(written, expected, operation), due)
-        value = operation.applied(value) if operation else value
+        line = min(k, len(lines) - 1)  # a response that ends too early is wrong at its last line
+        if written == expected.strip():
+            if operation is not None:
+                value = operation.applied(value)
+        elif operation is None:
+            return WrongLine(line, "another answer than the last result", "give the last result")
+        else:
+            if written.startswith("\\boxed"):
+                cause = f"left out: {operation.verb} {operation.operand}"
+            elif written.partition("=")[0].strip() == expected.partition("=")[0].strip():
+                cause = "wrong result"
+            else:
+                cause = f"misread: {operation.verb} {operation.operand}"
+            return WrongLine(line, cause, f"compute {value} {operation.sign} {operation.operand}")
     return None
-
-
-def _cause(written: str, expected: str, operation: Operation | None) -> str:
-    if operation is None:
-        return "another answer than the last result"
-    if written.startswith("\\boxed"):
-        return f"left out: {operation.verb} {operation.operand}"
-    if written.partition("=")[0].strip() == expected.partition("=")[0].strip():
-        return "wrong result"
-    return f"misread: {operation.verb} {operation.operand}"
 
 
 def _line(value: int, sign: str, operand: int, result: int) -> str:

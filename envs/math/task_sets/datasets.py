@@ -106,7 +106,11 @@ def load(name: str, source: Path | None = None) -> list[MathProblem]:
     DataError for one that cannot be found or read, or whose sha256 is not the one in sets.json.
     """
     check_known("set", name, SETS)
-    problems = cleaned(CLEANED[name], source)[0][name] if name in CLEANED else read_set(name, source)
+    if name in CLEANED:
+        parts, _ = cleaned(CLEANED[name], source)
+        problems = parts[name]
+    else:
+        problems = read_set(name, source)
     if name not in frozen():
         raise DataError(
             f"set {name!r} is not frozen yet: {FROZEN} has no sha256 of it. Run, once: r3l data build "
@@ -125,16 +129,16 @@ def load(name: str, source: Path | None = None) -> list[MathProblem]:
 
 
 def sha256_of(problems: Sequence[MathProblem]) -> str:
-    """Hex digest over the problems as JSON lines."""
+    """Hex sha256 of the problems as JSON lines; their order matters."""
     lines = (json.dumps(asdict(problem), sort_keys=True) + "\n" for problem in problems)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @cache
 def frozen() -> dict[str, dict[str, Any]]:
-    """Read sets.json, which pins each published set: number of problems ("rows") and sha256, by set name.
+    """The contents of sets.json, read once: number of problems ("rows") and sha256 of each set, by its name.
 
-    Test sets also list the ids of their problems that occur in the training set DAPO.
+    Test sets also list the ids of their problems that occur in the training set DAPO (``in_dapo``).
     """
     return dict(read_json(FROZEN))
 
@@ -146,13 +150,23 @@ def share_of(problem: MathProblem) -> str:
 
 
 def solutions(name: str) -> dict[str, str]:
-    """The worked solutions of a published training set, by problem id. Raises as :func:`load`."""
-    rows = (row for file in _files(name, None) for row in rows_of(file, ORIGINS[name].columns))
-    return {f"{name}/{number}": str(row["answer"]) for number, row in enumerate(rows)}
+    """The worked solutions of a published training set, by problem id.
+
+    Raises DataError if its files cannot be found or read.
+    """
+    found: dict[str, str] = {}
+    for file in _files(name, None):
+        for row in rows_of(file, ORIGINS[name].columns):
+            found[f"{name}/{len(found)}"] = str(row["answer"])
+    return found
 
 
 def read_set(name: str, source: Path | None) -> list[MathProblem]:
-    """Read a set from the folder ``source``, else this package, else the hub; sets.json is not consulted."""
+    """Read a set from the folder ``source``, else this package, else the hub; templated sets are generated.
+
+    Its sha256 is not checked. Raises DataError if it cannot be found or read, ConfigError if the folder does
+    not exist.
+    """
     if name in TEMPLATED:
         read = ORIGINS[TEMPLATED[name].layout].read
         return [record(name, *read(row, number)) for number, row in enumerate(rows(TEMPLATED[name]))]
@@ -162,9 +176,10 @@ def read_set(name: str, source: Path | None) -> list[MathProblem]:
         with gzip.open(packaged) as file:
             lines = bounded_lines(file, most(packaged.stat().st_size), packaged)
             return [record(name, *json.loads(line)) for line in lines]
-    return [
-        record(name, *fields) for file in _files(name, source) for fields in read_file(file, ORIGINS[name])
-    ]
+    problems = []
+    for file in _files(name, source):
+        problems += [record(name, *fields) for fields in read_file(file, ORIGINS[name])]
+    return problems
 
 
 def _files(name: str, source: Path | None) -> list[Path]:
@@ -173,17 +188,20 @@ def _files(name: str, source: Path | None) -> list[Path]:
     folder = _folder(source)
     if folder is None:
         return _download(name, origin)
-    if files := sorted(folder.glob(origin.file)):
-        return files
-    raise DataError(
-        f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it"
-    )
+    files = sorted(folder.glob(origin.file))
+    if not files:
+        raise DataError(
+            f"{folder} has no {origin.file} (set {name!r}); docs/environments.md says where to get it"
+        )
+    return files
 
 
 def _folder(source: Path | None) -> Path | None:
     """The data folder: ``source``, else $R3L_MATH, else None. Raises ConfigError if it does not exist."""
-    folder = source or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
-    if folder and not folder.is_dir():
+    folder = source
+    if folder is None and os.environ.get(FOLDER):
+        folder = Path(os.environ[FOLDER])
+    if folder is not None and not folder.is_dir():
         raise ConfigError(f"the data folder {folder} does not exist; correct {FOLDER}")
     return folder
 
@@ -196,7 +214,8 @@ def _download(name: str, origin: Origin) -> list[Path]:
     repository, file = origin.hub
     try:
         snapshot = Path(snapshot_download(repository, repo_type="dataset", allow_patterns=file))
-        if not (files := sorted(snapshot.glob(file))):
+        files = sorted(snapshot.glob(file))
+        if not files:
             raise FileNotFoundError("it has no such file.")
         return files
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
@@ -207,9 +226,9 @@ def _download(name: str, origin: Origin) -> list[Path]:
 
 
 def read_file(path: Path, origin: Origin) -> list[Fields]:
-    """The rows of a .jsonl or .parquet file that have a gold answer.
+    """(id within the set, problem, gold answer) of the rows of a .jsonl or .parquet file that have an answer.
 
-    Raises DataError naming file, row, key and fix.
+    Raises DataError naming file, row, key and fix if a row lacks one of the three.
     """
     parsed = []
     for number, row in enumerate(rows_of(path, origin.columns)):
@@ -234,14 +253,18 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
 
 @cache
 def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[MathProblem]], CleaningReport]:
-    """Clean the training data NAME_raw: problems by name, NAME (held out) and NAME_train, and a report."""
+    """Clean the training data NAME_raw (:func:`clean`): its problems by part, and a report.
+
+    The parts are NAME, the held-out problems, and NAME_train. Cached. Raises as ``load``.
+    """
     raw = read_set(f"{name}_raw", source)
     tests = {test: [p.problem for p in load(test, source)] for test in CLEANING[name].tests}
     train, test, report = clean([(p.problem, p.gold) for p in raw], tests, CLEANING[name].held_out)
-    return {
-        part: [record(name, key[:16], problem, gold) for key, problem, gold in rows]
-        for part, rows in ((name, test), (f"{name}_train", train))
-    }, report
+    parts = {
+        name: [record(name, key[:16], problem, gold) for key, problem, gold in test],
+        f"{name}_train": [record(name, key[:16], problem, gold) for key, problem, gold in train],
+    }
+    return parts, report
 
 
 @dataclass(frozen=True)
@@ -266,12 +289,15 @@ class CleaningReport:
 
 
 def normalise(problem: str) -> str:
-    """The text of a problem without its layout; problems with equal results are duplicates."""
+    """The text of a problem in lower case and without layout: blanks, punctuation, LaTeX for typesetting.
+
+    Problems with equal results are duplicates.
+    """
     return _LAYOUT.sub("", _FRACTION.sub(r"\\frac", problem.lower()))
 
 
 def key_of(problem: str) -> str:
-    """A hash of a problem that ignores layout, so that duplicates share it; also its sort key."""
+    """Hex sha256 of a problem's :func:`normalise`, so that duplicates share it; also its sort key."""
     return hashlib.sha256(normalise(problem).encode()).hexdigest()
 
 

@@ -52,11 +52,8 @@ def _math_train(row: Row, number: int) -> Fields:
     empty twice although the box has an answer.
     """
     truth = row["reward_model"]["ground_truth"] if "reward_model" in row else row
-    return (
-        str(number),
-        truth["question" if "question" in truth else "problem"].strip(),
-        _boxed_in(truth, "solution"),
-    )
+    problem = truth["question"] if "question" in truth else truth["problem"]
+    return str(number), problem.strip(), _boxed_in(truth, "solution")
 
 
 def _minerva(row: Row, number: int) -> Fields:
@@ -106,7 +103,8 @@ def _listed(text: str) -> Iterator[str]:
     ``$8$,$4$`` has two, ``$(2,4)$`` one. A final full stop is dropped.
     """
     for part in re.split(r"\$\s*,\s*\$?|,\s*\$", text.strip().rstrip(".")):
-        if bare := part.strip().strip("$").strip():
+        bare = part.strip().strip("$").strip()
+        if bare:
             yield bare
 
 
@@ -139,9 +137,9 @@ ORIGINS = {
 
 
 def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """The rows of a data file; of a .parquet file only ``columns`` (None: all).
+    """The rows of a .parquet or JSON-lines file, one after the other; of a .parquet file only ``columns``.
 
-    Raises DataError if it is unreadable.
+    None: all columns. Raises DataError if it is unreadable, or if a line is no JSON object.
     """
     if path.suffix == ".parquet":
         import pyarrow
@@ -149,9 +147,8 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
 
         try:
             with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(
-                    columns=columns
-                ):  # in batches: DAPO's file has each row a hundred times
+                # In batches: DAPO's file has each row a hundred times.
+                for batch in file.iter_batches(columns=columns):
                     yield from batch.to_pylist()
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable parquet file ({error}); download it again") from error

@@ -69,15 +69,19 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
     def regenerate(self, name: str, split: str) -> list[Task]:
         if name not in self.others:
             return list(_generated(name, split))
-        records = [
-            r for r in datasets.load(name) if split not in datasets.SHARES or datasets.share_of(r) == split
-        ]
-        return [
-            Task(r.id, self.env, split, r.lang, {"problem": r.problem, "answer": r.gold}) for r in records
-        ]
+        tasks = []
+        for r in datasets.load(name):
+            if split in datasets.SHARES and datasets.share_of(r) != split:
+                continue
+            payload = {"problem": r.problem, "answer": r.gold}
+            tasks.append(Task(r.id, self.env, split, r.lang, payload))
+        return tasks
 
     def spare_task(self, name: str, index: int) -> Task:
-        """SFT problem ``index``. The numbers of operations that the task set has alternate."""
+        """Problem ``index`` of the supervised stage (SFT), like those of task set ``name``.
+
+        The numbers of operations that the task set has alternate.
+        """
         counts = self.definition(name).operations.values()
         fewest = min(counts)
         kinds = max(counts) - fewest + 1
@@ -96,11 +100,13 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
             raise DataError(f"task {task.id}: its solution {solution(task)} is not accepted")
 
     def build(self, name: str) -> Path:
-        """Generate the task set ``name`` and write its file.
+        """Generate the task set ``name`` and write its committed file; returns its path.
 
         A set of training data or of templated problems is cleaned and frozen instead (:func:`freeze`).
         """
-        return freeze(name, None) if name in datasets.CLEANING or name in TEMPLATED else super().build(name)
+        if name in datasets.CLEANING or name in TEMPLATED:
+            return freeze(name, None)
+        return super().build(name)
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
         """The most frequent gold answer, and the success of always giving it, by group."""
@@ -153,7 +159,10 @@ def freeze(name: str, source: Path | None) -> Path:
 
 
 def freeze_all(folder: Path) -> None:
-    """Freeze the sets in ``folder`` (all except DeepMath), and write those that this package contains."""
+    """Freeze all sets except DeepMath from a folder of data files; writes ``sets.json``.
+
+    Also writes the data files that this package contains (``data/SET.jsonl.gz``).
+    """
     sets = {name: datasets.read_set(name, folder) for name in datasets.SETS if name not in datasets.CLEANED}
     published = {datasets.key_of(p.problem) for p in datasets.read_set("dapo_raw", folder)}
     content = {name: _frozen(problems) for name, problems in sets.items()}
@@ -163,9 +172,8 @@ def freeze_all(folder: Path) -> None:
     for name in PACKAGED:
         lines = "".join(json.dumps([p.id.partition("/")[2], p.problem, p.gold]) + "\n" for p in sets[name])
         path = datasets.PACKAGED / f"{name}.jsonl.gz"
-        path.write_bytes(
-            gzip.compress(lines.encode(), 9, mtime=0)
-        )  # without a date, so that the bytes depend only on the set
+        # Without a date, so that the bytes depend only on the set.
+        path.write_bytes(gzip.compress(lines.encode(), 9, mtime=0))
     for name in ("dapo", "dapo_templated", "deepmath_templated"):
         freeze(name, folder)
 

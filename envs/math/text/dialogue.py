@@ -62,9 +62,9 @@ BOXED = (
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
-    """The first wrong line of a response to a templated problem or one with a published solution.
+    """The first wrong line of a response to a generated problem, or to a GSM8K problem with ``steps``.
 
-    None for others.
+    None if there is none, and for other problems.
     """
     if "steps" in task.payload:
         return gsm8k_demonstrations.first_wrong_line(task, lines)
@@ -126,9 +126,9 @@ class MathPrompts(ReleasedPrompts):
     """
 
     def critique(self, log: str, reward: float) -> list[Message]:
-        """The request for a critique of a logged episode.
+        """The messages that ask for a critique of a logged episode: a system message, then the user message.
 
-        In the released code, only mathematics has a system message in it.
+        In the released code, only mathematics has the system message.
         """
         file = f"{self._folder}/critique_grpo_workflow.py"
         words = [text.fill({}) for text in texts(file, "generate_critique", used="responses")]
@@ -136,13 +136,18 @@ class MathPrompts(ReleasedPrompts):
         return [Message("system", role), *super().critique(log, reward)]
 
     def reminder(self, feedback: str) -> str:
-        """Feedback between two attempts, with a reminder of the format."""
+        """The text of ``feedback`` between two attempts, with a reminder of the format."""
         (words,) = self.texts("format_dapo_prompt", "feedback", used="return")
         return words.fill({"feedback": feedback})
 
     def closed(self, feedback: str) -> str:
-        """The last message. A response without an answer gets the reminder even after the last attempt."""
-        return self.reminder(feedback) if feedback == self.no_answer() else super().closed(feedback)
+        """The last message of an episode with the closing ``feedback``.
+
+        A response without an answer gets the reminder even after the last attempt.
+        """
+        if feedback == self.no_answer():
+            return self.reminder(feedback)
+        return super().closed(feedback)
 
     def no_answer(self) -> str:
         """The feedback on a response without an answer."""
@@ -200,5 +205,8 @@ class ReleasedMathDialogue(AnswerDialogue):
         if answer is None:
             return self.release.no_answer()
         right, wrong, wrong_at_last = self.release.texts("first_rollout", "predicted_answer", used="feedback")
-        words = right if solved else wrong_at_last if last else wrong
+        if solved:
+            words = right
+        else:
+            words = wrong_at_last if last else wrong
         return words.fill({"predicted_answer": answer})

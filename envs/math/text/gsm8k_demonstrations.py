@@ -42,22 +42,28 @@ _PLACES = 2  # decimals of a recomputed number
 
 @cache
 def tasks() -> tuple[Task, ...]:
-    """The problems of the share for SFT with usable solutions, in the order of the published file.
+    """GSM8K's training problems of the share ``sft`` with usable solutions, in their published order.
 
     A payload has ``steps``, as JSON. A step is a list of parts: text, or [expression, result, "$" or ""].
+    Cached. Raises DataError if the data is missing.
     """
     solutions = datasets.solutions(NAME)
-    chosen = (p for p in datasets.load(NAME) if datasets.share_of(p) == SPLIT)
-    shown = ((p, _steps(solutions[p.id], p.gold)) for p in chosen)
-    return tuple(
-        Task(p.id, "math", SPLIT, p.lang, {"problem": p.problem, "answer": p.gold, "steps": steps})
-        for p, steps in shown
-        if steps
-    )
+    usable = []
+    for p in datasets.load(NAME):
+        if datasets.share_of(p) != SPLIT:
+            continue
+        # A solution is usable if it has steps, its annotations are right, and one gives the gold answer.
+        *lines, _ = solutions[p.id].strip().splitlines()
+        steps = [_parts(line.strip()) for line in lines if line.strip()]
+        if None in steps or not any(_result(parts or []) == p.gold for parts in steps):
+            continue
+        payload = {"problem": p.problem, "answer": p.gold, "steps": steps}
+        usable.append(Task(p.id, "math", SPLIT, p.lang, payload))
+    return tuple(usable)
 
 
 def task(index: int) -> Task:
-    """Task ``index`` (from 0, unbounded) for SFT; after the last one they repeat."""
+    """Task ``index`` (from 0, unbounded) of :func:`tasks`; after the last one they repeat."""
     return tasks()[index % len(tasks())]
 
 
@@ -67,9 +73,10 @@ def solution(task: Task) -> list[str]:
 
 
 def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> list[str]:
-    """A complete response that begins with ``prefix``, lines of the solution, by ``error_model``.
+    """A complete response that begins with ``prefix``, lines of the solution, with errors by ``error_model``.
 
-    An error model that overlooks leaves the last computed step out.
+    A systematic error swaps an operation for its opposite, any other is off by 1 or 10; later lines compute
+    with the wrong result. An error model that overlooks leaves the last computed step out.
     """
     lines = list(prefix)
     if lines and not lines[-1].endswith("\n"):
@@ -78,48 +85,46 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
     last = max(number for number, parts in enumerate(steps) if _expressions(parts))
     wrong: dict[str, str] = {}  # wrong numbers by the right ones: later steps are computed from them
     result = ""
+    left_out = False
     for number, parts in enumerate(steps):
-        if error_model.overlooks and 0 < number == last >= len(prefix):
+        given = number < len(prefix)
+        left_out = error_model.overlooks and number == last and number > 0 and not given
+        if left_out:
             break
-        errs = number >= len(prefix) and rng.random() < error_model.rate
-        line = _line(parts, wrong, _error(parts, wrong, error_model, rng) if errs else None)
-        result = wrong.get(_result(parts), _result(parts)) or result
-        lines += [line] if number >= len(prefix) else []
-    else:
+        error = None
+        if not given and rng.random() < error_model.rate:
+            error = _error(parts, wrong, error_model, rng)
+        line = _line(parts, wrong, error)
+        if not given:
+            lines.append(line)
+        right = _result(parts)
+        result = wrong.get(right, right) or result
+
+    # Without the last computed step, the answer is the result before it.
+    if not left_out:
         result = wrong.get(task.payload["answer"], task.payload["answer"])
     return [*lines, _answer(result)]
 
 
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
-    """The first line that differs from the solution, and the operation due there without its result.
+    """The first line that differs from the solution; its correction is the operation due, without the result.
 
     It compares texts, so that it is of use for scripted lines only. None if all lines are right.
     """
     steps = task.payload["steps"]
     for k, expected in enumerate(solution(task)):
         written = lines[k].strip() if k < len(lines) else ""
-        if written != expected.strip():
-            due = _expressions(steps[k])[:1] if k < len(steps) else []
-            cause = _cause(written, due[0] if due else "")
-            return WrongLine(
-                min(k, len(lines) - 1), cause, f"compute {due[0]}" if due else "give the last result"
-            )
+        if written == expected.strip():
+            continue
+        computations = _expressions(steps[k]) if k < len(steps) else []
+        due = computations[0] if computations else ""
+        if written.startswith("\\boxed"):
+            cause = "a step is left out" if due else "another answer than the last result"
+        else:
+            cause = "wrong result" if f"{due} =" in written else "wrong operation"
+        correction = f"compute {due}" if due else "give the last result"
+        return WrongLine(min(k, len(lines) - 1), cause, correction)
     return None
-
-
-def _cause(written: str, due: str) -> str:
-    if written.startswith("\\boxed"):
-        return "a step is left out" if due else "another answer than the last result"
-    return "wrong result" if f"{due} =" in written else "wrong operation"
-
-
-def _steps(solution: str, gold: str) -> list[list[Any]] | None:
-    """The steps of a published solution; None without any, or if an annotation is wrong."""
-    *lines, _ = solution.strip().splitlines()
-    steps = [_parts(line.strip()) for line in lines if line.strip()]
-    if not steps or None in steps or not any(_result(parts or []) == gold for parts in steps):
-        return None
-    return [parts for parts in steps if parts]
 
 
 def _parts(line: str) -> list[Any] | None:
@@ -138,10 +143,15 @@ def _parts(line: str) -> list[Any] | None:
             or abs(value - Fraction(result)) > Fraction(1, 100)
         ):
             return None
-        before = line[end : found.start()]
-        restated = _SAID.search(before)
-        dollar = "$" if (restated[1] if restated else before.rstrip().endswith("$")) else ""
-        text = (before[: restated.start()] if restated else before.rstrip().removesuffix("$")).rstrip()
+        # The text before the computation, without the formula that repeats it and without a dollar sign.
+        text = line[end : found.start()].rstrip()
+        dollar = "$" if text.endswith("$") else ""
+        restated = _SAID.search(line[end : found.start()])
+        if restated:
+            text = line[end : end + restated.start()].rstrip()
+            dollar = restated[1]
+        else:
+            text = text.removesuffix("$").rstrip()
         parts += [f"{text} " if text else "", [expression, result, dollar]]
         end = said.end()
     return [*parts, line[end:]] if parts else [line]
@@ -195,7 +205,9 @@ def _error(
         value = _value(expression)
     else:
         value = Fraction(result) + slip
-    return [expression, _written(value)] if value is not None and value > 0 else None
+    if value is None or value <= 0:
+        return None
+    return [expression, _written(value)]
 
 
 def _expressions(parts: Sequence[Any]) -> list[str]:

@@ -18,7 +18,10 @@ from r3l.core.task import Task
 
 
 def response_grader(options: PuzzleOptions) -> ResponseGrader:
-    """A function that extracts the answer of a response and verifies it by ``options.verifier``."""
+    """A function (task, response) that extracts the answer of a response and verifies it.
+
+    ``options.verifier``: by our rules for both (a box or answer tags), or by those of the released code.
+    """
 
     def grade(task: Task, response: str) -> AnswerGrade:
         kind = puzzle(task.payload["puzzle"])
@@ -33,7 +36,7 @@ def response_grader(options: PuzzleOptions) -> ResponseGrader:
 
 
 def create(options: PuzzleOptions) -> AnswerEngine:
-    """The engine, with the verifier that ``options`` name."""
+    """The engine of puzzles, with the verifier that ``options`` name."""
     return AnswerEngine(options, response_grader(options))
 
 

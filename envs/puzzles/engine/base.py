@@ -28,7 +28,7 @@ class Difficulty(DefinitionModel):
     """The generator's settings. Problem k is item k of reasoning-gym's data set with this ``seed``.
 
     ``style``: ``released`` is reasoning-gym's own wording, ``compact`` a few words that a nano model can
-    read.
+    read. Raises ValueError if a ``min_`` field exceeds its ``max_`` field.
     """
 
     seed: int = Field(ge=0)
@@ -48,9 +48,10 @@ class Difficulty(DefinitionModel):
 
 @dataclass(frozen=True)
 class PuzzleProblem:
-    """A problem. ``answer``: a right one.
+    """A generated problem.
 
-    ``data``: what answers are graded by. ``group``: its group in tables.
+    ``text``: as the model reads it. ``answer``: a right one. ``data``: what answers are graded by. ``group``:
+    its group in tables, such as ``3 people``.
     """
 
     text: str
@@ -106,7 +107,10 @@ class Puzzle(ABC):
 
     @abstractmethod
     def critique(self, data: Data, answer: str) -> str:
-        """Describe what is wrong with ``answer`` without giving the right one away. Never raises."""
+        """Describe what is wrong with ``answer`` without giving the right one away; CORRECT if it is right.
+
+        Never raises.
+        """
 
     @abstractmethod
     def constant_answers(self, data: Data) -> dict[str, str]:
@@ -164,8 +168,10 @@ def first_difference(right: Sequence[str], other: Sequence[str]) -> int | None:
     """
     if list(right) == list(other):
         return None
-    pairs = zip(right, other, strict=False)
-    return next((k for k, (one, two) in enumerate(pairs) if one != two), min(len(right), len(other)))
+    for k, (one, two) in enumerate(zip(right, other, strict=False)):
+        if one != two:
+            return k
+    return min(len(right), len(other))
 
 
 def shuffled(items: list[Any], rng: np.random.Generator) -> list[Any]:
@@ -187,5 +193,5 @@ def _dataset(generator: str, seed: int, parameters: tuple[tuple[str, Any], ...])
 
 
 def range_of(difficulty: Difficulty, *names: str) -> dict[str, Any]:
-    """The named fields of a difficulty as keyword arguments of reasoning-gym's generator."""
+    """The fields of a difficulty that ``names`` lists, by name: arguments of reasoning-gym's generator."""
     return {name: getattr(difficulty, name) for name in names}

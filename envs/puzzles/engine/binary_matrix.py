@@ -30,10 +30,7 @@ _NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 class BinaryMatrixDifficulty(Difficulty):
-    """``min_n``, ``max_n``: the number of rows, which is also that of columns.
-
-    ``p_zero``: probability of a 0.
-    """
+    """Size of the matrix: ``min_n`` to ``max_n`` rows and as many columns. ``p_zero``: probability of a 0."""
 
     min_n: int = Field(ge=2)
     max_n: int = Field(ge=2, le=9)
@@ -73,17 +70,16 @@ class BinaryMatrix(Puzzle):
         return gold in (answer.split(), released.cells(answer))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the wrong cells, or the shape that an answer must have."""
+        """Name the wrong cells, or the shape that an answer must have; CORRECT if all is right."""
         gold = distances(data["matrix"])
         matrix = read(answer)
         if matrix is None or [len(row) for row in matrix] != [len(row) for row in gold]:
             return f"the answer must have {len(gold)} rows of {len(gold)} numbers"
-        wrong = [
-            f"({r}, {c})"
-            for r, row in enumerate(matrix, 1)
-            for c, v in enumerate(row, 1)
-            if v != gold[r - 1][c - 1]
-        ]
+        wrong = []
+        for r, row in enumerate(matrix, 1):
+            for c, value in enumerate(row, 1):
+                if value != gold[r - 1][c - 1]:
+                    wrong.append(f"({r}, {c})")
         return f"wrong at (row, column) {', '.join(wrong)}" if wrong else CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
@@ -91,9 +87,12 @@ class BinaryMatrix(Puzzle):
 
         The copy is right if each 1 has a 0 next to it.
         """
-        size = range(len(data["matrix"]))
-        same = {f"all {value}": _write(data, [[value for _ in size] for _ in size]) for value in (0, 1)}
-        return {**same, "copy": _write(data, data["matrix"])}
+        size = len(data["matrix"])
+        answers = {}
+        for value in (0, 1):
+            answers[f"all {value}"] = _write(data, [[value] * size] * size)
+        answers["copy"] = _write(data, data["matrix"])
+        return answers
 
     def work(self, data: Data) -> WorkedSolution:
         solution = distances(data["matrix"])
@@ -102,7 +101,7 @@ class BinaryMatrix(Puzzle):
         return WorkedSolution(lines, _write(data, solution))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
-        """One cell read as the other digit; at least one zero remains."""
+        """Matrices with one cell read as the other digit, in random order; at least one zero remains."""
         size = range(len(data["matrix"]))
         for r, c in shuffled([(r, c) for r in size for c in size], rng):
             matrix = [list(row) for row in data["matrix"]]
@@ -113,13 +112,13 @@ class BinaryMatrix(Puzzle):
 
 def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
     """Steps up, down, left or right from each cell to the nearest zero; ``matrix`` must have a zero."""
-    cells = [(r, c) for r, row in enumerate(matrix) for c in range(len(row))]
+    zeros = [(r, c) for r, row in enumerate(matrix) for c, value in enumerate(row) if value == 0]
     # The matrix has no obstacles, so that a distance in steps is that of rows plus that of columns.
-    zeros = [(r, c) for r, c in cells if matrix[r][c] == 0]
-    return [
-        [min(abs(r - zero_r) + abs(c - zero_c) for zero_r, zero_c in zeros) for c in range(len(row))]
-        for r, row in enumerate(matrix)
-    ]
+    rows: Matrix = []
+    for r, row in enumerate(matrix):
+        to_zeros = [[abs(r - zero_r) + abs(c - zero_c) for zero_r, zero_c in zeros] for c in range(len(row))]
+        rows.append([min(steps) for steps in to_zeros])
+    return rows
 
 
 def read(answer: str) -> Matrix | None:

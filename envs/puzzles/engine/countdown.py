@@ -60,9 +60,8 @@ class Countdown(Puzzle):
     def generate(self, index: int, difficulty: CountdownDifficulty) -> PuzzleProblem:
         generated = item(self.name, difficulty.seed, index, **range_of(difficulty, *_LIMITS))
         metadata = generated["metadata"]
-        data = {key: metadata[key] for key in ("numbers", "target", "expression")} | {
-            "style": difficulty.style
-        }
+        data = {key: metadata[key] for key in ("numbers", "target", "expression")}
+        data["style"] = difficulty.style
         text = generated["question"]
         if difficulty.style == "compact":
             text = f"Numbers {' '.join(map(str, data['numbers']))} : make {data['target']}"
@@ -73,39 +72,40 @@ class Countdown(Puzzle):
         return f"{sorted(data['numbers'])} {data['target']}"
 
     def verify(self, data: Data, answer: str) -> bool:
-        """Whether the expression uses each number once and has exactly the target as its value."""
+        """Whether the expression uses each given number once, no other, and its value is the target."""
         return self.critique(data, answer) == CORRECT
 
     def verify_released(self, data: Data, answer: str) -> bool:
-        """R3L's verifier: it allows ``**``, ``//`` and decimals, and a value close to the target."""
+        """Whether R3L's verifier accepts ``answer``: it allows ``**``, ``//`` and a value near the target."""
         return released.solves(answer, data["numbers"], data["target"])
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the numbers that are used too often or too rarely, else the value of the expression."""
+        """Name the numbers that are used too often or too rarely, else the value of the expression.
+
+        CORRECT if all is right.
+        """
         expression = parse(answer) if len(answer) <= MAX_ANSWER else None
         if expression is None:
             return "the answer is not one expression of whole numbers, operators and brackets"
         used = Counter(numbers(expression))
         given = Counter[int](data["numbers"])
-        wrong = [
-            f"{n} used {used[n]} times, given {given[n]} times"
-            for n in sorted(used | given)
-            if used[n] != given[n]
-        ]
+        wrong = []
+        for n in sorted(used | given):
+            if used[n] != given[n]:
+                wrong.append(f"{n} used {used[n]} times, given {given[n]} times")
         if wrong:
             return f"numbers used wrongly: {'; '.join(wrong)}"
-        if (value := worth(expression)) is None:
+        value = worth(expression)
+        if value is None:
             return "the expression divides by zero"
-        return (
-            CORRECT if value == data["target"] else f"the expression is worth {value}, not {data['target']}"
-        )
+        if value != data["target"]:
+            return f"the expression is worth {value}, not {data['target']}"
+        return CORRECT
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """All numbers in the given order, joined by one operator; named by the operator."""
-        return {
-            name: f" {sign} ".join(map(str, data["numbers"]))
-            for name, sign in (("sum", "+"), ("product", "*"))
-        }
+        """The ``sum`` and the ``product`` of all numbers in the given order."""
+        given = [str(number) for number in data["numbers"]]
+        return {"sum": " + ".join(given), "product": " * ".join(given)}
 
     def work(self, data: Data) -> WorkedSolution:
         """Worked solution: the sum of the numbers, by how much it is too large, and what to subtract instead.
@@ -124,27 +124,22 @@ class Countdown(Puzzle):
 
         If they do not suffice for ``data``, one operator of the generator's expression is misread.
         """
-        total = sum(data["numbers"])
-        targets = {total - 2 * sum(subset) for subset in _subsets(data["numbers"])}
-        misread: list[Data] = [{**data, "target": t} for t in sorted(targets) if 0 < t != data["target"]]
-        misread += _other_numbers(data)
-        if _to_take_off(data["numbers"], data["target"]) is None:
-            variants = [_write(variant) for variant in _swaps(_parsed(data)) if worth(variant) is not None]
-            misread = [{**data, "expression": text} for text in variants]
+        given = data["numbers"]
+        misread: list[Data] = []
+        if _to_take_off(given, data["target"]) is None:
+            for variant in _swaps(_parsed(data)):
+                if worth(variant) is not None:
+                    misread.append({**data, "expression": _write(variant)})
+        else:
+            # Another target that plus and minus reach, or one number changed by at most two.
+            targets = {sum(given) - 2 * sum(subset) for subset in _subsets(given)}
+            misread += [{**data, "target": t} for t in sorted(targets) if 0 < t != data["target"]]
+            for k, number in enumerate(given):
+                for off in (-2, -1, 1, 2):
+                    changed = [*given[:k], number + off, *given[k + 1 :]]
+                    if number + off > 0 and _to_take_off(changed, data["target"]) is not None:
+                        misread.append({**data, "numbers": changed})
         yield from shuffled(misread, rng)
-
-
-def _other_numbers(data: Data) -> list[Data]:
-    """``data`` with one number changed by at most two, as far as plus and minus still reach the target."""
-    changed = [
-        [*data["numbers"][:k], number + off, *data["numbers"][k + 1 :]]
-        for k, number in enumerate(data["numbers"])
-        for off in (-2, -1, 1, 2)
-        if number + off > 0
-    ]
-    return [
-        {**data, "numbers": given} for given in changed if _to_take_off(given, data["target"]) is not None
-    ]
 
 
 def _parsed(data: Data) -> Expression:
@@ -196,23 +191,27 @@ def _evaluate(expression: Expression, lines: list[str]) -> Fraction:
 
 
 def _swaps(expression: Expression) -> list[Expression]:
-    """``expression`` with one operator replaced; never by a division, which may be by zero."""
+    """All versions of ``expression`` with one operator replaced.
+
+    Never by a division, which may be by zero.
+    """
     if isinstance(expression, Number):
         return []
-    here = (
-        []
-        if expression.sign
-        else [replace(expression, operator=o) for o in "+-*" if o != expression.operator]
-    )
-    left = [replace(expression, left=changed) for changed in _swaps(expression.left)]
-    return [*here, *left, *(replace(expression, right=changed) for changed in _swaps(expression.right))]
+    swaps: list[Expression] = []
+    if not expression.sign:
+        swaps += [replace(expression, operator=o) for o in "+-*" if o != expression.operator]
+    swaps += [replace(expression, left=changed) for changed in _swaps(expression.left)]
+    swaps += [replace(expression, right=changed) for changed in _swaps(expression.right)]
+    return swaps
 
 
 def _write(expression: Expression) -> str:
     if isinstance(expression, Number):
         return str(expression.value)
     right = _bracketed(expression.right)
-    return f"-{right}" if expression.sign else f"{_bracketed(expression.left)} {expression.operator} {right}"
+    if expression.sign:
+        return f"-{right}"
+    return f"{_bracketed(expression.left)} {expression.operator} {right}"
 
 
 def _bracketed(expression: Expression) -> str:
@@ -249,10 +248,24 @@ Expression = Number | BinaryOperation
 
 
 def parse(text: str) -> Expression | None:
-    """Parse ``text``, which must be an expression and nothing else; None otherwise."""
-    tokens = _tokens(text)
+    """Parse ``text``, which must be one expression and nothing else; None otherwise.
+
+    An expression has whole numbers of at most 6 digits, ``+ - * /`` and brackets, at most MAX_TOKENS in all.
+    """
+    # Split the text into tokens.
+    tokens: list[str] = []
+    text = text.strip()
+    place = 0
+    while place < len(text):
+        match = _TOKENS.match(text, place)
+        if match is None or len(tokens) == MAX_TOKENS:
+            return None
+        tokens.append(match[1] or match[2])
+        place = match.end()
     if not tokens:
         return None
+
+    # Parse them: a sum, with nothing after it.
     try:
         expression, rest = _sum(tokens, 1)
     except (ValueError, IndexError):
@@ -283,26 +296,12 @@ def _value(expression: Expression) -> Fraction:
 
 
 def apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
-    """The value of ``left operator right``. Raises ZeroDivisionError."""
+    """The value of ``left operator right`` for ``+ - * /``. Raises ZeroDivisionError."""
     if operator == "+":
         return left + right
     if operator == "-":
         return left - right
     return left * right if operator == "*" else left / right
-
-
-def _tokens(text: str) -> list[str]:
-    """The tokens of a text; empty if it contains anything else, or too many."""
-    tokens: list[str] = []
-    text = text.strip()
-    place = 0
-    while place < len(text) and len(tokens) <= MAX_TOKENS:
-        match = _TOKENS.match(text, place)
-        if match is None:
-            return []
-        tokens.append(match[1] or match[2])
-        place = match.end()
-    return tokens if len(tokens) <= MAX_TOKENS else []
 
 
 def _sum(tokens: list[str], rank: int) -> tuple[Expression, list[str]]:

@@ -86,10 +86,11 @@ class KnightsKnaves(Puzzle):
         }
         if not compact:
             return PuzzleProblem(generated["question"], generated["answer"], data, f"{people} people")
-        said = (
-            f"{name}: {_say(data, _plain(statement))}."
-            for name, statement in zip(data["names"], data["statements"], strict=True)
-        )
+
+        # The compact style has its own names and words.
+        said = []
+        for name, statement in zip(data["names"], data["statements"], strict=True):
+            said.append(f"{name}: {_say(data, _plain(statement))}.")
         text = f"{' '.join(said)} Who is knight, who is knave?"
         return PuzzleProblem(text, render(data, metadata["solution"]), data, f"{people} people")
 
@@ -98,7 +99,7 @@ class KnightsKnaves(Puzzle):
         return json.dumps([_plain(statement) for statement in data["statements"]])
 
     def verify(self, data: Data, answer: str) -> bool:
-        """Whether each person has the right role, and is named once."""
+        """Whether ``answer`` names each person once, with the right role, and says nothing else."""
         roles = read(data, answer)
         return roles is not None and not _contradicting(data, roles)
 
@@ -113,7 +114,7 @@ class KnightsKnaves(Puzzle):
         return bool(read_pairs(answer) == read_pairs(render(data, solve(data))))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the people whose statements contradict the roles in the answer."""
+        """Name the people whose statements contradict the roles in the answer; CORRECT if there are none."""
         roles = read(data, answer)
         if roles is None:
             roles_named = " or ".join(data["roles"])
@@ -121,43 +122,43 @@ class KnightsKnaves(Puzzle):
         wrong = _contradicting(data, roles)
         if not wrong:
             return CORRECT
-        return "; ".join(
-            f"with these roles the statement of {data['names'][k]} is {str(not roles[k]).lower()}, "
-            f"which no {_word(data, roles[k])} says"
-            for k in wrong
-        )
+        complaints = []
+        for k in wrong:
+            truth = "false" if roles[k] else "true"
+            complaints.append(
+                f"with these roles the statement of {data['names'][k]} is {truth}, "
+                f"which no {_word(data, roles[k])} says"
+            )
+        return "; ".join(complaints)
 
     def constant_answers(self, data: Data) -> dict[str, str]:
-        """Answers that ignore the statements, by name: all 2**MOST_PEOPLE ways to give people roles.
+        """Answers that ignore the statements: all 2**MOST_PEOPLE ways to give people roles, by name.
 
-        A sequence has MOST_PEOPLE roles and names its answer, with T for a knight and F for a knave.
+        A name such as ``TTFTF`` has T for a knight and F for a knave; fewer people have its first roles.
         """
-        patterns = itertools.product([True, False], repeat=MOST_PEOPLE)
-        return {
-            "".join("FT"[role] for role in pattern): render(data, pattern[: len(data["names"])])
-            for pattern in patterns
-        }
+        answers = {}
+        for pattern in itertools.product([True, False], repeat=MOST_PEOPLE):
+            name = "".join("T" if role else "F" for role in pattern)
+            answers[name] = render(data, pattern[: len(data["names"])])
+        return answers
 
     def work(self, data: Data) -> WorkedSolution:
         """Try one assignment of roles after another, and check statements up to the first contradiction."""
         lines: list[str] = []
         tried: Roles = ()
         for number, tried in enumerate(_assignments(data)):
-            careful = number < data.get("careful_until", 0)
-            wrong = _contradicting(
-                {**data, "statements": data["original_statements"]} if careful else data, tried
-            )
-            checks = ["yes"] * len(tried) if not wrong else ["yes"] * wrong[0] + ["no"]
-            roles = " ".join(
-                f"{name} {_word(data, role)}" for name, role in zip(data["names"], tried, strict=True)
-            )
-            lines.append(f"{roles}: {' '.join(checks)}")
+            # A problem that is misread only from some trial on is read rightly before (misreadings).
+            read_as = data
+            if number < data.get("careful_until", 0):
+                read_as = {**data, "statements": data["original_statements"]}
+            wrong = _contradicting(read_as, tried)
+            checks = ["yes"] * wrong[0] + ["no"] if wrong else ["yes"] * len(tried)
+            roles = [f"{name} {_word(data, role)}" for name, role in zip(data["names"], tried, strict=True)]
+            lines.append(f"{' '.join(roles)}: {' '.join(checks)}")
             if not wrong:
-                break
-        else:
-            lines.append(
-                "none fits"
-            )  # only a misread problem has no solution; the last assignment is the guess
+                return WorkedSolution(lines, render(data, tried))
+        # Only a misread problem has no solution; the last assignment is the guess.
+        lines.append("none fits")
         return WorkedSolution(lines, render(data, tried))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
@@ -167,9 +168,9 @@ class KnightsKnaves(Puzzle):
         ``original_statements``), then those misread from the first trial on.
         """
         original = data["statements"]
-        variants = [
-            (speaker, variant) for speaker, s in enumerate(original) for variant in [*_flips(s), ["not", s]]
-        ]
+        variants = []
+        for speaker, statement in enumerate(original):
+            variants += [(speaker, variant) for variant in [*_flips(statement), ["not", statement]]]
         trials = len(self.work(data).lines)
         for most in (trials, 1):
             for speaker, variant in shuffled(variants, rng):
@@ -208,14 +209,17 @@ def holds(statement: Sequence[Any], roles: Sequence[bool]) -> bool:
 
 
 def render(data: Data, roles: Sequence[bool]) -> str:
-    """The answer text for ``roles``."""
-    words = [_word(data, role) for role in roles]
+    """The answer that gives each person a role, by person: True for a knight (or the problem's word for it).
+
+    ``P knight, Q knave`` in the compact style, else ``Ann is a knight, and Ben is a knave.``.
+    """
+    parts = []
+    for name, role in zip(data["names"], roles, strict=True):
+        word = _word(data, role)
+        article = "an" if word[0] in "aeiou" else "a"
+        parts.append(f"{name} {word}" if data["style"] == "compact" else f"{name} is {article} {word}")
     if data["style"] == "compact":
-        return ", ".join(f"{name} {word}" for name, word in zip(data["names"], words, strict=True))
-    parts = [
-        f"{name} is {'an' if word[0] in 'aeiou' else 'a'} {word}"
-        for name, word in zip(data["names"], words, strict=True)
-    ]
+        return ", ".join(parts)
     return ", ".join(parts[:-1]) + f", and {parts[-1]}."
 
 
@@ -226,7 +230,8 @@ def read(data: Data, answer: str) -> Roles | None:
     """
     if len(answer) > MAX_ANSWER:
         return None
-    names, (honest, liar) = [[word.casefold() for word in data[key]] for key in ("names", "roles")]
+    names = [name.casefold() for name in data["names"]]
+    honest, liar = [role.casefold() for role in data["roles"]]
     # Marks of items go first: a dot in one would separate people. A letter is a mark only before a name.
     a_name = "|".join(map(re.escape, names))
     items = re.sub(rf"{_MARK}(?=[*_]*(?:{a_name})\b)", "\n", answer.casefold())
@@ -240,7 +245,9 @@ def read(data: Data, answer: str) -> Roles | None:
         if match is None or match[1] in roles or match[1] not in names or match[2] not in (honest, liar):
             return None
         roles[match[1]] = match[2] == honest
-    return tuple(roles[name] for name in names) if len(roles) == len(names) else None
+    if len(roles) != len(names):
+        return None
+    return tuple(roles[name] for name in names)
 
 
 def _assignments(data: Data) -> Iterator[Roles]:
@@ -277,11 +284,11 @@ def _flips(statement: Any) -> list[Any]:
     """All variants of ``statement`` with one "knight" and "knave" swapped."""
     if statement[0] in ("telling-truth", "lying"):
         return [_opposite(statement)]
-    return [
-        [*statement[:k], flipped, *statement[k + 1 :]]
-        for k in range(1, len(statement))
-        for flipped in _flips(statement[k])
-    ]
+    variants = []
+    for k in range(1, len(statement)):
+        for flipped in _flips(statement[k]):
+            variants.append([*statement[:k], flipped, *statement[k + 1 :]])
+    return variants
 
 
 def _confused(statement: Any) -> Any:
@@ -293,13 +300,16 @@ def _confused(statement: Any) -> Any:
 
 
 def _say(data: Data, statement: Any) -> str:
+    """A statement in the words of the compact style: ``P knight and (not (Q knave or R knight))``."""
     kind, *parts = statement
     if kind in ("telling-truth", "lying"):
         return f"{data['names'][parts[0]]} {_word(data, kind == 'telling-truth')}"
-    phrases = [
-        _say(data, part) if part[0] in ("telling-truth", "lying") else f"({_say(data, part)})"
-        for part in parts
-    ]
+    phrases = []
+    for part in parts:
+        phrase = _say(data, part)
+        phrases.append(phrase if part[0] in ("telling-truth", "lying") else f"({phrase})")
     if kind == "not":
         return f"not {phrases[0]}"
-    return f"if {phrases[0]} then {phrases[1]}" if kind == "->" else _WORDS[kind].join(phrases)
+    if kind == "->":
+        return f"if {phrases[0]} then {phrases[1]}"
+    return _WORDS[kind].join(phrases)

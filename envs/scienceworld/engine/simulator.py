@@ -28,10 +28,11 @@ class SimulatorLost(EngineLost):
 
 
 class ScienceWorldEngine:
-    """An ``Environment`` with one task. Not thread-safe; several engines are independent.
+    """The engine of ScienceWorld (an ``Environment``), which plays one task at a time, without a cache.
 
-    Raises EngineError if Java or the package is missing or unsuitable, and SimulatorLost from any call in
-    which the simulator fails (the pool then plays the episode again).
+    Not thread-safe; several engines are independent. Creating one starts the process's Java if needed, and
+    raises EngineError if Java or the package is missing or unsuitable. Any call raises SimulatorLost if the
+    simulator fails in it (the episode is then played again).
     """
 
     def __init__(self, options: ScienceWorldOptions | None = None) -> None:

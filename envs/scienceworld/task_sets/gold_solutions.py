@@ -86,7 +86,7 @@ def solves(engine: ScienceWorldEngine, task: Task, plan: Sequence[str]) -> bool:
 
 
 def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (id, solution) of each problem that ``solve`` solves, a fifth of a second each."""
+    """Yield (id, solution) of each problem in ``ids`` that ``solve`` solves, a fifth of a second each."""
     golden = ScienceWorldEngine()
     player = ScienceWorldEngine()
     for key in ids:
@@ -99,14 +99,20 @@ def generate(ids: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def store(known: Mapping[str, list[str]], path: Path = SOLUTIONS) -> None:
-    """Write solutions sorted by id, one per line."""
+    """Write the solutions ``known`` (by problem id) to ``path``, sorted by id, one per line.
+
+    Replaces the file; ``solutions()`` reads it again.
+    """
     lines = [f"{json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     solutions.cache_clear()
 
 
 def main() -> None:
-    """``python -m r3l.envs.scienceworld.task_sets.gold_solutions``: solve the nano task set (minutes)."""
+    """Solve the problems of the nano task set that have no stored solution yet, and store each (minutes).
+
+    Run as ``python -m r3l.envs.scienceworld.task_sets.gold_solutions``.
+    """
     defined = TASK_SETS.definition("nano")
     types = [t for group in defined.groups.values() for t in group.tasks]
     lists = [to_solve(defined, t, source) for source in defined.solve for t in types]
@@ -129,7 +135,10 @@ _HOMES = {"plant": "greenhouse"}  # place of the wanted object; animals and othe
 
 
 def proposals(engine: ScienceWorldEngine, task: Task) -> list[list[str]]:
-    """Plans to try, in random order; [] for task types other than find-* and lifespan-*."""
+    """Short plans for ``task`` from the texts that ``engine`` shows, in random order, always the same.
+
+    Few of them are solutions. [] for task types other than find-* and lifespan-*.
+    """
     task_type = str(task.payload["task"])
     first = engine.reset(task).text
     search = _FIND.search(first)

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -104,7 +105,7 @@ def problem(task_type: str, variation: int, split: str, group: str | None = None
 
 
 def problem_of(problem_id: str, split: str = "", group: str | None = None) -> Task:
-    """The problem with an id such as ``find-animal-12``, as a task."""
+    """The problem with an id such as ``find-animal-12`` as a task (:func:`problem`)."""
     task_type, _, variation = problem_id.rpartition("-")
     return problem(task_type, int(variation), split, group)
 
@@ -143,16 +144,19 @@ class ScienceWorldDefinition(task_sets.TaskSetDefinition):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, group in self.groups.items():
-            if unknown := sorted(set(group.tasks) - set(VARIATIONS)):
+            unknown = sorted(set(group.tasks) - set(VARIATIONS))
+            if unknown:
                 raise ValueError(f"groups.{name}.tasks names unknown task types {', '.join(unknown)}")
         for name, split in self.splits.items():
-            if unknown := sorted(set(split.counts) - set(self.groups)):
+            unknown = sorted(set(split.counts) - set(self.groups))
+            if unknown:
                 raise ValueError(f"splits.{name}.counts names unknown groups {', '.join(unknown)}")
 
         # Training problems must not come from an official split that test problems come from.
         tested = set(self.splits["test"].source) if "test" in self.splits else set()
         for name, split in self.splits.items():
-            if name != "test" and (both := tested & set(split.source)):
+            both = tested & set(split.source)
+            if name != "test" and both:
                 raise ValueError(f"splits {name} and test both draw from {min(both)!r}; separate them")
         if set(self.sft_from) & tested:
             raise ValueError("sft_from shares a split with splits.test; separate them")
@@ -188,7 +192,9 @@ class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
             for task_type in defined.groups[group].tasks:
                 candidates = _candidates(defined, task_type, defined.splits[split].source)
                 queues.append([key for key in candidates if key not in taken])
-            turns = [queue[k] for k in range(max(map(len, queues))) for queue in queues if k < len(queue)]
+            turns = []
+            for row in zip_longest(*queues):
+                turns += [key for key in row if key is not None]
             if len(turns) < count:
                 raise ConfigError(
                     f"ScienceWorld task set {name}/{split}: {group} needs {count} of {len(turns)} problems"
@@ -218,18 +224,18 @@ class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
             raise DataError(f"ScienceWorld task {task.id}: its stored solution does not reach score 100")
 
     def sha256(self, tasks: Iterable[Task]) -> str:
-        """Hash of everything that a problem consists of: id, group and payload."""
+        """Hex sha256 of all that the problems consist of: id, group and payload."""
         digest = hashlib.sha256()
         for task in in_id_order(tasks):
-            digest.update(
-                json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True).encode() + b"\n",
-            )
+            line = json.dumps([task.id, task.group, dict(task.payload)], sort_keys=True)
+            digest.update(line.encode() + b"\n")
         return digest.hexdigest()
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        content = {"count": len(tasks), "sha256": self.sha256(tasks)}
-        solved = all("solution" in task.payload for task in tasks)
-        return content | ({"ids": [task.id for task in tasks]} if solved else {})
+        content: dict[str, Any] = {"count": len(tasks), "sha256": self.sha256(tasks)}
+        if all("solution" in task.payload for task in tasks):
+            content["ids"] = [task.id for task in tasks]
+        return content
 
 
 TASK_SETS = ScienceWorldTaskSets()
@@ -237,15 +243,14 @@ TASK_SETS = ScienceWorldTaskSets()
 
 @lru_cache(maxsize=8)
 def _spare_tasks(name: str) -> list[Task]:
+    """The problems with a solution that are in no split of ``name``, in random order."""
     defined = TASK_SETS.definition(name)
     taken = {task.id for split in defined.splits for task in TASK_SETS.regenerate(name, split)}
-    problems = [
-        _with_solution(key, "sft", group)
-        for group, members in defined.groups.items()
-        for task_type in members.tasks
-        for key in _candidates(defined, task_type, defined.sft_from)
-        if key not in taken
-    ]
+    problems = []
+    for group, members in defined.groups.items():
+        for task_type in members.tasks:
+            candidates = _candidates(defined, task_type, defined.sft_from)
+            problems += [_with_solution(key, "sft", group) for key in candidates if key not in taken]
     return sorted(problems, key=lambda task: seed_of("warmstart", name, task.id))
 
 
@@ -260,9 +265,13 @@ def _candidates(
 
 
 def to_solve(defined: ScienceWorldDefinition, task_type: str, source: OfficialSplit) -> list[str]:
-    """Ids of the problems in an official split that get a solution, in random order."""
+    """Ids of a task type's problems in an official split that get a stored solution.
+
+    They are drawn by the name of the task set, ``defined.solve`` of them, and listed in the drawn order.
+    """
     ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
-    return sorted(ids, key=lambda key: seed_of("panel", defined.name, key))[: defined.solve.get(source, 0)]
+    ids.sort(key=lambda key: seed_of("panel", defined.name, key))
+    return ids[: defined.solve.get(source, 0)]
 
 
 def _with_solution(problem_id: str, split: str, group: str) -> Task:
@@ -272,7 +281,10 @@ def _with_solution(problem_id: str, split: str, group: str) -> Task:
 
 @cache
 def solutions() -> dict[str, list[str]]:
-    """The stored solutions by problem id (made by ``r3l.envs.scienceworld.task_sets.gold_solutions``)."""
+    """The stored solutions, lists of actions, by problem id; read once. Raises DataError without their file.
+
+    ``r3l.envs.scienceworld.task_sets.gold_solutions`` makes them.
+    """
     try:
         return dict(json.loads(SOLUTIONS.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

@@ -36,7 +36,10 @@ _HIDDEN = ("agent", "air")
 
 
 def compact(text: str) -> str:
-    """Shorten an observation to one line of at most LIMIT characters."""
+    """Shorten an observation to one line of at most LIMIT characters; the rest is cut off (" ...").
+
+    Of places and inventories only the names of things are left.
+    """
     place = _PLACE.match(text)
     if place:
         seen = text[place.end() :].split(_DOORS)[0]
@@ -46,11 +49,13 @@ def compact(text: str) -> str:
     else:
         short = text
     short = _flat(short)
-    return short if len(short) <= LIMIT else short[: LIMIT - 4].rpartition(" ")[0] + " ..."
+    if len(short) <= LIMIT:
+        return short
+    return short[: LIMIT - 4].rpartition(" ")[0] + " ..."
 
 
 def compact_first(text: str) -> str:
-    """Shorten a first observation; its first line, the task, stays complete."""
+    """Shorten a first observation to one line: its first line, the task, and the rest by :func:`compact`."""
     task, _, seen = text.partition("\n")
     return f"{_flat(task)} {compact(seen)}"
 

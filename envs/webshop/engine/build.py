@@ -35,7 +35,7 @@ VARIABLE = "R3L_WEBSHOP"
 
 
 class CatalogueConfig(DefinitionModel):
-    """Parameters of a task set's synthetic catalogue."""
+    """Parameters of a task set's synthetic catalogue; ``page_size``: products on a page of results."""
 
     products: int = Field(ge=1)
     seed: int = Field(ge=0)
@@ -60,7 +60,10 @@ def definition(name: str) -> WebShopDefinition:
 
 
 def locate(catalogue: str) -> Path:
-    """The folder of the catalogue with this id. Raises DataError if it is missing, or has another id."""
+    """The folder of the catalogue with this id (``Meta.id``); a synthetic one is built if it is missing.
+
+    Raises DataError if the original's catalogue is missing, or if the folder holds one with another id.
+    """
     return _located(catalogue, os.environ.get(VARIABLE, ""), str(cache_folder("webshop")))
 
 
@@ -79,7 +82,11 @@ def original() -> tuple[Path, Meta]:
 
 
 def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path, Meta]:
-    """(folder, meta) of a synthetic catalogue, built on first use (some seconds for 1,000 products)."""
+    """(folder, meta) of a synthetic catalogue; it is built in r3l's cache folder if it is not there yet.
+
+    ``products``, ``page_size``: number of products, and of products on a page of results. Building takes some
+    seconds for 1,000 products.
+    """
     folder = cache_folder("webshop") / f"{name}-{products}-{seed}-{page_size}"
     if not folder.exists():
         # Several workers may need it at once: one builds, the others wait and find it.
@@ -91,11 +98,11 @@ def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path
 
 
 def make(products: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
-    """Write the catalogue (products, goals, search index) of ``products`` to ``folder``, one process at a
-    time.
+    """Write the catalogue (products, goals, search index) of ``products`` to the new folder ``folder``.
 
-    ``name``: part of the catalogue's id and so of task ids. ``page_size``: results on a page. Raises
-    RunDirectoryError if another process is building there, ConfigError if the folder exists.
+    Also removes what interrupted builds have left beside it. ``name``: part of the catalogue's id and so of
+    task ids. ``page_size``: products on a page of results. Raises RunDirectoryError if another process is
+    building there, ConfigError if the folder exists.
     """
     with locked(folder):
         remove_unfinished(folder.parent)

@@ -104,9 +104,10 @@ def original_files(
 
 
 def build(sources: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
-    """Write a catalogue (products, goals, search index) to ``folder`` atomically.
+    """Write a catalogue (products, goals, search index) to ``folder``, which appears only when complete.
 
-    Raises ConfigError if the folder exists, DataError or RunDirectoryError if the disk is full.
+    ``name``: part of its id. ``page_size``: products on a page of results. Raises ConfigError if the folder
+    exists, DataError or RunDirectoryError if the disk is full.
     """
     if folder.exists():
         raise ConfigError(f"{folder} exists; remove it first, or build into another folder")
@@ -218,7 +219,7 @@ class Catalogue:
         return Goal.from_json(row[0])
 
     def number(self, asin: str) -> int | None:
-        """The number of the product ``asin``; None if there is none."""
+        """The position (from 0) of the product ``asin`` in the catalogue; None if it is not there."""
         row = self._one("SELECT number FROM products WHERE asin = ?", asin)
         return None if row is None else int(row[0])
 

@@ -72,9 +72,8 @@ def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], whe
 def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str) -> Iterator[Goal]:
     """Goals made from a record's own instruction: one for each combination of the product's options.
 
-    A record without an instruction gives none.
-
-    ``attributes``: its entry in the attribute file. ``where``: file and position, for errors.
+    A record without an instruction gives none. ``attributes``: its entry in the attribute file. ``where``:
+    file and position, for errors (DataError).
     """
     wish = attributes.get("instruction")
     if wish is None:
@@ -92,7 +91,7 @@ def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str)
 
 
 def in_order(goals: list[Goal]) -> list[Goal]:
-    """Sort goals by the session numbers of the original, which shuffles them with a fixed seed.
+    """A copy of ``goals`` in the order of the original's session numbers: shuffled with its fixed seed.
 
     ``goals`` are in the order of the item file.
     """

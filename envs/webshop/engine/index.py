@@ -38,8 +38,9 @@ _POSSESSIVE = ("'s", "’s", "＇s", "'S", "’S", "＇S")
 
 
 def terms(text: str) -> list[str]:
-    """The search terms of ``text`` in order, with repetitions."""
-    return [term for piece in pieces(text) if (term := term_of(piece)) is not None]
+    """The search terms of ``text`` in order, with repetitions: stemmed words in lower case, no stop words."""
+    found = [term_of(piece) for piece in pieces(text)]
+    return [term for term in found if term is not None]
 
 
 def pieces(text: str) -> list[str]:
@@ -53,10 +54,15 @@ def term_of(piece: str) -> str | None:
     match = _WORD.search(piece)
     if match is None:
         return None
-    word = (match[0][:-2] if match[0].endswith(_POSSESSIVE) else match[0]).lower()
+    word = match[0]
+    if word.endswith(_POSSESSIVE):
+        word = word[:-2]
+    word = word.lower()
     if word in STOP_WORDS:
         return None
-    return str(_stemmer().stem(word, to_lowercase=False)) if len(word) > 2 else word
+    if len(word) <= 2:
+        return word
+    return str(_stemmer().stem(word, to_lowercase=False))
 
 
 @lru_cache(maxsize=1)
@@ -130,9 +136,10 @@ class IndexWriter:
             self._flush()
 
     def finish(self, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-        """Write the index files; yield (term, start of its postings, number of its documents) for each.
+        """Write the index files, then yield (term, start of its postings, number of its documents) for each.
 
-        ``names`` (asins of the documents): equal scores are ranked by them.
+        A generator: nothing is written before its first result is asked for. ``names``: asins of the
+        documents, by which equal scores are ranked.
         """
         self._flush()
 
@@ -232,7 +239,8 @@ class Index:
         # Sum the terms' scores in double precision, then round, as Lucene does.
         sums = np.zeros(len(self._lengths), dtype=np.float64)
         for term, repeats in Counter(terms(query)).items():
-            if (entry := self._find(term)) is not None:
+            entry = self._find(term)
+            if entry is not None:
                 documents, scores = self._score(*entry, np.float32(repeats))
                 sums[documents] += scores
         hits = np.flatnonzero(sums)

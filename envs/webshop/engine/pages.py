@@ -35,7 +35,10 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A rendered page. ``bar``: whether it has a search bar. ``targets``: what can be clicked, by name."""
+    """A rendered page. ``bar``: whether it has a search bar.
+
+    ``targets``: what can be clicked, by its text (in lower case unless it is an option).
+    """
 
     strings: tuple[String, ...]
     bar: bool = False
@@ -55,9 +58,13 @@ def search_page(goal: Goal) -> Page:
 
 
 def results_page(goal: Goal, products: Iterable[Product], number: int, total: int) -> Page:
-    """Page ``number`` (from 1) of ``total`` results. Like the original's, it always has the button Next."""
+    """Page ``number`` (from 1) of ``total`` results, with these ``products``.
+
+    Like the original's, it always has the button Next.
+    """
     strings = [*_head(goal), String(f"Page {number} (Total results: {total})")]
-    strings += [_button(PREVIOUS)] if number > 1 else []
+    if number > 1:
+        strings.append(_button(PREVIOUS))
     strings.append(_button(NEXT))
     for product in products:
         strings += [String(product.asin, "link"), *_text(product.name), *_text(product.price_label)]
@@ -145,7 +152,7 @@ def text_rich(page: Page, url: str, opened: Container[str]) -> str:
 
 
 def text_plain(page: Page) -> str:
-    """The page as the observation ``text``: all strings on one line."""
+    """The page as the observation ``text``: all strings, stripped, joined by `` [SEP] ``."""
     return SEPARATOR.join(string.text.strip() for string in page.strings)
 
 
@@ -164,9 +171,14 @@ def _text(text: str) -> list[String]:
     """The string as the original's parser keeps it: blanks become one blank, or nothing with a line break."""
     if text.strip(_BLANKS):
         return [String(text)]
-    return [String(" ")] if text and "\n" not in text else []
+    if text and "\n" not in text:
+        return [String(" ")]
+    return []
 
 
 def instruction(text: str) -> str:
-    """The instruction in an observation."""
+    """The instruction in an observation of :func:`text_rich`: the line after ``Instruction:``.
+
+    Raises IndexError if the text has none.
+    """
     return text.split("Instruction:", 1)[1].strip().split("\n", 1)[0]

@@ -113,7 +113,7 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
 
 
 def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
-    """Check a record of the item file and convert it to a product.
+    """Check a record of the item file and convert it to a product. Raises DataError naming a wrong key.
 
     ``attributes``: the product's entry in the attribute file, {} without one. ``where``: file and position
     of the record, for error messages.
@@ -126,7 +126,8 @@ def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: 
         price = random.Random(seed_of("webshop", "price", asin)).uniform(*pricing)
     texts = {key: expect(record.get(key, MISSING), str, where, key) for key in _TEXTS}
     bullets = record.get("small_description", MISSING)
-    bullets = bullets if isinstance(bullets, list) else [expect(bullets, str, where, "small_description")]
+    if not isinstance(bullets, list):
+        bullets = [expect(bullets, str, where, "small_description")]
     listed = attributes.get("attributes", list(NO_ATTRIBUTES))
     return Product(
         asin=asin,
@@ -166,11 +167,12 @@ def texts_of(value: Any, where: str, key: str) -> tuple[str, ...]:
 
     ``where``: file and position of the record, for the error.
     """
-    return tuple(expect(text, str, where, f"an entry of {key}") for text in expect(value, list, where, key))
+    texts = expect(value, list, where, key)
+    return tuple(expect(text, str, where, f"an entry of {key}") for text in texts)
 
 
 def is_listed(record: Mapping[str, Any], seen: set[str]) -> bool:
-    """Whether the original shows the record: its asin is not in ``seen`` and has at most 10 characters."""
+    """Whether the original shows the record: it has an asin of at most 10 characters, not yet in ``seen``."""
     asin = str(record.get("asin", "nan"))
     return asin != "nan" and len(asin) <= _LONGEST_ASIN and asin not in seen
 

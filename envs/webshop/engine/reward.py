@@ -50,7 +50,10 @@ class PurchaseScore:
 
 
 def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> PurchaseScore:
-    """Score the purchase of ``bought`` with the option values ``chosen`` for ``goal``."""
+    """Score the purchase of ``bought`` with the option values ``chosen`` for ``goal``.
+
+    ``nouns`` gives the nouns of a product's name.
+    """
     same_query = bought.query == goal.query
     same_category = len(_categories(bought.product_category) & _categories(goal.product_category)) >= 2
     title = title_score(nouns(bought.name), nouns(goal.name))
@@ -68,20 +71,24 @@ def title_score(bought: Sequence[str], wanted: Sequence[str]) -> float:
     0.2 if the goal's name has no nouns. The numerator counts distinct nouns, the denominator repetitions too,
     as in the original.
     """
-    return len(set(bought) & set(wanted)) / len(wanted) if wanted else 0.2
+    if not wanted:
+        return 0.2
+    return len(set(bought) & set(wanted)) / len(wanted)
 
 
 def type_score(same_query: bool, same_category: bool, title: float) -> float:
     """Factor in {0, 0.1, 0.5, 1} for the similarity of the bought kind of product to the wanted one.
 
-    ``same_query``, ``same_category``: whether both are listed under the same ones. ``title``:
-    :func:`title_score`.
+    0 if ``title`` (:func:`title_score`) is 0, 0.1 if it is below 0.1; else 1 if both products are listed
+    under the same query or category or ``title`` is above 0.2, and 0.5 otherwise.
     """
     if title == 0.0:
         return 0.0
     if title < 0.1:
         return 0.1
-    return 1.0 if same_query or same_category or title > 0.2 else 0.5
+    if same_query or same_category or title > 0.2:
+        return 1.0
+    return 0.5
 
 
 def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[str]) -> int:
@@ -90,7 +97,8 @@ def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[st
     A value that names a colour is compared by the colour alone.
     """
     values = [color_of(value) for value in chosen]
-    return sum(any(similar(value, phrase) for value in values) for phrase in map(_phrase, wanted))
+    phrases = [_phrase(value) for value in wanted]
+    return sum(any(similar(value, phrase) for value in values) for phrase in phrases)
 
 
 def color_of(value: str) -> str:
@@ -99,7 +107,7 @@ def color_of(value: str) -> str:
 
 
 def similar(one: str, other: str) -> bool:
-    """Whether two phrases are equal by the original's fuzzy matching."""
+    """Whether two phrases are equal by the original's fuzzy matching (token-set similarity above 85 %)."""
     from thefuzz import fuzz  # a late import: dialogue and task sets are used without the extra webshop
 
     return int(fuzz.token_set_ratio(one, other)) > MATCH
@@ -129,7 +137,10 @@ VERSION = "3.8.0"
 
 
 def nouns(name: str) -> tuple[str, ...]:
-    """The nouns and proper nouns of ``name`` in lower case, in order, with repetitions. Takes about 3 ms."""
+    """The nouns and proper nouns of ``name`` in lower case, in order, with repetitions. Takes about 3 ms.
+
+    Raises EngineError as ``model_version``; the language model is loaded by the first call.
+    """
     return tuple(token.text.lower() for token in _model()(name) if token.pos_ in ("NOUN", "PROPN"))
 
 

@@ -60,7 +60,10 @@ class _SessionSnapshot:
 
 
 class WebshopEngine:
-    """An ``Environment`` with one session. The engines of a process share the opened catalogue."""
+    """The engine of WebShop (an ``Environment``), which plays one session at a time.
+
+    The engines of a process share the opened catalogue.
+    """
 
     _goal: Goal  # from the first reset on
     _page: Page
@@ -85,7 +88,8 @@ class WebshopEngine:
     def step(self, action: str) -> Observation:
         """Apply ``search[keywords]`` or ``click[target]`` and return the next observation.
 
-        Any other action or target changes nothing.
+        Any other action or target changes nothing; the same page is then shown again. Raises EngineError
+        before a successful ``reset``.
         """
         session = self._current()
         targets = self._page.targets
@@ -121,7 +125,8 @@ class WebshopEngine:
     def _read(self, action: str) -> tuple[str, str]:
         """Name and argument of an action; a listed target may contain brackets and line breaks."""
         if action.startswith("click[") and action.endswith("]"):
-            for argument in (action[len("click[") : -1], action[len("click[") : -1].lower()):
+            target = action[len("click[") : -1]
+            for argument in (target, target.lower()):
                 if argument in self._page.targets:
                     return "click", argument
         return read_action(action)
@@ -247,4 +252,6 @@ def read_action(action: str) -> tuple[str, str]:
     line = action.partition("\n")[0]
     end = line.rfind("]")
     start = line.rfind("[", 1, max(end - 1, 0))
-    return (line[:start], line[start + 1 : end].lower()) if start > 0 else ("", "")
+    if start <= 0:
+        return "", ""
+    return line[:start], line[start + 1 : end].lower()

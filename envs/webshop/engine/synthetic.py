@@ -67,18 +67,18 @@ def _kinds(path: str, attributes: str, *rows: tuple[str, int, int, str]) -> tupl
         "l": ("length", _LENGTHS),
         "f": ("flavor", _FLAVORS),
     }
-    pool = tuple(attributes.split(", "))
-    return tuple(
-        _Kind(
-            name,
-            f"{name}s",
-            f"{path} › {name.title()}s",
-            (low, high),
-            pool,
-            tuple(groups[g] for g in letters),
+    kinds = []
+    for name, low, high, letters in rows:
+        kind = _Kind(
+            name=name,
+            query=f"{name}s",
+            path=f"{path} › {name.title()}s",
+            prices=(low, high),
+            attributes=tuple(attributes.split(", ")),
+            options=tuple(groups[letter] for letter in letters),
         )
-        for name, low, high, letters in rows
-    )
+        kinds.append(kind)
+    return tuple(kinds)
 
 
 _CATEGORIES: dict[str, tuple[_Kind, ...]] = {
@@ -137,9 +137,9 @@ _ALL = tuple((category, kind) for category, kinds in _CATEGORIES.items() for kin
 
 
 def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
-    """Generate ``count`` products in the format of the original's files.
+    """Generate ``count`` products in the format of the original's files, by ``seed``.
 
-    Yields (product record, its entry of the attributes file, its entries of the instructions file).
+    Yields (product record, its entry of the attributes file, its entries of the instructions file) of each.
     """
     for index in range(count):
         # Two attributes, and three values of each option in the order in which the kind lists them.
@@ -179,7 +179,7 @@ def records(count: int, seed: int) -> Iterator[tuple[dict[str, Any], dict[str, A
 
 
 def sources(count: int, seed: int) -> Iterator[Source]:
-    """Generate ``count`` products with their goals."""
+    """Generate ``count`` products with their goals, three each, by ``seed``."""
     for number, (record, attributes, wishes) in enumerate(records(count, seed)):
         product = product_of(record, attributes, f"synthetic record {number}")
         yield Source(product, tuple(human_goals(product, wishes, "synthetic wishes")))
@@ -204,9 +204,9 @@ def read_wish(instruction: str) -> Wish:
 
 
 def is_hard(options: tuple[Any, ...]) -> bool:
-    """Whether a goal with these options is hard.
+    """Whether a goal with these wanted ``options`` is hard: it has two of them.
 
-    A hard goal has two options and two attributes, an easy one has one of each.
+    (A hard goal of the synthetic catalogue has two options and two attributes, an easy one has one of each.)
     """
     return len(options) == 2
 

@@ -49,7 +49,9 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
 
     def tasks(self, task_set: str) -> list[Task]:
         name, split = self.parts(task_set)
-        return self.regenerate(name, split) if name in ORIGINAL_SPLITS else super().tasks(task_set)
+        if name in ORIGINAL_SPLITS:
+            return self.regenerate(name, split)
+        return super().tasks(task_set)
 
     def committed_hash(self, task_set: str) -> str:
         """The sha256 of a task set; ``unbuilt`` for the original's goals without a catalogue.
@@ -64,7 +66,9 @@ class WebshopTaskSets(DefinedTaskSets[WebShopDefinition]):
         return sha256_of(self.regenerate(name, split))
 
     def regenerate(self, name: str, split: str) -> list[Task]:
-        return original_tasks(name, split) if name in ORIGINAL_SPLITS else allotted(name)[split]
+        if name in ORIGINAL_SPLITS:
+            return original_tasks(name, split)
+        return allotted(name)[split]
 
     def spare_task(self, name: str, index: int) -> Task:
         """SFT task ``index``: a goal that is in no split; since few are left, they repeat."""
@@ -95,7 +99,10 @@ TASK_SETS = WebshopTaskSets()
 
 @lru_cache(maxsize=2)
 def allotted(name: str) -> dict[str, list[Task]]:
-    """The tasks of each split of the task set ``name`` and, under ``sft``, those of all remaining goals."""
+    """The tasks of each split of a synthetic task set and, under ``sft``, those of all remaining goals.
+
+    Cached. Builds the catalogue if needed. Raises ConfigError if it has too few goals.
+    """
     # Goals by group, in the order of the catalogue
     shop = catalogue(name)
     numbers: dict[str, list[int]] = {"easy": [], "hard": []}
@@ -129,13 +136,17 @@ def _tasks(shop: Catalogue, goals: Mapping[str, Iterable[int]], split: str) -> I
 
 
 def catalogue(name: str) -> Catalogue:
-    """The catalogue of a synthetic task set."""
+    """The catalogue of a synthetic task set, opened; it is built if it is missing."""
     config = definition(name).catalogue
-    return Catalogue.at(synthetic(name, config.products, config.seed, config.page_size)[0])
+    folder, _ = synthetic(name, config.products, config.seed, config.page_size)
+    return Catalogue.at(folder)
 
 
 def original_tasks(name: str, split: str) -> list[Task]:
-    """Tasks of a split of the original catalogue, which ``$R3L_WEBSHOP`` names."""
+    """The tasks of a split of ORIGINAL_SPLITS, from the original's catalogue that ``$R3L_WEBSHOP`` names.
+
+    Raises DataError without that catalogue, or if it has too few goals.
+    """
     folder, meta = original()
     shop = Catalogue.at(folder)
     numbers = ORIGINAL_SPLITS[name][split] or range(_FIRST_TRAIN, meta.goals)

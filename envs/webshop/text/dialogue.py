@@ -117,10 +117,16 @@ class WebshopDialogue(TaggedDialogue):
 
 
 def available_actions(now: Observation) -> dict[str, object]:
-    """The possible actions on a page, in the format of the original's ``get_available_actions``."""
+    """The possible actions on a page, in the format of the original's ``get_available_actions``.
+
+    ``has_search_bar``: whether it has one. ``clickables``: the targets of clicks, with ``search`` before them
+    on a page with a search bar.
+    """
     bar = SEARCH_ACTION in now.admissible
     targets = [action[len("click[") : -1] for action in now.admissible if action != SEARCH_ACTION]
-    return {"has_search_bar": bar, "clickables": [pages.SEARCH.lower()] * bar + targets}
+    if bar:
+        targets.insert(0, pages.SEARCH.lower())
+    return {"has_search_bar": bar, "clickables": targets}
 
 
 def compact(text: str) -> str:
@@ -150,7 +156,8 @@ def compact(text: str) -> str:
                 parts[-1] += f" {line}"
         elif button[1]:  # an option, after its heading
             value = f"*{button[3]}*" if button[2] else button[3]
-            parts[-1] += f"{',' if ': ' in parts[-1] else ':'} {value}"
+            separator = "," if ": " in parts[-1] else ":"
+            parts[-1] += f"{separator} {value}"
             new_part = True
         else:  # a product; its title and price follow
             parts.append(button[3])
@@ -192,7 +199,7 @@ class VerlAgentWebshopDialogue(VerlAgentFormat, WebshopDialogue):
         return pages.SEPARATOR.join(f"'{part}'" for part in parts)
 
     def action_values(self, now: Observation) -> dict[str, str]:
-        listed = (_SEARCH_LISTED if action == SEARCH_ACTION else action for action in now.admissible)
+        listed = [_SEARCH_LISTED if action == SEARCH_ACTION else action for action in now.admissible]
         return {"available": "\n".join(listed), "contract": self.prompt("window_contract")}
 
 
@@ -224,7 +231,8 @@ class AgentBenchWebshopDialogue(WebshopDialogue):
     ) -> list[Message]:
         messages = [Message("user", self.prompt("labelled")), Message("assistant", "OK.")]
         examples = [text for texts in self.options.examples.values() for text in texts]
-        for seen, thought, action in example_turns(examples[0]) if examples else ():
+        example = example_turns(examples[0]) if examples else []
+        for seen, thought, action in example:
             messages.append(Message("user", _labelled(seen)))
             messages.append(Message("assistant", f"Thought:\n{thought}\n\nAction:\n{action}"))
         for page, response, _ in answers:
