@@ -120,13 +120,13 @@ def real_number(value: Any) -> float | None:
 
     None for anything else or for a number too large for a float.
     """
-    if not isinstance(value, Real):
-        return None
     try:
-        number = float(value)
+        number = float(value) if isinstance(value, Real) else None
     except (OverflowError, ValueError):
-        return None
-    return value if type(value) is int else number  # an int stays one in records
+        number = None
+    if number is None or type(value) is not int:
+        return number
+    return value  # an int stays one in records
 
 
 def name_of_method(method: object) -> str:

@@ -173,8 +173,8 @@ def read_set(name: str, source: Path | None) -> list[MathProblem]:
     packaged = PACKAGED / f"{name}.jsonl.gz"
     folder = _folder(source)
     if packaged.is_file() and not (folder and any(folder.glob(ORIGINS[name].file))):
-        with gzip.open(packaged) as file:
-            lines = bounded_lines(file, most(packaged.stat().st_size), packaged)
+        with gzip.open(packaged) as content:
+            lines = bounded_lines(content, most(packaged.stat().st_size), packaged)
             return [record(name, *json.loads(line)) for line in lines]
     problems = []
     for file in _files(name, source):

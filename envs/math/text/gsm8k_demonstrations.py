@@ -52,13 +52,10 @@ def tasks() -> tuple[Task, ...]:
     for p in datasets.load(NAME):
         if datasets.share_of(p) != SPLIT:
             continue
-        # A solution is usable if it has steps, its annotations are right, and one gives the gold answer.
-        *lines, _ = solutions[p.id].strip().splitlines()
-        steps = [_parts(line.strip()) for line in lines if line.strip()]
-        if None in steps or not any(_result(parts or []) == p.gold for parts in steps):
-            continue
-        payload = {"problem": p.problem, "answer": p.gold, "steps": steps}
-        usable.append(Task(p.id, "math", SPLIT, p.lang, payload))
+        steps = _steps(solutions[p.id], p.gold)
+        if steps is not None:
+            payload = {"problem": p.problem, "answer": p.gold, "steps": steps}
+            usable.append(Task(p.id, "math", SPLIT, p.lang, payload))
     return tuple(usable)
 
 
@@ -125,6 +122,24 @@ def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
         correction = f"compute {due}" if due else "give the last result"
         return WrongLine(min(k, len(lines) - 1), cause, correction)
     return None
+
+
+def _steps(solution: str, gold: str) -> list[list[Any]] | None:
+    """The steps of a published solution.
+
+    None if there are none, if an annotation is wrong, or if no step has the gold answer as its result.
+    """
+    *lines, _ = solution.strip().splitlines()  # the last line is the answer
+    steps = []
+    for line in lines:
+        if line.strip():
+            parts = _parts(line.strip())
+            if parts is None:
+                return None
+            steps.append(parts)
+    if not any(_result(parts) == gold for parts in steps):
+        return None
+    return steps
 
 
 def _parts(line: str) -> list[Any] | None:

@@ -54,7 +54,7 @@ def term_of(piece: str) -> str | None:
     match = _WORD.search(piece)
     if match is None:
         return None
-    word = match[0]
+    word: str = match[0]
     if word.endswith(_POSSESSIVE):
         word = word[:-2]
     word = word.lower()
