@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from r3l.original import texts as release_texts
-from r3l.original.clones import R3L
-from r3l.original.digests import FOLDER
+from r3l.original.texts import FOLDER
 
 FILES = Path(__file__).parent / "original" / "clone.txt"
 
@@ -39,10 +37,10 @@ def clone(tmp_path, monkeypatch):
     """The folder of the made-up clone, whose commit is the pinned one."""
     folder = tmp_path / "R3L"
     write(folder)
-    monkeypatch.setattr(release_texts, "R3L", dataclasses.replace(R3L, commits=(commit(folder),)))
+    monkeypatch.setattr(release_texts, "COMMITS", (commit(folder),))
     monkeypatch.setenv("R3L_RELEASE", str(folder))
-    for cached in (release_texts.read, release_texts._read, release_texts._strings):
+    for cached in (release_texts.read, release_texts._strings):
         cached.cache_clear()
     yield folder
-    for cached in (release_texts.read, release_texts._read, release_texts._strings):
+    for cached in (release_texts.read, release_texts._strings):
         cached.cache_clear()

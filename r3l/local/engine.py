@@ -30,7 +30,6 @@ from r3l.files.writing import write_json_atomic
 from r3l.local import checkpoint
 from r3l.local.model.precision import cast_parameters
 from r3l.local.session import LocalSession, check_installed, open_session, pass_wanted
-from r3l.local.training.teacher import score_teachers
 from r3l.local.training.trainer import Trainer
 from r3l.runs import metrics as run_metrics
 from r3l.runs import steps, trajectory_log
@@ -300,7 +299,7 @@ def score(session: LocalSession, trainer: Trainer, groups: Sequence[Group]) -> M
     session.policy.release()
     began = time.perf_counter()
     longest = session.run.sampling.max_context
-    counts = score_teachers(trainer, taught, session.run.samples, longest)
+    counts = trainer.score_teachers(taught, session.run.samples, longest)
     seconds = {"seconds/score": time.perf_counter() - began} if counts else {}
     return counts | seconds | steps.feedback_metrics(taught, session.tokenizer)
 

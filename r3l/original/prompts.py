@@ -8,8 +8,7 @@ from typing import Any
 
 from r3l.core.environment import Prompts
 from r3l.core.text import Message
-from r3l.original.digests import FOLDER
-from r3l.original.texts import Text, render, texts
+from r3l.original.texts import FOLDER, Text, render, texts
 
 
 class ReleasedPrompts:

@@ -10,7 +10,6 @@ from local.training.test_teacher import CONFIG, TASK, rollout, said, scored, und
 from r3l.baselines.sdpo import SDPO
 
 from r3l.core.trajectory import Group, TrajectoryKind
-from r3l.local.training.teacher import score_teachers
 from r3l.local.training.trainer import Trainer
 from r3l.trinity.scoring import score
 
@@ -33,7 +32,7 @@ def request(model, t, samples="trajectory", longest=100, base=None):
 
 def test_a_teacher_is_scored_as_on_the_local_engine(nano):
     ours, theirs = rollout(nano[0], 1.0, 13), rollout(nano[0], 1.0, 13)
-    local = score_teachers(Trainer(copy.deepcopy(nano[0]), SDPO({}), CONFIG), [ours], "trajectory", 100)
+    local = Trainer(copy.deepcopy(nano[0]), SDPO({}), CONFIG).score_teachers([ours], "trajectory", 100)
     counts = request(nano[0], theirs)
     assert counts == {"tokens/scored": local["tokens/scored"]} == {"tokens/scored": 9}
     assert said(theirs) == pytest.approx(said(ours), abs=1e-5)
@@ -50,7 +49,7 @@ def test_a_frozen_teacher_is_the_base_checkpoint_and_a_distilled_retry_is_not(na
         trained.model.embed_tokens.weight.mul_(1.5)
     ours, theirs = rollout(trained, 1.0, 13), rollout(trained, 1.0, 13)
     trainer = Trainer(copy.deepcopy(trained), SDPO({}), CONFIG, base, teacher="frozen")
-    score_teachers(trainer, [ours], "trajectory", 100)
+    trainer.score_teachers([ours], "trajectory", 100)
     assert request(trained, theirs, base=base) == {"tokens/scored": 9}
     assert said(theirs) == pytest.approx(said(ours), abs=1e-5)
     assert said(theirs) == pytest.approx(under_hint(base, 13), abs=1e-5)

@@ -128,7 +128,7 @@ class MasterWeights:
 
 
 class AveragedWeights:
-    """Exponential moving average of the weights ``master``; it begins with their present values.
+    """Exponential moving average of the weights ``master``, a teacher's; begins with their present values.
 
     :meth:`update` makes it (1 - rate) x average + rate x present weights. ``weights``: the average, by name.
     """

@@ -105,7 +105,7 @@ class TeacherGaps:
         self.tokens: dict[bool, int] = {}
 
     def add(self, rows: Sequence[Row], batch: Batch, logprobs_B_T: torch.Tensor) -> None:
-        """Add the trained tokens with a teacher of a micro-batch; ``logprobs_B_T``: the policy's log-probs."""
+        """Add a micro-batch's trained tokens with a teacher; ``logprobs_B_T``: the policy's log-probs."""
         counted_B_T = batch.mask_B_T.bool() & (batch.weight_B_T != 0) & batch.taught_B[:, None]
         gap_B_T = (batch.teacher_logprobs_B_T - logprobs_B_T.detach()) * counted_B_T
         sums_B = gap_B_T.sum(1).tolist()

@@ -1,10 +1,14 @@
-"""The optimiser step of RL and of SFT: gradients of micro-batches, clipped, AdamW."""
+"""The optimiser step of RL and of SFT: gradients of micro-batches, clipped, AdamW.
+
+Also what a step needs before it: log-probs in teachers' contexts (``score_teachers``).
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,17 +22,20 @@ from r3l.core.batching import (
     collate,
     microbatches,
     packed_by_prefix,
+    rows_to_score,
     trainable_rows,
     weighted_as_released,
 )
 from r3l.core.finite import check_finite, check_rows_finite
 from r3l.core.method import Batch, Criterion, TeacherWeights
 from r3l.core.method_validation import loss_of
+from r3l.core.policy import Samples
+from r3l.core.trajectory import Trajectory
 from r3l.local.memory import TRAINING_REMEDY, out_of_memory_explained
 from r3l.local.model import lora
 from r3l.local.model.forward import Pass, has_machine_code, pass_of
 from r3l.local.model.precision import AveragedWeights, MasterWeights, recompute_activations
-from r3l.local.training.logprobs import token_logprobs, tree_logprobs
+from r3l.local.training.logprobs import token_logprobs, trajectory_logprobs, tree_logprobs
 from r3l.local.training.measures import LogprobMismatch, TeacherShare, UpdateMeasures, without_teachers
 from r3l.local.training.prefix_tree import PrefixTree
 from r3l.runs import steps
@@ -218,6 +225,67 @@ class Trainer:
             with torch.no_grad():
                 mismatch.add(batch, self._logprobs(batch, part))
         return mismatch
+
+    def score_teachers(
+        self, trajectories: Sequence[Trajectory], samples: Samples, longest: int
+    ) -> dict[str, float]:
+        """Compute the teacher's log-probs of every trajectory that still needs them, and store them in it.
+
+        A teacher is the policy in a context that holds more (a hint, a solved attempt), with the weights that
+        ``teacher`` names. ``longest``: most tokens of a row. If the teacher's context is longer, the
+        trajectory gets the policy's own log-probs instead. Returns ``tokens/scored`` and
+        ``dropped/teacher_context`` (trajectories that were too long), or {} if no trajectory needed any.
+        """
+        # Render each trajectory in its teacher's context; a context that is too long is not scored.
+        fitting: list[Trajectory] = []
+        contexts: list[Trajectory] = []
+        tokens = 0
+        too_long = 0
+        for t in trajectories:
+            if not t.awaits_teacher:
+                continue
+            context = t.in_teacher_context()
+            lengths = [len(row.ids) for row in rows_to_score([context], samples)]
+            if max(lengths, default=0) > longest:
+                t.set_teacher_logprobs(None)
+                too_long += 1
+            else:
+                fitting.append(t)
+                contexts.append(context)
+                tokens += sum(lengths)
+        if not fitting and not too_long:
+            return {}
+
+        # Score all contexts by the teacher's weights, and give each trajectory its log-probs.
+        with self._teacher_model() as model:
+            found = trajectory_logprobs(
+                model,
+                contexts,
+                samples,
+                self.temperature,
+                self.config.tokens_per_microbatch,
+                self.forward,
+                self.tree_class,
+            )
+        for t, logprobs_S in zip(fitting, found, strict=True):
+            t.set_teacher_logprobs(logprobs_S)
+        return {"tokens/scored": tokens, "dropped/teacher_context": too_long}
+
+    @contextmanager
+    def _teacher_model(self) -> Iterator[Any]:
+        """The model with the teacher's weights, for the block.
+
+        ``live``: the model that samples; ``average``: the trained model with its averaged weights put in
+        place; ``frozen``: the base checkpoint.
+        """
+        if self.teacher == "live":
+            yield self.sampler
+        elif self.average is not None:
+            with self.average.in_place():
+                yield self.model
+        else:
+            with lora.without_adapter(self.reference):
+                yield self.reference
 
     def probe_memory(self, longest: int) -> None:
         """Run the largest possible micro-batch once, so that too little GPU memory shows before training.

@@ -20,7 +20,6 @@ from r3l.local.model import lora
 from r3l.local.model.precision import AveragedWeights
 from r3l.local.training import trainer as trainer_module
 from r3l.local.training.logprobs import token_logprobs
-from r3l.local.training.teacher import score_teachers
 from r3l.local.training.trainer import Trainer
 from r3l.runs.steps import feedback_metrics
 
@@ -83,7 +82,7 @@ def test_whose_weights_score(models):
     frozen = Trainer(model, SDPO({}), CONFIG, reference=other, teacher="frozen")
     for trainer, expected in ((lagging, other), (frozen, other), (Trainer(model, SDPO({}), CONFIG), model)):
         t = rollout(model, 1.0, 13)
-        counts = score_teachers(trainer, [t, t], "trajectory", 100)
+        counts = trainer.score_teachers([t, t], "trajectory", 100)
         assert said(t) == pytest.approx(under_hint(expected, 13), abs=1e-5)
         assert counts == {"tokens/scored": 2 * 9, "dropped/teacher_context": 0}
 
@@ -97,7 +96,7 @@ def test_whose_weights_score(models):
         for p, q in zip(mixed.parameters(), other.parameters(), strict=True):
             p.mul_(0.75).add_(q, alpha=0.25)
     t = rollout(model, 1.0, 13)
-    score_teachers(averaging, [t], "trajectory", 100)
+    averaging.score_teachers([t], "trajectory", 100)
     assert said(t) == pytest.approx(under_hint(mixed, 13), abs=1e-5)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), other.parameters(), strict=True))
 
@@ -111,7 +110,7 @@ def test_of_an_adapter_the_average_has_its_matrices(nano):
 
 def test_a_context_that_is_too_long_is_counted_and_says_nothing(nano):
     t = rollout(nano[0], 1.0, 13)
-    counts = score_teachers(Trainer(copy.deepcopy(nano[0]), SDPO({}), CONFIG), [t], "trajectory", 8)
+    counts = Trainer(copy.deepcopy(nano[0]), SDPO({}), CONFIG).score_teachers([t], "trajectory", 8)
     assert counts == {"tokens/scored": 0, "dropped/teacher_context": 1}
     assert not t.teacher_gap().any() and not t.awaits_teacher
 
@@ -120,7 +119,7 @@ def test_with_a_row_per_turn_each_turn_has_its_own_context(nano):
     t = rollout(nano[0], 1.0, 13)
     whole = replace(t.turns[1], prompt_ids=(3, 4, 10, 11, 8), teacher_prompt_ids=(5, 6, 3, 4, 10, 11, 8))
     t.turns[1] = whole
-    score_teachers(Trainer(copy.deepcopy(nano[0]), SDPO({}), CONFIG), [t], "turn", 100)
+    Trainer(copy.deepcopy(nano[0]), SDPO({}), CONFIG).score_teachers([t], "turn", 100)
     assert said(t) == pytest.approx(under_hint(nano[0], 13), abs=1e-5)
 
 
@@ -128,7 +127,7 @@ def step(nano, method, every=1, monkeypatch=None):
     """(metrics, trainer) after one update on a success and a failure with teachers."""
     trainer = Trainer(copy.deepcopy(nano[0]), method, CONFIG)
     members = [rollout(nano[0], 1.0, 13), rollout(nano[0], 0.0, 14)]
-    score_teachers(trainer, members, "trajectory", 100)
+    trainer.score_teachers(members, "trajectory", 100)
     gaps = [t.teacher_gap()[t.response_mask() > 0].mean() for t in members]
     return trainer.step(rows_of(method, [Group(TASK, members)])), trainer, gaps
 
@@ -166,7 +165,7 @@ def test_measuring_the_share_changes_no_weight(nano, monkeypatch):
     second = Trainer(copy.deepcopy(nano[0]), method, CONFIG)
     second.steps_done = 1
     members = [rollout(nano[0], 1.0, 13), rollout(nano[0], 0.0, 14)]
-    score_teachers(second, members, "trajectory", 100)
+    second.score_teachers(members, "trajectory", 100)
     unmeasured = second.step(rows_of(method, [Group(TASK, members)]))
     assert "teacher/grad_share" in measured and "teacher/grad_share" not in unmeasured
     assert all(
