@@ -338,10 +338,11 @@ class R3L(TrainedMethod[R3LSettings]):
         return [(float(advantage), text.format(arithmetic.format(r))) for advantage, text, r in values]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Loss per token and metrics per token, shape (B, T): -A log p / (1 + tau) with tau = ``opmd_tau``.
+        """(loss per token, metrics per token), all of shape (B, T).
 
-        With ``importance: clipped`` PPO's clipped surrogate, and the metric ``clip_fraction``. Distilled
-        tokens with log p below ``min_logprob`` get loss 0.
+        The loss is -A log p / (1 + tau) with tau = ``opmd_tau``, and there are no metrics; with ``importance:
+        clipped`` it is PPO's clipped surrogate, with the metric ``clip_fraction``. Distilled tokens with
+        log p below ``min_logprob`` get loss 0.
         """
         s = self.settings
         if s.importance == "clipped":

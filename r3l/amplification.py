@@ -16,7 +16,7 @@ ENV_MAX = 1.0  # every environment's rewards end at 1 (audit 3.1)
 
 
 class AmplificationSettings(OptionModel):
-    """Options of amplification; codes such as (A-1) refer to docs/audit.md."""
+    """Options of amplification: rule, factor, best reward. Codes such as (A-1) refer to docs/audit.md."""
 
     amplify_rule: AmplifyRule = option(
         "paper",

@@ -147,7 +147,7 @@ def guidance_text(
 
 
 def hint(suggestion: str) -> str:
-    """The guidance text for a retry that consists of one suggestion only."""
+    """``suggestion`` as the text that guides a retry, in one line and without the rest of a reflection."""
     return template("guidance_compact").substitute(suggestion=suggestion)
 
 

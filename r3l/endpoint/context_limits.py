@@ -174,7 +174,9 @@ def limit_of_properties(properties: Any) -> int | None:
 def _first_room(*objects: Any) -> int | None:
     """The first context limit among the objects' fields; None if there is none."""
     for value in objects:
-        for key in _ROOMS if isinstance(value, dict) else ():
+        if not isinstance(value, dict):
+            continue
+        for key in _ROOMS:
             number = _field([value], key)
             if number is not None:
                 return number

@@ -68,7 +68,8 @@ class EndpointJudge:
         """
         endpoint = self._policy.endpoint
         found = dict(endpoint.counts)
-        if other := sum(n for name, n in models_in(found).items() if name != endpoint.answering[0]):
+        other = sum(n for name, n in models_in(found).items() if name != endpoint.answering[0])
+        if other:
             found["other_models"] = other
         return {f"judge/{name}": number for name, number in found.items()}
 
@@ -83,10 +84,11 @@ def judge_options(run: Run) -> EndpointOptions | None:
         return None
     url = os.environ.get(ADDRESS, "")
     judge = run.judge
-    missing = [
-        *([] if url else [f"the address of its server is not in {ADDRESS} (http://host:8000)"]),
-        *([] if judge.model else ["its model is not named (--set judge.model=NAME, as the server calls it)"]),
-    ]
+    missing = []
+    if not url:
+        missing.append(f"the address of its server is not in {ADDRESS} (http://host:8000)")
+    if not judge.model:
+        missing.append("its model is not named (--set judge.model=NAME, as the server calls it)")
     if missing:
         raise ConfigError(
             f"{run.cell}: feedback is 'judge', but {' and '.join(missing)}; give it, with the server's key "

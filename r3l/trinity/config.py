@@ -210,9 +210,9 @@ def _row(task: Task) -> dict[str, Any]:
 
 
 def algorithm_name(method: str, reference: bool = False) -> str:
-    """Dotted path of the class with which Trinity finds the algorithm ``method`` (in r3l.trinity.plugins).
+    """Dotted path by which Trinity loads the algorithm class of ``method`` (in r3l.trinity.plugins).
 
-    Variants (NAME@key=value) have their method's. ``reference``: the class with which the trainer also
+    Variants (NAME@key=value) share their method's. ``reference``: the class with which the trainer also
     computes log-probs of the base checkpoint.
     """
     name = "".join(part.capitalize() for part in variant(method)[0].split("_"))

@@ -177,14 +177,23 @@ class Server:
             # Batch: neighbouring sampling requests go together, everything else separately. The order of
             # arrival stays, so that no response is sampled with the weights of a later step.
             for samples, group in itertools.groupby(calls, key=lambda call: call.samples):
-                for part in [list(group)] if samples else [[call] for call in group]:
-                    self._serve(part)
+                if samples:
+                    self._serve(list(group))
+                else:
+                    for call in group:
+                        self._serve([call])
 
     def _serve(self, calls: Sequence[_Call]) -> None:
         """Answer the calls of a batch. An error becomes the answer, and the client raises it."""
         try:
             if calls[0].samples:
-                responses = self.learner.sample([_sample(call.body) for call in calls])
+                requests = []
+                for call in calls:
+                    p = call.body["sampling_params"]
+                    ids = _ids(call.body["prompt"])
+                    request = SampleRequest(ids, p["max_tokens"], p.get("temperature", 1.0), p["seed"])
+                    requests.append(request)
+                responses = self.learner.sample(requests)
                 contents = []
                 for ids, logprobs in responses:
                     sequence = {"tokens": ids, "logprobs": logprobs, "stop_reason": "stop"}
@@ -234,14 +243,6 @@ class Server:
 def _ids(tokens: Json) -> list[int]:
     """Token ids of a ModelInput, which the protocol cuts into chunks."""
     return [token for chunk in tokens["chunks"] for token in chunk["tokens"]]
-
-
-def _sample(body: Json) -> SampleRequest:
-    """The request of an ``asample`` call."""
-    params = body["sampling_params"]
-    return SampleRequest(
-        _ids(body["prompt"]), params["max_tokens"], params.get("temperature", 1.0), params["seed"]
-    )
 
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:

@@ -26,7 +26,8 @@ def experiences_per_step(run: Run, method: Method, multiple: int = 1) -> int:
 
 def planned_models() -> list[ModelConfig]:
     """Models of configs/models with GPUs planned: their file has the key ``cluster``."""
-    return [model for name in names("models") if (model := find_model(name)) and model.cluster]
+    models = [find_model(name) for name in names("models")]
+    return [model for model in models if model is not None and model.cluster is not None]
 
 
 def planned_model(run: Run) -> ModelConfig:

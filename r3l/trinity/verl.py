@@ -118,7 +118,8 @@ class Verl:
         newest adapter is set in ``config``.
         """
         # Trinity's sampler does not look for a checkpoint when it starts, so a resumed run names it here.
-        if self.run.lora.rank and (done := self.steps_done()):
+        done = self.steps_done() if self.run.lora.rank else 0
+        if done:
             config["model"]["lora_configs"][0]["path"] = str((self._saved()[done] / ADAPTER).absolute())
         if address := os.environ.get(ADDRESS):
             yield environment.joined(folder, address)

@@ -22,7 +22,7 @@ from r3l.local.sampling.decoding import GenerationRequest, ReferenceDecoder
 def check_architecture(model: Any) -> None:
     """Sample two short dialogs from ``model``; raise ConfigError if its log-probs differ from ours.
 
-    ``model``: a causal LM of transformers. "Differ" means by more than the larger limit of
+    ``model``: a causal LM of transformers. "Differ" means: at one token by more than the limit in
     r3l.local.model.precision:LIMITS. Any exception of the model is a ConfigError too. Sets evaluation mode.
     """
     model.eval()

@@ -239,7 +239,7 @@ def vocabulary_projection(model: Any) -> Projection:
 
 
 def vocabulary_logits(hidden: torch.Tensor, projection: Projection) -> torch.Tensor:
-    """Logits of hidden states, shape (..., H) to (..., V), in the type of ``projection`` (not rounded)."""
+    """Logits (..., V) of hidden states (..., H), in the type of ``projection``: float32 at least."""
     # Hidden states in bfloat16 come with weights rounded to it, so their products are exact in float32.
     weight_V_H, bias_V, scale, cap = projection
     with bfloat16_factors(hidden.dtype == torch.bfloat16):

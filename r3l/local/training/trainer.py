@@ -327,11 +327,15 @@ class Trainer:
     def _microbatches(self, rows: Sequence[R]) -> list[list[R]]:
         """Micro-batches of at most ``tokens_per_microbatch`` tokens, as the forward pass counts them."""
         budget = self.config.tokens_per_microbatch
+        # The released loss depends on the released trainer's own micro-batches: its weights are fixed first.
         if self.criterion.loss_agg == "microbatch_released":
             rows = weighted_as_released(rows, budget)
+        # transformers' pass computes padding, so rows of similar length go together; the packed pass computes
+        # a common beginning once, so rows that begin alike do.
         if self.forward == "transformers":
             return microbatches(rows, budget)
-        return [[rows[k] for k in part] for part in packed_by_prefix([row.ids for row in rows], budget)]
+        parts = packed_by_prefix([row.ids for row in rows], budget)
+        return [[rows[k] for k in part] for part in parts]
 
     def token_logprobs(self, model: Any, ids_B_T: torch.Tensor, mask_B_T: torch.Tensor) -> torch.Tensor:
         """Log-probability (nats) under ``model`` of every masked token given those before it, shape (B, T).
