@@ -346,9 +346,10 @@ def teachers_of(
 
 
 def feedback_of(results: list[Path] | None, env: str | None, method: str | None) -> list[FeedbackRow]:
-    """What feedback buys, of the stored runs or those under ``results``, where and by what the options name.
+    """Rows on what feedback costs and gains, by environment and method, from the runs under ``results``.
 
-    Raises DataError if none of it has run.
+    None: the stored runs. ``env`` and ``method``: the options' comma-separated names; None: those of the
+    table. Raises DataError if none of them has run.
     """
     from r3l.report.feedback_per_token import ENVS, feedback_rows
     from r3l.report.frame import with_further

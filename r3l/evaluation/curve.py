@@ -42,7 +42,11 @@ class CurvePoint(TypedDict):
 
 
 def check_curve(run: Run) -> None:
-    """Raise ConfigError if test tasks cannot be played after the updates that ``evaluation.curve`` names."""
+    """Raise ConfigError if test tasks cannot be played after the updates that ``evaluation.curve`` names.
+
+    So it is with another engine than local, for an update beyond ``train.steps``, and for one after which the
+    sampling weights are not synchronised (``train.sync_interval``).
+    """
     if run.engine != "local":
         raise ConfigError(
             f"evaluation.curve={list(run.evaluation.curve)} needs the local engine, and {run.cell} has "

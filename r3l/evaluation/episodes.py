@@ -72,7 +72,7 @@ class EpisodeBatch(TypedDict):
 
 
 class GroupScore(TypedDict):
-    """Success and mean reward of a group of tasks."""
+    """Scores of a group of tasks: number of episodes, share of successes (0 to 1), mean reward."""
 
     episodes: int
     success: Number

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Dialog(StrEnum):
-    """The form in which a dialog is sent to a server."""
+    """The form in which a dialog is sent to a server: messages, or the sampled token ids."""
 
     MESSAGES = "messages"  # the server renders and tokenises them; works with any server
     TOKENS = "tokens"  # the sampled token ids, never rendered again; vLLM only
@@ -133,7 +133,10 @@ class ServedSession(PlaySession):
         return counts
 
     def conditions(self) -> dict[str, Any]:
-        """Facts about the server that a reader of the scores must know, without API keys."""
+        """Facts about the server that a reader of the scores must know, as JSON values for evaluation.json.
+
+        Address without API keys, model, form of dialogs, temperature, request fields, concurrency and limits.
+        """
         options = self.served.endpoint
         run = self.run
         return {
@@ -152,7 +155,10 @@ class ServedSession(PlaySession):
 
 @contextmanager
 def open_served_session(run: Run, served: ServedModel) -> Iterator[ServedSession]:
-    """Start the environment workers of ``run`` and connect to the server; close both at the end."""
+    """Yield a session in which the served model plays ``run``: its environment workers and a client.
+
+    Both are closed at the end of the block. Raises as :meth:`ServedModel.policy`.
+    """
     from r3l.endpoint.client import Endpoint  # takes seconds to import
 
     endpoint = Endpoint(served.endpoint)

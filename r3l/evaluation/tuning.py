@@ -51,7 +51,7 @@ class TriedRun(TypedDict):
 
 
 class TriedRate(TypedDict):
-    """A learning rate of a tuning and the mean success of its runs."""
+    """A learning rate of a tuning, its runs, one per seed, and their mean success."""
 
     lr: Number
     success: Number

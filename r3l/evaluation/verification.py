@@ -54,7 +54,10 @@ def sign(run_dir: Path) -> None:
 
 
 def check_signed(run_dir: Path) -> None:
-    """Raise DataError if a run's records (SIGNED) are not those whose digests :func:`sign` wrote."""
+    """Raise DataError if a run's records (SIGNED) are not those whose digests :func:`sign` wrote.
+
+    Also if there are no digests. ``run_dir`` may be the folder of a further evaluation.
+    """
     wrong = altered(run_dir, SIGNED.intersection(os.listdir(run_dir)))
     if wrong == [SUMS]:
         raise DataError(

@@ -131,5 +131,5 @@ class Played:
 
     @property
     def halves(self) -> list[str]:
-        """Names of the task groups, the easier one first (alphabetically: easy, hard)."""
+        """Names of the task groups in alphabetical order: ``["easy", "hard"]``, the easier one first."""
         return sorted({attempt.group for attempt in self.attempts})

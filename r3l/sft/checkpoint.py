@@ -62,7 +62,10 @@ class SFTManifest(TypedDict):
 
 @dataclass(frozen=True)
 class SFTModel:
-    """A transformers causal LM in training, with its tokenizer and float32 master weights."""
+    """A model in training by SFT: a causal LM of transformers (``network``) and its tokenizer.
+
+    ``master_weights``: the trained ones in float32. ``base``: the model it was loaded from; None: new.
+    """
 
     network: Any
     tokenizer: Any

@@ -72,7 +72,10 @@ class SFTPhase(Strict):
 
 
 class SFTConfig(Strict):
-    """An SFT recipe, configs/sft/<name>.yaml."""
+    """A recipe of SFT, configs/sft/<name>.yaml: how a base checkpoint is made, phase by phase.
+
+    ``threads``: of torch. ``tokens_per_step``: of the examples of one optimiser step.
+    """
 
     name: str
     env: str

@@ -200,7 +200,10 @@ class Jobs:
         return [self._input(Path("results", file), runs[str(Path(*file.parts[:5]))]) for file in files]
 
     def further_task_set(self, wildcards: Any) -> str:
-        """Hash of the task set of a job that evaluates on further tasks (wildcards env, set and split)."""
+        """The committed hash of the task set of a job that evaluates on further tasks.
+
+        Its wildcards ``set`` and ``split`` name the task set, in the environment ``env``.
+        """
         return environment_of(wildcards.env).task_set_hash(f"{wildcards.set}/{wildcards.split}")
 
     def rows(self, table: str) -> str:

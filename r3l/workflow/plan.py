@@ -42,7 +42,10 @@ NEEDED = {  # required keys by the kind of a table
 
 
 class WorkflowConfig(Strict):
-    """configs/workflow.yaml and workflow_TIER.yaml: a table's runs are envs x models x methods x seeds."""
+    """configs/workflow.yaml or workflow_TIER.yaml: the grid of runs, envs x models x methods x seeds.
+
+    A table may choose its own environments, models and methods (rows); seeds are the workflow's.
+    """
 
     tier: str
     envs: list[str] = Field(min_length=1)
@@ -133,7 +136,10 @@ class WorkflowConfig(Strict):
 
 
 class TableConfig(Strict):
-    """configs/tables/<name>.yaml: methods (or variants, r3l.config.method) compared on the same tasks."""
+    """configs/tables/<name>.yaml: a table of methods (or variants, r3l.config.method) on the same tasks.
+
+    Which keys it needs depends on its kind (NEEDED).
+    """
 
     table: str
     title: Label

@@ -59,7 +59,7 @@ class ResourceRequest(Strict):
 
 
 class Walltime(Strict):
-    """How the time limit of a training is computed from its expected hours."""
+    """The time limit of a training from its expected hours: ``start`` minutes, and ``margin`` x the hours."""
 
     start: int = Field(ge=0, description="minutes before the first step")
     margin: float = Field(ge=1, description="factor on the estimated hours")

@@ -27,7 +27,10 @@ Split = Literal["test", "validation"]
 
 
 class State(StrEnum):
-    """State of a run in `r3l run status`."""
+    """State of a run in `r3l run status`: from missing (not begun) to done (trained and evaluated).
+
+    :data:`MEANINGS` explains each.
+    """
 
     DONE = "done"
     TRAINED = "trained"
@@ -215,7 +218,7 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
 
 
 def evaluation_of(run_dir: Path, run: Run, split: Split) -> Path:
-    """Path of a run's evaluation.json on its test or validation task set."""
+    """Path of a run's evaluation.json on its test or validation task set; it need not exist."""
     return run_dir / EVALUATION if split == "test" else validation_evaluation(run_dir, run)
 
 
