@@ -289,7 +289,8 @@ class AnswerDialogue:
         ended = reasons.get(error, f" It was cut off ({error}).")
         if self.style == "compact":
             return compact_closing(success, turns)
-        return f"The answer was {'correct' if success else 'not correct'}.{ended}"
+        outcome = "correct" if success else "not correct"
+        return f"The answer was {outcome}.{ended}"
 
     def critique(self, transcript: Transcript) -> Critique | None:
         """The critic's judgement, whose pivot is the first wrong line; None if it cannot judge the task."""

@@ -185,7 +185,8 @@ class TaggedDialogue:
         """The final feedback on a finished episode: outcome, reason of an early end, reward, steps."""
         # A rollout stops at the limit, so an episode that uses it up without success counts as exceeding it.
         exceeded = turns > self.max_turns or (turns == self.max_turns and not success and error is None)
-        limit = f"{'exceeded' if exceeded else 'within'} the limit of {self.max_turns}"
+        kept = "exceeded" if exceeded else "within"
+        limit = f"{kept} the limit of {self.max_turns}"
         outcome = "completed" if success else "not completed"
         if self.style == "compact":
             ended = f" ({error})" if error is not None else ""
@@ -274,7 +275,9 @@ class ReleasedWords(TaggedDialogue):
         fields = (self.reward, "self.max_env_steps", "step + 1")
         # The release has four texts, in this order: won early, won late, lost early, lost late.
         texts = self.words.texts("first_rollout", *fields)
-        which = 2 * (reward < 1) + (turns >= self.max_turns)
+        which = 0 if reward >= 1 else 2
+        if turns >= self.max_turns:
+            which += 1
         return texts[which].fill(dict(zip(fields, (float(reward), self.max_turns, turns), strict=True)))
 
     def ended_by(self, error: StopReason, response: str) -> str:

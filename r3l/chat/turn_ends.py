@@ -49,7 +49,8 @@ def turn_ends(tokenizer: Any, last: str, followed: str) -> TurnEnds:
     if written is None:
         after = last.strip() or followed.strip()
         mark = _MARK.match(after)
-        written_text = f"writes {(mark[0] if mark else after[:30])!r}" if after else "writes nothing"
+        shown = mark[0] if mark else after[:30]
+        written_text = f"writes {shown!r}" if after else "writes nothing"
         add = ""  # a way to correct it
         why = ""
         if mark is not None and len(tokenizer.encode(mark[0], add_special_tokens=False)) != 1:

@@ -97,14 +97,25 @@ class World:
         """
         answers: list[Bindings] = [bindings]
         for name, places in query:
+            # The facts of this predicate that hold, for the wanted types and their subtypes.
             wanted = tuple(kind for _, kind in places)
-            signatures = [(name, types) for types in _subtypes(self._types, wanted)]
-            rows = [row for signature in signatures for row in self.facts.get(signature, ())]
-            if answers and all(place in answers[0] for place in places):  # nothing left to bind: only check
-                answers = [bound for bound in answers if tuple(bound[place] for place in places) in rows]
-            else:
-                extended = (_extend(bound, places, row) for bound in answers for row in rows)
-                answers = [bound for bound in extended if bound is not None]
+            rows: list[Row] = []
+            for types in _subtypes(self._types, wanted):
+                rows += self.facts.get((name, types), ())
+
+            # With nothing left to bind, keep the bindings that are such a fact; else bind to each fact.
+            found: list[Bindings] = []
+            bound_before = bool(answers) and all(place in answers[0] for place in places)
+            for bound in answers:
+                if bound_before:
+                    if tuple(bound[place] for place in places) in rows:
+                        found.append(bound)
+                    continue
+                for row in rows:
+                    extended = _extend(bound, places, row)
+                    if extended is not None:
+                        found.append(extended)
+            answers = found
         return answers
 
 

@@ -150,9 +150,16 @@ def draw(house: House, rng: np.random.Generator) -> Content:
         kinds.append(LAMP)
     objects = _numbered(kinds, rng)
 
-    # A goal that is only about the place must not hold at the start; other goals require a state too.
-    barred = destination if house.family in (SIMPLE, TWO) else None
-    places = {o: _draw_place(o, receptacles, barred if o.kind == target else None, rng) for o in objects}
+    # A place for each object. A goal that is only about the place must not hold at the start; other goals
+    # require a state too.
+    places: dict[Thing, Thing] = {}
+    for thing in objects:
+        barred = destination if thing.kind == target and house.family in (SIMPLE, TWO) else None
+        fitting = [r for r in receptacles if holds(r.kind, thing.kind) and r.kind != barred]
+        if not fitting:
+            raise Rejected("no place for an object")
+        weights = np.array([_OPENABLE_WEIGHT if openable(r.kind) else 1.0 for r in fitting])
+        places[thing] = fitting[int(rng.choice(len(fitting), p=weights / weights.sum()))]
     return Content(receptacles, places, target, destination)
 
 
@@ -223,20 +230,6 @@ def _numbered(kinds: Iterable[str], rng: np.random.Generator) -> tuple[Thing, ..
     counts = sorted(Counter(listed).items())
     numbers = {kind: [int(n) + 1 for n in rng.permutation(count)] for kind, count in counts}
     return tuple(Thing(kind, numbers[kind].pop()) for kind in listed)
-
-
-def _draw_place(
-    thing: Thing,
-    receptacles: Sequence[Thing],
-    barred: str | None,
-    rng: np.random.Generator,
-) -> Thing:
-    """A receptacle for ``thing``, of another class than ``barred``."""
-    fitting = [r for r in receptacles if holds(r.kind, thing.kind) and r.kind != barred]
-    if not fitting:
-        raise Rejected("no place for an object")
-    weights = np.array([_OPENABLE_WEIGHT if openable(r.kind) else 1.0 for r in fitting])
-    return fitting[int(rng.choice(len(fitting), p=weights / weights.sum()))]
 
 
 def choice(options: Sequence[str], rng: np.random.Generator) -> str:

@@ -115,12 +115,13 @@ class AlfworldTaskSets(DefinedTaskSets[AlfworldDefinition]):
 
     def regenerate(self, name: str, split: str) -> list[Task]:
         houses = self.definition(name)
-        seeds = iter(houses.seeds(split))
-        return in_id_order(
-            _house(houses, group, index, next(seeds), split)
-            for group, count in houses.splits[split].counts.items()
-            for index in range(count)
-        )
+        seed = houses.splits[split].first_seed
+        tasks = []
+        for group, count in houses.splits[split].counts.items():
+            for index in range(count):
+                tasks.append(_house(houses, group, index, seed, split))
+                seed += 1
+        return in_id_order(tasks)
 
     def spare_task(self, name: str, index: int) -> Task:
         if index < 0:

@@ -128,6 +128,10 @@ def without_layout(text: str) -> str:
         second = command[4] or command[5] or ""
         return f"\\{command[1]}{{{first.strip()}}}{{{second.strip()}}}"
 
+    def root(function: re.Match[str]) -> str:
+        index = "[3]" if function[1] == "cbrt" else ""
+        return f"\\sqrt{index}{{{function[2]}}}"
+
     # One spelling of blanks and of commands, whose arguments get braces.
     text = _COMMA_OF_THOUSANDS.sub(",", text)
     text = _NOTHING.sub("", _SPACE.sub(" ", text))
@@ -145,6 +149,6 @@ def without_layout(text: str) -> str:
     text = text.strip("*` ").replace("**", "^")
 
     # Roots, functions and powers written as in a program: sqrt(2), np.log(3), 2**-1.
-    text = _BARE_ROOT.sub(lambda m: f"\\sqrt{'[3]' if m[1] == 'cbrt' else ''}{{{m[2]}}}", text)
+    text = _BARE_ROOT.sub(root, text)
     text = _LOG_BASE.sub(r"\\log_{\1}", _BARE_FUNCTION.sub(r"\\\1", text))
     return _POWER.sub(lambda power: "^{" + power[1].replace(" ", "") + "}", text)

@@ -116,8 +116,10 @@ def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
     # The matrix has no obstacles, so that a distance in steps is that of rows plus that of columns.
     rows: Matrix = []
     for r, row in enumerate(matrix):
-        to_zeros = [[abs(r - zero_r) + abs(c - zero_c) for zero_r, zero_c in zeros] for c in range(len(row))]
-        rows.append([min(steps) for steps in to_zeros])
+        steps = []
+        for c in range(len(row)):
+            steps.append(min(abs(r - zero_r) + abs(c - zero_c) for zero_r, zero_c in zeros))
+        rows.append(steps)
     return rows
 
 
@@ -130,8 +132,10 @@ def read(answer: str) -> Matrix | None:
             rows = json.loads(answer)
         except (ValueError, RecursionError):
             return None
-        are_rows = [isinstance(row, list) and all(type(cell) is int for cell in row) for row in rows]
-        return rows if rows and all(are_rows) else None
+        for row in rows:
+            if not isinstance(row, list) or not all(type(cell) is int for cell in row):
+                return None
+        return rows or None
     rows = [row.split() for row in re.split(r"[\n/]", answer.strip())]
     if not all(_NUMBER.fullmatch(cell) for row in rows for cell in row):
         return None

@@ -112,12 +112,27 @@ class Countdown(Puzzle):
 
         If plus and minus do not suffice, the generator's expression, operation by operation.
         """
-        off = _to_take_off(data["numbers"], data["target"])
-        if off is not None:
-            return _by_half_the_excess(data["numbers"], data["target"], off)
+        given = data["numbers"]
+        target = data["target"]
         lines: list[str] = []
-        _evaluate(_parsed(data), lines)
-        return WorkedSolution(lines, data["expression"])
+        off = _to_take_off(given, target)
+        if off is None:
+            _evaluate(_parsed(data), lines)
+            return WorkedSolution(lines, data["expression"])
+
+        # Add all numbers. Subtracting a number instead lowers the total by twice the number, so those to
+        # subtract make half of the excess.
+        total = given[0]
+        for number in given[1:]:
+            lines.append(f"{total} + {number} = {total + number}")
+            total += number
+        lines.append(f"{total} - {target} = {total - target}, half {(total - target) // 2}")
+        listed = " and ".join(map(str, off)) or "nothing"
+        lines.append(f"take off {listed}")
+        added = list(given)
+        for number in off:  # keep the first ones of equal numbers
+            del added[len(added) - 1 - added[::-1].index(number)]
+        return WorkedSolution(lines, " - ".join([" + ".join(map(str, added)), *map(str, off)]))
 
     def misreadings(self, data: Data, rng: np.random.Generator) -> Iterator[Data]:
         """Problems with one number or the target misread, such that plus and minus still suffice.
@@ -151,22 +166,6 @@ def _parsed(data: Data) -> Expression:
     if expression is None:
         raise DataError(f"countdown: {data['expression']!r} is no expression")
     return expression
-
-
-def _by_half_the_excess(given: Sequence[int], target: int, off: Sequence[int]) -> WorkedSolution:
-    """Add all numbers, then subtract ``off``, whose sum is half of the excess over the target."""
-    # Subtracting a number instead of adding it lowers the total by twice the number.
-    lines: list[str] = []
-    total = given[0]
-    for number in given[1:]:
-        lines.append(f"{total} + {number} = {total + number}")
-        total += number
-    lines.append(f"{total} - {target} = {total - target}, half {(total - target) // 2}")
-    lines.append(f"take off {' and '.join(map(str, off)) or 'nothing'}")
-    added = list(given)
-    for number in off:  # keep the first ones of equal numbers
-        del added[len(added) - 1 - added[::-1].index(number)]
-    return WorkedSolution(lines, " - ".join([" + ".join(map(str, added)), *map(str, off)]))
 
 
 def _to_take_off(given: Sequence[int], target: int) -> tuple[int, ...] | None:

@@ -203,9 +203,10 @@ class Catalogue:
         self.nouns = lru_cache(maxsize=4096)(self._nouns)
 
     @classmethod
+    @lru_cache(maxsize=8)
     def at(cls, folder: Path) -> Catalogue:
         """The catalogue in ``folder``, opened once per process."""
-        return _opened(folder)
+        return cls(folder)
 
     def goal(self, number: int) -> Goal:
         """A goal by its session number. Raises DataError for a number that the catalogue does not have."""
@@ -275,11 +276,6 @@ def read_meta(folder: Path) -> Meta:
             f"{path}: schema is {meta.schema}, this release needs {SCHEMA}; build the catalogue again",
         )
     return meta
-
-
-@lru_cache(maxsize=8)
-def _opened(folder: Path) -> Catalogue:
-    return Catalogue(folder)
 
 
 def _product(packed: bytes) -> Product:

@@ -216,13 +216,26 @@ class Index:
         ``find`` gives a term's entry in the index, or None. Raises DataError if a file is missing or
         truncated.
         """
-        arrays = {name: _map(folder / f"{name}.npy", dtype) for name, dtype in _FILES.items()}
+        # Map the arrays.
+        arrays: dict[str, np.ndarray] = {}
+        for name, dtype in _FILES.items():
+            path = folder / f"{name}.npy"
+            fix = "build the catalogue again"
+            try:
+                arrays[name] = np.load(path, mmap_mode="r")
+            except (OSError, ValueError) as error:
+                raise DataError(f"{path} is missing or truncated ({error}); {fix}") from error
+            if arrays[name].dtype != dtype:
+                raise DataError(f"{path} holds {arrays[name].dtype}, expected {np.dtype(dtype)}; {fix}")
         self._docs = arrays["docs"]
         self._counts = arrays["counts"]
         self._lengths = np.asarray(arrays["lengths"])
         self._ranks = np.asarray(arrays["ranks"])
         self._find = find
-        self._filled = int(np.count_nonzero(self._lengths))  # like Lucene, without documents without a term
+
+        # The part of BM25 that depends only on a document's length, by its code: the inverse of
+        # k1 (1 - b + b length / mean length). Like in Lucene, documents without a term do not count.
+        self._filled = int(np.count_nonzero(self._lengths))
         mean = np.float32(total_length / self._filled if self._filled else 1)
         decoded = np.array([length_of(code) for code in range(256)], dtype=np.float32)
         self._inverse = np.float32(1) / (K1 * ((np.float32(1) - B) + B * decoded / mean))
@@ -236,13 +249,20 @@ class Index:
 
         Scores are Lucene's BM25, as in the original.
         """
-        # Sum the terms' scores in double precision, then round, as Lucene does.
+        # Add up the terms' scores in each document, in Lucene's order of operations. As Lucene does, sum in
+        # double precision and then round.
         sums = np.zeros(len(self._lengths), dtype=np.float64)
         for term, repeats in Counter(terms(query)).items():
             entry = self._find(term)
-            if entry is not None:
-                documents, scores = self._score(*entry, np.float32(repeats))
-                sums[documents] += scores
+            if entry is None:
+                continue
+            start, size = entry
+            documents = np.asarray(self._docs[start : start + size])
+            counts = self._counts[start : start + size].astype(np.float32)
+            idf = np.float32(np.log(1 + (self._filled - size + 0.5) / (size + 0.5)))
+            weight = np.float32(repeats) * idf
+            saturation = np.float32(1) + counts * self._inverse[self._lengths[documents]]
+            sums[documents] += weight - weight / saturation
         hits = np.flatnonzero(sums)
         scores = sums[hits].astype(np.float32)
 
@@ -253,21 +273,3 @@ class Index:
             scores = scores[scores >= least]
         best = np.lexsort((self._ranks[hits], -scores))[:limit]
         return [(int(hits[k]), float(scores[k])) for k in best]
-
-    def _score(self, start: int, size: int, boost: np.float32) -> tuple[np.ndarray, np.ndarray]:
-        """(documents of a term, its BM25 scores there), in Lucene's order of operations."""
-        documents = np.asarray(self._docs[start : start + size])
-        counts = self._counts[start : start + size].astype(np.float32)
-        idf = np.float32(np.log(1 + (self._filled - size + 0.5) / (size + 0.5)))
-        weight = boost * idf
-        return documents, weight - weight / (np.float32(1) + counts * self._inverse[self._lengths[documents]])
-
-
-def _map(path: Path, dtype: type) -> np.ndarray:
-    try:
-        mapped: np.ndarray = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is missing or truncated ({error}); build the catalogue again") from error
-    if mapped.dtype != dtype:
-        raise DataError(f"{path} holds {mapped.dtype}, expected {np.dtype(dtype)}; build the catalogue again")
-    return mapped

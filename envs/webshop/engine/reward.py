@@ -58,7 +58,14 @@ def score(goal: Goal, bought: Product, chosen: Iterable[str], nouns: Nouns) -> P
     same_category = len(_categories(bought.product_category) & _categories(goal.product_category)) >= 2
     title = title_score(nouns(bought.name), nouns(goal.name))
     kind = type_score(same_query, same_category, title)
-    attributes = sum(_has_attribute(bought, wanted) for wanted in goal.attributes)
+
+    # An attribute counts if the product has a similar one, or if one of its texts contains it.
+    texts = [text.lower() for text in (bought.name, " ".join(bought.bullets), bought.description)]
+    attributes = 0
+    for wanted in goal.attributes:
+        listed = any(similar(attribute, wanted) for attribute in bought.attributes)
+        attributes += listed or any(wanted in text for text in texts)
+
     options = matched_options(goal.options, chosen)
     price = bought.price <= goal.price_upper
     share = (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)
@@ -97,8 +104,14 @@ def matched_options(wanted: Iterable[str | tuple[str, str]], chosen: Iterable[st
     A value that names a colour is compared by the colour alone.
     """
     values = [color_of(value) for value in chosen]
-    phrases = [_phrase(value) for value in wanted]
-    return sum(any(similar(value, phrase) for value in values) for phrase in phrases)
+    matched = 0
+    for option in wanted:
+        if isinstance(option, str):
+            phrase = color_of(option)
+        else:  # a (name, value) pair is a colour only if one of both is exactly one
+            phrase = next((color for color in COLORS if color in option), str(option))
+        matched += any(similar(value, phrase) for value in values)
+    return matched
 
 
 def color_of(value: str) -> str:
@@ -111,21 +124,6 @@ def similar(one: str, other: str) -> bool:
     from thefuzz import fuzz  # a late import: dialogue and task sets are used without the extra webshop
 
     return int(fuzz.token_set_ratio(one, other)) > MATCH
-
-
-def _phrase(wanted: str | tuple[str, str]) -> str:
-    """The form of a wanted value that is compared; a (name, value) pair is a colour only if one equals it."""
-    if isinstance(wanted, str):
-        return color_of(wanted)
-    return next((color for color in COLORS if color in wanted), str(wanted))
-
-
-def _has_attribute(bought: Product, wanted: str) -> bool:
-    """True if an attribute of the product is similar to ``wanted``, or one of its texts contains it."""
-    if any(similar(attribute, wanted) for attribute in bought.attributes):
-        return True
-    texts = (bought.name, " ".join(bought.bullets), bought.description)
-    return any(wanted in text.lower() for text in texts)
 
 
 def _categories(path: str) -> set[str]:

@@ -94,7 +94,14 @@ class WebshopEngine:
         session = self._current()
         targets = self._page.targets
         released = self.options.refused == "released"
-        name, argument = read_action(action) if released else self._read(action)
+        name, argument = read_action(action)
+        if not released and action.startswith("click[") and action.endswith("]"):
+            # A target of the page may contain brackets and line breaks, which read_action does not read.
+            target = action[len("click[") : -1]
+            listed = [text for text in (target, target.lower()) if text in targets]
+            if listed:
+                name = "click"
+                argument = listed[0]
 
         # The released code validates actions, without blanks around them, before it sends them (audit B-21).
         if released:
@@ -121,15 +128,6 @@ class WebshopEngine:
     def close(self) -> None:
         """Forget the session; the catalogue stays open for other engines of the process."""
         self._session = None
-
-    def _read(self, action: str) -> tuple[str, str]:
-        """Name and argument of an action; a listed target may contain brackets and line breaks."""
-        if action.startswith("click[") and action.endswith("]"):
-            target = action[len("click[") : -1]
-            for argument in (target, target.lower()):
-                if argument in self._page.targets:
-                    return "click", argument
-        return read_action(action)
 
     def _current(self) -> Session:
         if self._session is None:
