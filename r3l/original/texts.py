@@ -28,8 +28,8 @@ COMMITS = ("d503f6c", "633c9ae87c92c3d3acc4")  # that docs/audit.md read; users 
 # Folder of the environments in the clone.
 FOLDER = "trinity/common/workflows/envs/R3L"
 
-# sha256 of prompt templates by path, computed from a public index's copy of the texts; for all other files the
-# commit of the clone is the proof. Reflection and guidance templates are the same in all environments.
+# sha256 of prompt templates by path, computed from a public index's copy of the texts; for all other files
+# the commit of the clone is the proof. Reflection and guidance templates are the same in all environments.
 _OF_ONE_ENVIRONMENT = {
     "alfworld/prompts/alfworld_system.j2": "d3c9a654ff03b6077fef70f5cee780b84944e07097d54712146c60301b529afc",
     "alfworld/prompts/critique.j2": "04a6997b6ac53712880abce8ebcee39d3ff51f7e22c0ac240f13ac4b266c3bdc",

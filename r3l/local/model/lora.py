@@ -43,7 +43,7 @@ def add(model: Any, config: LoraConfig, seed: int, base: str) -> None:
     require("smol", "LoRA")
     import peft
 
-    # peft skips targets that the model lacks if it finds another one, and that adapter would be a smaller one.
+    # peft skips targets that the model lacks as long as it finds one; the adapter would be smaller.
     weighted = [name for name, module in model.named_modules() if hasattr(module, "weight")]
     projections = {name.rpartition(".")[2] for name in weighted}
     if absent := sorted({*config.targets} - projections):
