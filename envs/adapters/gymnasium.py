@@ -125,8 +125,8 @@ class Gymnasium(TextGames[GymnasiumArguments]):
     def make(self) -> Any:
         """``gymnasium.make(**make)``.
 
-        Raises ConfigError if gymnasium cannot make it, if its actions have no form in text, or if their
-        number is not that of the names in ``actions``.
+        Raises ConfigError if gymnasium cannot make it, if its actions have no form in text, or if the names
+        in ``actions`` are not as many as its discrete actions (none for actions of numbers).
         """
         import gymnasium
 
@@ -326,7 +326,7 @@ def described_numbers(space: Any) -> str:
 def read_numbers(action: str, space: Any) -> np.ndarray | None:
     """Parse an action such as ``0.5 -1`` or ``[0.5, -1]`` as an array of ``space``'s shape and type.
 
-    None if it is no element of ``space``: not numbers, too many or too few, or out of range.
+    None if it is no element of ``space``: not numbers, too many or too few, out of range, or not whole.
     """
     parts = re.sub(r"[\[\],]", " ", action).split()
     low, high = _bounds(space)

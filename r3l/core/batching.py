@@ -54,7 +54,9 @@ class Row:
         teacher has scored it.
         """
         by_teacher = self.taught and not self.off_policy
-        return not np.any(self.mask * (1.0 if self.sft or by_teacher else self.advantage))
+        if self.sft or by_teacher:
+            return not np.any(self.mask)
+        return not np.any(self.mask * self.advantage)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,8 +61,8 @@ class Observation:
     - ``invalid_action_reward``: the episode's reward if an invalid response to this observation ends it.
     - ``refused``: the environment did not carry out the action, because it does not allow it here.
     - ``no_answer``: the action holds nothing that can be graded.
-    - ``unrecorded``: number of earlier turns whose actions the next prompt leaves out, 0 except in retries by
-      the rules of the released code (docs/audit.md, B-7).
+    - ``unrecorded``: number of earlier turns that the next prompt does not list among the actions; 0 except
+      in retries by the rules of the released code (docs/audit.md, B-7).
     - ``failed``: error message of an environment that broke down, which ends the episode; else empty.
     """
 

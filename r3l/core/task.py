@@ -82,7 +82,7 @@ def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra:
     last = number * count
     for epoch in range(first // len(tasks), (last - 1) // len(tasks) + 1):
         order += [tasks[i] for i in generator(seed, "order", epoch).permutation(len(tasks))]
-    skip = first - first // len(tasks) * len(tasks)
+    skip = first % len(tasks)
     return order[skip : skip + count]
 
 

@@ -213,8 +213,8 @@ def _math_train(task: Task) -> Row:
 
 
 def _dapo(task: Task) -> Row:
-    asked = [{"role": "user", "content": task.payload["problem"]}]
-    return {"prompt": asked, "reward_model": {"ground_truth": task.payload["answer"]}}
+    prompt = [{"role": "user", "content": task.payload["problem"]}]
+    return {"prompt": prompt, "reward_model": {"ground_truth": task.payload["answer"]}}
 
 
 def _deepmath(task: Task) -> Row:

@@ -100,7 +100,7 @@ def synthetic(name: str, products: int, seed: int, page_size: int) -> tuple[Path
 def make(products: Iterable[Source], folder: Path, name: str, page_size: int = PAGE_SIZE) -> Meta:
     """Write the catalogue (products, goals, search index) of ``products`` to the new folder ``folder``.
 
-    Also removes what interrupted builds have left beside it. ``name``: part of the catalogue's id and so of
+    Also removes unfinished builds from its parent folder. ``name``: part of the catalogue's id and so of
     task ids. ``page_size``: products on a page of results. Raises RunDirectoryError if another process is
     building there, ConfigError if the folder exists.
     """

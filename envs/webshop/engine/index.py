@@ -89,6 +89,8 @@ def length_byte(length: int) -> int:
     rest = length - _FREE
     if rest < 8:
         return length
+    # Like a floating-point number: three bits after the leading one, which is not stored, and above them the
+    # shift plus one.
     shift = rest.bit_length() - 4
     return _FREE + ((rest >> shift & 7) | (shift + 1) << 3)
 
@@ -98,7 +100,9 @@ def length_of(code: int) -> int:
     if code < _FREE + 8:
         return code
     rest = code - _FREE
-    return _FREE + ((rest & 7 | 8) << (rest >> 3) - 1)
+    leading_bits = rest & 7 | 8
+    shift = (rest >> 3) - 1
+    return _FREE + (leading_bits << shift)
 
 
 class IndexWriter:
