@@ -33,7 +33,11 @@ class CritiqueSettings(FeedbackSettings, RetrySettings):
 
 @dataclass(frozen=True)
 class GuidingCritique:
-    """The guidance made from a critique, and the trajectory that trains to write it."""
+    """A valid critique.
+
+    ``guidance``: the text that the second attempt reads. ``trajectory``: its dialog, by which the policy may
+    learn to write critiques.
+    """
 
     guidance: str
     trajectory: Trajectory

@@ -35,7 +35,10 @@ class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
 
 
 class CritiqueGRPO(GRPO):
-    """GRPO in which the best refinement, a second attempt under a critique, replaces a failed rollout."""
+    """GRPO in which the best refinement, a second attempt under a critique, replaces its failed rollout.
+
+    Only one refinement of a task trains, with the loss -A p / (p + gamma); rollouts have GRPO's loss.
+    """
 
     Settings = CritiqueGRPOSettings
     settings: CritiqueGRPOSettings

@@ -61,7 +61,7 @@ class DAPO(GRPO):
     """GRPO with dynamic sampling and the soft overlong penalty.
 
     Dynamic sampling replaces groups of equal rewards by groups of further tasks (``max_rounds``, ``keep``).
-    The penalty lowers the returns of long rollouts.
+    The penalty, from 0 to -1, is added to the rewards of long rollouts.
     """
 
     Settings = DAPOSettings

@@ -46,7 +46,10 @@ PAPER = "ERL paper and released scripts"
 
 
 class ERLSettings(GRPOSettings, RestartSettings):
-    """Settings of ERL."""
+    """Settings of ERL.
+
+    ``train_on: reflection_only`` is refused unless the policy writes the reflections (``feedback: self``).
+    """
 
     train_on: Literal["all", "reflection_only"] = option(
         "all", "what trains: attempts and reflections, or reflections only (Reflect, Retry, Reward)", PAPER
@@ -75,7 +78,10 @@ class ERLSettings(GRPOSettings, RestartSettings):
 
 
 class ERL(GRPO):
-    """GRPO over first attempts, reflections and second attempts from the start, which are distilled."""
+    """GRPO over first attempts, reflections and guided second attempts, each kind in a group of its own.
+
+    A second attempt that succeeds is also imitated without its guidance (``distil``).
+    """
 
     Settings = ERLSettings
     settings: ERLSettings

@@ -32,7 +32,10 @@ class GiGPOSettings(GRPOSettings):
 
 
 class GiGPO(GRPO):
-    """GRPO whose advantage compares turns that start from the same state; N plain rollouts in one group."""
+    """GRPO with A = A(episode) + omega A(turn); A(turn) compares turns that start from the same state.
+
+    N plain rollouts in one group.
+    """
 
     Settings = GiGPOSettings
     settings: GiGPOSettings

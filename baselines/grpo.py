@@ -40,12 +40,19 @@ class GRPOSettings(MethodSettings):
 
 
 class GRPO(TrainedMethod[GRPOSettings]):
-    """Group-relative policy optimisation; N plain rollouts in one group. Base class of several baselines."""
+    """Group-relative policy optimisation, the base class of several baselines; N plain rollouts in one group.
+
+    A = (r - mean) / (std + 1e-6) in the group, loss max(-A rho, -A clip(rho, 1 - low, 1 + high)); rho is a
+    token's probability now over that when it was sampled.
+    """
 
     Settings: type[GRPOSettings] = GRPOSettings
 
     def advantages(self, group: Group) -> Advantages:
-        """(r - mean) / (std + 1e-6) over the returns r of the group, shape (G,)."""
+        """(r - mean) / (std + 1e-6) over the returns r of the group, std with G - 1; shape (G,).
+
+        A group of one keeps its return.
+        """
         return standardised(group.returns_G())
 
     def ratio(self, batch: Batch, logprobs_B_T: torch.Tensor) -> torch.Tensor:

@@ -35,7 +35,7 @@ class GSPOSettings(GRPOSettings):
 
 
 class GSPO(GRPO):
-    """GRPO with one importance ratio per sequence: the geometric mean of its token ratios."""
+    """GRPO with one importance ratio per sequence: exp(mean over its tokens of log p now - log p then)."""
 
     Settings = GSPOSettings
 

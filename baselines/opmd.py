@@ -38,12 +38,20 @@ class OPMDSettings(MethodSettings):
 
 
 class OPMD(TrainedMethod[OPMDSettings]):
-    """Online policy mirror descent; N plain rollouts in one group."""
+    """Online policy mirror descent: loss -A log p / (1 + tau), A = r minus the group's baseline.
+
+    By default the baseline is the mean return (``baseline``), and tau is 0 (``opmd_tau``). N plain rollouts
+    in one group, without importance ratio or clipping.
+    """
 
     Settings = OPMDSettings
 
     def advantages(self, group: Group) -> np.ndarray:
-        """Return minus the group's baseline, shape (G,)."""
+        """r minus the group's baseline, shape (G,).
+
+        The baseline is mean r, or with ``baseline: logavgexp`` tau log(mean(exp(r / tau))), where tau is
+        ``baseline_tau``; 0 in a group of one.
+        """
         returns_G = group.returns_G()
         return centred(returns_G, baseline_of(returns_G, self.settings.baseline, self.settings.baseline_tau))
 

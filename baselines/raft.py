@@ -33,7 +33,7 @@ class RAFTSettings(MethodSettings):
 
 
 class RAFT(ImitationMethod[RAFTSettings]):
-    """Imitation (SFT) of successful rollouts; no policy gradient."""
+    """Imitation of rollouts with a reward of at least ``keep_reward``: loss -log p, no policy gradient."""
 
     Settings = RAFTSettings
 

@@ -88,7 +88,10 @@ class ReflectGRPOSettings(GRPOSettings, RestartSettings):
 
 
 class ReflectGRPO(GRPO):
-    """GRPO over rollouts and their guided retries from the start."""
+    """GRPO over plain rollouts, others that are retried from the start if they fail, and these retries.
+
+    All are one group. A retry trains under its prompt without the guidance.
+    """
 
     Settings = ReflectGRPOSettings
     settings: ReflectGRPOSettings

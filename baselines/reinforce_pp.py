@@ -29,7 +29,10 @@ class ReinforcePPSettings(GRPOSettings):
 
 
 class ReinforcePP(GRPO):
-    """PPO without critic, advantages normalised over the step; N plain rollouts in one group."""
+    """PPO's clipped loss with A = (r - mean) / (std + 1e-6) over all trained tokens of the step; no critic.
+
+    N plain rollouts in one group.
+    """
 
     Settings = ReinforcePPSettings
     settings: ReinforcePPSettings

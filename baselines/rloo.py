@@ -27,7 +27,10 @@ class RLOOSettings(MethodSettings):
 
 
 class RLOO(TrainedMethod[RLOOSettings]):
-    """REINFORCE leave-one-out; N plain rollouts in one group."""
+    """REINFORCE leave-one-out: loss -A log p, A = r minus the mean return of the group's other rollouts.
+
+    N plain rollouts in one group.
+    """
 
     Settings = RLOOSettings
 

@@ -93,6 +93,7 @@ class RLTFSettings(MethodSettings, CritiqueSettings):
 class RLTF(TrainedMethod[RLTFSettings]):
     """Policy gradient on a first attempt and on a second one under a critique of the first.
 
+    A = r minus the mean return of first attempts, or of second ones; that of a first one is r1 + gamma r2.
     The setting ``learn`` adds a loss: self-distillation or SFT of the second attempt without the critique in
     its prompt, or SFT of the critique.
     """

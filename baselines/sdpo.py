@@ -46,7 +46,7 @@ RELEASED = "SDPO released code"
 
 
 class SDPOSettings(TeacherSettings):
-    """Settings of SDPO."""
+    """Settings of SDPO: the weights of its teacher (default: an average), and the cap of the ratio (2)."""
 
     teacher: TeacherWeights = option(
         "average",
@@ -64,6 +64,7 @@ class SDPOSettings(TeacherSettings):
 class SDPO(TrainedMethod[SDPOSettings]):
     """Self-distillation: the policy imitates itself with a solution or feedback in its context.
 
+    Loss sg(l - lT) l, times the importance ratio up to ``max_ratio``; l, lT: log p by policy and teacher.
     There are no advantages.
     """
 
@@ -84,7 +85,8 @@ class SDPO(TrainedMethod[SDPOSettings]):
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """Loss per token: the reverse KL to the teacher, estimated at the sampled token; shape (B, T).
 
-        It is 0 on rows without a teacher.
+        It is multiplied by the importance ratio, at most ``max_ratio``, which has no gradient here. It is 0
+        on rows without a teacher.
         """
         loss_B_T = reverse_kl(logprobs_B_T, batch.teacher_logprobs_B_T)
         limit = self.settings.max_ratio

@@ -32,7 +32,10 @@ from r3l.core.trajectory import Group, TrajectoryKind
 
 
 class AdaptiveSettings(R3LSettings):
-    """R3L's options, and two for the estimate of how many attempts to reflect on."""
+    """R3L's options, and two for ``share``, the probability with which an attempt is reflected on.
+
+    ``window``: number of latest updates from which it is estimated. ``floor``: its smallest value.
+    """
 
     window: int = option(
         10,

@@ -129,8 +129,9 @@ class ReflectedRetry:
 
     ``guided``: the retry as it was sampled, with guidance in its prompt; ``distilled``: the same responses
     under the prompts without guidance. ``pivot``: the turn (from 0) from which the *base* rollout carries
-    gradient because of this retry. ``imitated``: the trajectory to learn by SFT; None if the retry did not
-    improve on its base.
+    gradient because of this retry. ``imitated``: the trajectory to learn by SFT, ``guided`` or a fresh sample
+    (``imitated_retry``); None if the retry does not pass ``sft_trigger``, by default a higher reward than its
+    base's.
     """
 
     reflection: Reflection
@@ -156,8 +157,10 @@ class BaseWithRetries:
 class R3L(TrainedMethod[R3LSettings]):
     """The method of the paper, reflect-then-retry.
 
-    ``explore`` samples the trajectories of a task, ``advantages`` compares the members of a group, and
-    ``surrogate`` is the loss.
+    By default half of a task's N rollouts are attempts, which are reflected on, half their guided retries.
+    All are one group: loss -A log p, A = r - mean; then A = alpha (3) for the group's best reward, and
+    alpha A for others above the mean. Of an attempt and its retry only turns from the pivot on train. Retries
+    that improve, and their reflections, are also imitated (SFT).
     """
 
     Settings = R3LSettings
@@ -172,7 +175,10 @@ class R3L(TrainedMethod[R3LSettings]):
 
     @property
     def max_rollouts(self) -> int:
-        """Most rollouts per task: N, plus one per retry if retries are sampled again for imitation (B-15)."""
+        """Most rollouts per task: N, retries included; one more for each retry that may be sampled again.
+
+        That is done for imitation (``imitated_retry: resampled``, B-15).
+        """
         s = self.settings
         return s.group_size + (self.reflected * s.retries if s.imitated_retry == "resampled" else 0)
 

@@ -129,7 +129,7 @@ class ScriptedExpert(ABC):
         raise ConfigError(f"{module} has no invalid actions: set error_rates.invalid to 0 (configs/sft)")
 
     def likely_turns(self, max_turns: int) -> int:
-        """Likely length of an episode in turns, at most ``max_turns`` (the default)."""
+        """Likely length of an episode in turns, at most and by default ``max_turns``."""
         return max_turns
 
 

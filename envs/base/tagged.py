@@ -167,7 +167,10 @@ class TaggedDialogue:
         raise NotImplementedError
 
     def names(self, action: str) -> list[str]:
-        """Names in an action, which a policy copies from observations; by default all words but the first."""
+        """Names in an action, which a policy copies from observations; by default all words but the first.
+
+        `r3l probe` measures how often all of them were shown before.
+        """
         return action.split()[1:]
 
     def possible(self, action: str, now: Observation) -> bool:

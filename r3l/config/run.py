@@ -98,7 +98,11 @@ class Run(TierSettings):
 
     @property
     def cell(self) -> str:
-        """``tier/env/model/method``: :meth:`cell_of` with the model's name on this machine."""
+        """``tier/env/model/method``, the folder of its seeds under results/, as :meth:`cell_of` gives it.
+
+        A model that is a path or hub id ends with digits of its digest on this machine. Raises ConfigError if
+        a part cannot be a folder.
+        """
         return self.cell_of()
 
     @property

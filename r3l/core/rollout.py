@@ -68,7 +68,10 @@ class LiveEnvironment(Protocol):
 
 
 class Environments(Protocol):
-    """A source of environments: a pool of worker processes, or engines in this process."""
+    """A source of environments: a pool of worker processes, or engines in this process.
+
+    ``open()`` returns a handle on a new environment, which has no task until its ``reset``.
+    """
 
     def open(self) -> LiveEnvironment: ...
 
@@ -243,7 +246,8 @@ async def continue_episode(
 
     An episode ends when the engine says so or fails, after ``max_turns``, when a response cannot be parsed or
     used, or when the context is full. In the last two cases the reward is the observation's
-    ``invalid_action_reward`` (default 0).
+    ``invalid_action_reward`` (default 0). ``how``: as a rollout or as a retry, with which guidance; by its
+    rules ``released_lenient`` some unusable responses only cost a turn.
     """
     trajectory = episode.trajectory
     dialogue = ctx.dialogue

@@ -120,7 +120,11 @@ class TrainingTest(Strict):
         return self
 
     def values_S(self, runs: pd.DataFrame) -> list[float]:
-        """One value per seed whose training counted all that the rates need."""
+        """``rate`` - ``minus`` of each seed's training (``change``: last minus first updates), shape (S,).
+
+        With ``against``, minus that method's value at the same seed; other seeds are left out, and so are
+        those whose training lacks a count. ``runs``: of one (tier, environment, model).
+        """
         ours = self._by_seed(runs, self.method)
         if self.against is None:
             return [*ours.values()]
@@ -148,16 +152,16 @@ class TrainingTest(Strict):
 
 
 class ProbeTest(Strict):
-    """A measure of a probe, minus another one of the same tasks."""
+    """A measure of a probe, minus another one of the same tasks (``minus``; None: nothing is subtracted)."""
 
     measure: str
     minus: str | None = None
 
     def effect(self, probe: Content) -> tuple[Effect, int] | None:
-        """The effect and its number of tasks; None if a measure or its interval is missing.
+        """``measure`` - ``minus`` with its number of tasks; None if a measure or its interval is missing.
 
-        Standard errors are added as if the two measures were independent. They share tasks, so this
-        overstates the error rather than understating it.
+        The standard error is sqrt(e1^2 + e2^2), with e from each measure's 95 % interval, as if the two were
+        independent. They share tasks, so this overstates the error rather than understating it.
         """
         parts = [probe["measures"].get(name) for name in (self.measure, self.minus) if name]
         if any(part is None or part["low"] is None for part in parts):
@@ -199,8 +203,9 @@ REGISTERED = (Family.CURVES, Family.ADAPTIVE)
 
 
 class Claim(Strict):
-    """One claim and its test; ``says``: the verdict that confirms it.
+    """One claim and its test, if it has one: ``score``, ``training``, ``learning`` or ``probe``.
 
+    ``says``: the verdict that confirms it. ``family``: the claims with which its p-value is corrected.
     ``seeds``: training seeds that were registered, by environment; no verdict is given before they are done.
     ``predicted``: what was written down before the runs, by environment.
     """

@@ -83,7 +83,10 @@ class MethodComparison:
         return self.difference.verdict
 
     def flat(self) -> dict[str, Any]:
-        """The comparison as one flat record for JSON output."""
+        """The comparison as one flat record for JSON output: PLACE, NUMBERS, pairs, verdict and warnings.
+
+        What is unknown is None.
+        """
         values = vars(self) | interval_columns(self.ours, "ours_") | interval_columns(self.theirs, "theirs_")
         if self.difference:
             values |= paired_columns(self.difference)

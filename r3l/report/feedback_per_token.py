@@ -59,8 +59,8 @@ class FeedbackRow:
 
     - ``feedback``: who wrote it; None: the method reads none
     - ``rate``, ``grpo_rate``: learning rates; None if the runs differ in it
-    - ``early``, ``final``: success (NOTE); ``gain``: per million sampled tokens, None if the base checkpoint
-      was not scored
+    - ``early``: success of base rollouts in the first third of the updates; ``final``: last test success
+    - ``gain``: ``final`` minus the base checkpoint's, per million sampled tokens; None if that was not scored
     - ``early_effect``, ``final_effect``: differences to GRPO; None for GRPO and without common seeds.
       ``early_shown``, ``final_shown``: whether they differ from 0 after the correction
     - ``tokens``: an update, by the columns of r3l.report.budget.TOKENS; None: not recorded
@@ -209,7 +209,7 @@ def _final(seeds: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
-    """The rows as flat records, for JSON or CSV output, numbers rounded."""
+    """The rows as flat records, for JSON or CSV output, numbers rounded; an interval is mean, low, high."""
     records = []
     for row in rows:
         record: dict[str, Any] = {name: getattr(row, name) for name in ("tier", "env", "model", "method")}

@@ -41,8 +41,11 @@ PHASES = ("rollout_seconds", "train_seconds")
 
 @dataclass(frozen=True)
 class Cost:
-    """One run. ``seconds``: of a step on 16 H20; ``basis``: what is estimated in it, empty where it is
-    published."""
+    """The cost of one run: ``gpu_hours`` = ``steps`` * ``seconds`` * 16 / 3600.
+
+    ``seconds``: of a step on 16 H20. ``basis``: what is estimated in it, empty where it is published. A run
+    that trains nothing has 0 steps.
+    """
 
     env: str
     model: str

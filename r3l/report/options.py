@@ -74,7 +74,7 @@ def methods(tier: str) -> list[dict[str, Any]]:
 
 
 def changed(base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The settings of ``other`` that differ from ``base`` or are missing there."""
+    """The settings of ``other`` that differ from ``base`` or are missing there, as ``other`` has them."""
     return {key: value for key, value in other.items() if base.get(key) != value}
 
 

@@ -48,7 +48,11 @@ class SeedPlan:
         return None if left is None else left * self.core_seconds / 3600
 
     def flat(self) -> dict[str, Any]:
-        """The plan as one flat record for JSON output: the two methods, seeds needed and core-hours."""
+        """The plan as one flat record for JSON output.
+
+        Its keys: tier, env, model, method, against, pairs (seeds that both have), spread, seeds_needed,
+        core_hours, core_hours_left, seeds_due.
+        """
         keys = ("tier", "env", "model", "method", "against", "pairs", "spread")
         return {key: getattr(self.comparison, key) for key in keys} | {
             "seeds_needed": self.seeds,
@@ -82,7 +86,7 @@ def power_rows(
 
 
 def power_table(rows: Sequence[SeedPlan], wanted: float, target: PowerTarget) -> Table:
-    """A line for each environment and opponent."""
+    """A line for each environment and opponent: stored seeds, spread, seeds needed, their cost."""
 
     def mde_of(seeds: int) -> Column:
         def cell(row: SeedPlan) -> float | None:

@@ -62,7 +62,16 @@ Measured = Annotated[float | None, BeforeValidator(_empty_is_none)]  # None: not
 
 
 class MapRow(Strict):
-    """A line of map.csv: one comparison, with the 95 % bounds of what was measured."""
+    """A line of map.csv: R3L minus GRPO from one probed checkpoint, with 95 % bounds (``_low``, ``_high``).
+
+    - ``seeds``: those that both methods have; ``part``: one of PARTS
+    - ``guided_minus_fresh``, ``base_success``, ``hint_gap``: measures of the probe
+    - ``kept_success``: share of retried successes that succeed again under the hint
+    - ``early``, ``final``: difference in training success over the first third of the updates, and in test
+      success at the end; ``early_test``: as ``early``, in test success
+    - ``early_test_unreflected``: ``early_test`` with R3L without reflection in place of GRPO
+    - ``tokens_20``, ``tokens_60``: difference in test success at equal tokens (AT_EQUAL_TOKENS)
+    """
 
     tier: str
     env: str

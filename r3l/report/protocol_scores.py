@@ -70,7 +70,7 @@ def _of_tasks(episodes: Episodes, key: str) -> list[float]:
 
 
 def passes(episodes: Episodes, key: str = "success") -> list[float]:
-    """The mean of ``key`` over all tasks, one for each attempt number."""
+    """For each attempt number (0, 1, ...) the mean of ``key`` over the tasks that have this attempt."""
     by_member = defaultdict(list)
     for row in episodes:
         by_member[row["member"]].append(float(row[key]))

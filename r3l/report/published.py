@@ -31,7 +31,11 @@ Quantity = tuple[str, str, str, str, str]
 
 
 class Published(BaseModel):
-    """One published number, with the digits it was printed with."""
+    """One published number, with the digits it was printed with.
+
+    ``backbone``, ``benchmark``, ``method``: their published names. ``setting``: what distinguishes the row,
+    such as ``step=100``; else empty. ``n``: size of the test set. ``source``: document and file.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -139,8 +143,7 @@ PAPER_COLUMNS = ("paper", "paper_metric", "paper_difference", "verdict", "verdic
 def paper_columns(
     verdict: PaperVerdict, reason: str, number: Published | None = None, difference: float | None = None
 ) -> dict[str, Any]:
-    """The columns PAPER_COLUMNS of a row: the published ``number``, our ``difference`` to it, and the
-    verdict.
+    """The columns PAPER_COLUMNS of a row: published number and metric, our difference to it, verdict, reason.
 
     ``difference``: our mean minus the published number, None if they are not compared. ``reason``: the kind
     of interval, or why there is no verdict.

@@ -95,7 +95,7 @@ class RegisteredRow:
     earlier: Earlier | None = None
 
     def flat(self) -> dict[str, Any]:
-        """The comparison as one flat record for JSON output."""
+        """The comparison as one flat record for JSON output; an earlier one also has its model and commit."""
         columns: dict[str, Any] = {
             "env": self.env,
             "pairs": self.pairs,

@@ -183,7 +183,7 @@ def published_rows(
 def missing(
     method: str, seeds: int, reason: str, number: Published | None = None, **known: Any
 ) -> dict[str, Any]:
-    """The row of a method that has not run; ``number``: the published one."""
+    """The row of a method that has not run, and ``reason`` why; ``number``: the published one."""
     label = known.pop("label", None) or method_label(method)
     paper = paper_columns("incomplete", reason, number)
     return {"method": method, "label": label, **known, "seeds_planned": seeds, **paper}

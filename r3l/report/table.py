@@ -112,7 +112,7 @@ class Column:
 
 @dataclass
 class Section:
-    """Rows under one ``title``; in Markdown and HTML the title is a column."""
+    """Rows under one ``title``, a line above them; in Markdown and HTML the title is a column."""
 
     title: str
     rows: list[Row]
@@ -215,7 +215,10 @@ def table(
     *notes: str,
     by: Callable[[Any], str] = lambda row: "",
 ) -> Table:
-    """Make a table of ``rows``; ``by`` gives a row's section, for which rows must be consecutive."""
+    """Make a table of ``rows``, each read by ``columns``; empty ``notes`` are left out.
+
+    ``by`` gives the title of a row's section, an environment; a section's rows must be consecutive.
+    """
     sections = [
         Section(name, [{column.name: column.cell(row) for column in columns} for row in part])
         for name, part in groupby(rows, key=by)

@@ -32,9 +32,10 @@ class Selection:
     runs: Sequence[Path] = ()
 
     def of(self, runs: pd.DataFrame) -> pd.DataFrame:
-        """The rows of ``runs`` in the named environments, by the named methods."""
+        """The rows of ``runs`` in the named environments, by the named methods; all where none is named."""
         in_env = True if self.envs is None else runs.env.isin(self.envs)
         by_method = True if self.methods is None else runs.method.isin(self.methods)
+        # All seeds are >= 0: a mask of all rows, where neither is named.
         return runs[(runs.seed >= 0) & in_env & by_method]
 
 
@@ -111,6 +112,7 @@ def build(
 ) -> ReportTable:
     """Build the table that ``config`` describes from the runs that exist.
 
+    ``methods``: its rows, unless it lists published numbers. ``seeds_planned``: a cell with fewer says so.
     ``tier``: tier of the table if there are no runs. ``benches``: planned (tier, environment, model), which
     get rows even if nothing has run there. ``empty``: also print rows and columns without runs.
     """

@@ -187,7 +187,7 @@ def _of_probe(probe: Content) -> Iterator[TeacherRow]:
 
 
 def flat(rows: Sequence[TeacherRow]) -> list[dict[str, Any]]:
-    """The rows as flat records, for JSON or CSV output."""
+    """The rows as flat records, for JSON or CSV output: their fields and the verdict."""
     return [asdict(row) | {"verdict": row.verdict} for row in rows]
 
 

@@ -93,7 +93,7 @@ def kind_of(run: Run) -> str:
 
 
 def seconds(forecast: Forecast, steps: int) -> float:
-    """Expected seconds of a training of ``steps``."""
+    """Expected seconds of a training of ``steps``: start and end, steps, and evaluations on the way."""
     step = forecast["collect"] + forecast["train"] + forecast["between"]
     every = forecast["evaluate_every"]
     evaluations = steps // every if every else 0

@@ -89,7 +89,7 @@ def finished_result(run: Run, run_dir: Path) -> Result | None:
 
 
 def final_scores(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of the ``train/`` metrics over the last FINAL_WINDOW steps."""
+    """Means of the ``train/`` metrics over the last FINAL_WINDOW (5) steps; a missing one counts as 0."""
     window = metrics[-FINAL_WINDOW:]
     keys = sorted({k for row in window for k in row if k.startswith("train/")})
     return {k: sum(row.get(k, 0.0) for row in window) / len(window) for k in keys}

@@ -108,7 +108,7 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
 
 
 def gguf_of(folder: Path) -> Path:
-    """The GGUF file that `r3l model fetch --keep-gguf` leaves next to the model's ``folder``."""
+    """The path ``folder`` + ``.gguf``, where `r3l model fetch --keep-gguf` leaves the model's GGUF file."""
     return folder.with_name(f"{folder.name}.gguf")
 
 

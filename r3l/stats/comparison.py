@@ -147,7 +147,10 @@ class Effect:
         return None if math.isnan(self.error) else 2 * self._tail(abs(self.mean))
 
     def p_equivalent(self, margin: float) -> float:
-        """The larger p-value of the two one-sided tests against an effect of ``margin`` or more."""
+        """p-value of equivalence within +-``margin``: the larger one of two one-sided t-tests.
+
+        NaN for one seed.
+        """
         return self._tail(margin - abs(self.mean))
 
     def _tail(self, distance: float) -> float:
@@ -234,7 +237,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """True if the effect is shown to differ from 0."""
+        """True if the effect is shown to differ from 0: corrected p-value below ``alpha``."""
         return self.p_adjusted is not None and self.p_adjusted < self.alpha
 
 

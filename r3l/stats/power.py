@@ -30,7 +30,7 @@ class PowerTarget:
 
     @property
     def level(self) -> float:
-        """The bound for the p-value of one comparison."""
+        """The bound for the p-value of one comparison, alpha / comparisons."""
         return self.alpha / self.comparisons
 
 
@@ -72,7 +72,11 @@ class StoppingRule:
     alpha: float = 0.03
 
     def seeds_due(self, deviation: float | None, seeds: int) -> int:
-        """How many more seeds to run after ``seeds``; 0: stop. ``deviation`` None: the spread is unknown."""
+        """How many more seeds to run after ``seeds``; 0: stop.
+
+        First those that the first block lacks. Then none if the minimum detectable effect, by ``deviation``
+        (over seeds; None: unknown), is at most ``difference``; else a further block, up to ``most`` seeds.
+        """
         if seeds < self.block:
             return self.block - seeds
         mde = None if deviation is None else minimum_detectable_effect(seeds, self.alpha) * deviation

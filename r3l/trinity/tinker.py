@@ -79,9 +79,12 @@ class Tinker:
                 yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """The local engine's loss metrics of a step (sums over rows), from what Trinity ``reported``."""
-        # Trinity's tinker trainer reports means over all experiences, also over the empty ones that pad a
-        # step.
+        """The loss metrics of a step as the local engine logs them, from what Trinity ``reported``.
+
+        ``actor/NAME`` is a mean over the step's experiences; NAME becomes their sum, ``final_loss`` being
+        ``loss``. ``grad_norm`` stays as it is, and nothing else is kept.
+        """
+        # Trinity's means are over all experiences, also over the empty ones that pad a step.
         experiences = experiences_per_step(self.run, build_method(self.run))
         metrics = {}
         for key, mean in reported.items():

@@ -63,7 +63,10 @@ class ForEach:
 
 @dataclass(frozen=True)
 class Listing:
-    """``[{...}]``: a ``ForEach`` joined as an English list."""
+    """``[{...}]``: the texts of a ``ForEach`` as an English list, with the separators of the grammar.
+
+    Its rules ``list_separator``, ``list_last_separator`` and, without a text, ``list_empty`` are expanded.
+    """
 
     items: ForEach
 

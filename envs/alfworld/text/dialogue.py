@@ -132,7 +132,10 @@ class AlfworldDialogue(TaggedDialogue):
         )
 
     def names(self, action: str) -> list[str]:
-        """Objects and receptacles in an action, with their numbers, such as ``mug 2``."""
+        """Names in an action, which a policy copies from observations.
+
+        They are objects and receptacles with their numbers, such as ``mug 2``.
+        """
         return _NAME.findall(action)
 
     def critique(self, transcript: Transcript) -> Critique | None:

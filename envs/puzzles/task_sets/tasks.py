@@ -113,7 +113,10 @@ def constant_answers(tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
 
 
 def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
-    """The constant answer that solves most tasks; the first one of a tie."""
+    """The best of the puzzle's constant answers on ``tasks`` of one puzzle; the first one of a tie.
+
+    It has the answer's name, and its success rate by group and for ``all``.
+    """
     success = constant_answers(tasks)
     answer = max(success, key=lambda name: success[name]["all"])
     return ConstantAnswer(answer, success[answer])

@@ -132,7 +132,7 @@ class ScienceWorldDefinition(task_sets.TaskSetDefinition):
 
     ``groups``: task types by group. ``solve``: number of problems per task type and official split that get a
     solution. ``max_actions``: length of the longest admitted solution. ``sft_from``: official splits from
-    which SFT problems come.
+    which SFT problems come. Neither these nor another split may share an official split with ``test``.
     """
 
     groups: Mapping[str, TypeGroup]

@@ -62,7 +62,7 @@ class ScienceWorldDialogue(TaggedDialogue):
         return self._turn(now)
 
     def names(self, action: str) -> list[str]:
-        """The objects in an action.
+        """Names in an action, which a policy copies from observations: its objects.
 
         Places are left out: they are the same in every task and often not yet shown.
         """

@@ -49,7 +49,11 @@ class Session:
 
     @property
     def url(self) -> str:
-        """The part of the original's address that its observations depend on."""
+        """``WORDS/PAGE/OPTIONS``: the last search's words joined by +, its page, the chosen options as JSON.
+
+        The observation ``text_rich`` marks an option as clicked if its quoted value occurs here, as in the
+        original's address.
+        """
         return f"{'+'.join(self.keywords)}/{self.page}/{json.dumps(dict(self.options))}"
 
 

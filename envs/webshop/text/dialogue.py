@@ -84,7 +84,10 @@ class WebshopDialogue(TaggedDialogue):
         return any(word in action.lower() for word in _MAY_REPEAT)
 
     def names(self, action: str) -> list[str]:
-        """The words of a search, or the target of a click unless it is a standard button."""
+        """Names in an action, which a policy copies from observations: a search's words, or a click's target.
+
+        [] for a standard button such as ``buy now``.
+        """
         verb, _, target = action.removesuffix("]").partition("[")
         if verb == "search":
             return target.split()

@@ -47,7 +47,10 @@ class Band:
 
 
 def mean_of(key: str) -> Value:
-    """A function that gives the mean of metric ``key`` over a window of updates, those that recorded it."""
+    """A function that gives the mean of metric ``key`` over a window, of the updates that recorded it.
+
+    Not defined where the window's last update did not record it.
+    """
 
     def value(rows: Sequence[Metrics]) -> float | None:
         return float(np.mean([row[key] for row in rows if key in row])) if key in rows[-1] else None
@@ -83,7 +86,7 @@ def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
 
 
 def rate_of(name: str) -> Value:
-    """A function that gives the rate ``name`` of r3l.runs.metrics from the counts of a window of updates."""
+    """A function that gives the rate ``name`` of r3l.runs.metrics from the counts of a window, added up."""
     (rate,) = [rate for rate in RATES if rate.name == name]
     return of_counts(rate.of)
 
