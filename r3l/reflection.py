@@ -195,7 +195,7 @@ async def reflect(
 async def critic_verdict(
     ctx: RolloutContext, episode: Episode, corruption: float, attempt: tuple[int, ...] = ()
 ) -> Critique | None:
-    """What the environment's critic says of a finished episode; None if it says nothing.
+    """The critique of a finished episode by the environment's critic; None if it gives none.
 
     A share ``corruption`` (0 to 1) of its critiques is made misleading: summary and outcome stay, but cause,
     pivot and hint are those that the critic would give if the same actions had been an attempt at another
@@ -266,7 +266,7 @@ def full_instructions(
 
 
 def shown_feedback(trajectory: Trajectory, sees: Sees) -> str:
-    """What a reflection prompt shows of an episode's outcome.
+    """The text on an episode's outcome that a reflection prompt shows.
 
     ``sees``: with ``none`` "(not shown)"; with ``outcome`` the environment's closing feedback; with
     ``answer`` also the gold answer ``task.payload["answer"]``, if the task has one.

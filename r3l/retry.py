@@ -65,7 +65,7 @@ class PivotSettings(RetrySettings):
 
 @dataclass(frozen=True)
 class Restart:
-    """Where a retry starts, and its guidance.
+    """The start of a retry and its guidance.
 
     ``turn``: the first turn (from 0) that is sampled again. ``guidance``: text for its prompt, None for none.
     ``attempt``: tells several retries of one episode apart in seed addresses. ``repeat_observation``: show

@@ -55,7 +55,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how Trinity trains a run: folders, backend, machines. Not part of the run itself.
+    """Folders, backend and machines with which Trinity trains a run; not part of the run itself.
 
     ``folder``: folder of Trinity's checkpoints, buffers and logs. ``tasks``: folder with train.jsonl (one
     row per task in training order, ``{"id": ..., "occurrence": 0}``) and, for evaluations during

@@ -41,7 +41,7 @@ SYNC_TIMEOUT = 600.0  # seconds to wait for new weights; our choice
 
 @dataclass(frozen=True)
 class Setting:
-    """What a runner process of Trinity needs for all its tasks, loaded once.
+    """Everything that a runner process of Trinity needs for all its tasks, loaded once.
 
     ``tasks``: all training and test tasks by id; ``train_tasks``: the training set.
     """
