@@ -64,7 +64,7 @@ class AdaptedEnvironment(EnvironmentPackage[Options], Generic[ArgumentsT]):
 
     @abstractmethod
     def payload(self, number: int) -> dict[str, Any]:
-        """What task ``number`` consists of besides its number, in JSON types; it enters the task set's hash.
+        """The contents of task ``number`` besides its number, in JSON types; part of the task set's hash.
 
         Its key ``before``, if any, holds the messages to show before the first observation.
         """

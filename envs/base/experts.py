@@ -49,7 +49,7 @@ class WrongAction:
     fatal: bool = False
 
     def decides(self, max_turns: int) -> bool:
-        """Whether the action cost the task: it is fatal, or a complete correction fits into ``max_turns``."""
+        """True if the action cost the task: it is fatal, or a complete correction fits into ``max_turns``."""
         return self.fatal or (self.complete and self.turn + len(self.correction) <= max_turns)
 
 

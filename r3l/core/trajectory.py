@@ -87,7 +87,7 @@ class Turn:
 
     @property
     def counts(self) -> bool:
-        """Whether the turn counts towards ``max_turns``: it has an action or an error."""
+        """True if the turn counts towards ``max_turns``: it has an action or an error."""
         # A retry may show a refused action of its base rollout without replaying it (docs/audit.md, B-18).
         return self.action is not None or self.error is not None
 
@@ -159,7 +159,7 @@ class Trajectory:
 
     @property
     def off_policy(self) -> bool:
-        """Whether it was sampled under another context than the one it trains in: distilled or refined."""
+        """True if it was sampled under another context than the one it trains in: distilled or refined."""
         return self.kind in (TrajectoryKind.DISTILLED, TrajectoryKind.REFINED)
 
     @property

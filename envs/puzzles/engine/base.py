@@ -100,7 +100,7 @@ class Puzzle(ABC):
 
     @abstractmethod
     def verify_released(self, data: Data, answer: str) -> bool:
-        """Whether the verifier of released code accepts ``answer``, right or not. Never raises.
+        """True if the verifier of released code accepts ``answer``, right or not. Never raises.
 
         For countdown it is R3L's, for other puzzles RLTF's; both have defects.
         """
