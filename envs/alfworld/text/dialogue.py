@@ -114,7 +114,7 @@ class AlfworldDialogue(TaggedDialogue):
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def lists(self, first_turn: bool) -> bool:
-        """True if the prompt of the first turn (``first_turn``; else a later one) lists the admissible actions."""
+        """True if prompts of the first turn (``first_turn``), or of later ones, list the admissible actions."""
         return self.options.admissible == "shown" or (first_turn and self.options.admissible == "first")
 
     def _listing(self, actions: Iterable[str], first_turn: bool = False) -> str:
