@@ -114,7 +114,7 @@ class AlfworldDialogue(TaggedDialogue):
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def lists(self, first_turn: bool) -> bool:
-        """True if prompts of the first turn (``first_turn``), or of later ones, list the admissible actions."""
+        """True if the first prompt (``first_turn``), or later ones, list the admissible actions."""
         return self.options.admissible == "shown" or (first_turn and self.options.admissible == "first")
 
     def _listing(self, actions: Iterable[str], first_turn: bool = False) -> str:
