@@ -104,6 +104,22 @@ def test_a_pass_that_differs_from_the_models_own_is_refused(nano):
         check_architecture(model)
 
 
+@pytest.mark.parametrize("length", [10, 12])  # of each dialog: prompt, 3 tokens, the second prompt, 3 tokens
+def test_a_pass_whose_log_probs_are_no_numbers_is_refused(nano, length):
+    model = random_model("Mistral", PLAYED["Mistral"], nano[1])
+    own = model.forward
+
+    def forward(input_ids, **inputs):
+        found = own(input_ids=input_ids, **inputs)
+        if input_ids.shape[1] == length:
+            found.logits.fill_(float("nan"))
+        return found
+
+    model.forward = forward
+    with pytest.raises(ConfigError, match="would differ by nan"):
+        check_architecture(model)
+
+
 @pytest.mark.parametrize("name", ["Mistral, window", "Gemma3Text", "GptOss"])
 def test_a_window_is_compared_however_long_it_is(nano, name, monkeypatch):
     model = random_model(name, PLAYED[name] | {"sliding_window": 4096}, nano[1])
