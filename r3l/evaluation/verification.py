@@ -53,12 +53,14 @@ def sign(run_dir: Path) -> None:
     write_digests(run_dir, SIGNED.intersection(os.listdir(run_dir)))
 
 
-def check_signed(run_dir: Path) -> None:
-    """Raise DataError if a run's records (SIGNED) are not those whose digests :func:`sign` wrote.
+def check_signed(run_dir: Path) -> dict[str, bytes]:
+    """Read a run's records (SIGNED): the bytes of each file by its name.
 
-    Also if there are no digests. ``run_dir`` may be the folder of a further evaluation.
+    Raises DataError if they are not those whose digests :func:`sign` wrote, or if there are no digests.
+    ``run_dir`` may be the folder of a further evaluation.
     """
-    wrong = altered(run_dir, SIGNED.intersection(os.listdir(run_dir)))
+    contents: dict[str, bytes] = {}
+    wrong = altered(run_dir, SIGNED.intersection(os.listdir(run_dir)), contents)
     if wrong == [SUMS]:
         raise DataError(
             f"{run_dir} has no {SUMS}, by which its files are checked: r3l verify {run_dir} makes it"
@@ -68,6 +70,7 @@ def check_signed(run_dir: Path) -> None:
             f"{run_dir}: {', '.join(wrong)} changed after the run was evaluated: restore the files from a "
             f"copy (git checkout of a stored run), or evaluate the run again: r3l evaluate {run_dir}"
         )
+    return contents
 
 
 def verify_all(run_dirs: Sequence[Path]) -> None:

@@ -38,24 +38,33 @@ def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
 def recorded_digests(folder: Path) -> dict[str, str]:
     """The digests of a folder's files by name; {} if they are missing or cannot be read."""
     try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        lines = (folder / SUMS).read_bytes().decode().splitlines()
         return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     except (OSError, ValueError):
         return {}
 
 
-def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
+def altered(
+    folder: Path, expected: Iterable[str] = (), contents: dict[str, bytes] | None = None
+) -> list[str]:
     """Names of files that changed or are missing, or are ``expected`` and have no digest; [] if all is well.
 
-    ``[SHA256SUMS]`` if the digests themselves are missing or cannot be read.
+    ``[SHA256SUMS]`` if the digests themselves are missing or cannot be read. ``contents``: gets the bytes of
+    every file that is read, for callers that parse small files afterwards; by default none is kept.
     """
     recorded = recorded_digests(folder)
     if not recorded:
         return [SUMS]
     wrong = set(expected) - set(recorded)
     for name, digest in recorded.items():
+        path = f"{folder}/{name}"  # thousands of runs are read: a Path takes as long as reading
         try:
-            same = digest_of(folder / name) == digest
+            if contents is None:
+                same = digest_of(path) == digest
+            else:
+                with open(path, "rb", buffering=0) as file:
+                    contents[name] = file.read()
+                same = hashlib.sha256(contents[name]).hexdigest() == digest
         except OSError:  # missing, or not a file
             same = False
         if not same:
@@ -63,9 +72,9 @@ def altered(folder: Path, expected: Iterable[str] = ()) -> list[str]:
     return sorted(wrong)
 
 
-def digest_of(path: Path) -> str:
+def digest_of(path: str | Path) -> str:
     """The sha256 of a file's bytes, in hex. Raises OSError if it cannot be read."""
-    with path.open("rb", buffering=0) as file:
+    with open(path, "rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

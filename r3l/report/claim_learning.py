@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from r3l.config import Strict
-from r3l.report.figures.series import WINDOW
+from r3l.report.figures.series import WINDOW, window_sums
 from r3l.report.frame import ALL, common_seeds, whole
 from r3l.report.updates import at_rate, held_out, learning_rate, training_of
 
@@ -60,7 +60,12 @@ class LearningCurve:
         """The amount of ``unit`` spent until success reaches ``level``; the whole run's if it never does."""
         if training:
             x = self.spent[unit][1:]
-            y = np.array([self.training_U[max(0, k - WINDOW) : k].mean() for k in range(1, len(x) + 1)])
+            # Updates without base rollouts have no success: a mean is over those that the window has.
+            success_U, known_U = (np.zeros(len(x)) for _ in range(2))
+            success_U[: len(self.training_U)] = self.training_U
+            known_U[: len(self.training_U)] = 1
+            with np.errstate(invalid="ignore"):
+                y = window_sums(success_U, WINDOW) / window_sums(known_U, WINDOW)
         else:
             scored = sorted(self.held_out)
             x, y = self.spent[unit][scored], np.array([self.held_out[k] for k in scored])
@@ -77,12 +82,11 @@ def learning_curves(runs: pd.DataFrame, start: float | None = None) -> list[Lear
     curves = []
     for path, steps, success in zip(runs.path, runs.steps, runs.success, strict=True):
         trained = training_of(path)
-        counted: dict[Unit, NDArray[np.float64]] = {
-            "updates": np.ones(len(trained.tokens_U)),
-            "tokens": trained.tokens_U,
-            "rollouts": trained.rollouts_U,
+        spent: dict[Unit, NDArray[np.float64]] = {
+            "updates": np.arange(len(trained.tokens_spent), dtype=float),
+            "tokens": trained.tokens_spent,
+            "rollouts": trained.rollouts_spent,
         }
-        spent = {unit: np.cumsum(np.append(0.0, amounts)) for unit, amounts in counted.items()}
         curves.append(LearningCurve(before | held_out(path) | {steps: success}, trained.success_U, spent))
     return curves
 

@@ -33,10 +33,12 @@ The columns of a row:
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -48,12 +50,12 @@ from r3l.evaluation.summary import several_models
 from r3l.evaluation.verification import check_place, check_signed, copy_error, training_digest
 from r3l.feedback.feedback import FeedbackSource
 from r3l.files.digests import recorded_digests
-from r3l.files.json_files import read_json, read_jsonl, variants
+from r3l.files.json_files import read_json, read_jsonl, read_jsonl_columns, variants
 from r3l.report.labels import question_set
 from r3l.runs.manifest import Manifest, read_manifest
 from r3l.runs.metrics import read_metrics
 from r3l.runs.result import Result
-from r3l.runs.run_dir import METRICS, RESULT
+from r3l.runs.run_dir import MANIFEST, METRICS, RESULT
 from r3l.runs.run_paths import run_dir_of
 from r3l.stats.intervals import Interval, wilson_bounds
 
@@ -68,6 +70,8 @@ CONSTANT_ANSWER = "constant_answer_baseline"  # key of a task set
 PARSE_FAILURES = ("format", "inadmissible", "truncated")  # stop reasons
 TRUNCATIONS = ("truncated", "context")  # a response, or the whole dialog, outgrew its limit
 METRICS_FILES = [path.name for path in variants(Path(METRICS))]
+EPISODE_COLUMNS = ("task", "group", "reward", "success", "stop_reason")
+EPISODES_FILES = [path.name for path in variants(Path(EPISODES))]
 COLUMNS = (
     *(*BENCH, "method", "seed", "tier_label", "label", "feedback"),
     *("task_set", "task_set_sha256", "task_set_tasks", "warning", "constant_answer", "constant_success"),
@@ -101,10 +105,14 @@ def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFra
 
     rows = [row for run in _distinct(runs) for row in run]
     counters = sorted({key for row in rows for key in row} - {*COLUMNS})
-    frame = pd.DataFrame(rows, columns=[*COLUMNS, *counters], dtype=object)
-    counts = dict.fromkeys(("seed", "episodes", "steps"), int)
-    means = dict.fromkeys(("success", "reward", *counters), float)
-    frame = frame.astype(counts | means).copy()  # in one piece: many insertions make pandas warn
+    kinds: dict[str, type] = dict.fromkeys(COLUMNS, object)
+    kinds |= dict.fromkeys(("seed", "episodes", "steps"), int)
+    kinds |= dict.fromkeys(("success", "reward", *counters), float)
+    # A column at a time: pandas takes seconds for thousands of dicts.
+    columns = {
+        name: pd.Series([row.get(name, math.nan) for row in rows], dtype=kind) for name, kind in kinds.items()
+    }
+    frame = pd.DataFrame(columns)
     return frame.sort_values([*BENCH, "method", "seed"], kind="stable", ignore_index=True)
 
 
@@ -113,38 +121,41 @@ def _read_run(path: Path) -> list[Row]:
 
     Raises DataError for incomplete or inconsistent files.
     """
-    evaluation = read_json(path, Evaluation)
+    # Each file is read once: its digest and its content are of the same bytes.
     folder, run_dir = path.parent, run_dir_of(path)
-    check_signed(folder)
+    contents = check_signed(folder) if path.is_file() else {}
+    evaluation = read_json(path, Evaluation, contents.get(path.name))
     check_place(run_dir, evaluation)
+    name = next((name for name in EPISODES_FILES if name in contents), EPISODES)
+    episodes = read_jsonl_columns(folder / name, EpisodeRow, EPISODE_COLUMNS, contents.get(name))
 
     # The scores that are on record have to be those of the episodes on record.
-    episodes = read_jsonl(folder / EPISODES, EpisodeRow)
-    group_E = np.array([episode["group"] for episode in episodes], dtype=object)
-    endings = Counter((episode["group"], episode["stop_reason"]) for episode in episodes)
-    counted = Counter(group for group in group_E if group)
-    if {**counted, ALL: len(episodes)} != {
+    endings = Counter(zip(episodes["group"], episodes["stop_reason"], strict=True))
+    counted: Counter[str] = Counter()
+    for (group, _), count in endings.items():
+        counted[group] += count
+    counted.pop("", None)  # tasks of no group
+    if {**counted, ALL: len(episodes["group"])} != {
         group: scores["episodes"] for group, scores in evaluation["groups"].items()
     }:
         raise DataError(
             f"{path} is not of the episodes beside it: evaluate the run again, r3l evaluate {run_dir}"
         )
 
-    run = _run_columns(path, evaluation, read_manifest(run_dir), read_json(run_dir / RESULT, Result))
+    # The records of the run are in another folder if it was scored on a further task set.
+    of_run = contents if folder == run_dir else {}
+    manifest = read_manifest(run_dir, of_run.get(MANIFEST))
+    run = _run_columns(path, evaluation, manifest, read_json(run_dir / RESULT, Result, of_run.get(RESULT)))
 
-    # A task belongs to the group of its first episode.
-    tasks_T, first_T, task_E = np.unique(
-        [episode["task"] for episode in episodes], return_index=True, return_inverse=True
-    )
-    episodes_T = np.bincount(task_E)
+    tasks = _tasks_of(tuple(episodes["task"]), tuple(episodes["group"]))
     success_T, reward_T = (
-        np.bincount(task_E, weights=[float(episode[key]) for episode in episodes]) / episodes_T
+        np.bincount(tasks.task_E, np.array(episodes[key], dtype=float)) / tasks.episodes_T
         for key in ("success", "reward")
     )
     constant: Any = evaluation["task_set"].get(CONSTANT_ANSWER)
     rows = []
     for group, scores in evaluation["groups"].items():
-        in_group_T = (group_E[first_T] == group) | (group == ALL)
+        names, in_group_T = tasks.of_group[group]
         stops: Counter[str] = Counter()
         for (part, reason), count in endings.items():
             if group in (part, ALL):
@@ -157,7 +168,7 @@ def _read_run(path: Path) -> list[Row]:
             "stops": stops,
             "parse_failures": sum(stops[reason] for reason in PARSE_FAILURES),
             "truncations": sum(stops[reason] for reason in TRUNCATIONS),
-            "tasks": tuple(tasks_T[in_group_T].tolist()),
+            "tasks": names,
             "task_success": success_T[in_group_T],
             "task_reward": reward_T[in_group_T],
             "constant_answer": constant and constant["answer"],
@@ -165,6 +176,30 @@ def _read_run(path: Path) -> list[Row]:
         }
         rows.append(run | of_group)
     return rows
+
+
+class _Tasks(NamedTuple):
+    """The test tasks of a run.
+
+    ``task_E``: place of each episode's task among the tasks in order. ``episodes_T``: number of episodes of
+    each task. ``of_group``: ids of a group's tasks in order, and their places as a mask.
+    """
+
+    task_E: NDArray[np.intp]
+    episodes_T: NDArray[np.intp]
+    of_group: dict[str, tuple[tuple[str, ...], NDArray[np.bool_]]]
+
+
+@lru_cache(maxsize=128)  # thousands of runs play the same few lists of tasks
+def _tasks_of(task_E: tuple[str, ...], group_E: tuple[str, ...]) -> _Tasks:
+    """The tasks of episodes; ``task_E`` and ``group_E``: of each episode. A task is in its first's group."""
+    tasks_T, first_T, place_E = np.unique(task_E, return_index=True, return_inverse=True)
+    group_T = np.array(group_E, dtype=object)[first_T]
+    of_group = {}
+    for group in {*group_E, ALL}:
+        in_group_T = (group_T == group) | (group == ALL)
+        of_group[group] = tuple(tasks_T[in_group_T].tolist()), in_group_T
+    return _Tasks(place_E, np.bincount(place_E), of_group)
 
 
 def _run_columns(path: Path, evaluation: Evaluation, manifest: Manifest, result: Result) -> Row:
@@ -301,8 +336,9 @@ def with_further(runs: pd.DataFrame, further: pd.DataFrame) -> pd.DataFrame:
 def budgets(runs: pd.DataFrame) -> list[dict[str, float]]:
     """The training counters of each row, without those that its run never counted."""
     counters = [name for name in runs if name not in COLUMNS]
-    rows = runs[counters].to_dict("records")
-    return [{name: count for name, count in row.items() if count == count} for row in rows]  # NaN: not itself
+    counts = runs[counters].to_numpy(dtype=float).tolist()
+    pairs = (zip(counters, row, strict=True) for row in counts)
+    return [{name: count for name, count in row if count == count} for row in pairs]  # NaN: not itself
 
 
 def total(runs: pd.DataFrame, counter: str) -> float:

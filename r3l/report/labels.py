@@ -24,6 +24,8 @@ FEEDBACK_NOTE = (
     "scripted for the environment, or a judge. Rows with different teachers were trained under different "
     "conditions."
 )
+# Counters of the texts that guide retries, by their author: twice the model, then twice the environment.
+WRITERS = [f"{text}/by_{who}" for who in ("model", "environment") for text in ("reflection", "critique")]
 TEST = f"two-sided {100 * ALPHA:.0f} %, power {100 * POWER:.0f} %"
 MDE = "MDE"  # the column in print
 MDE_NOTE = (
@@ -97,10 +99,7 @@ def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
     """
     if source != FeedbackSource.ENVIRONMENT:
         return source
-    by_model, by_environment = (
-        runs.filter(items=[f"reflection/by_{writer}", f"critique/by_{writer}"]).sum().sum()
-        for writer in ("model", "environment")
-    )
+    by_model, by_environment = (runs.filter(items=WRITERS[k : k + 2]).sum().sum() for k in (0, 2))
     return f"environment, {by_model / (by_model + by_environment):.0%} self" if by_model else source
 
 

@@ -142,7 +142,7 @@ def measure_rows(
                     continue
                 first = seeds.iloc[0]
                 row |= {"label": first.label, "feedback": written_by(first.feedback, seeds)}
-                runs_of_row = zip(seeds.itertuples(), budgets(seeds), strict=True)
+                runs_of_row = zip(seeds[["path", "manifest"]].itertuples(), budgets(seeds), strict=True)
                 counted = [measured(name, run, budget) for run, budget in runs_of_row]
                 values = [value for value in counted if value is not None]
                 if not values:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from r3l.config import variant
 from r3l.config.method import RATE
 from r3l.evaluation.curve import CurvePoint
-from r3l.files.json_files import read_jsonl, stored_variants
+from r3l.files.json_files import read_jsonl, variants
 from r3l.report.frame import ALL
 from r3l.runs import metrics
 from r3l.runs.manifest import Manifest
@@ -26,25 +28,45 @@ FIRST = 1 / 3  # of the updates count as early
 Version = tuple[tuple[str, int], ...]  # the files that hold lines of a run, with their times
 
 
+class TrainingColumns:
+    """The metrics of a finished training by name: an array with a value for each update, NaN for none.
+
+    ``updates``: their number. Metrics in r3l.runs.metrics.KEPT come from the cache folder; another one reads
+    all metrics of the run.
+    """
+
+    def __init__(self, run_dir: Path, version: Version) -> None:
+        self._run = run_dir, version
+        kept = metrics.read_kept(run_dir)
+        self.updates = len(kept[metrics.GENERATED_TOKENS])
+        self._columns = {name: np.array(values, dtype=float) for name, values in kept.items()}
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        if name in self._columns:
+            return self._columns[name]
+        return np.array([row.get(name, math.nan) for row in _updates(*self._run)])
+
+    def counts(self, name: str) -> NDArray[np.float64]:
+        """The metric at each update, 0 where it has none."""
+        return np.nan_to_num(self[name])
+
+
 @dataclass(frozen=True)
 class TrainingRecord:
-    """The part of a run's metrics that several tables and figures read, small enough to keep for thousands
-    of runs.
+    """The part of a run's metrics that several tables and figures read.
 
     ``measured``: seconds and repaired faults of all updates (r3l.runs.metrics), which are in no result.
-    ``success_U``: success of base rollouts, of the updates that had any. ``tokens_U``, ``rollouts_U``:
-    generated tokens and rollouts of each update. ``taught``: whether it has metrics of a teacher.
+    ``success_U``: success of base rollouts, of the updates that had any. ``tokens_spent``,
+    ``rollouts_spent``: generated tokens and rollouts after 0, 1, ... all updates. ``taught``: whether it has
+    metrics of a teacher. ``columns``: the metrics themselves.
     """
 
     measured: Mapping[str, float]
     success_U: NDArray[np.float64]
-    tokens_U: NDArray[np.float64]
-    rollouts_U: NDArray[np.float64]
+    tokens_spent: NDArray[np.float64]
+    rollouts_spent: NDArray[np.float64]
     taught: bool
-
-
-# Of each run whose metrics were read: _updates keeps fewer, since they are a hundred times larger.
-_trainings: dict[tuple[Path, Version], TrainingRecord] = {}
+    columns: TrainingColumns
 
 
 def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
@@ -56,28 +78,38 @@ def updates(evaluation: Path) -> Sequence[Mapping[str, float]]:
 def training_of(evaluation: Path) -> TrainingRecord:
     """The training of a run, given by its evaluation.json."""
     run_dir = run_dir_of(evaluation)
-    key = run_dir, _version(run_dir / METRICS)
-    if key not in _trainings:
-        _updates(*key)
-    return _trainings[key]
+    return _training(run_dir, _version(run_dir / METRICS))
 
 
 def _version(path: Path) -> Version:
-    return tuple((variant.name, variant.stat().st_mtime_ns) for variant in stored_variants(path))
+    found = []
+    for name in _variants(path):
+        with suppress(OSError):
+            found.append((name, os.stat(name).st_mtime_ns))
+    return tuple(found)
+
+
+@cache  # a claim asks for the version of every run that it is about
+def _variants(path: Path) -> tuple[str, ...]:
+    return tuple(map(str, variants(path)))
 
 
 @lru_cache(maxsize=1024)  # a figure reads them once for each of its quantities
 def _updates(run_dir: Path, version: Version) -> Sequence[Mapping[str, float]]:
-    rows = metrics.read_metrics(run_dir)
-    successes = map(metrics.base_success, rows)
-    _trainings[run_dir, version] = TrainingRecord(
-        metrics.measured(rows),
-        np.array([success for success in successes if success is not None], dtype=float),
-        np.array([row.get(metrics.GENERATED_TOKENS, 0.0) for row in rows], dtype=float),
-        np.array([row.get("rollouts", 0.0) for row in rows], dtype=float),
-        any(metrics.TEACHER_CONTEXTS in row for row in rows),
+    return metrics.read_metrics(run_dir)
+
+
+@cache  # a few kB a run, which several tables and figures of a report need
+def _training(run_dir: Path, version: Version) -> TrainingRecord:
+    columns = TrainingColumns(run_dir, version)
+    success_U = metrics.base_successes(columns.counts)
+    tokens, rollouts = (
+        np.cumsum(np.append(0.0, columns.counts(name))) for name in (metrics.GENERATED_TOKENS, "rollouts")
     )
-    return rows
+    taught = not np.isnan(columns[metrics.TEACHER_CONTEXTS]).all()
+    measured = {name: sum(columns.counts(name).tolist()) for name in metrics.MEASURED}
+    measured = {name: total for name, total in measured.items() if total}
+    return TrainingRecord(measured, success_U[~np.isnan(success_U)], tokens, rollouts, taught, columns)
 
 
 def held_out(evaluation: Path) -> dict[int, float]:

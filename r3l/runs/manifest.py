@@ -144,18 +144,21 @@ def manifest(run: Run) -> Manifest:
     return content
 
 
-def read_manifest(run_dir: Path) -> Manifest:
-    """The manifest of a run. Raises DataError if it is damaged, or if another version of r3l wrote it."""
+def read_manifest(run_dir: Path, content: bytes | None = None) -> Manifest:
+    """The manifest of a run; ``content``: the file's bytes, if the caller has read them.
+
+    Raises DataError if it is damaged, or if another version of r3l wrote it.
+    """
     path = run_dir / MANIFEST
     # The schema first: a manifest of another version may lack the keys of this one.
-    recorded = read_json(path, RecordedRun)
+    recorded = read_json(path, RecordedRun, content)
     if recorded.get("schema") != SCHEMA_VERSION:
         raise DataError(
             f"{path} is of another version of r3l (schema {recorded.get('schema')}, now {SCHEMA_VERSION}), "
             "whose results are not comparable: use that version, or rename the directory and run it again"
         )
-    content: Manifest = checked(recorded, Manifest, str(path))
-    return content
+    found: Manifest = checked(recorded, Manifest, str(path))
+    return found
 
 
 def run_of(run_dir: Path) -> Run:

@@ -7,16 +7,18 @@ steps of every method and refuses a key that is not declared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from r3l.files.json_files import Number, read_jsonl
+from r3l.files.json_files import Number, read_jsonl, read_jsonl_columns
 from r3l.runs.run_dir import METRICS as FILE
 
 Counts = Mapping[str, float]
@@ -221,6 +223,7 @@ _DECLARED = (
 _QUALITY = ("reflection_quality/accurate", "reflection_quality/partial", "reflection_quality/wrong")
 _IMITATED = ("trained/sft", "trained/reflection", "trained/critique")
 _RETRIES = ("retry/count",)
+OF_BASES = ("rollouts", "retry/count", "stop/success", "retry/success")  # counts of :func:`base_success`
 RATES = (
     Rate(
         "retry_trigger", _RETRIES, ("rollouts",), "retries per base rollout", excluded=_RETRIES, unit="ratio"
@@ -288,6 +291,7 @@ RATES = (
 )
 _OF_RATES = [Metric(f"rate/{rate.name}", rate.unit, STEP, rate.meaning) for rate in RATES]
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *_OF_RATES)}
+# Metrics that result.json leaves out: seconds, and faults that were repaired.
 MEASURED = [metric.name for metric in _DECLARED if metric.kind in (TIME, FAULT)]
 
 
@@ -304,6 +308,19 @@ StepMetrics: Any = Annotated[dict[str, Number], BeforeValidator(_with_step)]
 def read_metrics(run_dir: Path) -> list[dict[str, float]]:
     """The metrics of every step of a run, in order. Raises DataError for a damaged line."""
     return read_jsonl(run_dir / FILE, StepMetrics)
+
+
+# Metrics that reports need of thousands of runs at once.
+KEPT = (*OF_BASES, GENERATED_TOKENS, TEACHER_CONTEXTS, *MEASURED)
+
+
+def read_kept(run_dir: Path) -> dict[str, list[float | None]]:
+    """The metrics KEPT of a finished run: of each its values by step, None where a step lacks it.
+
+    After the first time they come from the cache folder (``read_jsonl_columns``). Raises DataError for a
+    damaged line.
+    """
+    return read_jsonl_columns(run_dir / FILE, StepMetrics, KEPT)
 
 
 @lru_cache(maxsize=4096)
@@ -339,15 +356,6 @@ def totals(rows: Iterable[Counts]) -> Counter[str]:
     return summed({name: value for name, value in row.items() if is_total(name)} for row in rows)
 
 
-def measured(rows: Sequence[Counts]) -> dict[str, float]:
-    """Sums over the steps of a training of the metrics that result.json leaves out.
-
-    These are seconds, and faults that were repaired.
-    """
-    sums = {name: sum(row.get(name, 0) for row in rows) for name in MEASURED}
-    return {name: total for name, total in sums.items() if total}
-
-
 def rates(counts: Counts) -> dict[str, float | None]:
     """Every rate of the counts of a step, or of the totals of a run; None if its denominator is 0."""
     return {rate.name: rate.of(counts) for rate in RATES}
@@ -364,8 +372,16 @@ def base_success(counts: Counts) -> float | None:
     For one step it equals ``train/success``; it is also right for early stored runs of Critique-GRPO, whose
     ``train/success`` leaves out rollouts that a refinement replaced.
     """
-    bases = _sum(counts, ("rollouts",)) - _sum(counts, _RETRIES)
+    bases = counts.get("rollouts", 0) - counts.get("retry/count", 0)
     return (counts.get("stop/success", 0) - counts.get("retry/success", 0)) / bases if bases else None
+
+
+def base_successes(counts_U: Callable[[str], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """:func:`base_success` at each update, NaN for none; ``counts_U`` gives a count at each update by name."""
+    rollouts_U, retries_U, successes_U, retry_successes_U = map(counts_U, OF_BASES)
+    bases_U = rollouts_U - retries_U
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(bases_U == 0, np.nan, (successes_U - retry_successes_U) / bases_U)
 
 
 def with_rounded_times(row: Counts) -> dict[str, float]:

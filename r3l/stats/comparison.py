@@ -18,15 +18,15 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 from scipy.optimize import brentq
-from scipy.special import chdtr
+from scipy.special import chdtr, ndtr, ndtri, stdtr, stdtrit  # scipy.stats takes as long to import as pandas
 
 from r3l.stats.intervals import CONFIDENCE, Interval, finite, t_interval
 
 ALPHA, POWER = 0.05, 0.8
 NOISE_Z = np.linspace(-9, 9, 4001)  # a grid of a standard normal variable, and its weights
-WEIGHTS_Z = stats.norm.pdf(NOISE_Z) / stats.norm.pdf(NOISE_Z).sum()
+DENSITY_Z = np.exp(-(NOISE_Z**2) / 2) / np.sqrt(2 * np.pi)
+WEIGHTS_Z = DENSITY_Z / DENSITY_Z.sum()
 # Holm bounds the chance of any false finding (family-wise error rate), Benjamini-Hochberg the expected share
 # of false ones among the findings (false discovery rate).
 Correction = Literal["holm", "benjamini-hochberg"]
@@ -112,7 +112,7 @@ class Effect:
     @classmethod
     def of_bounds(cls, mean: float, low: float, high: float) -> Effect:
         """An effect over tasks, whose standard error follows from the bounds of its 95 % interval."""
-        return cls(mean, (high - low) / (2 * float(stats.norm.ppf((1 + CONFIDENCE) / 2))))
+        return cls(mean, (high - low) / (2 * float(ndtri((1 + CONFIDENCE) / 2))))
 
     @property
     def seeds(self) -> int:
@@ -129,7 +129,7 @@ class Effect:
 
     def bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Lower and upper end of the interval of this confidence; NaN for a single seed."""
-        quantile = float(stats.t.ppf((1 + confidence) / 2, self.freedom))
+        quantile = float(stdtrit(self.freedom, (1 + confidence) / 2))
         # In the order of t_interval, so that both give the same bits.
         half = quantile * self.error
         if self.deviation is not None:
@@ -156,7 +156,7 @@ class Effect:
     def _tail(self, distance: float) -> float:
         """P(an estimate at least ``distance`` above the true effect)."""
         if self.error:
-            return float(stats.t.sf(distance / self.error, self.freedom))
+            return float(stdtr(self.freedom, -distance / self.error))
         return 0.5 if distance == 0 else float(distance < 0)
 
     def mde(self, level: float = ALPHA, power: float = POWER) -> float | None:
@@ -165,7 +165,7 @@ class Effect:
             return minimum_detectable_effect(self.seeds, level, power) * self.deviation
         if not math.isinf(self.freedom) or not self.error:
             return None
-        return float(stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)) * self.error
+        return float(ndtri(1 - level / 2) + ndtri(power)) * self.error
 
     def power(self, effect: float, level: float = ALPHA) -> float:
         """Probability that a two-sided test at ``level`` rejects if the true difference is ``effect``.
@@ -176,8 +176,8 @@ class Effect:
             return power_of(effect / self.deviation, self.seeds, level)
         if not self.error:
             return float(effect != 0)
-        critical, shift = float(stats.norm.ppf(1 - level / 2)), effect / self.error
-        return float(stats.norm.sf(critical - shift) + stats.norm.cdf(-critical - shift))
+        critical, shift = float(ndtri(1 - level / 2)), effect / self.error
+        return float(ndtr(shift - critical) + ndtr(-critical - shift))
 
 
 def probability_of_improvement(ours_S: ArrayLike, theirs_S: ArrayLike) -> float:
@@ -200,7 +200,7 @@ def power_of(standardised: float, seeds: int, level: float = ALPHA) -> float:
     delta.
     """
     freedom = seeds - 1
-    critical = stats.t.ppf(1 - level / 2, freedom)
+    critical = stdtrit(freedom, 1 - level / 2)
     delta = standardised * np.sqrt(seeds)
     return float(WEIGHTS_Z @ chdtr(freedom, freedom * ((NOISE_Z + delta) / critical) ** 2))
 
@@ -212,7 +212,7 @@ def minimum_detectable_effect(seeds: int, level: float = ALPHA, power: float = P
     In standard deviations of the paired differences over seeds.
     """
     # Power grows with the difference: at ten critical values it is 1, so the root is bracketed.
-    bound = float(stats.t.ppf(1 - level / 2, seeds - 1)) + 1
+    bound = float(stdtrit(seeds - 1, 1 - level / 2)) + 1
     reach = 10 * bound / np.sqrt(seeds)
     return float(brentq(lambda size: power_of(size, seeds, level) - power, 0, reach, xtol=1e-9))
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 MIN_SEEDS = 3  # for an interval: with two seeds Student's factor is 12.7, and the two values say more
 CONFIDENCE = 0.95
@@ -57,7 +56,7 @@ def t_interval(values_S: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
 def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
     """Half the width of Student's t-interval of the mean over the first axis (seeds)."""
     count = len(values_S)
-    quantile = stdtrit(count - 1, (1 + confidence) / 2)  # as stats.t.ppf, in a hundredth of the time
+    quantile = stdtrit(count - 1, (1 + confidence) / 2)
     half: Floats = quantile * values_S.std(axis=0, ddof=1) / np.sqrt(count)
     return half
 
@@ -90,7 +89,7 @@ def task_interval(means_T: ArrayLike) -> Interval:
 
 def wilson_bounds(rate: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson's score interval of a success rate in ``count`` trials (1927; no continuity correction)."""
-    z = float(stats.norm.isf((1 - confidence) / 2))
+    z = -float(ndtri((1 - confidence) / 2))
     scale = 1 + z**2 / count
     centre = (rate + z**2 / (2 * count)) / scale
     half = z * math.sqrt(rate * (1 - rate) / count + z**2 / (4 * count**2)) / scale

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from r3l.stats.intervals import CONFIDENCE, finite
 
@@ -78,11 +78,11 @@ class Line:
         if not self.deviation:
             return 0.0 if self.slope else 1.0
         statistic = abs(self.slope) * math.sqrt(self.squares) / self.deviation
-        return float(2 * stats.t.sf(statistic, self.count - 2))
+        return float(2 * stdtr(self.count - 2, -statistic))
 
     @property
     def _quantile(self) -> float:
-        return float(stats.t.ppf((1 + CONFIDENCE) / 2, self.count - 2))
+        return float(stdtrit(self.count - 2, (1 + CONFIDENCE) / 2))
 
 
 def slope_within(x_N: Sequence[float], y_N: Sequence[float], groups_N: Sequence[str]) -> float:

@@ -16,7 +16,14 @@ from r3l.config import Run
 from r3l.core.errors import DataError
 from r3l.evaluation.episodes import EpisodeBatch, Evaluation
 from r3l.files.json_files import read_json, read_jsonl
-from r3l.runs.metrics import TRAIN_SUCCESS, read_metrics, step_seconds
+from r3l.runs.metrics import (
+    COLLECT_SECONDS,
+    TRAIN_SECONDS,
+    TRAIN_SUCCESS,
+    read_kept,
+    read_metrics,
+    step_seconds,
+)
 from r3l.runs.result import Result
 from r3l.runs.run_dir import EVALUATION, FAILED, RESULT, Failure, is_locked, recorded_fingerprint
 from r3l.runs.run_paths import PLAYED, validation_evaluation
@@ -153,7 +160,9 @@ def learned_times(folders: Iterable[Path]) -> dict[Key, float]:
             with suppress(DataError, OSError):  # reported by the run's own status
                 result = read_json(folder / RESULT, Result)
                 key = result["tier"], result["env"], result["method"]
-                seconds[key].append(sum(map(step_seconds, read_metrics(folder))))
+                kept = read_kept(folder)
+                steps = zip(kept[COLLECT_SECONDS], kept[TRAIN_SECONDS], strict=True)
+                seconds[key].append(sum((collect or 0) + (train or 0) for collect, train in steps))
     return {key: mean(values) for key, values in seconds.items()}
 
 

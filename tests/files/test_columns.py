@@ -3,13 +3,23 @@ refused."""
 
 import json
 import lzma
+import os
+from typing import NotRequired
 
 import pandas as pd
 import pytest
+from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
 from r3l.files import unpacking
-from r3l.files.json_files import columns_path, read_columns, read_jsonl, rewrite_jsonl, write_columns
+from r3l.files.json_files import (
+    columns_path,
+    read_columns,
+    read_jsonl,
+    read_jsonl_columns,
+    rewrite_jsonl,
+    write_columns,
+)
 
 ROWS = [{"step": 1, "loss": 0.1, "text": "é\u2028<"}, {"step": 2, "turns": [{"a": None}], "text": ""}]
 
@@ -79,3 +89,53 @@ def test_a_damaged_or_hostile_file_is_an_error_that_names_it(tmp_path, monkeypat
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"rows.json.xz {words}"):
         read_jsonl(tmp_path / "rows.jsonl")
+
+
+class Line(TypedDict):
+    step: int
+    loss: NotRequired[float]
+
+
+@pytest.fixture
+def read_columns_of(tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    return lambda name: read_jsonl_columns(tmp_path / name, Line, ("step", "loss"))
+
+
+def test_columns_of_lines_and_of_stored_columns_are_the_same(tmp_path, read_columns_of):
+    rows = [{"step": 1, "loss": 0.5}, {"step": 2, "more": True}]
+    rewrite_jsonl(tmp_path / "a.jsonl", rows)
+    write_columns(tmp_path / "b.json.xz", rows)
+    expected = {"step": [1, 2], "loss": [0.5, None]}
+    assert read_columns_of("a.jsonl") == expected == read_columns_of("b.jsonl")
+    assert read_columns_of("none.jsonl") == {"step": [], "loss": []}
+
+
+def test_kept_columns_are_of_the_bytes_that_are_there(tmp_path, read_columns_of):
+    """A file that changed within its size and time is read again, and so is one whose kept columns broke."""
+    path = tmp_path / "a.jsonl"
+    rewrite_jsonl(path, [{"step": 1}])
+    time = path.stat().st_mtime_ns
+    assert read_columns_of("a.jsonl")["step"] == [1]
+    rewrite_jsonl(path, [{"step": 2}])
+    os.utime(path, ns=(time, time))
+    assert read_columns_of("a.jsonl")["step"] == [2]
+    for broken in ("", "{", '{"step":["2"]}'):
+        for kept in (tmp_path / "cache").rglob("*.json"):
+            kept.write_text(broken)
+        assert read_columns_of("a.jsonl")["step"] == [2]
+
+
+def test_a_cache_that_cannot_be_written_only_takes_longer(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "file"))
+    rewrite_jsonl(tmp_path / "a.jsonl", [{"step": 1}])
+    assert read_jsonl_columns(tmp_path / "a.jsonl", Line, ("step",)) == {"step": [1]}
+
+
+@pytest.mark.parametrize("write", [rewrite_jsonl, lambda path, rows: write_columns(columns_path(path), rows)])
+def test_a_wrong_value_is_named_by_its_line_in_either_form(tmp_path, read_columns_of, write):
+    write(tmp_path / "a.jsonl", [{"step": 1}, {"step": "two"}])
+    for _ in range(2):  # nothing wrong is kept
+        with pytest.raises(DataError, match=r"a\.json.*, line 2: key 'step' is 'two'"):
+            read_columns_of("a.jsonl")

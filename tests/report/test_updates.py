@@ -2,9 +2,9 @@
 
 import json
 
+import numpy as np
 from report.runs import rewrite, write_run
 
-from r3l.report import updates
 from r3l.report.updates import training_of
 from r3l.runs import metrics
 
@@ -25,12 +25,18 @@ def test_a_training_is_read_once_and_again_when_its_metrics_change(tmp_path, mon
     run = write_run(tmp_path, "r3l", 0, [1], [0], steps=STEPS)
     read = training_of(run)
     assert read.success_U.tolist() == [(5 - 3) / (12 - 4), 6 / 8]
-    assert (read.tokens_U.tolist(), read.rollouts_U.tolist()) == ([700.0, 300.0], [12.0, 8.0])
+    assert (read.tokens_spent.tolist(), read.rollouts_spent.tolist()) == ([0, 700, 1000], [0, 12, 20])
     assert read.measured == {"seconds/train": 1.5}
 
     reads = []
-    monkeypatch.setattr(metrics, "read_metrics", lambda run_dir: reads.append(run_dir) or STEPS[:1])
-    updates._updates.cache_clear()  # as after the metrics of a thousand other runs
+    read_kept = metrics.read_kept
+    monkeypatch.setattr(metrics, "read_kept", lambda run_dir: reads.append(run_dir) or read_kept(run_dir))
     assert training_of(run) is read and not reads
     rewrite(run.with_name("metrics.jsonl"), json.dumps(STEPS[0]) + "\n")
-    assert training_of(run).tokens_U.tolist() == [700.0] and reads == [run.parent]
+    assert training_of(run).tokens_spent.tolist() == [0, 700] and reads == [run.parent]
+
+
+def test_a_metric_that_is_not_kept_is_read_from_all_of_them(tmp_path):
+    steps = [{"step": 1, "kl": 0.5}, {"step": 2}]
+    columns = training_of(write_run(tmp_path, "r3l", 0, [1], [0], steps=steps)).columns
+    assert columns.updates == 2 and np.array_equal(columns["kl"], [0.5, np.nan], equal_nan=True)

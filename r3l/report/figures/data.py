@@ -56,11 +56,14 @@ class Shown:
         return {method: labels[method] for method in order if method in labels}
 
     def only(self, keep: Callable[[Any], bool]) -> Shown:
-        """The figure with only the rows that ``keep`` accepts; drops empty methods and environments."""
-        benches = [
-            replace(bench, rows=bench.rows[[keep(row) for row in bench.rows.itertuples()]])
-            for bench in self.benches
-        ]
+        """The figure with only the rows that ``keep`` accepts; drops empty methods and environments.
+
+        ``keep`` gets a row's env, method, seed, steps and path.
+        """
+        benches = []
+        for bench in self.benches:
+            named = bench.rows[["env", "method", "seed", "steps", "path"]]  # of all columns it takes seconds
+            benches.append(replace(bench, rows=bench.rows[[keep(row) for row in named.itertuples()]]))
         return replace(self, benches=[bench for bench in benches if len(bench.rows)])
 
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.runs.metrics import GENERATED_TOKENS, RATES, step_seconds
+from r3l.runs.metrics import COLLECT_SECONDS, GENERATED_TOKENS, RATES, TRAIN_SECONDS
 from r3l.stats.intervals import MIN_SEEDS, t_half_width
 
 WINDOW = 5  # updates; one update of the nano tier is too few tasks to be seen in a line
-Metrics = Mapping[str, float]
-Value = Callable[
-    [Sequence[Metrics]], float | None
-]  # of a window of updates, the last of them the present one
-Advance = Callable[[Metrics], float]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+class Columns(Protocol):
+    """Metrics of a training by name: a value for each of its ``updates``, NaN where it has none."""
+
+    updates: int
+
+    def __getitem__(self, name: str, /) -> Floats: ...
+
+
+Value = Callable[[Columns, int], Floats]  # over the window of updates that ends at each; NaN: not defined
+Advance = Callable[[Columns], Floats]  # at each update
 
 
 @dataclass(frozen=True)
@@ -52,37 +60,67 @@ def mean_of(key: str) -> Value:
     Not defined where the window's last update did not record it.
     """
 
-    def value(rows: Sequence[Metrics]) -> float | None:
-        return float(np.mean([row[key] for row in rows if key in row])) if key in rows[-1] else None
+    def value(metrics: Columns, window: int) -> Floats:
+        known_U = ~np.isnan(metrics[key])
+        sum_U, count_U = (window_sums(counts, window) for counts in (np.nan_to_num(metrics[key]), known_U))
+        mean_U = np.full(metrics.updates, np.nan)
+        np.divide(sum_U, count_U, out=mean_U, where=known_U)
+        return mean_U
 
     return value
 
 
-class WindowSums(Mapping[str, float]):
-    """Sums of each count over several updates, as a mapping. A sum is computed when it is read."""
+class WindowCounts(Mapping[str, float]):
+    """Sums of each count over the ``window`` updates that end at update ``end`` (0, 1, ...), as a mapping.
 
-    def __init__(self, rows: Sequence[Metrics]) -> None:
-        self.rows = rows
+    Counts that no update of the window recorded are missing.
+    """
+
+    def __init__(self, metrics: Columns, window: int) -> None:
+        self.metrics, self.window, self.end = metrics, window, 0
+        self._sums: dict[str, list[float | None]] = {}
 
     def __getitem__(self, key: str) -> float:
-        counts = [row[key] for row in self.rows if key in row]
-        if not counts:
+        if key not in self._sums:
+            column_U = self.metrics[key]
+            sums_U = window_sums(np.nan_to_num(column_U), self.window).tolist()
+            recorded_U = window_sums(~np.isnan(column_U), self.window)
+            self._sums[key] = [n if k else None for n, k in zip(sums_U, recorded_U, strict=True)]
+        if (total := self._sums[key][self.end]) is None:
             raise KeyError(key)
-        return sum(counts)
+        return total
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(key for row in self.rows for key in row))
+        return iter(self._sums)
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(self._sums)
 
 
-def of_counts(quantity: Callable[[Metrics], float | None]) -> Value:
+def window_sums(values_U: NDArray[Any], window: int) -> Floats:
+    """Sums of the last ``window`` values at each update, of fewer at the first ones; the oldest is added
+    first."""
+    sums_U = np.zeros(len(values_U))
+    for age in reversed(range(min(window, len(values_U)))):
+        sums_U[age:] += values_U[: len(values_U) - age]
+    return sums_U
+
+
+def of_counts(quantity: Callable[[Mapping[str, float]], float | None]) -> Value:
     """A function that gives ``quantity`` of the counts of a window of updates, added up.
 
     So updates with more rollouts or retries weigh more.
     """
-    return lambda rows: quantity(WindowSums(rows))
+
+    def value(metrics: Columns, window: int) -> Floats:
+        counts, values_U = WindowCounts(metrics, window), np.full(metrics.updates, np.nan)
+        for end in range(metrics.updates):
+            counts.end = end
+            if (found := quantity(counts)) is not None:
+                values_U[end] = found
+        return values_U
+
+    return value
 
 
 def rate_of(name: str) -> Value:
@@ -91,38 +129,28 @@ def rate_of(name: str) -> Value:
     return of_counts(rate.of)
 
 
-def updates(row: Metrics) -> float:
-    """The number of updates that a line of metrics adds to the horizontal axis: always 1."""
-    return 1.0
+def updates(metrics: Columns) -> Floats:
+    """The number of updates that each line of metrics adds to the horizontal axis: always 1."""
+    return np.ones(metrics.updates)
 
 
-def tokens(row: Metrics) -> float:
-    """Generated tokens in thousands: rollouts, reflections, critiques and retries."""
-    return row.get(GENERATED_TOKENS, 0.0) / 1000
+def tokens(metrics: Columns) -> Floats:
+    """Generated tokens of each update in thousands: rollouts, reflections, critiques and retries."""
+    return np.nan_to_num(metrics[GENERATED_TOKENS]) / 1000
 
 
-def minutes(row: Metrics) -> float:
+def minutes(metrics: Columns) -> Floats:
     """Minutes of rollout and update; start, checkpoints and evaluation are not counted."""
-    return step_seconds(row) / 60
+    return (np.nan_to_num(metrics[COLLECT_SECONDS]) + np.nan_to_num(metrics[TRAIN_SECONDS])) / 60
 
 
-def values_of(metrics: Sequence[Metrics], value: Value, window: int = WINDOW) -> list[float | None]:
-    """``value`` at each update, of the window that ends there; ``window``: its number of updates.
-
-    None at updates where it is not defined.
-    """
-    return [value(metrics[max(0, k - window) : k]) for k in range(1, len(metrics) + 1)]
-
-
-def curve(
-    metrics: Sequence[Metrics], values: Sequence[float | None], advance: Advance = updates
-) -> Curve | None:
-    """One seed's ``values`` against x, the running sum of ``advance`` over updates; None without a value."""
-    xs = np.cumsum([advance(row) for row in metrics])
-    defined = np.array([k for k, y in enumerate(values) if y is not None], dtype=np.int64)
+def curve(metrics: Columns, values_U: Floats, advance: Advance = updates) -> Curve | None:
+    """One seed's ``values_U`` (NaN: not defined) against x, the running sum of ``advance`` over updates; None
+    without a value."""
+    defined = np.flatnonzero(~np.isnan(values_U))
     if not len(defined):
         return None
-    return Curve(defined + 1, xs[defined], np.array([values[k] for k in defined], dtype=float))
+    return Curve(defined + 1, np.cumsum(advance(metrics))[defined], values_U[defined])
 
 
 def band(curves: Sequence[Curve]) -> Band:

@@ -235,7 +235,8 @@ def interval_note(shown: Shown, one_seed: str) -> str:
 
 def caption(figure: Figure, shown: Shown, text: str) -> None:
     """Draw ``text``, then tier, seeds and task sets, below the subplots, wrapped to the figure's width."""
-    task_sets = {f"{run.env} {run.task_set} ({run.task_set_sha256[:12]})" for run in shown.runs.itertuples()}
+    distinct = shown.runs[["env", "task_set", "task_set_sha256"]].drop_duplicates()
+    task_sets = {f"{run.env} {run.task_set} ({run.task_set_sha256[:12]})" for run in distinct.itertuples()}
     whole = f"{text} Tier {shown.runs.iloc[0].tier_label}; {seeds(shown)}; "
     whole += f"test task sets {', '.join(sorted(task_sets))}."
     figure.align_labels()

@@ -13,7 +13,7 @@ from r3l.report.figures import series, style
 from r3l.report.figures.data import Bench, Shown
 from r3l.report.figures.series import WINDOW, mean_of, rate_of
 from r3l.report.figures.style import look
-from r3l.report.updates import updates
+from r3l.report.updates import training_of
 from r3l.runs.metrics import base_success
 from r3l.stats.intervals import MIN_SEEDS
 
@@ -103,7 +103,7 @@ def pivot(shown: Shown) -> Drawn:
 
 def _any(*keys: str) -> Keep:
     """A test of a run: it counted one of ``keys`` at some update."""
-    return lambda run: any(update.get(key) for update in updates(run.path) for key in keys)
+    return lambda run: any(np.nan_to_num(training_of(run.path).columns[key]).any() for key in keys)
 
 
 def _draw(shown: Shown, columns: Sequence[Quantity], text: str, keep: Keep, lacking: str) -> Drawn:
@@ -125,9 +125,9 @@ def _draw(shown: Shown, columns: Sequence[Quantity], text: str, keep: Keep, lack
     for bench in drawn.benches:
         of_bench = {column: {method: list[series.Curve]() for method in bench.runs} for column in columns}
         for method, seeds in bench.runs.items():
-            for metrics in map(updates, seeds.path):
+            for metrics in (training_of(path).columns for path in seeds.path):
                 quantities = dict.fromkeys(column.value for column in columns)
-                values = {value: series.values_of(metrics, value) for value in quantities}
+                values = {value: value(metrics, WINDOW) for value in quantities}
                 for column in columns:
                     curve = series.curve(metrics, values[column.value], column.advance)
                     if curve is not None:

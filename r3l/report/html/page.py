@@ -189,7 +189,9 @@ def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dic
     """
     rows = [row for table, _ in scored for row in table.itertuples() if row.method != CONSTANT_ANSWER]
     manifests, tested = list(runs.manifest), set()
-    for run in runs.itertuples():
+    columns = ["env", "model", "task_set_tasks", "task_set", "task_set_sha256", "warning"]
+    distinct = runs[columns].drop_duplicates()
+    for run in distinct.itertuples():
         task_set = f"{run.task_set_tasks} tasks of {run.task_set} ({run.task_set_sha256[:12]})"
         tested.add((env_label(run.env), run.model, task_set))
     return {
@@ -198,7 +200,7 @@ def about(runs: pd.DataFrame, scored: Sequence[tuple[pd.DataFrame, Any]]) -> dic
         "seeds": ranges(sorted(set(map(int, runs.seed)))),
         "episodes": int(runs.episodes.sum()),
         "benches": sorted(tested),
-        "warnings": sorted({f"{run.env}: {run.warning}" for run in runs.itertuples() if run.warning}),
+        "warnings": sorted({f"{run.env}: {run.warning}" for run in distinct.itertuples() if run.warning}),
         "not_comparable": sorted({row.verdict_reason for row in rows if row.verdict == "not comparable"}),
         "comparable": sum(row.verdict in ("within interval", "outside") for row in rows),
         "versions": sorted({", ".join(f"{k} {v}" for k, v in m["versions"].items()) for m in manifests}),
@@ -225,7 +227,9 @@ def viewer(runs: pd.DataFrame) -> tuple[list[dict[str, Any]], int]:
     shown = logged.loc[sorted(packed)]
     runs_shown = [
         {"id": run_id(run), "label": f"{env_label(run.env)}, {run.label}, seed {run.seed}", "data": data}
-        for run, data in zip(shown.itertuples(), map(packed.get, shown.index), strict=True)
+        for run, data in zip(
+            shown[[*CELL, "seed", "label"]].itertuples(), map(packed.get, shown.index), strict=True
+        )
     ]
     return runs_shown, len(logged) - len(shown)
 
@@ -242,7 +246,8 @@ def _details(runs: pd.DataFrame, shown: Collection[str]) -> str:
     ``runs``: one row per run. ``shown``: ids of the runs in the viewer.
     """
     details: dict[str, list[dict[str, Any]]] = {}
-    for run in runs.itertuples():
+    columns = [*CELL, "seed", "success", "fingerprint", "task_set", "task_set_sha256", "manifest"]
+    for run in runs[columns].itertuples():
         details.setdefault(run_id(run).rpartition("/")[0], []).append(
             {
                 "id": run_id(run),

@@ -75,7 +75,7 @@ def settings(runs: pd.DataFrame) -> Table:
     meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], list[str]] = {}
     usual: dict[tuple[str, str, str], Mapping[str, Any]] = {}  # by tier, environment, method
-    for row in runs.itertuples():
+    for row in runs[["tier", "env", "method", "label", "manifest"]].itertuples():
         run, name = row.manifest["run"], variant(row.method).method
         like = ""
         with suppress(ConfigError):  # a method, environment or tier that is not here: all settings are shown
