@@ -99,7 +99,8 @@ def give_teacher(ctx: RolloutContext, episode: Episode, text: str, place: Guidan
     """Give a finished rollout a teacher: sets ``teacher_prompt_ids`` of its turns, and its ``hint``.
 
     They are the tokens of prompts with the hint, ``text``: in the first prompt, or in each if every turn has
-    a new prompt (``Dialogue.history``). ``place``: where in the prompt. The responses stay the same.
+    a new prompt (``Dialogue.history``). ``place``: where in the prompt, ``system_message`` or ``user_turn``.
+    The responses stay the same.
     """
     rollout = episode.trajectory
     guide = with_guidance(Restart(0, text), place)

@@ -40,7 +40,18 @@ DomainRule = Literal["own", "alfworld_everywhere"]
 
 
 class ReflectionSettings(FeedbackSettings):
-    """Options of reflections: which rollouts get one, what its writer sees, which parts guide a retry."""
+    """Options of reflections: which rollouts get one, what its writer sees, which parts guide a retry.
+
+    ``feedback_corruption`` above 0 is refused (ValidationError) unless ``feedback`` is ``environment``.
+
+    - ``reflection_sees``: ``none`` (only the episode), ``outcome`` (the environment's closing message too) or
+      ``answer`` (the gold answer as well).
+    - ``reflection_domain``: ``own`` (each environment's name) or ``alfworld_everywhere``.
+    - ``guidance``: ``full_report`` (the reflection's complete text), ``suggestion`` (only its hint) or
+      ``none`` (the retry reads no hint).
+    - ``reflection_schema``: ``strict`` (JSON with all requested fields), ``released`` (null values pass) or
+      ``lines`` (four lines, each with a key, for small models).
+    """
 
     feedback_corruption: float = option(
         0.0,

@@ -170,7 +170,11 @@ class Gymnasium(TextGames[GymnasiumArguments]):
         return self._numbers
 
     def payload(self, number: int) -> dict[str, Any]:
-        """As :meth:`TextGames.payload`, with the library's version, since its games change with it."""
+        """The contents of game ``number``, part of its task and so of the task set's hash.
+
+        ``before``: the system message with rules and form of an action, if there is one. ``gymnasium``: the
+        library's version, since its games change with it.
+        """
         from importlib.metadata import version
 
         return super().payload(number) | {"gymnasium": version("gymnasium")}

@@ -49,9 +49,11 @@ class OpenEnv(TextGames[OpenEnvArguments]):
     extra = "openenv"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """As :meth:`TextGames.payload`, with the name and version that the server gives of itself.
+        """The contents of game ``number``, part of its task and so of the task set's hash.
 
-        Raises ConfigError if no server answers.
+        ``before``: the system message with rules and form of an action, if there is one. ``server``: name and
+        version that the server gives of itself, since its games may change with them. Raises ConfigError if
+        no server answers.
         """
         about = self._described("metadata")
         return super().payload(number) | {"server": {key: about.get(key) for key in ("name", "version")}}

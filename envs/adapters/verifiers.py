@@ -57,7 +57,10 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
         return {"task": task.hash, "before": messages_before(task), "versions": packages}
 
     def make_engine(self, options: Options) -> VerifiersEngine:
-        """Create an engine; the engines of a process share the Env and its tasks. Raises as ``loaded``."""
+        """Create an engine; the engines of a process share the Env and its tasks.
+
+        Raises ConfigError if the Env cannot be loaded, has too few tasks, or needs what the engine lacks.
+        """
         from r3l.envs.adapters.verifiers_engine import VerifiersEngine
 
         return VerifiersEngine(*self.loaded(), self.given.solved_at, self.given.turns == "segments")

@@ -38,8 +38,8 @@ class ErrorModel:
 class WrongAction:
     """A turn (from 0) with a wrong action, why it is wrong, and the correct actions from there on.
 
-    ``complete``: the correction reaches the end of the task. ``fatal``: the action ended the episode without
-    success.
+    ``cause``: why it is wrong, in words. ``complete``: the correction reaches the end of the task. ``fatal``:
+    the action ended the episode without success.
     """
 
     turn: int

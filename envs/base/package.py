@@ -114,7 +114,8 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def make_dialogue(self, style: Style, max_turns: int, options: OptionsT) -> Dialogue:
         """Create the dialogue: prompts in a ``style``, the parser of responses, and the turn limit.
 
-        Raises ConfigError for an unknown style or turn limit.
+        ``style``: ``full`` or ``compact`` (both in our words), or ``released`` (the released code's). Raises
+        ConfigError for an unknown style or turn limit.
         """
 
     @abstractmethod
@@ -195,14 +196,18 @@ class EnvironmentPackage(ABC, Generic[OptionsT]):
     def create(self, options: Mapping[str, Any]) -> Environment:
         """Create an engine with ``options``, after a check that its packages are installed.
 
-        Raises ConfigError for wrong options or missing packages, and EngineError as ``make_engine``.
+        Raises ConfigError for wrong options or missing packages, and EngineError for a package in an
+        unsuitable version.
         """
         checked = read_options(self.options, self.name, options)
         self.check_installed()
         return self.make_engine(checked)
 
     def dialogue(self, style: Style, max_turns: int, options: Mapping[str, Any] | None = None) -> Dialogue:
-        """The dialogue with ``options``. Raises ConfigError for a wrong option, style or turn limit."""
+        """The dialogue with ``options``; ``style``: ``full``, ``compact`` or ``released``.
+
+        Raises ConfigError for a wrong option, style or turn limit.
+        """
         return self.make_dialogue(style, max_turns, read_options(self.options, self.name, options or {}))
 
     def demonstrator(self, task_sets: Sequence[str] = ()) -> Demonstrator:

@@ -83,9 +83,10 @@ def check_released(env: str, options: OptionsT, followed: Set[str]) -> OptionsT:
 class TaggedDialogue:
     """Base of a ``Dialogue`` whose responses hold one thought and one action in tags. Stateless.
 
-    ``max_turns`` counts actions (default: the released code's limit). A subclass defines its domain, its
-    action parsers and the wording of its own stop reasons; prompts are files of ``envs/<package>/prompts``.
-    Raises ConfigError for an unknown style or a turn limit below 1.
+    ``max_turns`` counts actions (default: the released code's limit). A subclass defines its ``label`` (the
+    environment's name in messages), its domain (named in prompts), its action parsers and the wording of its
+    own stop reasons; prompts are files of ``envs/<package>/prompts``. Raises ConfigError for an unknown style
+    or a turn limit below 1.
     """
 
     stop: Stop = "end"

@@ -63,8 +63,9 @@ def evaluate(run_dir: Path | str, task_set: str | None = None) -> Evaluation:
 
     Writes evaluation.json there, and returns its content: ``["groups"]["all"]["success"]`` is the share of
     tasks that were solved. ``task_set`` replaces the run's own test task set; its files go into a folder of
-    their own. Episodes that were played before are not played again. Raises as :func:`train`, and DataError
-    if there is no such run.
+    their own. Episodes that were played before are not played again. Raises DataError if there is no such run
+    or its files are damaged, ConfigError for an unknown task set and for missing packages, and
+    RunDirectoryError if another process uses the directory.
     """
     _check_guarded()
     return evaluate_run(Path(run_dir), task_set)

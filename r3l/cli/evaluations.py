@@ -169,8 +169,8 @@ class Planned(NamedTuple):
 def planned(entry: EvaluationRequest, out: Path | None = None) -> Planned:
     """Resolve and check an evaluation; its directory is ``out``, or by default the run's own under results/.
 
-    Raises for whatever is wrong with it (unknown names, a server that does not answer, missing tasks ...),
-    before there is a directory.
+    Raises an R3LError for whatever is wrong with it, before there is a directory: ConfigError for unknown
+    names, a server that does not answer or a chat template that cannot be used, DataError for missing tasks.
     """
     from r3l.runs.check_chat_template import try_dialogs
 

@@ -41,7 +41,8 @@ def fingerprint_inputs(
     Keys: ``model`` (:func:`model_identity`), ``task_sets`` (digest of the training and of the test task set),
     ``environment`` (version, digests of its files and of prompts that may be edited) and ``method`` (version
     of its code); with SFT also ``sft`` (the recipe) and ``sft_model`` (digest of its result, None before it
-    is made). Raises ConfigError for an unknown task set or recipe.
+    is made). ``prompts``: the style; files of prompts count only under ``full``. Raises ConfigError for an
+    unknown task set or recipe.
     """
     package = environment_of(env)
     task_sets = (settings.train_task_set, settings.test_task_set)

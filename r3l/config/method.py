@@ -80,8 +80,8 @@ class Scope:
     """The parts of a run that decide which settings of a method's file apply.
 
     ``environment`` is a package of the folder envs: ``math`` for gsm8k, math500 and dapo too. None means no
-    particular environment or model, so settings under a condition on it do not apply. ``samples``: a training
-    sample is a complete trajectory or one turn.
+    particular environment or model, so settings under a condition on it do not apply. ``profile``: ``paper``,
+    ``released_code`` or ``fair``. ``samples``: a training sample is a complete trajectory or one turn.
     """
 
     tier: str
@@ -95,8 +95,8 @@ class Where(Strict):
     """An entry of ``where`` in configs/methods: ``settings`` for the runs that fulfil all of its conditions.
 
     ``tiers``, ``profiles``, ``environments`` and ``models`` list the allowed values; an empty list allows
-    every value. ``samples``: the allowed kind of training sample, None: both. ``source``: where the settings
-    come from, such as a paper's section.
+    every value. ``samples``: the allowed training sample, ``trajectory`` or ``turn``; None: both. ``source``:
+    where the settings come from, such as a paper's section.
     """
 
     tiers: list[str] = []
@@ -134,7 +134,8 @@ class MethodConfig(Strict):
     ``needs_stage``: tables show the method only in environments that have SFT before RL.
 
     ``rates`` holds tuned learning rates by tier and environment: ``{nano: {alfworld: 1e-4}}``; the key
-    ``nano@alpha=5`` has those of a variant.
+    ``nano@alpha=5`` has those of a variant. ``label``: its name in print. ``sources``: by dotted key
+    (``settings.alpha``), where the values come from.
     """
 
     method: str

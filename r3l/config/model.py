@@ -66,7 +66,10 @@ class PackagedConfig(Strict):
 
 
 class ModelConfig(Strict):
-    """configs/models/<name>.yaml: a published language model, and its changes to a tier."""
+    """configs/models/<name>.yaml: a published language model, and its changes to a tier.
+
+    ``sources``: by key, where the values come from.
+    """
 
     model: str
     label: Label = Field(description="its name in print, as in results/stored/published")

@@ -28,6 +28,7 @@ LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 class Option:
     """The declaration of one option, as `r3l list options` prints it.
 
+    ``option``: its name. ``values``: the allowed ones, as text. ``source``: where the default comes from.
     ``used_by``: methods or environments, comma-separated; empty for an option of a tier or a model.
     """
 

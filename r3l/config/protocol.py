@@ -39,7 +39,10 @@ DIGITS = 12
 
 
 class ProtocolConfig(Strict):
-    """configs/protocols/<env>/<name>.yaml: the rules of a published evaluation, which decide its score."""
+    """configs/protocols/<env>/<name>.yaml: the rules of a published evaluation, which decide its score.
+
+    ``label``: its name in print. ``sources``: for each key of ``set``, where its value comes from.
+    """
 
     protocol: str
     env: str = Field(description="its folder: an environment, or several with the same rules")

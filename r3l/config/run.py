@@ -52,7 +52,9 @@ NOT_HASHED: dict[str, set[str]] = {  # keys that change no result, by section
 class Run(TierSettings):
     """One method, environment, model and seed with all settings resolved (:func:`r3l.config.resolve`).
 
-    A run's manifest stores it, and its fingerprint hashes it. A cell is a run without its seed.
+    A run's manifest stores it, and its fingerprint hashes it. A cell is a run without its seed. ``label``,
+    ``method_label``: names of tier and method in print. ``profile``: whose settings hold: ``paper``,
+    ``released_code`` or ``fair`` (equal budgets).
     """
 
     tier: str
@@ -89,8 +91,8 @@ class Run(TierSettings):
     def cell_of(self, inputs: Mapping[str, Any] | None = None) -> str:
         """The folder of the run's seeds under results/: ``tier/env/model/method``.
 
-        A slash in a variant's name becomes a dash. ``inputs``: as of :meth:`model_name`. Raises ConfigError
-        if a part cannot be a folder.
+        A slash in a variant's name becomes a dash. ``inputs``: :meth:`inputs` as a manifest has them, by
+        default those of this machine. Raises ConfigError if a part cannot be a folder.
         """
         parts = {"tier": self.tier, "environment": self.env, "model": self.model_name(inputs)}
         parts["method"] = self.method.replace("/", "-")
@@ -98,7 +100,7 @@ class Run(TierSettings):
 
     @property
     def cell(self) -> str:
-        """``tier/env/model/method``, the folder of its seeds under results/, as :meth:`cell_of` gives it.
+        """``tier/env/model/method``, the folder of its seeds under results/.
 
         A model that is a path or hub id ends with digits of its digest on this machine. Raises ConfigError if
         a part cannot be a folder.
@@ -107,7 +109,10 @@ class Run(TierSettings):
 
     @property
     def directory(self) -> str:
-        """``tier/env/model/method/seedN``: its directory under results/. Raises as :attr:`cell`."""
+        """``tier/env/model/method/seedN``: its directory under results/.
+
+        Raises ConfigError if a part cannot be a folder.
+        """
         return f"{self.cell}/seed{self.seed}"
 
     def inputs(self) -> dict[str, Any]:

@@ -174,7 +174,8 @@ class TierSettings(Strict):
     """The settings that a tier gives to its runs.
 
     A tier is a named scale of experiments (configs/tiers, such as nano for two CPU cores): engine, training,
-    sampling, evaluation and hardware. A run has the same settings, after its own changes.
+    sampling, evaluation and hardware. A run has the same settings, after its own changes. ``engine``:
+    ``local``, ``trinity``, or ``server``, which only evaluates.
     """
 
     engine: Engine
@@ -228,7 +229,10 @@ class TuningConfig(Strict):
 
 
 class TierConfig(TierSettings):
-    """configs/tiers/<name>.yaml: the settings of a tier, its default model, and how it tunes."""
+    """configs/tiers/<name>.yaml: the settings of a tier, its default model, and how it tunes.
+
+    ``label``: its name in print. ``sources``: by key, where the values come from.
+    """
 
     tier: str
     label: Label

@@ -78,7 +78,8 @@ class Criterion(Protocol):
     """A loss.
 
     ``kl_coef``: weight of the KL; above 0 it needs log-probs of the base checkpoint. ``loss_agg``: how token
-    losses are averaged (:func:`r3l.core.batching.rows_of`).
+    losses are averaged: ``traj_mean``, ``token_mean``, ``token_sum`` or ``microbatch_released``
+    (:func:`r3l.core.batching.rows_of`).
     """
 
     kl_coef: float
@@ -94,8 +95,9 @@ class Method(Criterion, Protocol):
 
     ``trains``: False for a method that leaves the base checkpoint unchanged. ``max_rounds`` > 1 lets the
     engine draw more tasks in place of those whose groups ``keep`` rejects. ``needs_history``: ``explore``
-    reads the metrics of earlier steps. ``teacher``: the weights that score a teacher's context;
-    ``teacher_rate``: share of the new weights in an average, at each update.
+    reads the metrics of earlier steps. ``teacher``: the weights that score a teacher's context: ``live`` (the
+    sampler's), ``frozen`` (the base checkpoint's) or ``average`` (a moving average); ``teacher_rate``: share
+    of the new weights in that average, at each update.
     """
 
     trains: bool
@@ -106,7 +108,10 @@ class Method(Criterion, Protocol):
 
     @property
     def max_rollouts(self) -> int:
-        """The largest number of rollouts that one task can cost."""
+        """The largest number of rollouts, retries included, that a step can play for one task of its batch.
+
+        Those of refused tasks count too: a method with ``max_rounds`` > 1 may play so many tasks to keep one.
+        """
         ...
 
     @property

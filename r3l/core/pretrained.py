@@ -41,7 +41,7 @@ def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
 
 
 def load_tokenizer(where: str) -> Any:
-    """Load a tokenizer exactly as its file defines it.
+    """Load the tokenizer of the model in folder ``where`` (or a hub id), exactly as its file defines it.
 
     For some architectures, such as Qwen2, AutoTokenizer of transformers 5 replaces the word splitting in the
     file by its own. That suits models of the hub, but splits the numbers of our models, which have their own

@@ -200,10 +200,13 @@ class Continuation:
     """How to continue an episode: as a rollout or as a retry, by which rules and with which guidance.
 
     ``phase`` is also the purpose in the seed address of its draws. ``attempt`` tells several retries of one
-    rollout apart. ``guide`` inserts guidance into the first prompt. Under ``rules: released_lenient`` a retry
-    ends as in the released code (audit B-7): an error that the dialogue tolerates costs a turn and is
-    answered by a text (``Dialogue.tolerated``). After the first such error prompts show no further actions,
-    and no action counts as repeated.
+    rollout apart. ``guide`` inserts guidance into the first prompt. ``rules`` say what an invalid response
+    does:
+
+    - ``same_as_base``: it ends the episode, as in a rollout.
+    - ``released_lenient``: as in the released code (audit B-7), one that the dialogue tolerates only costs a
+      turn and is answered by a text (``Dialogue.tolerated``). Later prompts list the actions before the first
+      such response only, and no later action counts as repeated.
     """
 
     phase: Phase = Phase.ROLLOUT

@@ -157,7 +157,8 @@ class ServedSession(PlaySession):
 def open_served_session(run: Run, served: ServedModel) -> Iterator[ServedSession]:
     """Yield a session in which the served model plays ``run``: its environment workers and a client.
 
-    Both are closed at the end of the block. Raises as :meth:`ServedModel.policy`.
+    Both are closed at the end of the block. Raises ConfigError if tokens are to be sent and no tokenizer is
+    known.
     """
     from r3l.endpoint.client import Endpoint  # takes seconds to import
 
@@ -206,7 +207,8 @@ def check_served_owner(run: Run, run_dir: Path, served: ServedModel) -> None:
 def begin_served_run(run: Run, run_dir: Path, served: ServedModel) -> None:
     """Write manifest.json and result.json of a run that trains nothing and keeps no model, into ``run_dir``.
 
-    The directory is made if needed; an evaluated run stays as it is. Raises as :func:`check_served_owner`.
+    The directory is made if needed; an evaluated run stays as it is. Raises RunDirectoryError if it holds
+    another run, or this one of another served model.
     """
     with locked(run_dir):
         check_served_owner(run, run_dir, served)

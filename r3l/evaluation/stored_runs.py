@@ -72,7 +72,10 @@ def folder() -> Path:
 
 
 def stored_runs() -> Path:
-    """As :func:`folder`, but raises DataError, with the command to get them, if it does not exist."""
+    """The folder of stored runs: results/stored of a checkout, or one in the cache.
+
+    Raises DataError, with the command to get them, if it does not exist.
+    """
     if not folder().is_dir():
         how = "r3l stored fetch"
         if not RELEASE.is_file():

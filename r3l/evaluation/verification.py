@@ -157,7 +157,8 @@ def verify(run_dir: Path) -> None:
 def verify_further(folder: Path, run_dir: Path) -> None:
     """Verify an evaluation of the run on a further task set, in ``folder``; sign it if it has no digests.
 
-    Scores, episodes, task set and weights must agree with the run's files. Raises as :func:`verify`.
+    Scores, episodes, task set and weights must agree with the run's files. Raises DataError naming the first
+    file and key that differs.
     """
     if (folder / SUMS).is_file():
         check_signed(folder)

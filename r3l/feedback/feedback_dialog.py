@@ -49,7 +49,7 @@ class FeedbackDialog:
 
     Under ``compact`` prompts it continues the episode's own dialog, so nothing is encoded twice. Other styles
     open a new dialog around a numbered log, as the released code does. ``attempt`` tells several reflections
-    on one episode apart.
+    on one episode apart. ``kind``: ``reflection`` or ``critique``.
     """
 
     episode: Episode

@@ -307,7 +307,7 @@ def write_columns(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_columns(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of ``write_columns``.
+    """The rows of a file of ``write_columns``. A key that a row lacked when written is missing again.
 
     Raises DataError naming the file if it is damaged or another one.
     """

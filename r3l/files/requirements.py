@@ -14,7 +14,7 @@ DISTRIBUTION = "r3l"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check. ``fix``: how to correct it; empty if ``ok``."""
+    """The result of a check. ``detail``: what was found. ``fix``: how to correct it; empty if ``ok``."""
 
     name: str
     ok: bool

@@ -38,7 +38,7 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """Write text in UTF-8 as :func:`write_atomic`, with secrets masked."""
+    """Write text in UTF-8, atomically (a reader sees the old file or the new one), with secrets masked."""
     write_atomic(path, masked(text).encode())
 
 

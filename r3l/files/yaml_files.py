@@ -21,7 +21,7 @@ LARGEST = 2**14  # bytes; libyaml follows brackets by recursion, and ends the pr
 def read_yaml(path: Path) -> dict[str, Any]:
     """The content of a YAML file by its keys.
 
-    Raises ConfigError if it cannot be read or is not a mapping of names to values.
+    Raises ConfigError if it cannot be read or used (:func:`parse_yaml`).
     """
     try:
         content = path.read_bytes()
@@ -31,7 +31,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(content: bytes, path: Path) -> dict[str, Any]:
-    """The keys of ``content``, which was read from ``path`` (see :func:`read_yaml`)."""
+    """The keys and values of ``content``, the bytes of the file ``path``.
+
+    Raises ConfigError naming ``path`` for text that is not YAML, a key that is set twice, a value that JSON
+    does not have (such as a date), a file too large or too deeply nested, and one that is not a mapping of
+    names to values.
+    """
     if len(content) > LARGEST:
         raise ConfigError(f"{path} has {len(content)} bytes; a configuration may have at most {LARGEST}")
     try:

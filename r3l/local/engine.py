@@ -253,7 +253,8 @@ def collect(
 
     ``tasks``: the training set; ``train.tasks_per_step`` of them are drawn by seed. ``history``: metrics of
     the earlier steps, for methods that adapt. A method with several sampling rounds gets further tasks in
-    place of refused ones (DAPO's dynamic sampling); if the rounds run out, the batch stays smaller.
+    place of refused ones (DAPO's dynamic sampling); if the rounds run out, the batch stays smaller. Raises
+    EngineError if more than half of the step's rollouts ended in the environment's own error.
     """
     run = session.run
     began = time.perf_counter()

@@ -106,9 +106,10 @@ def open_session(
     """Load ``model`` (name, folder or hub id) and start the environment workers of ``run``; a session.
 
     At the end of the block sampler and workers are closed. ``trains``: make master weights, and a separate
-    sampler if its weights may be older. ``forward``: the forward pass that the model is loaded for; None: as
-    ``run`` needs. Sets options of torch for the whole process. Raises ConfigError if packages, a GPU or the
-    judge's address are missing, CheckpointError if the model cannot be loaded.
+    sampler if its weights may be older. ``forward``: the forward pass that the model is loaded for,
+    ``packed`` or ``transformers``; None: as ``run`` needs. Sets options of torch for the whole process.
+    Raises ConfigError if packages, a GPU or the judge's address are missing, CheckpointError if the model
+    cannot be loaded.
     """
     check_installed(run)
     if trains:
@@ -163,7 +164,7 @@ def load_network(run: Run, model: str, forward: Pass) -> tuple[Any, Any]:
 
     ``model``: any model for a run without an adapter. Else the run's base checkpoint, which gets a new
     adapter, or a folder with an adapter, which is loaded into the base checkpoint. ``forward``: the forward
-    pass that the model is for (r3l.local.checkpoint:load_model). Raises CheckpointError.
+    pass that the model is for, ``packed`` or ``transformers``. Raises CheckpointError if it cannot be loaded.
     """
     if not (run.lora.rank and is_trained(run)):  # an untrained model may have other projections
         return load_model(model, CPU, forward)

@@ -94,11 +94,11 @@ class TeacherReading:
 class Attempt:
     """One attempt of a probe at a task, from the start and without guidance, and what followed it.
 
-    ``member``: its number among the attempts at the task, from 0. ``tokens``: number of sampled ones.
-    ``actions``: number of readable actions, None if responses are answers; ``shown``: how many of them name
-    only objects that were shown before. ``own``: the model's reflection and its retries, None without turns.
-    ``critic``: those of the environment's critic after a failure, None if it names no turn. ``teachers``: by
-    what they see (r3l.probe.teachers).
+    ``group``: the task's, such as easy. ``member``: its number among the attempts at the task, from 0.
+    ``tokens``: number of sampled ones. ``actions``: number of readable actions, None if responses are
+    answers; ``shown``: how many of them name only objects that were shown before. ``own``: the model's
+    reflection and its retries, None without turns. ``critic``: those of the environment's critic after a
+    failure, None if it names no turn. ``teachers``: by what they see (r3l.probe.teachers).
     """
 
     task: str

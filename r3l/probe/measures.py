@@ -42,20 +42,23 @@ def attempt_columns(played: Played) -> pd.DataFrame:
     - ``actions``: number of readable actions; ``shown``: how many of them name only what was shown before.
     - ``valid_all``: the reflection can be used; ``right_all``: it states the right outcome;
       ``right_failed``, ``right_solved``: the same after a failure and after a success.
-    - After a failure: ``valid``; ``critic_names``: the critic names a cause; ``exact``, ``near``,
-      ``accurate``, ``partial``, ``wrong``: the reflection's pivot and cause against the critic's.
+    - After a failure: ``valid``; ``critic_names``: the critic names a cause. The reflection against the
+      critic: ``exact``: the same pivot; ``near``: at most one turn apart; ``accurate``: near and the same
+      cause; ``partial``: one of the two; ``wrong``: neither.
     - ``guided``, ``unguided``, ``from_start``, ``fresh``: success of that retry of a failure, with
       ``_tokens`` its tokens, with ``_all`` after a success too. ``improved``, ``invalid``, ``followed``: of
-      the guided one; ``guided_right``, ``guided_wrong``: its success by whether its pivot is the critic's.
-      ``equal``, ``short``: see :class:`r3l.probe.attempts.OwnReflection`. ``guided_minus_X``: difference of
-      two successes after one attempt.
+      the guided one; ``guided_right``, ``guided_wrong``: its success by whether its pivot is near. ``equal``:
+      chance that fresh attempts succeed with as many tokens as the guided retry took; ``short``: there were
+      too few of them to use up those tokens. ``guided_minus_X``: difference of two successes after one
+      attempt.
     - ``gap``, ``unlikely``, ``scored``: of the tokens of a successful guided retry, the sum of log p with the
       hint minus without (nats), the number with log p below UNLIKELY without it, and their number;
       ``gap_all``, ``scored_all``: of every guided retry; ``gap_failed``, ``scored_failed``: of those that
       fail.
-    - Of each teacher (TEACHERS): ``NAME_gap_solved``, ``NAME_tokens_solved``: the sum of D over the tokens of
-      an attempt that succeeds (nats), and their number; ``NAME_gap_failed``, ``NAME_tokens_failed``: the same
-      of one that fails; ``NAME_shown``: its prompt contains its hint.
+    - Of each teacher (TEACHERS): ``NAME_gap_solved``, ``NAME_tokens_solved``: the sum of D (log p under the
+      teacher minus the policy's, nats) over the tokens of an attempt that succeeds, and their number;
+      ``NAME_gap_failed``, ``NAME_tokens_failed``: the same of one that fails; ``NAME_shown``: its prompt
+      contains its hint.
     - ``critic_guided``, ``critic_unguided``, ``critic_followed``: retries from the critic's pivot.
     """
     critic_spoke = any(attempt.critic for attempt in played.attempts)

@@ -84,7 +84,7 @@ class Targets(Strict):
     """configs/probe_targets.yaml: targets by measure (a key of r3l.probe.measures.SECTIONS).
 
     ``gate``: measures of a model in which reflecting pays. ``targets``: those of a good base checkpoint of
-    tier nano.
+    tier nano. ``sources``: by key, where the values come from.
     """
 
     gate: dict[str, Target]

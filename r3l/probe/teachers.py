@@ -31,8 +31,8 @@ def taught_copies(
 
     The teacher ``solution`` sees the first of the ``others`` that solved the same task; ``reflection`` sees
     ``guidance``, what the model's reflection on the attempt advises. A teacher that would see nothing is left
-    out. ``place``: where in the prompt the hint is inserted. {} if the policy returns no token ids, as a
-    server may.
+    out. ``place``: where in the prompt the hint is inserted, ``system_message`` or ``user_turn``. {} if the
+    policy returns no token ids, as a server may.
     """
     own = episode.trajectory
     if not all(turn.response_ids for turn in own.turns):

@@ -38,7 +38,7 @@ _whole: ContextVar[_Whole | None] = ContextVar("_whole", default=None)
 
 @contextmanager
 def one_progress(label: str, total: int) -> Iterator[None]:
-    """Show one progress bar of ``total`` parts on stderr for the block.
+    """Show one progress bar of ``total`` parts, named ``label``, on stderr for the block.
 
     Every :func:`progress` in the block moves this bar instead of showing its own.
     """

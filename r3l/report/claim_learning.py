@@ -33,7 +33,8 @@ class LearningCurve:
     """Curves of one run of n updates.
 
     ``held_out``: test success by update, 0 for the base checkpoint if it was scored. ``training_U``: success
-    of base rollouts. ``spent``: by unit, n + 1 numbers: what was spent after 0, 1, ... n updates.
+    of base rollouts. ``spent``: by unit (``updates``, ``tokens``, ``rollouts``), n + 1 numbers: what was
+    spent after 0, 1, ... n updates.
     """
 
     held_out: dict[int, float]
@@ -51,7 +52,7 @@ class LearningCurve:
         return float(np.interp(amount, self.spent[unit][scored], [self.held_out[k] for k in scored]))
 
     def mean(self, unit: Unit, first: int, amount: float) -> float:
-        """Mean training success from update ``first`` until ``amount`` is spent."""
+        """Mean training success from update ``first`` until ``amount`` of ``unit`` is spent."""
         ends = np.minimum(self.spent[unit], amount)
         weights_U = np.diff(ends)[first - 1 :]
         return float(np.average(self.training_U[first - 1 :], weights=weights_U))
@@ -77,7 +78,10 @@ class LearningCurve:
 
 
 def learning_curves(runs: pd.DataFrame, start: float | None = None) -> list[LearningCurve]:
-    """Curves of ``runs``; ``start``: success of their base checkpoint on the test tasks."""
+    """One curve per run (a method's seed), in the order of ``runs``.
+
+    ``start``: test success of their base checkpoint, the curves' value at update 0; None: without update 0.
+    """
     before = {} if start is None else {0: start}
     curves = []
     for path, steps, success in zip(runs.path, runs.steps, runs.success, strict=True):

@@ -44,12 +44,13 @@ PROBE_CONDITIONS = (
 class ClaimVerdict:
     """The test of one claim in one environment, or by one probe if a model was probed several times there.
 
-    ``probe``: what distinguishes this probe from the others, such as its reflection schema; empty for a
-    single one. ``effect`` is over ``count`` seeds or tasks (``over``); None without stored runs.
-    ``comparison``: the effect judged with all others of its family; None below MIN_SEEDS seeds. ``paper``:
-    the published effect, in ``paper_metric``, from the file and lines ``paper_source``. ``learning_rates``:
-    those of both methods if they differ; ``at_equal_rates``: the effect with the first method at the second
-    one's rate, None if that has not run.
+    ``label``: the environment (and model or tier, if several are shown) in print, then ``probe``. ``probe``:
+    what distinguishes this probe from the others, such as its reflection schema; empty for a single one.
+    ``effect`` is over ``count`` seeds or tasks (``over``); None without stored runs. ``comparison``: the
+    effect judged with all others of its family; None below MIN_SEEDS seeds. ``paper``: the published effect,
+    in ``paper_metric``, from the file and lines ``paper_source``. ``learning_rates``: those of both methods
+    if they differ; ``at_equal_rates``: the effect with the first method at the second one's rate, None if
+    that has not run.
     """
 
     claim: Claim
@@ -129,7 +130,7 @@ class ClaimVerdict:
 
     @property
     def power(self) -> float | None:
-        """Probability that the test shows the paper's effect, given the spread measured here.
+        """Probability that the test rejects if the true difference is the paper's effect, given our spread.
 
         None without a test or a published effect, and for claims of equivalence.
         """

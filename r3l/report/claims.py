@@ -152,7 +152,10 @@ class TrainingTest(Strict):
 
 
 class ProbeTest(Strict):
-    """A measure of a probe, minus another one of the same tasks (``minus``; None: nothing is subtracted)."""
+    """A measure of a probe, minus another one of the same probe (``minus``; None: nothing is subtracted).
+
+    The difference is one of means, not paired by task.
+    """
 
     measure: str
     minus: str | None = None
@@ -205,9 +208,9 @@ REGISTERED = (Family.CURVES, Family.ADAPTIVE)
 class Claim(Strict):
     """One claim and its test, if it has one: ``score``, ``training``, ``learning`` or ``probe``.
 
-    ``says``: the verdict that confirms it. ``family``: the claims with which its p-value is corrected.
-    ``seeds``: training seeds that were registered, by environment; no verdict is given before they are done.
-    ``predicted``: what was written down before the runs, by environment.
+    ``says``: the verdict that confirms it, ``ahead`` or ``equivalent``. ``family``: the claims with which its
+    p-value is corrected. ``seeds``: training seeds that were registered, by environment; no verdict is given
+    before they are done. ``predicted``: what was written down before the runs, by environment.
     """
 
     id: str
@@ -250,7 +253,7 @@ class Claims(Strict):
 
     ``margin``: largest difference that counts as equivalent. ``envs``: environments in which claims are
     tested. ``backbone``: model whose published numbers are compared with ours. ``benchmarks``: environment ->
-    its name in results/stored/published.
+    its name in results/stored/published. ``sources``: by key, where the values come from.
     """
 
     margin: float = Field(gt=0, lt=1)

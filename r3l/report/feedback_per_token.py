@@ -57,7 +57,9 @@ NOTE = (
 class FeedbackRow:
     """One method in one environment. Without runs ``seeds`` is 0, and all that was measured is None.
 
-    - ``feedback``: who wrote it; None: the method reads none
+    - ``label``: the method's name in print
+    - ``feedback``: who wrote it: ``self`` (the model), ``environment``, perhaps with the model's share, or
+      ``judge``; None: the method reads none
     - ``rate``, ``grpo_rate``: learning rates; None if the runs differ in it
     - ``early``: success of base rollouts in the first third of the updates; ``final``: last test success
     - ``gain``: ``final`` minus the base checkpoint's, per million sampled tokens; None if that was not scored

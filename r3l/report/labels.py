@@ -104,7 +104,10 @@ def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
 
 
 def is_taught(source: str | None) -> bool:
-    """True if something other than the model itself wrote the feedback; False for None, no feedback."""
+    """True if something other than the model itself wrote the feedback; False for no feedback.
+
+    ``source``: the setting ``feedback``: self, environment, judge or None.
+    """
     return source not in (None, FeedbackSource.SELF)
 
 

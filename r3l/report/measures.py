@@ -46,8 +46,12 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class RunMeasure:
-    """A number of one training run (:func:`measured`). ``better``: which side is best; empty: neither.
-    ``caveat``: why ours and the published number cannot be compared."""
+    """A number of one training run (:func:`measured`).
+
+    ``label``: its name in print. ``unit``: ``share``, ``turns``, ``tokens`` or ``s``. ``better``: which side
+    is best, ``high`` or ``low``; empty: neither. ``caveat``: why ours and the published number cannot be
+    compared.
+    """
 
     label: str
     unit: Literal["share", "turns", "tokens", "s"]

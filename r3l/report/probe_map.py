@@ -64,13 +64,19 @@ Measured = Annotated[float | None, BeforeValidator(_empty_is_none)]  # None: not
 class MapRow(Strict):
     """A line of map.csv: R3L minus GRPO from one probed checkpoint, with 95 % bounds (``_low``, ``_high``).
 
-    - ``seeds``: those that both methods have; ``part``: one of PARTS
-    - ``guided_minus_fresh``, ``base_success``, ``hint_gap``: measures of the probe
+    - ``label``: the environment's name in print; ``parameters``: number of the model's weights
+    - ``seeds``: number of those that both methods have
+    - ``part``: the stored runs that the line is from: ``main`` (the main experiment), ``curves``,
+      ``hint_gap`` or ``map`` (a registered experiment's own folder)
+    - ``guided_minus_fresh``: success of guided retries of failures minus that of further attempts, in the
+      probe; ``base_success``: success of its attempts; ``hint_gap``: mean over the tokens of successful
+      guided retries of log p with the hint minus log p without it (nats)
     - ``kept_success``: share of retried successes that succeed again under the hint
     - ``early``, ``final``: difference in training success over the first third of the updates, and in test
       success at the end; ``early_test``: as ``early``, in test success
     - ``early_test_unreflected``: ``early_test`` with R3L without reflection in place of GRPO
-    - ``tokens_20``, ``tokens_60``: difference in test success at equal tokens (AT_EQUAL_TOKENS)
+    - ``tokens_20``, ``tokens_60``: difference in test success where both methods have generated as many
+      tokens as the cheaper one has after 20, or 60, updates
     """
 
     tier: str

@@ -74,7 +74,8 @@ class ProbeMeasure(TypedDict):
 class ProbeResult(TypedDict):
     """The keys of a probe's result file that tables and figures read (results/probe/*.json).
 
-    A probe measures a fixed model without training; r3l.probe.result writes the file.
+    A probe measures a fixed model without training; r3l.probe.result writes the file. ``label``: the
+    environment's name in print. ``measures``: by key of r3l.probe.measures.SECTIONS.
     """
 
     env: str

@@ -34,7 +34,9 @@ class Published(BaseModel):
     """One published number, with the digits it was printed with.
 
     ``backbone``, ``benchmark``, ``method``: their published names. ``setting``: what distinguishes the row,
-    such as ``step=100``; else empty. ``n``: size of the test set. ``source``: document and file.
+    such as ``step=100``; else empty. ``unit``: ``share`` (0 to 1), ``turns``, ``tokens``, ``s`` or ``points``
+    (a judge's score). ``n``: size of the test set. ``source``: document and file; ``source_kind``: whose
+    document: ``paper``, ``author response``, ``rebuttal`` or ``third party``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -145,8 +147,9 @@ def paper_columns(
 ) -> dict[str, Any]:
     """The columns PAPER_COLUMNS of a row: published number and metric, our difference to it, verdict, reason.
 
-    ``difference``: our mean minus the published number, None if they are not compared. ``reason``: the kind
-    of interval, or why there is no verdict.
+    ``verdict``: ``within interval``, ``outside``, ``not comparable`` or ``incomplete``. ``difference``: our
+    mean minus the published number, None if they are not compared. ``reason``: the kind of interval, or why
+    there is no verdict.
     """
     value, metric = (float(number.value), number.metric) if number else (None, None)
     return dict(zip(PAPER_COLUMNS, (value, metric, difference, verdict, reason), strict=True))

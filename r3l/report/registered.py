@@ -47,6 +47,7 @@ class Registered(Strict):
     """configs/registered.yaml: ``method`` minus ``against`` in each of ``envs``.
 
     Together with the ``earlier`` comparisons, which stay counted, they are one family for Holm's correction.
+    ``sources``: by key, where the values come from.
     """
 
     tier: str

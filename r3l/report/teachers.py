@@ -45,10 +45,12 @@ NOTE = (
 class TeacherRow:
     """How a teacher rates successes and failures, in the training of a method or in a probe.
 
-    - ``solved``, ``failed``: mean D of successes and of failures, in nats per token (D: see NOTE)
+    - ``solved``, ``failed``: mean D of successes and of failures, in nats per token; D: log p of a sampled
+      token under the teacher minus the policy's
     - ``difference``: ``solved`` minus ``failed``, with its 95 % interval ``low`` to ``high``; all None if not
       measured
     - ``over``, ``count``: unit of the interval's sample (``seeds`` or ``tasks``), and their number
+    - ``label``: the method's name in print, or which probe it is
     - ``shown``: share of the teacher's prompts that contain the hint
     - ``success``: mean test success of a method
     - ``rank``: the method's rank by ``success`` among methods whose teacher tells successes from failures,

@@ -74,7 +74,10 @@ class TrainSettings(TypedDict):
 
 
 class SavedMethodSettings(TypedDict):
-    """The settings of a method that reports read."""
+    """The settings of a method that reports read.
+
+    ``feedback``: who writes it: ``self`` (the policy), ``environment`` (its critic) or ``judge``.
+    """
 
     feedback: NotRequired[Literal["self", "environment", "judge"]]
     feedback_corruption: NotRequired[Number]
@@ -162,7 +165,11 @@ def read_manifest(run_dir: Path, content: bytes | None = None) -> Manifest:
 
 
 def run_of(run_dir: Path) -> Run:
-    """The run of a directory, from its manifest. Raises as :func:`read_manifest`, and ConfigError."""
+    """The run of a directory, from its manifest.
+
+    Raises DataError if the manifest is missing, damaged or of another version of r3l, ConfigError if its
+    settings are not those of a run.
+    """
     return validate(Run, read_manifest(run_dir)["run"], str(run_dir / MANIFEST))
 
 

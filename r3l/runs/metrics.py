@@ -35,7 +35,10 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """A key of metrics.jsonl. A ``name`` that ends in ``/*`` declares a family of keys."""
+    """A key of metrics.jsonl. A ``name`` that ends in ``/*`` declares a family of keys.
+
+    ``kind``: how its values at several steps are combined.
+    """
 
     name: str
     unit: str

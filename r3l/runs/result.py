@@ -19,7 +19,10 @@ FINAL_WINDOW = 5  # steps averaged in "final"; our choice
 
 
 class RunIdentity(TypedDict):
-    """The keys of a result or an evaluation that say which run it is of."""
+    """The keys of a result or an evaluation that say which run it is of.
+
+    ``cell``: tier/env/model/method. ``label``, ``method_label``: names of tier and method in print.
+    """
 
     schema: int
     cell: str

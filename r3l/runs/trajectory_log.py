@@ -52,7 +52,7 @@ class LoggedTrajectory(TypedDict):
     """One logged trajectory.
 
     ``advantage``: mean over its sampled tokens. ``trainable``: [first, end) of the turns that carry gradient.
-    ``parsed``: content of a reflection or critique.
+    ``parsed``: content of a reflection or critique. ``kind``: a value of r3l.core.trajectory.TrajectoryKind.
     """
 
     kind: str
@@ -79,8 +79,8 @@ class LoggedGroup(TypedDict):
 class TrajectoryLine(TypedDict):
     """One line of the trajectory log: a task of a step with its groups.
 
-    ``group``: the task's, such as easy. ``selected_as``: why it is logged: the step's first task, or one of
-    those that teach something (taught).
+    ``group``: the task's, such as easy. ``groups``: its trajectories, by the group that they train in.
+    ``selected_as``: why it is logged: ``first`` of the step, or ``taught``, one that teaches something.
     """
 
     step: int

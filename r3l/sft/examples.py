@@ -71,10 +71,10 @@ def documents_of(
     """The dialogs in which R3L would play, reflect on and retry the demonstrated episode ``d``.
 
     They are the episode; the reflection on it, which with compact prompts is part of the same dialog; and the
-    retry, if the demonstration has one. ``guidance``: the form of the retry's hint. ``hinted`` adds the
-    episode with a hint at every turn, since a guided retry has only one. ``plan_thoughts``: the thought
-    before a suggested action states that action. Raises ConfigError for these two if the environment's agents
-    write no thoughts.
+    retry, if the demonstration has one. ``guidance``: the form of the retry's hint: ``full_report``,
+    ``suggestion`` or ``none``. ``hinted`` adds the episode with a hint at every turn, since a guided retry
+    has only one. ``plan_thoughts``: the thought before a suggested action states that action. Raises
+    ConfigError for these two if the environment's agents write no thoughts.
     """
     if (hinted or plan_thoughts) and not any(step.planned for step in d.steps):
         raise ConfigError(
@@ -172,7 +172,7 @@ def render(
     """Token ids and weights of a dialog, tokenised exchange by exchange as in sampling (SFTExample).
 
     ``prompt_weight``: the weight of each prompt token. ``stop``: what ends a response, as in the dialogue of
-    the environment.
+    the environment: ``end`` (the end token) or ``line`` (a line break).
     """
     ids: list[int] = []
     weight: list[float] = []

@@ -74,7 +74,9 @@ class SFTPhase(Strict):
 class SFTConfig(Strict):
     """A recipe of SFT, configs/sft/<name>.yaml: how a base checkpoint is made, phase by phase.
 
-    ``threads``: of torch. ``tokens_per_step``: of the examples of one optimiser step.
+    ``threads``: of torch. ``tokens_per_step``: of the examples of one optimiser step. ``prompts``: ``full``,
+    ``compact`` or ``released``. ``device``: ``auto``, ``cpu`` or ``cuda``. ``sources``: by key, where the
+    values come from.
     """
 
     name: str

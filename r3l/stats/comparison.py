@@ -252,8 +252,8 @@ def compare(
     """Judge ``effects`` as one family, with p-values corrected together; an effect None stays None.
 
     ``margin``: largest difference that counts as equivalent, for all or one per effect; None: equivalence is
-    not tested. ``tests``: planned number of comparisons; those without a test count with p = 1. Default: the
-    number of effects that can be tested.
+    not tested. ``correction``: ``holm`` or ``benjamini-hochberg``. ``tests``: planned number of comparisons;
+    those without a test count with p = 1. Default: the number of effects that can be tested.
     """
     margins = list(margin) if isinstance(margin, Sequence) else [margin] * len(effects)
 

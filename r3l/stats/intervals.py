@@ -26,8 +26,9 @@ Floats = NDArray[np.float64]
 class Interval:
     """A mean over ``seeds`` training seeds, with its confidence interval.
 
-    Below MIN_SEEDS seeds ``low`` and ``high`` are None and ``points`` holds each seed's value. Bounds are
-    not clipped: a t-interval of success rates that leaves [0, 1] shows that there are too few seeds.
+    ``kind``: how it was computed, in words, such as ``t, 8 seeds`` or ``Wilson, 64 tasks`` (of one seed).
+    Below MIN_SEEDS seeds ``low`` and ``high`` are None and ``points`` holds each seed's value. Bounds are not
+    clipped: a t-interval of success rates that leaves [0, 1] shows that there are too few seeds.
     """
 
     mean: float

@@ -37,7 +37,7 @@ class MethodAdvantage(AdvantageFn, ExperienceOperator):
         self._decode: trajectory_log.Decode | None = None
 
     def __call__(self, exps: list[Experience], **kwargs: Any) -> tuple[list[Experience], dict[str, float]]:
-        """Same as :meth:`process`; Trinity's advantage functions are called like this."""
+        """Turn one step's trajectories into training rows (:meth:`process`), in the form Trinity calls."""
         return self.process(exps)
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, float]]:

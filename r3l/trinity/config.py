@@ -168,10 +168,11 @@ def as_yaml(run: Run, config: Config) -> str:
 
 
 def write_inputs(run: Run, place: Place) -> None:
-    """Write the files that :func:`trinity_config` names: the task sets, and with verl a new LoRA adapter.
+    """Write the files that :func:`trinity_config` names: the task sets, and perhaps a new LoRA adapter.
 
-    Into ``place.tasks`` and ``place.adapter``. Raises DataError if a task set's data is missing,
-    CheckpointError if the model's configuration is; the message says how to get it.
+    The task sets go into ``place.tasks``. The adapter goes into ``place.adapter``, with verl and
+    ``lora.rank`` above 0 only. Raises DataError if a task set's data is missing, CheckpointError if the
+    model's configuration is; the message says how to get it.
     """
     write_tasksets(run, place.tasks)
     if run.lora.rank and place.backend == "verl":

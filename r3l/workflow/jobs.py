@@ -172,7 +172,10 @@ class Jobs:
         return round(status.expected_seconds(self.run(wildcards), self._times) or 0)
 
     def threads(self, kind: JobKind) -> Callable[[Any], int]:
-        """A function from a job's wildcards to its number of CPUs, for ``threads:`` of a rule."""
+        """A function from a job's wildcards to its number of CPUs, for ``threads:`` of a rule.
+
+        ``kind``: ``train`` or ``evaluate``.
+        """
         return lambda wildcards: self._request(kind, wildcards).cpus
 
     def requests(self, kind: JobKind) -> dict[str, ForJob]:
@@ -221,7 +224,8 @@ class Jobs:
 def log_path(rule: str, *further: str) -> str:
     """Path of a run's job's log, with Snakemake's wildcards: ``results/logs/RULE/{tier}/.../seed{seed}.log``.
 
-    ``further`` parts of the path distinguish several jobs of one run.
+    ``rule``: the job's rule in the Snakefile, such as train or evaluate. ``further`` parts of the path
+    distinguish several jobs of one run.
     """
     run = "/".join([STATE.removeprefix("results/"), *further])
     return f"{LOGS}/{rule}/{run}.log"

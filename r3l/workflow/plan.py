@@ -44,7 +44,8 @@ NEEDED = {  # required keys by the kind of a table
 class WorkflowConfig(Strict):
     """configs/workflow.yaml or workflow_TIER.yaml: the grid of runs, envs x models x methods x seeds.
 
-    A table may choose its own environments, models and methods (rows); seeds are the workflow's.
+    A table may choose its own environments, models and methods (rows); seeds are the workflow's. ``sources``:
+    by key, where the values come from.
     """
 
     tier: str
@@ -138,7 +139,7 @@ class WorkflowConfig(Strict):
 class TableConfig(Strict):
     """configs/tables/<name>.yaml: a table of methods (or variants, r3l.config.method) on the same tasks.
 
-    Which keys it needs depends on its kind (NEEDED).
+    Which keys it needs depends on its kind (NEEDED). ``sources``: by key, where the values come from.
     """
 
     table: str
@@ -215,20 +216,28 @@ def table_config(name: str) -> TableConfig:
 
 
 def tables() -> dict[str, TableConfig]:
-    """Read every table of configs/tables, by its name. Raises ConfigError as :func:`table_config`."""
+    """Read every table of configs/tables, by its name.
+
+    Raises ConfigError if one is malformed or lacks a key that its kind needs.
+    """
     return {name: table_config(name) for name in names("tables")}
 
 
 def runs(config: WorkflowConfig, table: TableConfig) -> dict[str, Run]:
     """Plan a table's runs: directory under results/ -> run, ordered by environment, model, method, seed.
 
-    Nothing is started. Raises as :func:`grid`.
+    Nothing is started. Raises ConfigError for an unknown name or wrong value, if snakemake cannot name a
+    directory, or if two models have the same weights.
     """
     return grid(config, config.columns(table), config.rows(table), config.models_of(table))
 
 
 def further_evaluations(config: WorkflowConfig, table: TableConfig) -> list[str]:
-    """Paths, below results/, of the evaluations of ``table``'s runs on question sets; [] if it has none."""
+    """Paths, below results/, of the evaluation.json files of ``table``'s runs on question sets.
+
+    A question set is a further task set on which a finished run is scored, such as math500 for a run of dapo;
+    configs/envs lists those of an environment (key ``question_sets``). [] if the table shows none.
+    """
     files = []
     for path, run in runs(config, table).items():
         for task_set in config.question_sets(table, run.env):

@@ -26,7 +26,8 @@ JobKind = Literal["train", "evaluate"]
 class JobResources(Strict):
     """An entry of configs/resources.yaml: resources of the jobs with these names.
 
-    A name that is left out matches any; a resource that is left out is not set by this entry.
+    A name that is left out matches any; a resource that is left out is not set by this entry. ``rule``:
+    ``train`` or ``evaluate``.
     """
 
     rule: JobKind | None = None
@@ -91,9 +92,9 @@ def requested_resources(
 ) -> ResourceRequest:
     """Resources of a job of ``kind`` for ``run``, by all entries that match it and the model's GPUs.
 
-    ``hours``: expected hours of a training; they replace the entries' ``runtime``, which stays the upper
-    limit of one job, so that it may take several ``parts``. Raises ConfigError if no entry gives a required
-    resource, or the GPUs cannot be shared equally by the nodes.
+    ``kind``: ``train`` or ``evaluate``. ``hours``: expected hours of a training; they replace the entries'
+    ``runtime``, which stays the upper limit of one job, so that it may take several ``parts``. Raises
+    ConfigError if no entry gives a required resource, or the GPUs cannot be shared equally by the nodes.
     """
     names = {
         "rule": kind,

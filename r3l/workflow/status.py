@@ -70,7 +70,8 @@ class Status:
     ``seconds_left``: expected remaining seconds of training on this run's threads, None if unknown.
     ``error``: the one that ended its last command, else ''. ``success``: of the evaluation if finished, else
     of the last step's base rollouts, None before. ``episodes_done``: episodes of the evaluation so far, of
-    ``episodes`` (0: not known yet), on the tasks of ``split``.
+    ``episodes`` (0: not known yet), on the tasks of ``split``, ``test`` or ``validation``. ``state``: from
+    ``missing`` (not begun) to ``done`` (trained and evaluated), see :data:`MEANINGS`.
     """
 
     run: Run

@@ -255,7 +255,8 @@ def read_file(path: Path, origin: Origin) -> list[Fields]:
 def cleaned(name: str, source: Path | None) -> tuple[dict[str, list[MathProblem]], CleaningReport]:
     """Clean the training data NAME_raw (:func:`clean`): its problems by part, and a report.
 
-    The parts are NAME, the held-out problems, and NAME_train. Cached. Raises as ``load``.
+    The parts are NAME, the held-out problems, and NAME_train. Cached. Raises DataError for a set, of training
+    or test data, that cannot be found or read; the test sets must have their frozen sha256.
     """
     raw = read_set(f"{name}_raw", source)
     tests = {test: [p.problem for p in load(test, source)] for test in CLEANING[name].tests}

@@ -146,7 +146,7 @@ def freeze(name: str, source: Path | None) -> Path:
     """Write number of rows and sha256 of the set ``name`` to ``sets.json``; returns that file.
 
     Training data is written as two parts, with the report of its cleaning. ``source``: a folder of data files
-    (default: ``$R3L_MATH``, else the hub). Raises DataError as ``load``.
+    (default: ``$R3L_MATH``, else the hub). Raises DataError for a set that cannot be found or read.
     """
     if name in datasets.CLEANING:
         parts, report = datasets.cleaned(name, source)

@@ -76,7 +76,11 @@ RELEASED_SYSTEM = "math_system"
 
 
 def create(style: Style, max_turns: int, options: MathOptions) -> AnswerDialogue:
-    """The dialogue for a prompt style and, in the full style, for the form that ``options.ask`` names."""
+    """The dialogue for a prompt style: ``full``, ``compact`` or ``released``.
+
+    In the full style ``options.ask`` names the form in which the answer is wanted. Raises ConfigError for
+    ``released`` without a clone of the released code, or with the option ``turns: segments``.
+    """
     if style == "released":
         return ReleasedMathDialogue(SUBJECT, style, max_turns, options)
     system = {"boxed_system": BOXED, "example": EXAMPLE}.get(options.ask, SYSTEM)
@@ -164,7 +168,10 @@ class MathPrompts(ReleasedPrompts):
 
 
 class ReleasedMathDialogue(AnswerDialogue):
-    """The dialogue in the texts of the paper's released code. Raises ConfigError without a clone of it."""
+    """The dialogue in the texts of the paper's released code.
+
+    Raises ConfigError without a clone of that code, and for the option ``turns: segments``, which it lacks.
+    """
 
     styles: Sequence[Style] = ("released",)
     release: MathPrompts

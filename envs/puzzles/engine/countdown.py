@@ -249,7 +249,8 @@ Expression = Number | BinaryOperation
 def parse(text: str) -> Expression | None:
     """Parse ``text``, which must be one expression and nothing else; None otherwise.
 
-    An expression has whole numbers of at most 6 digits, ``+ - * /`` and brackets, at most MAX_TOKENS in all.
+    An expression has whole numbers of at most 6 digits, ``+ - * /``, signs ``-`` and brackets, at most
+    MAX_TOKENS in all.
     """
     # Split the text into tokens.
     tokens: list[str] = []

@@ -224,9 +224,10 @@ def render(data: Data, roles: Sequence[bool]) -> str:
 
 
 def read(data: Data, answer: str) -> Roles | None:
-    """The roles in an answer, by person; None unless it names each person once and says nothing else.
+    """The roles in an answer: True for each truth-teller, in the order of ``data["names"]``.
 
-    Case, layout, and the punctuation between two people do not matter.
+    None unless the answer names each person once and says nothing else; case, layout, and the punctuation
+    between two people do not matter. None too if it is longer than MAX_ANSWER characters.
     """
     if len(answer) > MAX_ANSWER:
         return None

@@ -105,7 +105,10 @@ def problem(task_type: str, variation: int, split: str, group: str | None = None
 
 
 def problem_of(problem_id: str, split: str = "", group: str | None = None) -> Task:
-    """The problem with an id such as ``find-animal-12`` as a task (:func:`problem`)."""
+    """The problem with an id such as ``find-animal-12`` as a task, with the released code's simplifications.
+
+    ``group``: its group in tables, by default the task type.
+    """
     task_type, _, variation = problem_id.rpartition("-")
     return problem(task_type, int(variation), split, group)
 
@@ -119,8 +122,8 @@ class TypeGroup(DefinitionModel):
 class ProblemSplit(DefinitionModel):
     """A split: ``counts`` problems of each group; its task types take turns.
 
-    The problems come from the splits ``from`` (key) of ScienceWorld itself. A split takes no problem of an
-    earlier split in the definition.
+    The problems come from the splits ``from`` (key) of ScienceWorld itself: train, dev, test. A split takes
+    no problem of an earlier split in the definition.
     """
 
     source: tuple[OfficialSplit, ...] = Field(alias="from")
@@ -267,7 +270,8 @@ def _candidates(
 def to_solve(defined: ScienceWorldDefinition, task_type: str, source: OfficialSplit) -> list[str]:
     """Ids of a task type's problems in an official split that get a stored solution.
 
-    They are drawn by the name of the task set, ``defined.solve`` of them, and listed in the drawn order.
+    ``source``: the official split, train, dev or test. They are drawn by the name of the task set,
+    ``defined.solve`` of them, and listed in the drawn order.
     """
     ids = [f"{task_type}-{variation}" for variation in official_variations(task_type, source)]
     ids.sort(key=lambda key: seed_of("panel", defined.name, key))

@@ -119,7 +119,8 @@ def make_original(
     """Build the catalogue of the original WebShop in ``folder`` from its files.
 
     ``items``, ``attributes``, ``human``: its files (see ``catalogue.original_files``). ``limit``: number of
-    products, None for all. Raises as :func:`make`.
+    products, None for all. Raises RunDirectoryError if another process is building there, ConfigError if the
+    folder exists.
     """
     return make(original_files(items, attributes, human, limit), folder, ORIGINAL)
 

@@ -28,8 +28,8 @@ _NEAREST = 4  # a limit is drawn from this many of the nearest ones above the pr
 class Goal:
     """A product that satisfies the customer, with the customer's instruction.
 
-    ``options``: the wanted values; for goals made from product records, (name, value) pairs, as the
-    original's fuzzy matcher expects. ``price_upper`` in dollars.
+    ``name``: the product's. ``options``: the wanted values; for goals made from product records, (name,
+    value) pairs, as the original's fuzzy matcher expects. ``price_upper`` in dollars.
     """
 
     asin: str

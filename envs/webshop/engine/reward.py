@@ -137,7 +137,8 @@ VERSION = "3.8.0"
 def nouns(name: str) -> tuple[str, ...]:
     """The nouns and proper nouns of ``name`` in lower case, in order, with repetitions. Takes about 3 ms.
 
-    Raises EngineError as ``model_version``; the language model is loaded by the first call.
+    The first call loads the language model. Raises EngineError if it is not installed, or not in the version
+    that rewards need.
     """
     return tuple(token.text.lower() for token in _model()(name) if token.pos_ in ("NOUN", "PROPN"))
 

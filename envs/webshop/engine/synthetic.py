@@ -48,7 +48,8 @@ class _Kind:
 class Wish:
     """The request of an instruction of the synthetic catalogue: a kind of product with certain properties.
 
-    ``options``: values to choose, such as a colour. ``limit``: price limit in dollars, None without one.
+    ``kind``: the product's name, such as shirt. ``options``: values to choose, such as a colour. ``limit``:
+    price limit in dollars, None without one.
     """
 
     kind: str

@@ -92,7 +92,10 @@ class KernelDecoder(PackedDecoder):
 
 
 class KernelTree(PrefixTree):
-    """PrefixTree whose nodes attend by our compiled CPU kernels, forward and backward."""
+    """A tree of token rows, computed once where they share a beginning (PrefixTree), with other attention.
+
+    Its nodes attend by our compiled CPU kernels, forward and backward, instead of by torch.
+    """
 
     def pad_nodes(self, nodes_W: np.ndarray) -> np.ndarray:
         """``nodes_W`` with its last node repeated, up to a length that other steps have too (padded_rows)."""

@@ -55,8 +55,8 @@ def tree_logprobs(
 ) -> torch.Tensor:
     """Log-probability (nats) of every masked token given those before it, 0 elsewhere; shape (B, T).
 
-    The same numbers as :func:`token_logprobs`, up to rounding, by the packed pass: rows with a common
-    beginning share its computation. ``tree_class``: PrefixTree, or its subclass for our CPU kernels.
+    The packed pass computes them: rows with a common beginning share its computation. Up to rounding they are
+    the numbers of :func:`token_logprobs`. ``tree_class``: PrefixTree, or its subclass for our CPU kernels.
     """
     scored_B_T = mask_B_T.bool().clone()
     scored_B_T[:, :1] = False  # nothing precedes the first token; T can be 0, if no prompt fitted
@@ -164,6 +164,9 @@ def _projected_logprobs(
     tokens_S: torch.Tensor,
     temperature: float,
 ) -> torch.Tensor:
-    """As :func:`vocabulary_logprobs`, with the logits of all W hidden states in memory at once."""
+    """Log-probability (nats) of each token after its hidden state, shape (S,).
+
+    The logits of all W hidden states are in memory at once.
+    """
     logits_W_V = vocabulary_logits(hidden_W_H, projection) / temperature
     return logits_W_V[where_S, tokens_S] - torch.logsumexp(logits_W_V, dim=-1)[where_S]
