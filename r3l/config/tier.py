@@ -118,7 +118,10 @@ class LoraConfig(Strict):
 
 
 class EvaluationConfig(Strict):
-    """Settings of evaluation: of the last checkpoint, never of a peak, without reflection or guidance."""
+    """Settings of evaluation: of the last checkpoint, never of a peak, without reflection or guidance.
+
+    ``curve`` is refused unless its updates are above 0, in ascending order and each once.
+    """
 
     temperature: float = option(
         0.4, "temperature of sampling; 0: greedy", "released code: 0.4 (audit 3.1)", ge=0, le=100

@@ -52,6 +52,7 @@ class Endpoint:
     ``answering``: the models that answers name, in order of appearance; it begins with ``before``, those of
     earlier connections of the same work. ``wait``: function that returns the seconds between two attempts if
     the server names no pause; None: the openai package's, up to 8. The key is read from the environment.
+    Raises ConfigError for an address or a key that cannot be used; the server is not called yet.
     """
 
     def __init__(

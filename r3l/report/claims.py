@@ -206,7 +206,7 @@ REGISTERED = (Family.CURVES, Family.ADAPTIVE)
 
 
 class Claim(Strict):
-    """One claim and its test, if it has one: ``score``, ``training``, ``learning`` or ``probe``.
+    """One claim and at most one test: ``score``, ``training``, ``learning`` or ``probe``.
 
     ``says``: the verdict that confirms it, ``ahead`` or ``equivalent``. ``family``: the claims with which its
     p-value is corrected. ``seeds``: training seeds that were registered, by environment; no verdict is given

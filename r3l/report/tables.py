@@ -46,7 +46,7 @@ def selected(
 
     A run whose file the command names is shown too, unless the command names other environments or methods.
     The user's own environments are added if the table lists none, the user's own methods if its key ``own``
-    is true.
+    is true. A table of published numbers shows all ``runs``; raises ConfigError if environments are chosen.
     """
     if table.kind == "published":
         if selection.envs is not None:

@@ -77,6 +77,9 @@ class SFTConfig(Strict):
     ``threads``: of torch. ``tokens_per_step``: of the examples of one optimiser step. ``prompts``: ``full``,
     ``compact`` or ``released``. ``device``: ``auto``, ``cpu`` or ``cuda``. ``sources``: by key, where the
     values come from.
+
+    Refused are shares that add up to more than 1, ``lora.rank`` without a ``model`` or with muon, and
+    ``hinted_share`` with another ``guidance`` than ``suggestion``.
     """
 
     name: str

@@ -158,7 +158,10 @@ class AlfworldEngine:
         return self._observe(self._grammar.render(operator.feedback, operator.bindings, self._world))
 
     def snapshot(self) -> _GameSnapshot:
-        """The current state; valid until another task is reset. Takes microseconds."""
+        """The current state; valid until another task is reset. Takes microseconds.
+
+        Raises EngineError before the first successful reset.
+        """
         if self._start is None:
             raise EngineError("snapshot before a successful reset")
         facts = dict(self._world.facts)

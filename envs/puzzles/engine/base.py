@@ -146,7 +146,8 @@ class Puzzle(ABC):
 
         An attempt is right if and only if ``first_wrong`` is None. In a retry the first ``after`` lines are
         right; if no mistake is possible after them, the rest is right too. The same generator state gives the
-        same mistake, so a generator that is seeded by the problem alone makes it systematic.
+        same mistake, so a generator that is seeded by the problem alone makes it systematic. Raises DataError
+        if no misreading of the problem leads to a wrong answer.
         """
         careful = self.work(data)
         if rng.random() >= skill:

@@ -167,7 +167,8 @@ class CachedEngine:
     def step(self, action: str) -> Observation:
         """Apply one action and return the next observation.
 
-        Raises ReplayMismatch if replaying earlier actions gives other observations than the cached ones.
+        Raises ReplayMismatch if replaying earlier actions gives other observations than the cached ones, and
+        EngineError before a successful reset.
         """
         if self._task is None:
             raise EngineError("step before a successful reset")

@@ -69,7 +69,10 @@ class ScienceWorldEngine:
         return Observation(f"{description}\n{first.text}", (), first.reward, first.done, first.success)
 
     def step(self, action: str) -> Observation:
-        """Apply ``action``, any text; if the simulator does not understand it, the observation says so."""
+        """Apply ``action``, any text; if the simulator does not understand it, the observation says so.
+
+        Raises EngineError before a successful reset.
+        """
         if not self._started:
             raise EngineError("step before a successful reset")
         return self._step(action)

@@ -74,7 +74,7 @@ class VllmPolicy(LocalPolicy):
         self.sync_weights()
 
     def begin(self) -> None:
-        """Wake vLLM up and empty its prefix cache."""
+        """Wake vLLM up and empty its prefix cache. Raises RuntimeError while a request is being sampled."""
         if not self._awake:
             self._llm.wake_up()
             self._awake = True

@@ -57,7 +57,7 @@ ENDINGS: Parts = STOPS | {"other": ("other", "#E0E0E0")}
 def cost(shown: Shown) -> Drawn:
     """Figure of training cost: seconds by phase and generated tokens by kind, means over seeds.
 
-    One row of subplots per environment.
+    One row of subplots per environment. Raises DataError if none of the runs was trained.
     """
     trained = shown.only(lambda run: run.steps > 0)
     if not trained.benches:

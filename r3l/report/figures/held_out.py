@@ -60,7 +60,11 @@ def draw(runs: pd.DataFrame, out: Path) -> list[Path]:
 
 
 def held_out_curves(runs: pd.DataFrame) -> Drawn:
-    """The figure, its runs and its caption."""
+    """The figure of how R3L, GRPO and R3L without reflection learn, with its runs and its caption.
+
+    One row of subplots per environment (and model), all methods at GRPO's learning rate. Raises DataError if
+    no run of r3l was scored during its training (``evaluation.curve``).
+    """
     shown: list[Bench] = []
     starts: list[float | None] = []
     for place, here in by_bench(whole(runs)).items():
