@@ -201,7 +201,10 @@ class ErringPlayer(ScriptedExpert):
         return others[0] if rng.random() < error_model.systematic else others[int(rng.integers(len(others)))]
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Judge ``action``: it is wrong if the player would not have taken it; None if it is right."""
+        """Judge ``action``: it is wrong if the player would not have taken it; None if it is right.
+
+        ``text``, the observation after it, makes no difference.
+        """
         good = self._player(self._first, self._answers)
         return None if action in good else WrongAction(turn, f"{action} does not help", tuple(good[:1]))
 

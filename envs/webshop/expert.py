@@ -163,7 +163,10 @@ class WebshopExpert(ScriptedExpert):
         return str(rng.choice(others)) if others else systematic
 
     def check(self, turn: int, action: str, text: str) -> WrongAction | None:
-        """Judge ``action``, taken on the page observed last; None if it is right (:func:`is_right`)."""
+        """Judge ``action`` of ``turn``, taken on the page observed last; None if right (:func:`is_right`).
+
+        ``text``, the page after it, makes no difference.
+        """
         if is_right(self, action):
             return None
         steps = plan(self)

@@ -203,12 +203,15 @@ def _parsed_by_line(path: Path, lines: Iterable[bytes]) -> list[Any]:
 
 
 def variants(path: Path) -> list[Path]:
-    """Paths of a JSON-lines file, preferred first: lines, columns (stored), compressed (by r3l 0.1.0)."""
+    """The three paths at which a JSON-lines file may be, whether or not any exists, preferred first.
+
+    ``path`` itself (lines), columns (stored runs), and compressed lines (by r3l 0.1.0).
+    """
     return [path, columns_path(path), path.with_name(f"{path.name}.gz")]
 
 
 def stored_variants(path: Path) -> list[Path]:
-    """The existing :func:`variants` of a JSON-lines file."""
+    """Those :func:`variants` of a JSON-lines file that exist, preferred first; [] if none does."""
     return [variant for variant in variants(path) if variant.is_file()]
 
 

@@ -352,17 +352,20 @@ def whole(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def benches(runs: pd.DataFrame) -> list[Bench]:
-    """Each (tier, env, model) of ``runs``, in order."""
+    """Each (tier, env, model) of ``runs``, sorted by these names."""
     return sorted(set(zip(*(runs[key] for key in BENCH), strict=True)))
 
 
 def by_bench(runs: pd.DataFrame) -> dict[Bench, pd.DataFrame]:
-    """The rows of each (tier, env, model) of ``runs``, in order."""
+    """The rows of each (tier, env, model) of ``runs``, sorted by these names."""
     return {(tier, env, model): rows for (tier, env, model), rows in runs.groupby(BENCH)}
 
 
 def groups(runs: pd.DataFrame) -> list[str]:
-    """The task groups in ``runs`` of one (tier, environment, model), in the order of the report."""
+    """The task groups in ``runs`` of one (tier, environment, model): easy, hard, others by name, all.
+
+    ``all`` is always there, even if ``runs`` is empty.
+    """
     names = set(runs.group)
     known = [name for name in GROUP_ORDER if name in names]
     return [*known, *sorted(names - {*GROUP_ORDER, ALL}), ALL]

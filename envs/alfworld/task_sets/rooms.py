@@ -87,7 +87,10 @@ class Thing:
 
     @property
     def id(self) -> str:
-        """Name in the PDDL problem: ``Mug_bar_98``, ``Sink_bar_98_bar_SinkBasin`` for number 1."""
+        """Name in the PDDL problem: KIND_bar_(99 - number), so ``Mug_bar_98`` for ``mug 1``.
+
+        A basin is named after what it is part of: ``Sink_bar_98_bar_SinkBasin`` for ``sinkbasin 1``.
+        """
         # alfworld numbers the instances of a class from the last id to the first.
         stem = _BASINS.get(self.kind, self.kind)
         return f"{stem}_bar_{99 - self.number}" + (f"_bar_{self.kind}" if self.kind in _BASINS else "")

@@ -24,8 +24,8 @@ _FIRST_CHECKED = 4  # first turn at which repeated actions end an episode
 class AgentBenchDialogue(AlfworldDialogue):
     """AgentBench's dialogue form for ALFWorld, in our words (``response_format: labelled``).
 
-    Only the current observation lists the admissible actions; a dialog that is too long loses its earliest
-    messages after the instruction.
+    At most the current observation lists the admissible actions, at the turns that the setting ``admissible``
+    names; a dialog that is too long loses its earliest messages after the instruction.
     """
 
     def __init__(

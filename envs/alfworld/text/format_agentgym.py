@@ -19,7 +19,8 @@ _AGREED = "OK. I will follow these instructions and try to carry out the task."
 class AgentGymDialogue(AlfworldDialogue):
     """AgentGym's dialogue form for ALFWorld, in our words (``response_format: last_label``).
 
-    One growing dialog, which lists the admissible actions only at its first turn.
+    One growing dialog. The setting ``admissible`` says at which turns the admissible actions are listed:
+    protocol agentgym sets ``first``; the default is every turn.
     """
 
     def opening(self, task: Task, first: Observation) -> list[Message]:

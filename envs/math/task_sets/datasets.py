@@ -144,7 +144,10 @@ def frozen() -> dict[str, dict[str, Any]]:
 
 
 def share_of(problem: MathProblem) -> str:
-    """The part of a training set to which a problem belongs: ``sft``, ``validation`` or ``rl``."""
+    """The part of a training set to which a problem belongs: ``sft``, ``validation`` or ``rl``.
+
+    By its sha256 modulo 10: ``sft`` for 0 to 3, ``validation`` for 4, ``rl`` for 5 to 9.
+    """
     tenth = int(problem.sha256, 16) % 10
     return next(share for share, tenths in SHARES.items() if tenth in tenths)
 

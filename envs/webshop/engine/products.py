@@ -163,9 +163,10 @@ def expect(value: Any, kind: type, where: str, key: str) -> Any:
 
 
 def texts_of(value: Any, where: str, key: str) -> tuple[str, ...]:
-    """Return the entry ``key`` of a record as a tuple of texts. Raises DataError for anything else.
+    """Return ``value``, the entry ``key`` of a record, as a tuple of texts.
 
-    ``where``: file and position of the record, for the error.
+    Raises DataError, with ``where`` (file and position of the record) and ``key``, unless it is a list of
+    texts.
     """
     texts = expect(value, list, where, key)
     return tuple(expect(text, str, where, f"an entry of {key}") for text in texts)

@@ -62,7 +62,7 @@ class GenerationRequest:
         return tokens_in(self.state) + len(self.pending) + (self.sampling.max_tokens if at_most else 1)
 
     def finished(self) -> bool:
-        """True if the response has ``max_tokens`` tokens, or ends with one of ``stops``."""
+        """True if the response has ``max_tokens`` tokens, or its last token id is in ``stops``."""
         return len(self.ids) >= self.sampling.max_tokens or (bool(self.ids) and self.ids[-1] in self.stops)
 
 

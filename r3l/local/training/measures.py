@@ -19,7 +19,7 @@ from r3l.local.model.precision import MasterWeights
 
 
 class LogprobMismatch:
-    """Collects |log-prob in training - log-prob recorded at sampling| (nats) over micro-batches.
+    """Mean and maximum of |log-prob in training - log-prob recorded at sampling| (nats) over micro-batches.
 
     Only tokens that were sampled in the context in which they train. The weights are the same until the
     step's one update, so the mismatch is numerical error only; an importance ratio or a KL cannot be known
@@ -58,7 +58,8 @@ class OffPolicyLogprobs:
 
     *Distilled* tokens were sampled under a hint that their row no longer shows; *imitated* tokens are
     learned by SFT. A policy gradient without an importance ratio pushes each of them with full weight,
-    however unlikely it is, so these metrics show how unlikely they are.
+    however unlikely it is, so these metrics show how unlikely they are: mean and 99th percentile of -log p,
+    the share of tokens with log p below -5, and what the hint adds to the log p of distilled tokens.
     """
 
     def __init__(self) -> None:

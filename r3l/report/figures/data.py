@@ -30,7 +30,7 @@ class Bench:
 
     @cached_property
     def runs(self) -> dict[str, pd.DataFrame]:
-        """The runs of each method on all test tasks, methods in the order of the figure, seeds in order."""
+        """The runs of each method on all test tasks, methods in the figure's order, seeds as in ``rows``."""
         present = set(self.rows.method)
         return by_method(whole(self.rows), [method for method in self.order if method in present])
 

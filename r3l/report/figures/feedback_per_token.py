@@ -78,9 +78,10 @@ def draw(rows: Sequence[FeedbackRow], out: Path) -> list[Path]:
         style.legend(figure, handles)
         style.note(
             figure,
-            "In brackets: seeds. Each method at GRPO's learning rate unless its name says another. Bars: 95 % "
-            "intervals over seeds; differences are paired by seed. Gain: final success minus the base "
-            "checkpoint's. Blind: the interval of the teacher's D on successes minus failures includes 0. "
+            "In brackets: seeds. Each method at GRPO's learning rate unless its name says another. "
+            "Bars: 95 % intervals over seeds; differences are paired by seed. "
+            "Gain: final success minus the base checkpoint's. "
+            "Blind: the interval of the teacher's D on successes minus failures includes 0. "
             "Numbers: r3l table feedback_per_token.",
         )
         return style.save(figure, out, "feedback_per_token")
