@@ -213,7 +213,7 @@ def viewer(runs: pd.DataFrame) -> tuple[list[dict[str, Any]], int]:
     """Packed trajectories of the runs that kept them, and the number of runs without room in EMBEDDED.
 
     ``runs``: one row per run. Of each run shown: ``id``, ``label`` and ``data`` (:func:`trajectories.pack`).
-    The first seed of every method goes before the second of any.
+    Room goes to the first seed of every method before the second of any; the list keeps the order of rows.
     """
     logged = runs[[bool(stored_variants(path.parent / FILE)) for path in runs.path]]
     packed: dict[int, str] = {}
