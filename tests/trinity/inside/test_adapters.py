@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import Counter
 from functools import partial
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ class Scorer:
     def __init__(self, model):
         self.model = model
 
-    async def logprobs(self, ids, temperature):
+    async def logprobs(self, ids, temperature, frozen=False):  # nothing has trained yet: the same weights
         ids_1_T = torch.tensor([ids])
         with torch.no_grad():
             return token_logprobs(self.model, ids_1_T, torch.ones_like(ids_1_T), temperature)[0].tolist()
@@ -81,9 +82,9 @@ def through_the_pipeline(run, tasks):
     arrived = Experience.deserialize_many(Experience.serialize_many(packed))
     count = experiences_per_step(run, build_method(run))
     operator = ADVANTAGE_FN.get(ADVANTAGE)
-    adapter = operator(run=run.model_dump(mode="json"), experiences=count, folder="/nowhere")
-    adapter._log_trajectories = lambda step, kept: None  # the trajectory log has its own test
-    return asyncio.run(ensure_v1_operator(adapter).process(arrived))
+    with TemporaryDirectory() as folder:  # for the trajectory log, which has its own test
+        adapter = operator(run=run.model_dump(mode="json"), experiences=count, folder=folder)
+        return asyncio.run(ensure_v1_operator(adapter).process(arrived))
 
 
 def test_packed_tasks_are_unpacked_unchanged(collected):

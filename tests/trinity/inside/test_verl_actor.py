@@ -8,6 +8,7 @@ import asyncio
 import copy
 import socket
 from functools import partial
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -40,7 +41,7 @@ class Scorer:
     def __init__(self, model):
         self.model = model
 
-    async def logprobs(self, ids, temperature):
+    async def logprobs(self, ids, temperature, frozen=False):  # nothing has trained yet: the same weights
         ids_1_T = torch.tensor([ids])
         with torch.no_grad():
             scored = token_logprobs(self.model, ids_1_T, torch.ones_like(ids_1_T), temperature)
@@ -80,11 +81,10 @@ def collect(env, method_name, ranks):
             experience.info["model_version"] = 0
         arrived = Experience.deserialize_many(Experience.serialize_many(packed))
         count = experiences_per_step(run, method, ranks)
-        pipeline = ADVANTAGE_FN.get(ADVANTAGE)(
-            run=run.model_dump(mode="json"), experiences=count, folder="/none"
-        )
-        pipeline._log_trajectories = lambda step, kept: None
-        experiences, _ = asyncio.run(ensure_v1_operator(pipeline).process(arrived))
+        with TemporaryDirectory() as folder:  # for the trajectory log, which has its own test
+            arguments = {"run": run.model_dump(mode="json"), "experiences": count, "folder": folder}
+            pipeline = ensure_v1_operator(ADVANTAGE_FN.get(ADVANTAGE)(**arguments))
+            experiences, _ = asyncio.run(pipeline.process(arrived))
 
         # The local engine's way.
         rows = rows_of(method, [group for r in results if method.keep(r.groups) for group in r.groups])

@@ -31,7 +31,10 @@ class Rollouts:
         self.config = SimpleNamespace(engine_type="vllm")
         self.model = SimpleNamespace(sample=SimpleNamespace(remote=self.sample))
 
-    async def sample(self, prompt, num_samples, params):
+    async def get_lora_request_async(self):
+        return None  # these runs train without LoRA
+
+    async def sample(self, prompt, num_samples, params, lora_request=None):
         request = SampleRequest(prompt.to_ints(), params.max_tokens, params.temperature, params.seed)
         ((ids, logprobs),) = self.learner.sample([request])
         arrays = {"tokens_np": np.asarray(ids, np.int32), "logprobs_np": np.asarray(logprobs, np.float32)}
