@@ -74,6 +74,8 @@ LONGER: dict[str, tuple[str, ...]] = {  # run with further words that make them 
     "r3l table claims --env math --claim GRPO": (),
     "r3l figure learning_curves --method grpo,r3l --out results/figures": ("--results", "results/stored"),
     "r3l figure claims --out results/figures": (),
+    "r3l table feedback_per_token --env webshop,math": (),
+    "r3l figure feedback_per_token --out results/figures": (),
     "r3l figure held_out --out results/figures": (),
     "r3l table map": ("--results", "results/stored"),
     "r3l figure map --out results/figures": (),
