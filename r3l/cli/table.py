@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from r3l.report.claim_verdicts import ClaimVerdict
     from r3l.report.claims import Claims
     from r3l.report.feedback_per_token import FeedbackRow
+    from r3l.report.table import Table
     from r3l.report.tables import Selection
     from r3l.report.teachers import TeacherRow
     from r3l.workflow.plan import TableConfig
@@ -79,16 +80,13 @@ def budget(
     """
     from r3l.report.budget import budget_rows, budget_table
     from r3l.report.frame import read_runs
-    from r3l.report.table import write
 
     selection = selection_of(env, method, runs)
     paths = found([*selection.runs], results)
     rows = budget_rows(selection.of(read_runs(paths, selection.runs)))
     flat = rows.to_dict("records")
     printed = budget_table(rows)
-    if out:
-        write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, printed)
+    _write_and_print(flat, printed, out, as_json)
 
 
 def published(
@@ -122,14 +120,11 @@ def probe(files: ProbeFiles, out: TableFile = None, as_json: AsJson = False) -> 
     Example: `r3l table probe results/probe/gsm8k_0.5b.json results/probe/gsm8k_1.5b.json`
     """
     from r3l.report import probes
-    from r3l.report.table import write
 
     read = probes.read(files)
     flat = probes.flat(read)
     printed = probes.probe_table(read)
-    if out:
-        write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, printed)
+    _write_and_print(flat, printed, out, as_json)
 
 
 def claims(
@@ -150,7 +145,6 @@ def claims(
     Example: `r3l table claims --env math --claim GRPO`
     """
     from r3l.report.claims_table import claims_table
-    from r3l.report.table import write
 
     envs = named("--env", env)
     rows, tested = claims_of(results)
@@ -166,9 +160,7 @@ def claims(
         raise DataError(f"no claim has --claim {' and '.join(claim or ['any'])} in --env {env or 'any'}")
     flat = [row.flat(tested.margin) for row in rows]
     printed = claims_table(rows, tested)
-    if out:
-        write(flat, printed, out)
-    print_shown({"rows": flat}, as_json, printed)
+    _write_and_print(flat, printed, out, as_json)
 
 
 def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: AsJson = False) -> None:
@@ -182,14 +174,11 @@ def probe_map(results: SeveralResults = None, out: TableFile = None, as_json: As
     """
     from r3l.report.map_table import map_table
     from r3l.report.probe_map import flat, map_rows, read_map
-    from r3l.report.table import write
 
     rows = map_rows(results) if results else read_map()
     records = flat(rows)
     printed = map_table(rows)
-    if out:
-        write(records, printed, out)
-    print_shown({"rows": records}, as_json, printed)
+    _write_and_print(records, printed, out, as_json)
 
 
 def teachers(
@@ -204,15 +193,12 @@ def teachers(
 
     Example: `r3l table teachers`
     """
-    from r3l.report.table import write
     from r3l.report.teachers import flat, teacher_table
 
     rows = teachers_of(runs, results, env, method)
     records = flat(rows)
     printed = teacher_table(rows)
-    if out:
-        write(records, printed, out)
-    print_shown({"rows": records}, as_json, printed)
+    _write_and_print(records, printed, out, as_json)
 
 
 def feedback_per_token(
@@ -229,10 +215,18 @@ def feedback_per_token(
     Example: `r3l table feedback_per_token --env webshop,math`
     """
     from r3l.report.feedback_per_token import feedback_table, flat
-    from r3l.report.table import write
 
     rows = feedback_of(results, env, method)
     records, printed = flat(rows), feedback_table(rows)
+    _write_and_print(records, printed, out, as_json)
+
+
+def _write_and_print(
+    records: Sequence[Mapping[str, object]], printed: Table, out: Path | None, as_json: bool
+) -> None:
+    """Write a table to ``out``, if given, and print it; ``records``: its rows as JSON and csv have them."""
+    from r3l.report.table import write
+
     if out:
         write(records, printed, out)
     print_shown({"rows": records}, as_json, printed)
