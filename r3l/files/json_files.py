@@ -309,14 +309,6 @@ def write_columns(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_atomic(path, lzma.compress(text, filters=FILTERS))
 
 
-def read_columns(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of ``write_columns``. A key that a row lacked when written is missing again.
-
-    Raises DataError naming the file if it is damaged or another one.
-    """
-    return _rows(_unpacked_columns(path, path.read_bytes()))
-
-
 def _unpacked_columns(path: Path, content: bytes) -> dict[str, list[Any]]:
     """The columns of a file of ``write_columns`` with the bytes ``content``; None: the row lacks the key."""
     # A file from elsewhere may unpack to any size: time and memory are bounded.

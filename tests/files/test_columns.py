@@ -14,7 +14,6 @@ from r3l.core.errors import DataError
 from r3l.files import unpacking
 from r3l.files.json_files import (
     columns_path,
-    read_columns,
     read_jsonl,
     read_jsonl_columns,
     rewrite_jsonl,
@@ -29,7 +28,7 @@ def test_rows_are_read_from_their_columns_where_the_lines_are_not(tmp_path, name
     lines = tmp_path / name
     write_columns(columns_path(lines), ROWS)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.json.xz"]
-    assert read_jsonl(lines) == ROWS == read_columns(tmp_path / "rows.json.xz")
+    assert read_jsonl(lines) == ROWS == read_jsonl(tmp_path / "rows.json.xz")
     rewrite_jsonl(lines, ROWS[:1])
     assert read_jsonl(lines) == ROWS[:1]  # the lines themselves go first
 
@@ -65,7 +64,7 @@ def test_equal_rows_are_equal_bytes_and_no_rows_are_a_file(tmp_path):
         write_columns(tmp_path / name, [dict(reversed(row.items())) for row in ROWS])
     assert (tmp_path / "a.json.xz").read_bytes() == (tmp_path / "b.json.xz").read_bytes()
     write_columns(tmp_path / "a.json.xz", [])
-    assert read_columns(tmp_path / "a.json.xz") == []
+    assert read_jsonl(tmp_path / "a.json.xz") == []
 
 
 def packed(content):

@@ -8,7 +8,7 @@ from conftest import make_trajectory
 from r3l.config import build_method, resolve
 from r3l.core.batching import rows_of
 from r3l.core.trajectory import Group
-from r3l.files.json_files import read_columns, read_jsonl
+from r3l.files.json_files import read_jsonl
 from r3l.files.paths import STORED
 from r3l.local.engine import train
 from r3l.runs.metrics import METRICS, TIME, TOTAL, declared, is_total, totals
@@ -50,7 +50,7 @@ def test_counts_are_added_up_and_means_and_times_are_not():
 
 def test_stored_runs_have_declared_metrics():
     paths = sorted(STORED.glob("*/*/*/*/seed0/metrics.json.xz"))
-    names = {name for path in paths for row in read_columns(path) for name in row}
+    names = {name for path in paths for row in read_jsonl(path) for name in row}
     assert paths and sorted(name for name in names if declared(name) is None) == []
 
 
