@@ -1,4 +1,4 @@
-"""Removal of the unfinished files and temporary folders of killed processes, but never of live ones."""
+"""Removal of what killed processes left unfinished, but never of live ones, and of cached files not in use."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from r3l.files.writing import BEFORE
 
+DAY = 86_400.0  # seconds
 LOCK = ".r3l.lock"  # in a temporary folder; held as long as the folder is in use
 YOUNG = 60.0  # seconds in which a process has locked the folder that it made; our choice
 _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .NAME.PROCESS[.THREAD].tmp
@@ -37,6 +38,24 @@ def remove_unfinished(*folders: Path) -> None:
             _remove(before)
         else:
             before.rename(target)
+
+
+def remove_unused(folder: Path, days: int) -> None:
+    """Remove the files in ``folder`` that were not modified for ``days`` days, looking at most once a day.
+
+    A cache whose reader sets the time of each file that it reads so keeps what is in use. A file that
+    cannot be removed stays.
+    """
+    looked = folder / ".looked"
+    with suppress(OSError):
+        now = time.time()
+        if looked.exists() and now - looked.stat().st_mtime < DAY:
+            return
+        looked.touch()
+        for path in folder.rglob("*"):
+            with suppress(OSError):  # another process may remove it at the same time
+                if path.is_file() and now - path.stat().st_mtime > days * DAY:
+                    path.unlink()
 
 
 @contextmanager

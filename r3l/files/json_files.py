@@ -13,6 +13,7 @@ import io
 import json
 import logging
 import lzma
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ from typing_extensions import TypedDict, is_typeddict
 from r3l.core.errors import DataError
 from r3l.core.text import shown
 from r3l.files import unpacking
+from r3l.files.cleanup import remove_unused
 from r3l.files.paths import cache_folder
 from r3l.files.redact import masked
 from r3l.files.unpacking import most, unpacked
@@ -38,6 +40,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]  # an int is one too, and 
 _adapter = cache(TypeAdapter)  # building one takes longer than most checks
 SUFFIX = ".json.xz"
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME, "pb": 0}]  # pb 0: text is not aligned
+UNUSED = 30  # days after which cached columns that were not read are removed; our choice
 MEMORY = 64 << 20  # bytes for unpacking; our own files (preset 6) need 8 MiB
 
 
@@ -114,7 +117,8 @@ def read_jsonl_columns(
     the caller has read them.
 
     Columns are kept in the cache folder by the sha256 of the bytes that they were read from, so those of a
-    changed file are never returned. Unpacking and checking the lines again takes ten times as long.
+    changed file are never returned. Unpacking and checking the lines again takes ten times as long. Columns
+    that were not read for 30 days are removed.
     """
     if content is None:
         path = next((variant for variant in variants(path) if variant.is_file()), path)
@@ -126,6 +130,8 @@ def read_jsonl_columns(
     with suppress(OSError, ValueError):
         columns: dict[str, list[Any]] = from_json(cached.read_bytes())
         _columns_adapter(model, names).validate_python(columns, strict=True)
+        with suppress(OSError):  # a cache that cannot be written is read all the same
+            os.utime(cached)  # in use: kept for another UNUSED days
         return columns
 
     if path.name.endswith(SUFFIX):
@@ -143,6 +149,7 @@ def read_jsonl_columns(
         columns = {name: [row.get(name) for row in rows] for name in names}
     with suppress(OSError):  # without a cache it only takes longer
         write_atomic(cached, json.dumps(columns, separators=(",", ":")).encode())
+        remove_unused(cache_folder("columns"), UNUSED)
     return columns
 
 

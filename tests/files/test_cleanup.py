@@ -3,11 +3,12 @@
 import os
 import subprocess
 import tempfile
+import time
 
 import pytest
 from filelock import FileLock
 
-from r3l.files.cleanup import LOCK, temporary_folder
+from r3l.files.cleanup import DAY, LOCK, remove_unused, temporary_folder
 from r3l.runs.run_dir import locked
 
 
@@ -49,3 +50,21 @@ def test_temporary_folders_of_killed_processes_are_removed_and_those_in_use_are_
         with temporary_folder("r3l-x-") as mine:
             assert sorted(tmp_path.iterdir()) == sorted([mine, used, young, other])
         assert sorted(tmp_path.iterdir()) == sorted([used, young, other])
+
+
+def test_cached_files_that_were_not_used_for_days_are_removed_at_the_first_look_of_a_day(tmp_path):
+    old, recent = tmp_path / "aa" / "old.json", tmp_path / "bb" / "recent.json"
+
+    def make(age_of_look):
+        for path, days in ((old, 31), (recent, 29)):
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+            os.utime(path, (time.time() - days * DAY,) * 2)
+        if age_of_look:
+            os.utime(tmp_path / ".looked", (time.time() - age_of_look * DAY,) * 2)
+        remove_unused(tmp_path, days=30)
+        return old.exists(), recent.exists()
+
+    assert make(age_of_look=0) == (False, True)
+    assert make(age_of_look=0.9) == (True, True)
+    assert make(age_of_look=1.1) == (False, True)

@@ -4,6 +4,7 @@ refused."""
 import json
 import lzma
 import os
+import time
 from typing import NotRequired
 
 import pandas as pd
@@ -12,6 +13,7 @@ from typing_extensions import TypedDict
 
 from r3l.core.errors import DataError
 from r3l.files import unpacking
+from r3l.files.cleanup import DAY
 from r3l.files.json_files import (
     columns_path,
     read_jsonl,
@@ -114,15 +116,28 @@ def test_kept_columns_are_of_the_bytes_that_are_there(tmp_path, read_columns_of)
     """A file that changed within its size and time is read again, and so is one whose kept columns broke."""
     path = tmp_path / "a.jsonl"
     rewrite_jsonl(path, [{"step": 1}])
-    time = path.stat().st_mtime_ns
+    modified = path.stat().st_mtime_ns
     assert read_columns_of("a.jsonl")["step"] == [1]
     rewrite_jsonl(path, [{"step": 2}])
-    os.utime(path, ns=(time, time))
+    os.utime(path, ns=(modified, modified))
     assert read_columns_of("a.jsonl")["step"] == [2]
     for broken in ("", "{", '{"step":["2"]}'):
         for kept in (tmp_path / "cache").rglob("*.json"):
             kept.write_text(broken)
         assert read_columns_of("a.jsonl")["step"] == [2]
+
+
+def test_columns_that_are_read_stay_and_those_unread_for_30_days_go(tmp_path, read_columns_of):
+    for name in ("read.jsonl", "unread.jsonl"):
+        rewrite_jsonl(tmp_path / name, [{"step": len(name)}])
+        read_columns_of(name)
+    for kept in (tmp_path / "cache").rglob("*"):
+        os.utime(kept, (time.time() - 31 * DAY,) * 2)
+    read_columns_of("read.jsonl")
+    rewrite_jsonl(tmp_path / "new.jsonl", [{"step": 1}])
+    read_columns_of("new.jsonl")
+    steps = [json.loads(kept.read_text())["step"] for kept in (tmp_path / "cache").rglob("*.json")]
+    assert sorted(steps) == [[1], [len("read.jsonl")]]
 
 
 def test_a_cache_that_cannot_be_written_only_takes_longer(tmp_path, monkeypatch):

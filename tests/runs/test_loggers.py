@@ -75,3 +75,26 @@ def test_wandb_updates_a_run_that_is_resumed_and_no_other(run_dir):
     fingerprint = read_json(run_dir / "manifest.json")["fingerprint"]
     assert wandb_id() == wandb_id() == fingerprint
     assert wandb_id(fingerprint="0123456789abcdef") == "0123456789abcdef"
+
+
+@pytest.mark.slow
+def test_a_run_that_was_set_aside_keeps_its_own_id_in_wandb(tmp_path):
+    """Two rates in one run directory, by the command: `wandb sync` on either folder updates its own run."""
+    run_dir = tmp_path / "seed0"
+    small = ["train.steps=1", "train.tasks_per_step=1", "method_settings.group_size=2", "workers=0"]
+    command = ["train", "--env", "math", "--method", "grpo", "--run-dir", str(run_dir), "--logger", "wandb"]
+    for rate in ("1e-4", "7e-4"):
+        settings = [part for setting in (*small, f"train.lr={rate}") for part in ("--set", setting)]
+        trained = subprocess.run(
+            [sys.executable, "-m", "r3l.cli", *command, *settings, "--set-aside"],
+            capture_output=True,
+            text=True,
+        )
+        assert trained.returncode == 0, trained.stderr
+    ids = {}
+    for folder in tmp_path.iterdir():
+        manifest = read_json(folder / "manifest.json")
+        (path,) = (folder / "wandb").rglob("run-*.wandb")
+        ids[manifest["run"]["train"]["lr"]] = path.stem.removeprefix("run-")
+        assert path.stem.removeprefix("run-") == manifest["fingerprint"]
+    assert sorted(ids) == [1e-4, 7e-4] and len(set(ids.values())) == 2
