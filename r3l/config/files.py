@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard, TypeVar
@@ -83,9 +84,8 @@ def names(kind: str) -> list[str]:
     They are in configs/``kind`` and in the user's folders. Raises ConfigError for a user's folder that does
     not exist, and for a file there whose name this package has or that cannot be a folder's.
     """
-    packaged = {
-        file.removesuffix(".yaml") for file in os.listdir(paths.CONFIGS / kind) if file.endswith(".yaml")
-    }
+    folder = paths.CONFIGS / kind
+    packaged = _packaged(folder, folder.stat().st_mtime_ns)
     own = set()
     for folder in own_folders(kind):
         if not folder.is_dir():
@@ -114,6 +114,12 @@ def names(kind: str) -> list[str]:
                 f"{path} ({OWN[kind]}): the name {path.stem!r} {why}; give it and its code another one"
             )
     return sorted(packaged | own)
+
+
+@cache  # a report of many runs asks tens of thousands of times
+def _packaged(folder: Path, modified: int) -> frozenset[str]:
+    """Names of the yaml files in ``folder``, which was last ``modified`` (ns) when a file came or went."""
+    return frozenset(file.removesuffix(".yaml") for file in os.listdir(folder) if file.endswith(".yaml"))
 
 
 def load(kind: str, name: str, model: type[M]) -> M:

@@ -75,14 +75,19 @@ def settings(runs: pd.DataFrame) -> Table:
     meanings = {option.option: option.meaning for option in method_options()}
     rows: dict[tuple[str, ...], list[str]] = {}
     usual: dict[tuple[str, str, str], Mapping[str, Any]] = {}  # by tier, environment, method
+    extended: dict[str, str] = {}  # by method: the one that it extends, or itself
     for row in runs[["tier", "env", "method", "label", "manifest"]].itertuples():
         run, name = row.manifest["run"], variant(row.method).method
         like = ""
         with suppress(ConfigError):  # a method, environment or tier that is not here: all settings are shown
-            like = load_method(name).extends or name
+            if name not in extended:
+                extended[name] = load_method(name).extends or name
+            like = extended[name]
             if (row.tier, row.env, like) not in usual:
                 paper = f"{like}@profile=paper"
-                usual[row.tier, row.env, like] = resolve(row.tier, row.env, paper, 0).method_settings
+                defaults = resolve(row.tier, row.env, paper, 0).method_settings
+                # Lists for tuples, as in a manifest.
+                usual[row.tier, row.env, like] = json.loads(json.dumps(dict(defaults)))
         texts = (
             row.label,
             load_method(like).label if like and like != name else "",
@@ -117,7 +122,6 @@ def settings(runs: pd.DataFrame) -> Table:
 
 def _lines(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """The settings that differ from their usual value, one per line."""
-    usual = json.loads(json.dumps(dict(usual)))  # lists for tuples, as in a manifest
     return "\n".join(f"{key}: {value}" for key, value in settings.items() if usual.get(key) != value)
 
 
