@@ -33,19 +33,29 @@ from r3l.local.model.precision import cast_parameters
 from r3l.local.sampling.decoding import GenerationRequest
 from r3l.local.session import LocalSession, open_session
 from r3l.local.training.trainer import Trainer
+from r3l.runs.preemption import Preempted, stop_at_once
 
 ArmReport = dict[str, Any]
 
 
-def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> dict[str, Any]:
+def bench_train(
+    run: Run, tasks: int, group: int, length: int, repeats: int
+) -> tuple[dict[str, Any], Preempted | KeyboardInterrupt | None]:
     """Time steps (sample, then update) of ``tasks`` groups of ``group`` responses of ``length`` tokens.
 
     Three implementations (arms) are timed on the same prompts: ours, plain `generate` with padded rows, and
     TRL, for which the report has a text if it is not installed. Seconds are medians of ``repeats`` steps
     after one to warm up. The report has for each arm seconds, peak GiB, tokens per second and the ratio to
     ours; each arm's seconds are also printed on stderr when it ends.
+
+    Returns (report, None), or after a stop signal or Ctrl-C (report of the arms that had ended, the
+    exception); ``missing`` in that report names the others, and so does a line on stderr.
     """
-    with open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session:
+    stopped: Preempted | KeyboardInterrupt | None = None
+    with (
+        open_session(run, base_checkpoint_of(run), trains=True, forward="transformers") as session,
+        stop_at_once(),
+    ):
         # The prompts: each task's opening messages, once per member of its group.
         first_tasks = session.package.tasks(run.env_settings.train_task_set)[:tasks]
         dialogs: list[list[Message]] = []
@@ -80,23 +90,28 @@ def bench_train(run: Run, tasks: int, group: int, length: int, repeats: int) -> 
             "plain": lambda: _timed(plain_step, repeats),
             "trl": lambda: _trl(session, dialogs, group, length, repeats),
         }
-        for name, measured in arms.items():
-            arm = report[name] = measured()
-            seconds = arm if isinstance(arm, str) else f"{arm['seconds/step']:.3g} s a step"
-            print(f"{name}: {seconds}", file=sys.stderr)
+        try:
+            for name, measured in arms.items():
+                arm = report[name] = measured()
+                seconds = arm if isinstance(arm, str) else f"{arm['seconds/step']:.3g} s a step"
+                print(f"{name}: {seconds}", file=sys.stderr)
+        except (Preempted, KeyboardInterrupt) as stop:
+            stopped = stop
+            report["missing"] = [name for name in arms if name not in report]
+            print(f"not measured: {', '.join(report['missing'])}", file=sys.stderr)
 
         # Tokens per second (sampled; trained, with their prompts), shares of the step, ratio to ours.
         tokens_of = {"sample": response_tokens, "train": report["prompt_tokens"] + response_tokens}
         for name in arms:
-            arm = report[name]
-            if isinstance(arm, str):  # not installed
+            arm = report.get(name, "")
+            if isinstance(arm, str):  # stopped before it ended, or not installed
                 continue
             for phase in [phase for phase in tokens_of if f"seconds/{phase}" in arm]:
                 arm[f"tokens_per_s/{phase}"] = tokens_of[phase] / arm[f"seconds/{phase}"]
                 arm[f"share/{phase}"] = arm[f"seconds/{phase}"] / arm["seconds/step"]
             arm["seconds_ratio"] = arm["seconds/step"] / report["ours"]["seconds/step"]
         report["machine"] = machine()
-    return report
+    return report, stopped
 
 
 def _timed(step: Callable[[int], tuple[float, float]], repeats: int) -> ArmReport:

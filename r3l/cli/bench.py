@@ -53,13 +53,18 @@ def train(
 ) -> None:
     """Time a step (sample, then update) here, with plain `generate` and padded rows, and by TRL.
 
+    Stopped early, it reports what has been measured.
+
     Example: `r3l bench train --tier smol --tasks 16 --length 128`
     """
     from r3l.bench import train as bench
     from r3l.config import resolve
 
     run = resolve(tier, env, method, seed, model, overrides)
-    _print_and_write(bench.bench_train(run, tasks, group, length, repeats), out, as_json)
+    report, stopped = bench.bench_train(run, tasks, group, length, repeats)
+    _print_and_write(report, out, as_json)
+    if stopped:
+        raise stopped
 
 
 def _print_and_write(report: dict[str, Any], out: Path | None, as_json: bool) -> None:

@@ -1,8 +1,12 @@
 """The benches of a step: memory of logits; every arm really steps."""
 
 import json
+import os
+import signal
+import time
 
 import pytest
+from program import Program
 
 from r3l.bench.step import ratio_of
 from r3l.bench.stopwatch import Stopwatch
@@ -26,6 +30,20 @@ def test_a_step_of_every_arm(tmp_path, capsys):
             )
     assert report["ours"]["tokens_per_s/sample"] == pytest.approx(8 / report["ours"]["seconds/sample"])
     assert report["ours"]["share/sample"] + report["ours"]["share/train"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_stopped_bench_reports_the_arms_that_have_ended(tmp_path, sent, code):
+    options = ("--tasks", 1, "--group", 2, "--length", 16, "--repeats", 40, "--out", "bench.json")
+    program = Program("r3l.cli", "bench", "train", *options, folder=tmp_path)
+    while "ours: " not in program.written("stderr") and program.process.is_alive():
+        time.sleep(0.02)
+    os.killpg(program.process.pid, sent)
+    ended, stdout, stderr = program.wait()
+    report = json.loads(stdout)
+    assert ended == code and json.loads((tmp_path / "bench.json").read_text()) == report
+    assert report["missing"] == ["plain", "trl"] and report["ours"]["seconds_ratio"] == 1
+    assert stderr.splitlines()[-2] == "not measured: plain, trl"
 
 
 def test_a_ratio_is_of_the_same_steps():
