@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.config import Run, dialogue_of, environment_of
+from r3l.config import Run, SamplingConfig, dialogue_of, environment_of
 from r3l.core.environment import Dialogue
 from r3l.core.policy import Phase, Policy, Sampling
 from r3l.core.rollout import Gather, Item, RolloutContext, T
@@ -29,7 +29,7 @@ def finished_share(run: Run, step: int) -> float:
 
 
 def rollout_context(
-    run: Run,
+    sampling: SamplingConfig,
     policy: Policy,
     pool: EnvironmentPool,
     dialogue: Dialogue,
@@ -37,14 +37,16 @@ def rollout_context(
     address: Address,
     temperature: float,
 ) -> RolloutContext:
-    """A new rollout context, with its own budget counters and with draws seeded under ``address``."""
-    s = run.sampling
+    """A new rollout context, with its own budget counters and with draws seeded under ``address``.
+
+    ``sampling``: limits in tokens; ``temperature`` counts instead of its own.
+    """
     return RolloutContext(
         policy=policy,
         pool=pool,
         dialogue=dialogue,
-        sampling=Sampling(temperature, s.max_tokens, stop=dialogue.stop),
-        feedback_sampling=Sampling(temperature, s.feedback_max_tokens, phase=Phase.FEEDBACK),
+        sampling=Sampling(temperature, sampling.max_tokens, stop=dialogue.stop),
+        feedback_sampling=Sampling(temperature, sampling.feedback_max_tokens, phase=Phase.FEEDBACK),
         address=address,
         gather=gather,
     )
@@ -86,7 +88,7 @@ class PlaySession:
     def rollout_context(self, address: Address, temperature: float) -> RolloutContext:
         """A new rollout context, with its own budget counters and with draws seeded under ``address``."""
         return rollout_context(
-            self.run,
+            self.run.sampling,
             self.policy,
             self.pool,
             self.dialogue,

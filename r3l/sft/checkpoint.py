@@ -45,8 +45,9 @@ def _with_phases(recipe: dict[str, Any]) -> dict[str, Any]:
 class SFTManifest(TypedDict):
     """The content of sft.json: how a base checkpoint was built.
 
-    ``config``: the recipe. ``examples`` (counts by kind) and ``loss`` (its course) have one entry per
-    finished phase. The keys that may be missing are set when the model is stored.
+    ``config``: the recipe. ``examples`` (counts by kind; of a sampled phase also of what was played and
+    dropped) and ``loss`` (its course) have one entry per finished phase. The keys that may be missing are set
+    when the model is stored.
     """
 
     config: Annotated[dict[str, Any], AfterValidator(_with_phases)]  # SFTConfig, as JSON
@@ -157,7 +158,7 @@ def _load_with_adapter(model: str, config: SFTConfig) -> tuple[Any, Any]:
 
 
 def _master_weights(network: Any, config: SFTConfig) -> MasterWeights:
-    """Master weights whose model computes in the recipe's dtype, on a CPU too: SFT samples nothing."""
+    """Master weights whose model computes in the recipe's dtype, on any CPU."""
     return MasterWeights(network, getattr(torch, config.compute_dtype))
 
 

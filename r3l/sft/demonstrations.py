@@ -9,12 +9,12 @@ from multiprocessing import get_context
 from r3l.config import environment_of
 from r3l.processes.progress import tracked
 from r3l.sft.examples import Document, documents_of
-from r3l.sft.recipe import SFTConfig, SFTPhase
+from r3l.sft.recipe import ScriptedPhase, SFTConfig
 
 TASKS_PER_JOB = 16  # our choice
 
 
-def play(config: SFTConfig, phase: SFTPhase, workers: int) -> list[Document]:
+def play(config: SFTConfig, phase: ScriptedPhase, workers: int) -> list[Document]:
     """Play a phase's demonstrations by scripted experts, and make dialogs (documents) of them.
 
     The result is the same for any number of ``workers`` (processes); with 0 this process plays. Shows
@@ -38,7 +38,7 @@ def texts(documents: Iterable[Document]) -> Iterator[str]:
             yield exchange.response
 
 
-def _documents(job: tuple[SFTConfig, SFTPhase, range]) -> list[Document]:
+def _documents(job: tuple[SFTConfig, ScriptedPhase, range]) -> list[Document]:
     """Play the tasks of one job, in a worker process."""
     config, phase, tasks = job
     demonstrations = environment_of(config.env).demonstrations(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from r3l.config import (
     Device,
     EnvConfig,
     OptimizerConfig,
+    SamplingConfig,
     Strict,
     as_path,
     environment_of,
@@ -53,7 +54,7 @@ USER_RECIPE: dict[str, Any] = {  # for an environment of the user's
 
 
 class SFTPhase(Strict):
-    """A phase of SFT: ``steps`` on demonstrations of some tasks, by experts with the same error rates.
+    """A phase of SFT: ``steps`` on examples that are played on some tasks, which are in no split.
 
     The tasks are number ``first_task`` to ``first_task + tasks - 1``. A phase has a new optimiser and a
     cosine schedule of its learning rate.
@@ -61,14 +62,42 @@ class SFTPhase(Strict):
 
     first_task: int = Field(ge=0)
     tasks: int = Field(ge=1)
-    variants: int = Field(ge=1, description="demonstrations per task")
-    error_rates: dict[str, float] = Field(
-        description="error rates of the environment's scripted experts, by its own keys"
-    )
     steps: int = Field(ge=1)
     decay_steps: int = Field(ge=1, description="length of the cosine; may exceed the phase")
     warmup_steps: int = Field(ge=0)
     lr: float = Field(gt=0)
+
+
+class ScriptedPhase(SFTPhase):
+    """A phase whose examples are demonstrations by experts with the same error rates."""
+
+    variants: int = Field(ge=1, description="demonstrations per task")
+    error_rates: dict[str, float] = Field(
+        description="error rates of the environment's scripted experts, by its own keys"
+    )
+
+
+class SampledPhase(SFTPhase):
+    """A phase of rejection sampling: the model's own reflections whose guided retry succeeded.
+
+    The model, as the phases before have left it, plays ``attempts`` attempts at each task and reflects
+    ``reflections`` times on each failure; each reflection guides a retry (r3l.sft.rejection_sampling).
+    """
+
+    attempts: int = Field(ge=1, description="attempts at each task")
+    reflections: int = Field(1, ge=1, description="reflections on each failure, each with its retry")
+    sampling: SamplingConfig
+
+
+def _kind_of_phase(phase: Any) -> str:
+    keys = phase.keys() if isinstance(phase, dict) else type(phase).model_fields
+    return "sampled" if {"attempts", "reflections", "sampling"} & set(keys) else "scripted"
+
+
+AnyPhase = Annotated[
+    Annotated[ScriptedPhase, Tag("scripted")] | Annotated[SampledPhase, Tag("sampled")],
+    Discriminator(_kind_of_phase),
+]
 
 
 class SFTConfig(Strict):
@@ -78,8 +107,9 @@ class SFTConfig(Strict):
     ``compact`` or ``released``. ``device``: ``auto``, ``cpu`` or ``cuda``. ``sources``: by key, where the
     values come from.
 
-    Refused are shares that add up to more than 1, ``lora.rank`` without a ``model`` or with muon, and
-    ``hinted_share`` with another ``guidance`` than ``suggestion``.
+    Refused are shares that add up to more than 1, ``lora.rank`` without a ``model`` or with muon,
+    ``hinted_share`` with another ``guidance`` than ``suggestion``, and sampled phases without guidance or
+    share of reflections.
     """
 
     name: str
@@ -127,7 +157,7 @@ class SFTConfig(Strict):
         0, ge=0, le=1, description="share of tokens from episodes with a hint at every turn, not just one"
     )
     plan_thoughts: bool = Field(False, description="the thought before a suggested action states the action")
-    phases: list[SFTPhase] = Field(min_length=1)
+    phases: list[AnyPhase] = Field(min_length=1)
     sources: dict[str, str]
 
     @model_validator(mode="after")
@@ -140,6 +170,13 @@ class SFTConfig(Strict):
             raise ValueError(
                 f"hinted_share needs guidance 'suggestion', not {self.guidance!r}: its hints are suggestions"
             )
+        if any(isinstance(phase, SampledPhase) for phase in self.phases):
+            if self.guidance == "none":
+                raise ValueError(
+                    "a phase with attempts keeps reflections by their guided retries: set guidance"
+                )
+            if self.prompts != "compact" and not self.reflection_share:
+                raise ValueError("a phase with attempts teaches reflections: set reflection_share above 0")
         return self
 
     def optimizer_settings(self, phase: SFTPhase) -> OptimizerConfig:

@@ -1,14 +1,16 @@
 """SFT: steps on scripted episodes, reflections on them, and guided retries.
 
 It teaches the protocol's format, and to act, reflect and retry, from experts that err
-(``r3l.sft.examples``). Nano models are made by it and stored under results/stored/models, since pretraining
-is not the experiment; a published language model goes through it before RL. The optimiser step is that of
-RL (``r3l.local.training.trainer``).
+(``r3l.sft.examples``), and to reflect from the model's own reflections that helped
+(``r3l.sft.rejection_sampling``). Nano models are made by it and stored under results/stored/models, since
+pretraining is not the experiment; a published language model goes through it before RL. The optimiser step is
+that of RL (``r3l.local.training.trainer``).
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,17 +21,18 @@ import torch
 from r3l.chat.renderer import ChatRenderer
 from r3l.config import as_path, environment_of
 from r3l.core.batching import Row
+from r3l.core.errors import ConfigError
 from r3l.core.method import Batch, LossAggregation
 from r3l.core.seeds import generator
 from r3l.files.locks import locked
 from r3l.local.cpu import threads
 from r3l.local.training.trainer import Trainer
 from r3l.processes.progress import progress
-from r3l.sft import demonstrations
+from r3l.sft import demonstrations, rejection_sampling
 from r3l.sft.checkpoint import SFTManifest, SFTModel, load_or_begin, store, store_phase
 from r3l.sft.examples import Document, ExampleKind, SFTExample, render
 from r3l.sft.optimizer import muon_of
-from r3l.sft.recipe import SFTConfig, SFTPhase, load_config
+from r3l.sft.recipe import SampledPhase, ScriptedPhase, SFTConfig, SFTPhase, load_config
 
 Examples = Mapping[ExampleKind, Sequence[SFTExample]]
 FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; our choice
@@ -38,39 +41,57 @@ FINAL_LR = 0.05  # share of a phase's learning rate at the end of its cosine; ou
 def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SFTManifest:
     """Make the base checkpoint of recipe ``name`` (configs/sft) in ``out``; returns its manifest.
 
-    ``base``: model to start from instead of the recipe's. ``workers``: processes that play demonstrations. A
+    ``base``: model to start from instead of the recipe's. ``workers``: processes that play the examples. A
     finished phase is kept (r3l.sft.checkpoint), so an interrupted build resumes after it; ``out`` appears
     when all are finished. Raises ConfigError for an unknown recipe or an environment without experts,
-    DataError if ``out`` holds a model, RunDirectoryError if another process builds there or the disk is full.
+    DataError if ``out`` holds a model or a sampled phase kept no reflection, RunDirectoryError if another
+    process builds there or the disk is full.
     """
     config = load_config(name).model_copy(update={"model": as_path(base)} if base else {})
     environment_of(config.env).demonstrator(config.task_sets)  # without experts: an error now
+    scripted = [phase for phase in config.phases if isinstance(phase, ScriptedPhase)]
+    if not config.model and config.phases[0] not in scripted:
+        raise ConfigError(
+            f"recipe {name}: a new nano model cannot begin with its own reflections; give the first phase "
+            "variants and error_rates in place of attempts, or start from a model (--model)"
+        )
     with locked(out), threads(config.threads):
         # Resume: the weights of the last complete phase. Begin: the recipe's model, or below a new nano
         # model.
-        manifest, phase = load_or_begin(config, out)
+        manifest, last = load_or_begin(config, out)
         finished = len(manifest["loss"])
-        model = SFTModel.load(config, phase) if phase or config.model else None
+        model = SFTModel.load(config, last) if last or config.model else None
 
         # One demonstration, rendered in every taught form, finds what the model's chat template refuses.
-        if model:
+        if model and scripted:
             renderer = ChatRenderer(model.tokenizer)  # checks the template itself, before anything is played
-            one_task = config.phases[0].model_copy(update={"tasks": 1})
+            one_task = scripted[0].model_copy(update={"tasks": 1})
             _render_all(renderer, demonstrations.play(config, one_task, workers=0), config)
 
         for number in range(finished, len(config.phases)):
-            # Demonstrations; a new model's tokenizer is trained on those of the first phase.
-            documents = demonstrations.play(config, config.phases[number], workers)
-            model = model or SFTModel.new(demonstrations.texts(documents), config)
-
-            # Examples, counted by kind; those above the token limit were left out.
-            examples = _render_all(ChatRenderer(model.tokenizer), documents, config)
+            phase = config.phases[number]
             counts: dict[str, Any] = {}
+            if isinstance(phase, SampledPhase):
+                # The model's own reflections that helped, as it is now.
+                assert model is not None
+                played, counts = rejection_sampling.play(model, config, number, workers)
+                print(f"phase {number + 1}: {rejection_sampling.sentence(counts)}", file=sys.stderr)
+            else:
+                # Demonstrations; a new model's tokenizer is trained on those of the first phase.
+                documents = demonstrations.play(config, phase, workers)
+                model = model or SFTModel.new(demonstrations.texts(documents), config)
+                played = _render_all(ChatRenderer(model.tokenizer), documents, config)
+
+            # Examples, counted by kind; those above the token limit are left out.
+            examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
+            for kind, example in played:
+                if config.max_tokens is None or len(example.ids) <= config.max_tokens:
+                    examples[kind].append(example)
             for kind, of_kind in examples.items():
                 if of_kind:
                     tokens = sum(len(example.ids) for example in of_kind)
                     counts[kind] = {"examples": len(of_kind), "tokens": tokens}
-            too_long = len(documents) - sum(len(of_kind) for of_kind in examples.values())
+            too_long = len(played) - sum(len(of_kind) for of_kind in examples.values())
             if too_long:
                 counts["too_long"] = too_long
             manifest["examples"].append(counts)
@@ -90,15 +111,10 @@ def build(name: str, out: Path, workers: int = 2, base: str | None = None) -> SF
 
 def _render_all(
     renderer: ChatRenderer, documents: Iterable[Document], config: SFTConfig
-) -> dict[ExampleKind, list[SFTExample]]:
-    """Tokenised documents by kind, without those above ``config.max_tokens``."""
-    examples: dict[ExampleKind, list[SFTExample]] = {kind: [] for kind in ExampleKind}
+) -> list[tuple[ExampleKind, SFTExample]]:
+    """Tokenised documents with their kinds, in order."""
     stop = config.dialogue().stop
-    for kind, exchanges in documents:
-        example = render(renderer, exchanges, config.prompt_weight, stop)
-        if config.max_tokens is None or len(example.ids) <= config.max_tokens:
-            examples[kind].append(example)
-    return examples
+    return [(kind, render(renderer, exchanges, config.prompt_weight, stop)) for kind, exchanges in documents]
 
 
 def fit(model: SFTModel, examples: Examples, config: SFTConfig, number: int) -> list[float]:

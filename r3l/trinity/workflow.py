@@ -130,7 +130,7 @@ class MethodWorkflow(Workflow):
         run = setting.run
         policy = TrinityPolicy(self.model, setting.tokenizer, run.sampling.max_context, run.samples)
         ctx = rollout_context(
-            run,
+            run.sampling,
             policy,
             setting.pool,
             setting.dialogue,
