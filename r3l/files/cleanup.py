@@ -24,7 +24,8 @@ _UNFINISHED = re.compile(r"\..+?\.(\d+)(?:\.\d+)?\.tmp")  # r3l.files.writing: .
 def remove_unfinished(*folders: Path) -> None:
     """Remove half-written files that killed processes of this machine left in ``folders``.
 
-    The caller must have locked the folders.
+    A folder whose replacement was interrupted gets its old content back, unless the new one is there. The
+    caller must have locked the folders.
     """
     for path in (path for folder in folders for path in folder.glob(".*.tmp")):
         match = _UNFINISHED.fullmatch(path.name)
@@ -60,9 +61,10 @@ def remove_unused(folder: Path, days: int) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Make a folder in the system's temporary folder for the block; its name begins with ``prefix``.
+    """Make a folder in the system's temporary folder for the block, which is deleted at the end.
 
-    Such folders of killed processes are removed.
+    Its name begins with ``prefix``. Such folders that killed processes left a minute ago or earlier are
+    removed.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*/{LOCK}"):
         with suppress(OSError, Timeout):  # another user's, or in use

@@ -20,7 +20,8 @@ M = TypeVar("M", bound=BaseModel)
 def read_csv(path: Path, model: type[M]) -> Sequence[tuple[str, M]]:
     """The rows of a CSV file, each with its place (``main.csv, line 3``).
 
-    Raises DataError naming file, line, column, value and fix; OSError if the file cannot be read.
+    Raises DataError naming file, line, column, value and fix; OSError if the file cannot be read. The header
+    must be the fields of ``model``, in order.
     """
     return _rows(path, read_text(path), model)
 

@@ -28,7 +28,7 @@ class CachedDigest(TypedDict):
 
 
 def write_digests(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Write the digests of the files ``names`` of ``folder``, by default of all its files."""
+    """Write SHA256SUMS into ``folder``: digests of its files ``names``, by default of all directly in it."""
     if names is None:
         names = [path.name for path in folder.iterdir() if path.is_file() and path.name != SUMS]
     lines = [f"{digest_of(folder / name)}  {name}\n" for name in sorted(names)]
@@ -81,7 +81,7 @@ def digest_of(path: str | Path) -> str:
 def digest_of_all(files: Mapping[str, Path]) -> str:
     """The sha256 over names and digests of ``files``, cached by their times and sizes.
 
-    The cache is of this process; for many bytes also on disk.
+    The cache is of this process; for many bytes also on disk. Raises OSError if a file is missing.
     """
     # The inode's change time: copying and unpacking can set the other times back.
     stats = [(name, path.resolve(), path.stat()) for name, path in sorted(files.items())]

@@ -69,7 +69,8 @@ def read_json(path: Path, model: type[T], content: bytes | None = None) -> T: ..
 def read_json(path: Path, model: Any = Any, content: bytes | None = None) -> Any:
     """Parse a JSON file; ``content``: its bytes, if the caller has read them.
 
-    Raises DataError naming the file if it is missing, damaged, or not of ``model``.
+    Raises DataError naming the file if it is missing, damaged, or not of ``model``. Values are checked, not
+    converted, and further keys are allowed; without ``model`` anything passes.
     """
     try:
         content = path.read_bytes() if content is None else content

@@ -46,6 +46,9 @@ KEPT = STORED if is_checkout() else RESULTS / "stored"  # default folder of what
 
 
 def cache_folder(name: str) -> Path:
-    """The cache folder ``$R3L_CACHE/<name>``, by default in ~/.cache/r3l; it may be deleted at any time."""
+    """The cache folder ``$R3L_CACHE/<name>``, by default in ~/.cache/r3l; it may be deleted at any time.
+
+    The folder is not made.
+    """
     root = os.environ.get("R3L_CACHE") or "~/.cache/r3l"
     return Path(root).expanduser() / name

@@ -47,7 +47,10 @@ def hide_address(url: str) -> None:
 
 
 def hide_fields(fields: Any) -> None:
-    """Mask values of a request's fields whose names say that they are secret: api_key, Authorization."""
+    """Mask from now on the values of a request's fields whose names say that they are secret, at any depth.
+
+    Such names: api_key, Authorization, password.
+    """
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if isinstance(value, str) and _SECRET_NAME.search(name):
             hide(value, value.split()[-1] if value.split() else "")  # Bearer KEY, and KEY

@@ -28,9 +28,11 @@ def checked(name: str, ok: bool, detail: str, fix: str) -> Finding:
 
 
 def guarded(name: str, find: Callable[[], str], fix: str) -> Finding:
-    """The finding of a check: ``find`` returns its detail; if it raises, the finding is not ok.
+    """The finding of a check: ``find`` returns its detail; if it raises, the finding is not ok, with the
+    error.
 
-    ``find`` starts foreign code, so any exception is caught. ``fix``: how to correct it.
+    Only R3LError, ImportError and OSError are caught. ``fix``: how to correct it; for a DataError the message
+    itself says so.
     """
     try:
         return Finding(name, True, find())
@@ -54,7 +56,7 @@ def packages(extra: str) -> list[str]:
 
 
 def missing(extra: str) -> list[str]:
-    """Packages of an extra that are not installed."""
+    """Packages of an extra that are not installed; [] if r3l itself is not."""
     return [name for name in packages(extra) if not _is_installed(name)]
 
 

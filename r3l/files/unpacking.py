@@ -30,7 +30,7 @@ class Decompressor(Protocol):
 def most(packed: int, floor: int = FLOOR) -> int:
     """The most bytes to which a file or text of ``packed`` bytes may unpack.
 
-    ``floor``: the bytes that even a tiny one may have.
+    That is ``floor`` + RATIO (200) * ``packed``.
     """
     return floor + RATIO * packed
 

@@ -26,7 +26,8 @@ RENAME_EXCHANGE = 2
 def write_atomic(path: Path, content: bytes) -> None:
     """Write ``path`` atomically: a reader sees the old file or the complete new one.
 
-    That holds even if the writer is killed, since a finished file is renamed.
+    That holds even if the writer is killed, since a finished file is renamed. Makes the folder if it is
+    missing. Raises OSError if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
@@ -43,7 +44,7 @@ def write_text_atomic(path: Path, text: str) -> None:
 
 
 def write_json_atomic(path: Path, content: Any) -> None:
-    """Write JSON with sorted keys and a final newline: equal content gives equal bytes."""
+    """Write JSON, atomically and with secrets masked; sorted keys, so equal content gives equal bytes."""
     write_text_atomic(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 

@@ -86,11 +86,12 @@ def token_counts(budget: Mapping[str, float], run: Mapping[str, Any]) -> dict[st
 
 
 def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row a (tier, env, model, method): means over seeds of SUMS and of the seconds of PHASES, and the
-    rates of r3l.runs.metrics made from mean counts.
+    """Training costs, one row a (tier, env, model, method), as means over seeds.
 
-    ``relative_generated``: generated tokens, against those of the cheapest method of the same (tier, env,
-    model).
+    Columns: ``success`` (of the last checkpoint, on test tasks), the tokens TOKENS (None: not recorded), the
+    counters SUMS and seconds PHASES (a counter that a seed lacks is 0), and the rates of r3l.runs.metrics
+    made from mean counts. ``relative_generated``: generated tokens against those of the cheapest method of
+    the same (tier, env, model); None if nothing was generated.
     """
     rows: list[dict[str, Any]] = []
     for bench, here in by_bench(whole(runs)).items():
@@ -125,7 +126,7 @@ def budget_rows(runs: pd.DataFrame) -> pd.DataFrame:
 def mean_tokens(seeds: pd.DataFrame) -> dict[str, int | None]:
     """Means over ``seeds`` of the tokens that were sampled, scored and trained, by the columns TOKENS.
 
-    None: some seed did not record them.
+    Seeds without updates count as 0. None: some seed did not record them.
     """
     counters = seeds.filter(items=[*TOKENS.values(), FORWARDED_TOKENS])
     counts = [

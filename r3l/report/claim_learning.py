@@ -47,18 +47,29 @@ class LearningCurve:
         return len({*self.held_out} - {0}) > 1
 
     def at(self, unit: Unit, amount: float) -> float:
-        """Held-out success where ``amount`` is spent, interpolated between the updates that were scored."""
+        """Held-out success where ``amount`` of ``unit`` is spent, interpolated between the updates that were
+        scored.
+
+        Before the first and after the last of them it is theirs.
+        """
         scored = sorted(self.held_out)
         return float(np.interp(amount, self.spent[unit][scored], [self.held_out[k] for k in scored]))
 
     def mean(self, unit: Unit, first: int, amount: float) -> float:
-        """Mean training success from update ``first`` until ``amount`` of ``unit`` is spent."""
+        """Mean training success from update ``first`` until ``amount`` of ``unit`` is spent.
+
+        Each update weighs what it spends.
+        """
         ends = np.minimum(self.spent[unit], amount)
         weights_U = np.diff(ends)[first - 1 :]
         return float(np.average(self.training_U[first - 1 :], weights=weights_U))
 
     def until(self, unit: Unit, level: float, training: bool) -> float:
-        """The amount of ``unit`` spent until success reaches ``level``; the whole run's if it never does."""
+        """The amount of ``unit`` spent until success reaches ``level``; the whole run's if it never does.
+
+        ``training``: read the running mean of training success over WINDOW updates; else held-out success.
+        Both are interpolated linearly.
+        """
         if training:
             x = self.spent[unit][1:]
             # Updates without base rollouts have no success: a mean is over those that the window has.
@@ -81,6 +92,7 @@ def learning_curves(runs: pd.DataFrame, start: float | None = None) -> list[Lear
     """One curve per run (a method's seed), in the order of ``runs``.
 
     ``start``: test success of their base checkpoint, the curves' value at update 0; None: without update 0.
+    Held-out values: those after the updates of ``evaluation.curve``, and test success after the last update.
     """
     before = {} if start is None else {0: start}
     curves = []
@@ -136,7 +148,9 @@ class LearningTest(Strict):
     def values_S(self, runs: pd.DataFrame) -> list[float]:
         """The value of the test for each seed that both methods have, shape (S,); [] without such seeds.
 
-        ``runs``: of one (tier, environment, model), one row each.
+        ``runs``: of one (tier, environment, model), one row each. Both methods are read at the learning rate
+        of RATE_OF (grpo); [] too if its runs do not share one. Seeds whose curves lack an update that is
+        asked for are left out.
         """
         rate = learning_rate(runs, RATE_OF)
         if rate is None:
@@ -173,7 +187,13 @@ class LearningTest(Strict):
         return values
 
     def difference(self, pair: Sequence[LearningCurve], after: Sequence[int]) -> float | None:
-        """Ours minus theirs after these updates; None where one was not scored there, or not before."""
+        """Ours minus theirs after the updates ``after``; None if it cannot be read.
+
+        Held-out success: the mean over these updates; training success: the mean from the first to the
+        second. With ``equal``, both are read where the cheaper one of ``pair`` is after these updates. None
+        if one was not scored at them or trained for fewer; at equal spending also if one has no earlier score
+        to interpolate from.
+        """
         if self.success == "training":
             first, last = after
             if any(last > len(one.training_U) for one in pair):

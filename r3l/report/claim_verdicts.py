@@ -76,7 +76,8 @@ class ClaimVerdict:
     def verdict(self) -> str:
         """The verdict in print.
 
-        It is ``too few (2 seeds)``, ``not tested``, ``not tested: 5 of 10 seeds``, or else a value of
+        It is ``too few (2 seeds)``, ``not tested``, ``not tested: 5 of 10 seeds`` (registered seeds are
+        missing), ``inconclusive`` if unequal learning rates may explain the difference, or else a value of
         :class:`Verdict`, such as ``supported``, ``rejected`` or ``inconclusive``.
         """
         if self.seeds_due:
@@ -184,13 +185,13 @@ class ClaimVerdict:
 def claim_verdicts(
     runs: pd.DataFrame, probes: Sequence[Content], of: Claims, curves: pd.DataFrame | None = None
 ) -> list[ClaimVerdict]:
-    """A row for each claim and environment, and for each probe if there are several; each family is judged
-    together.
+    """A row for each claim and environment (for each probe, if there are several); families are judged apart.
 
     Environments of the plan have rows from today's base checkpoints, with or without evidence; others only
     where there is evidence. Of the plan's tier, other environments and base checkpoints have exploratory rows
     alone. ``curves``: runs of the registered entries, scored on the way. Claims of these entries prefer them
-    to ``runs``, claims of the paper take those that ``runs`` lack, exploratory claims leave them out.
+    to ``runs``, claims of the paper take those that ``runs`` lack, exploratory claims leave them out. Raises
+    ConfigError for a published row that the tables lack.
     """
     further = runs.iloc[:0] if curves is None else curves
     registered, of_paper = by_bench(with_further(further, runs)), by_bench(with_further(runs, further))
@@ -238,8 +239,9 @@ def claim_verdicts(
 def probes_by_bench(probes: Sequence[Content], baseline: str) -> dict[Bench, dict[str, Content]]:
     """Probes by (tier, environment, model) of the runs that start from the probed model, then by name.
 
-    The name is what differs between probes of one model, such as the reflection schema; empty for one probe.
-    ``baseline``: a method of these runs, whose settings name the SFT recipe.
+    The name is what differs between probes of one model, such as the reflection schema; empty for one probe;
+    probes of equal conditions are numbered. A copy in a second folder counts once. ``baseline``: a method of
+    these runs, whose settings name the SFT recipe.
     """
     found: dict[Bench, list[Content]] = {}
     for probe in probes:

@@ -55,7 +55,10 @@ class ScoreTest(Strict):
         return None if ours is None or theirs is None else (ours, theirs)
 
     def at_equal_rates(self, runs: pd.DataFrame) -> list[float] | None:
-        """Values with ``method`` at the rate of ``against``; None if their rates are equal."""
+        """Values with ``method`` at the rate of ``against``, as :meth:`values_S` gives them.
+
+        None if their rates are equal, or if either has no single rate.
+        """
         rates = self.learning_rates(runs)
         if rates is None or rates[0] == rates[1]:
             return None
@@ -64,8 +67,10 @@ class ScoreTest(Strict):
     def values_S(self, runs: pd.DataFrame, rate: float | None = None) -> list[float]:
         """The value of the test for each seed that both methods have, shape (S,).
 
-        [] if a task group is missing. ``runs``: of one (tier, environment, model). ``rate``: use the runs at
-        this learning rate; None: those of the methods' own names.
+        [] if the task group or common seeds are missing. With ``unsolved_by``, also if no task is left or
+        seeds played different tasks; with ``beyond``, seeds that it lacks are left out. ``runs``: of one
+        (tier, environment, model). ``rate``: use the runs at this learning rate; None: those of the methods'
+        own names.
         """
         by_seed = self._by_seed(runs, rate)
         if self.beyond is None:

@@ -100,7 +100,11 @@ def sentence(claim: Claim) -> str:
 
 
 def command(claim: Claim) -> str:
-    """The command that prints a row of the claim from the same runs; else the one that makes its runs."""
+    """The line ``r3l compare METHOD --against OTHER --env ENV --offline`` that prints a claim's comparison.
+
+    Only for claims of the paper on plain scores; for others ``runs: `` and the command that makes their runs
+    (``Claim.run``).
+    """
     test = claim.score
     if test is None or claim.family is not Family.PAPER or test.beyond or test.unsolved_by:
         return f"runs: {claim.run}"
@@ -111,7 +115,8 @@ def command(claim: Claim) -> str:
 def in_short(row: ClaimVerdict) -> str:
     """The effect in a few characters: ``behind -0.161``; ``-0.002 (0.04)``, with the MDE, if inconclusive.
 
-    One or two seeds are shown as their values.
+    One or two seeds are shown as their values. ``+0.020 (5 of 10 seeds)`` while registered seeds are missing,
+    ``(rates differ)`` if unequal learning rates may explain it, ``not tested`` without an effect.
     """
     if row.points or row.effect is None:
         return (_effect(row) or Cell(NOT_TESTED)).text + (f" ({over(row)})" if row.points else "")

@@ -100,8 +100,9 @@ def compare(
 ) -> list[MethodComparison]:
     """Compare ``method`` with each opponent in each environment, over common seeds; Holm over all rows.
 
-    ``group``: of the task set's tasks (easy, hard, all). Raises DataError if there is no run of ``method``,
-    or an environment's task set has no such group.
+    Environments without a run of ``method`` are skipped; an opponent without common seeds has a row without
+    scores. ``group``: of the task set's tasks (easy, hard, all). Raises DataError if there is no run of
+    ``method``, or an environment's task set has no such group.
     """
     rows: list[MethodComparison] = []
     for bench, here in by_bench(runs).items():
@@ -147,7 +148,11 @@ def compare(
 
 
 def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
-    """A line for each condition besides the method in which two runs differ: it is compared with it."""
+    """Sentences on what differs between two runs besides the method; [] if nothing does.
+
+    Compared are the settings of SETTINGS, who sampled the test episodes, who wrote feedback in training, and
+    whether a user's own code has changed since. ``ours``, ``theirs``: rows of r3l.report.frame.
+    """
 
     def section_of(run: Mapping[str, Any], section: str) -> dict[str, Any]:
         """The settings of a section; a plain value has the key ""; an older run lacks the section."""
@@ -189,7 +194,10 @@ def setting_warnings(ours: pd.Series, theirs: pd.Series) -> list[str]:
 
 
 def comparison_table(rows: Sequence[MethodComparison]) -> Table:
-    """A line for each environment and opponent; the verdict is bold if the difference is significant."""
+    """A line for each environment and opponent; the verdict is bold if the difference is significant.
+
+    ``rows``: at least one, all of one tier, method and task group.
+    """
 
     def bounds(interval: Interval | None, sign: str = "") -> str:
         if interval is None:

@@ -85,9 +85,10 @@ Row = dict[str, Any]
 def read_runs(paths: Iterable[Path], named: Collection[Path] = ()) -> pd.DataFrame:
     """Read the runs of ``paths`` (evaluation.json files), a row per run and task group.
 
-    Sorted by tier, environment, model, method and seed. A damaged run is left out with a warning. Raises
-    DataError if it is one of those that are ``named`` or no run is left, and for runs that cannot be in one
-    table (:func:`_distinct`).
+    Sorted by tier, environment, model, method and seed. A damaged run is left out with a warning; it is an
+    error if it is one of ``named`` or if no run is left. A run that two folders hold with the same episodes
+    counts once. Raises DataError for runs that cannot be in one table: on different task sets, one training
+    under two names, seeds of a method with different tasks, one run twice with different episodes.
     """
     runs: list[list[Row]] = []
     damage: list[R3LError | OSError] = []
@@ -374,7 +375,8 @@ def groups(runs: pd.DataFrame) -> list[str]:
 def by_method(runs: pd.DataFrame, methods: Sequence[str] = ()) -> dict[str, pd.DataFrame]:
     """The runs of one (tier, environment, model) by method.
 
-    The order is that of ``methods``; by default the base checkpoint, then by name.
+    The order is that of ``methods``; by default the base checkpoint, then by name. A method without runs gets
+    an empty frame.
     """
     wanted = methods or sorted(set(runs.method), key=lambda method: (method != "zero_shot", method))
     return {method: runs[runs.method == method] for method in wanted}

@@ -88,7 +88,8 @@ def training_hours(run: Run) -> float | None:
     """Expected wall-clock hours of a training; 0 for a run that trains nothing.
 
     They come from a forecast in results/, else from the paper's GPU-hours divided by the run's GPUs. None for
-    a run with neither a forecast nor a GPU cluster in configs/models.
+    a run with neither a forecast nor a GPU cluster in configs/models. Raises ConfigError for a model whose
+    size is not configured.
     """
     if not trains(run):
         return 0.0
@@ -126,7 +127,10 @@ def _model(run: Run, reference: Reference) -> tuple[tuple[str, float], str]:
 
 
 def cost_table(run_costs: Sequence[Cost], seeds: int, title: str) -> Table:
-    """GPU-hours of one seed: one line per model and method, one column per environment, totals below."""
+    """GPU-hours of one seed: one line per model and method, one column per environment.
+
+    Totals of all seeds below. ``~``: estimated, not published.
+    """
     cells = {(cost.model, cost.method, cost.env): cost for cost in run_costs}
 
     def hours(env: str) -> Column:

@@ -122,7 +122,10 @@ def registered_tests(rows: Sequence[Comparison]) -> list[str]:
 
 
 def equal_token_slopes(rows: Sequence[Comparison]) -> list[str]:
-    """A sentence for each of AT_EQUAL_TOKENS: the slope over the comparisons of UNSEEN that have curves."""
+    """A sentence for each of AT_EQUAL_TOKENS: the slope over the comparisons of UNSEEN that have curves.
+
+    Left out if these are fewer than MIN_POINTS.
+    """
     sentences = []
     for name, update in AT_EQUAL_TOKENS.items():
         known = [row for row in rows if row["part"] == UNSEEN and row.get(name) is not None]

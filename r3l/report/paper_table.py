@@ -204,6 +204,7 @@ def plus_minus(
 ) -> str:
     """A mean with its interval, ``0.308 ± 0.057``; asymmetric bounds are in brackets.
 
+    ``unit``: a key of DIGITS (None: share, 3 digits). ``sign``: ``+`` shows the sign of a positive mean too.
     Without bounds every seed is shown: ``0.310, 0.290``.
     """
     # As csv files hold them, so that both print the same digits.

@@ -229,7 +229,10 @@ def _differences(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
 
 
 def at_equal_tokens(ours: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, float]:
-    """Mean over seeds of ours minus theirs, by AT_EQUAL_TOKENS; {} without curves."""
+    """Mean over seeds of ours minus theirs, by the keys of AT_EQUAL_TOKENS.
+
+    A key is missing if some seed was not scored there.
+    """
     pairs = list(zip(learning_curves(ours), learning_curves(theirs), strict=True))
     columns = {}
     for name, update in AT_EQUAL_TOKENS.items():
@@ -291,7 +294,10 @@ class Expectation(TypedDict):
 
 
 def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
-    """The rule: a line for each of DIFFERENCES over guided minus fresh; {} with too few comparisons."""
+    """The rule: a line for each of DIFFERENCES over guided minus fresh.
+
+    {} with fewer than MIN_POINTS comparisons, or if all have one guided minus fresh.
+    """
     x_N = [row["guided_minus_fresh"] for row in rows]
     if len(x_N) < MIN_POINTS or len(set(x_N)) == 1:
         return {}
@@ -299,7 +305,10 @@ def lines(rows: Sequence[Comparison]) -> dict[str, Line]:
 
 
 def expectation(guided_minus_fresh: float | None, rows: Sequence[Comparison]) -> Expectation:
-    """Predict R3L's advantage for a model with this probe measure, from the comparisons in ``rows``."""
+    """Predict R3L's advantage for a model with this probe measure, from the comparisons in ``rows``.
+
+    All is None (``nearest`` is []) without the measure or with too few comparisons for :func:`lines`.
+    """
     x_N, rule = sorted(row["guided_minus_fresh"] for row in rows), lines(rows)
     if guided_minus_fresh is None or not rule:
         return Expectation(
@@ -356,7 +365,8 @@ def name_of(row: Comparison) -> str:
 def checked(rows: Sequence[Comparison], name: str) -> tuple[int, int, int]:
     """How well the other comparisons predict difference ``name`` of each one (leave-one-out).
 
-    Returns (right signs, values inside the interval, comparisons); zeros with too few to predict from.
+    Returns (right signs, values inside the interval, comparisons); zeros with MIN_POINTS comparisons or
+    fewer.
     """
     if len(rows) <= MIN_POINTS:
         return 0, 0, 0

@@ -114,7 +114,7 @@ def read(paths: Sequence[Path]) -> list[Content]:
 
 
 def read_folders(folders: Sequence[Path]) -> list[Content]:
-    """Read all probes in the results ``folders``; damaged files are left out with a warning."""
+    """Read all probes in the results ``folders`` (probe/NAME.json); damaged ones give a warning, no error."""
     probes = []
     for path in [path for folder in folders for path in sorted((folder / "probe").glob("*.json"))]:
         try:
@@ -216,7 +216,8 @@ def flat(probes: Sequence[Content]) -> list[dict[str, Any]]:
 def draw(probes: Sequence[Content], out: Path) -> list[Path]:
     """Draw the probes: one subplot per environment, one group of bars with intervals per model.
 
-    Returns the files that were written.
+    ``out``: a folder, or the one file to write; returns the files written. Raises ConfigError if it names
+    another file type than PDF or PNG, RunDirectoryError if it cannot be written.
     """
     import matplotlib.style
     from matplotlib.patches import Patch

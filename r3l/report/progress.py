@@ -25,10 +25,10 @@ Inspect = Callable[[], list[Status]]
 
 
 def follow(inspect: Inspect, at_work: Callable[[], bool], console: Console, cores: int) -> list[Status]:
-    """Show the runs while the workflow is ``at_work``; returns their last status.
+    """Show the runs, once a second, until the workflow is no longer ``at_work``; returns their last status.
 
     ``inspect`` gives the present status of all runs. ``cores``: on how many cores they run, for the time
-    left.
+    left. Without a terminal: a line for each run that ends, and one a minute on all.
     """
     began = time.monotonic()
 

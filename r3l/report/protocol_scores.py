@@ -56,7 +56,8 @@ class CitedScore(Strict):
 def interval_over_tasks(episodes: Episodes, key: str = "success") -> Interval:
     """Mean over tasks of each task's mean of ``key`` over its attempts, with a 95 % interval over tasks.
 
-    Wilson's interval if each task's mean is 0 or 1, else Student's.
+    Wilson's interval if each task's mean is 0 or 1, else Student's. Student's has no bounds (None) below
+    MIN_SEEDS tasks. Raises ValueError without episodes.
     """
     return task_interval(_of_tasks(episodes, key))
 
@@ -240,7 +241,10 @@ def compared(played: Played) -> Table:
 
 
 def draw(played: Played, path: Path) -> Path:
-    """Draw success by protocol with its interval over tasks, as the PNG file ``path``; returns it."""
+    """Draw success by protocol with its interval over tasks, as the PNG file ``path``; returns it.
+
+    Raises RunDirectoryError if it cannot be written.
+    """
     import matplotlib.style  # takes a second
 
     from r3l.report.figures import style

@@ -160,8 +160,9 @@ def against(
 ) -> dict[str, Any]:
     """Compare our interval, in the published metric, with the published number, over ``done`` seeds.
 
-    "within interval" and "outside" are what tables print for a number that our interval contains
-    (:attr:`Verdict.INCONCLUSIVE`) or does not (ahead or behind).
+    Returns the columns PAPER_COLUMNS. The verdict is "not comparable" unless ``tier`` is paper and there is a
+    number, "incomplete" below ``planned`` seeds or without an interval, else "within interval" (our interval
+    contains the number) or "outside".
     """
     if tier != "paper":
         return paper_columns("not comparable", f"{tier} tier: neither the paper's models nor its games")
@@ -230,7 +231,10 @@ def check(rows: Sequence[Published], known: Sequence[Published] | None = None) -
 
 
 def summary(rows: Sequence[PublishedCheck]) -> dict[str, int]:
-    """Counts of the findings; a quantity with conflicting values counts once."""
+    """Counts of the findings: cells, checked, impossible (not :func:`is_count`), in_conflict.
+
+    ``quantities_in_conflict``: a quantity with conflicting values counts once.
+    """
     return {
         "cells": len(rows),
         "checked": sum(row.is_count is not None for row in rows),

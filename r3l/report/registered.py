@@ -116,7 +116,11 @@ class RegisteredRow:
 
 
 def registered_rows(runs: pd.DataFrame, plan: Registered) -> list[RegisteredRow]:
-    """A row for each environment of ``plan``, with or without runs, then one for each earlier comparison."""
+    """A row for each environment of ``plan``, with or without runs, then one for each earlier comparison.
+
+    All are one family for Holm's correction; an environment without common seeds is ``not begun`` and counts
+    with p = 1.
+    """
     ran = (runs.method == plan.method).any()
     found = {row.env: row for row in (compare(runs, plan.method, [plan.against]) if ran else [])}
 

@@ -20,7 +20,7 @@ def reproduction(evaluations: Iterable[Path], stored: Path) -> list[Row]:
     """Compare runs with the stored runs of the same name in ``stored``; one row each.
 
     ``evaluations``: their evaluation.json files, in any folder: a run's own files say which run it is.
-    ``verdict``: "not stored", or as in :func:`compare_runs`.
+    ``verdict``: "not stored", or as in :func:`compare_runs`. Raises DataError for damaged files.
     """
     rows: list[Row] = []
     for _, fresh in whole(read_runs(evaluations)).iterrows():

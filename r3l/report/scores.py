@@ -83,9 +83,10 @@ def score_rows(
 ) -> pd.DataFrame:
     """The rows of ``methods`` for every (tier, env, model) of ``runs``; p-values are corrected together.
 
-    Differences are paired with the runs of ``baseline`` that have the same seed. A method without runs has
-    rows that say so. ``reference``: the published numbers to compare ours with, by default the main results.
-    ``planned_benches`` have rows even where nothing has run.
+    Differences are paired with the runs of ``baseline`` that have the same seed. Each task group (``all``
+    too) has rows of its own. A method without runs has rows that say so; the best constant answer, if it was
+    measured, is a row of its own. ``reference``: the published numbers to compare ours with, by default the
+    main results. ``planned_benches`` have rows even where nothing has run.
     """
     reference = main_results() if reference is None else reference
     of_benches = by_bench(_needed(runs))
@@ -204,7 +205,10 @@ def missing(
 
 
 def place_of(bench: Bench) -> dict[str, Any]:
-    """The columns PLACE (tier, environment, model) of one that has no runs."""
+    """The columns PLACE (tier, environment, model) of one that has no runs.
+
+    Raises ConfigError for an unknown tier.
+    """
     tier, env, model = bench
     return {"tier": tier, "tier_label": load("tiers", tier, TierConfig).label, "env": env, "model": model}
 

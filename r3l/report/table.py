@@ -227,7 +227,7 @@ def table(
 
 
 def mark_best(rows: Sequence[Row], columns: Mapping[str, int]) -> None:
-    """Make the best cell of each column bold, if at least two have a value.
+    """Make the best cells of each column of ``rows`` bold, in place, if at least two have a value.
 
     ``columns``: 1 if the highest is best, -1 if the lowest.
     """
@@ -264,7 +264,7 @@ def _widths(table: Table, wrapped: bool) -> list[int]:
 
 
 def rounded(value: Any) -> Any:
-    """``value``, rounded as csv files have it if it is a number."""
+    """``value``, rounded to DIGITS (4) digits as csv files have it if it is a float."""
     return round(float(value), DIGITS) if isinstance(value, float) else value
 
 
@@ -276,12 +276,15 @@ def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """The rows as CSV, with the columns of the first row; None is an empty field."""
+    """The rows as CSV; columns are in the order in which rows first name them, and None is an empty field."""
     return str(pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n"))
 
 
 def write(rows: Sequence[Mapping[str, object]], table: Table, out: Path) -> None:
-    """Write ``out`` as CSV (the long form), and next to it .tex and .md (the printed table)."""
+    """Write ``out`` as CSV (the long form), and next to it .tex and .md (the printed table).
+
+    Raises RunDirectoryError if one cannot be written.
+    """
     write_text(to_csv(rows), out)
     write_text(to_latex(table), out.with_suffix(".tex"))
     write_text(to_markdown(table), out.with_suffix(".md"))

@@ -114,7 +114,8 @@ def build(
 
     ``methods``: its rows, unless it lists published numbers. ``seeds_planned``: a cell with fewer says so.
     ``tier``: tier of the table if there are no runs. ``benches``: planned (tier, environment, model), which
-    get rows even if nothing has run there. ``empty``: also print rows and columns without runs.
+    get rows even if nothing has run there. ``empty``: also print rows and columns without runs. Raises
+    ConfigError for an unknown published table or measure.
     """
     numbers = [row for name in config.published for row in published.of_table(name)]
     reference, title = Reference(numbers, config.published_as), config.title

@@ -47,10 +47,11 @@ KINDS = ("base", "reflection", "critique", "guided_retry", "distilled", "refined
 
 
 def read(run_dir: Path) -> list[Line]:
-    """Read the logged trajectories of a run.
+    """Read the logged trajectories of a run, one line a task; [] if it kept none.
 
     In groups that R3L trains by policy gradient, each trajectory gets a ``derivation``: how its advantage
-    follows from rewards and the run's settings, if this version knows these settings.
+    follows from rewards and the run's settings, if this version knows these settings. Raises DataError for
+    damaged files.
     """
     lines: list[Line] = [{**line} for line in read_jsonl(run_dir / FILE, TrajectoryLine)]
     manifest = run_dir / MANIFEST
@@ -114,7 +115,10 @@ def packed(content: Any) -> str:
 
 
 def unpack(text: str) -> Line:
-    """The content that :func:`packed` packed."""
+    """The content that :func:`packed` packed.
+
+    Raises DataError if that is larger than any page's content.
+    """
     content = base64.b64decode(text)
     line: Line = json.loads(
         unpacked(content, zlib.decompressobj(wbits=31), most(len(content), LINES), "a packed page")

@@ -48,7 +48,7 @@ PAGE = '<pre style="background:#fff;color:#000;font-family:monospace;line-height
 
 
 class Printable:
-    """Something that ``rich`` prints and a notebook shows."""
+    """Something that ``rich`` prints and a notebook shows; subclasses say its parts in ``scenes``."""
 
     def scenes(self, in_colour: bool = True) -> Iterator[RenderableType]:
         """The parts to print, from top to bottom; ``in_colour``: with a legend of the colours."""

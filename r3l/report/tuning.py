@@ -37,7 +37,10 @@ def tunings(results: Path, tier: str, envs: Sequence[str] | None, method: str | 
 
 
 def tuning_table(tunings: Sequence[TuningResult]) -> Table:
-    """A line per method and environment: success at the lowest, usual and highest learning rate."""
+    """A line per method and environment: success at the lowest, usual and highest learning rate.
+
+    ``tunings``: at least one, all of one tier. Bold: the chosen rate.
+    """
 
     def rate(place: int, name: str) -> Column:
         def cell(tuning: TuningResult) -> Cell:

@@ -55,8 +55,8 @@ class TrainingColumns:
 class TrainingRecord:
     """The part of a run's metrics that several tables and figures read.
 
-    ``measured``: seconds and repaired faults of all updates (r3l.runs.metrics), which are in no result.
-    ``success_U``: success of base rollouts, of the updates that had any. ``tokens_spent``,
+    ``measured``: sums over all updates of seconds and repaired faults, which are in no result; none that is
+    0. ``success_U``: success of base rollouts, of the updates that had any. ``tokens_spent``,
     ``rollouts_spent``: generated tokens and rollouts after 0, 1, ... all updates. ``taught``: whether it has
     metrics of a teacher. ``columns``: the metrics themselves.
     """
@@ -130,7 +130,7 @@ def _held_out(path: Path, version: Version) -> dict[int, float]:
 def early_success(evaluation: Path) -> float:
     """Mean success of base rollouts over the first third of a run's updates, by its evaluation.json.
 
-    NaN without base rollouts.
+    Only updates with base rollouts count; NaN without any.
     """
     success_U = training_of(evaluation).success_U
     first_U = success_U[: max(1, round(len(success_U) * FIRST))]
@@ -148,7 +148,10 @@ def learning_rate(runs: pd.DataFrame, method: str) -> float | None:
 
 
 def at_rate(runs: pd.DataFrame, method: str, rate: float) -> pd.DataFrame:
-    """The runs of ``method`` that were trained with ``rate``, by default or because their name says so."""
+    """The runs of ``method`` that were trained with ``rate``.
+
+    Under the method's own name, or as its variant that changes this rate alone.
+    """
     named = variant(method).changed(**{RATE: f"{rate:g}"}).name
     with_rate = [
         name in (method, named) and _rate(manifest) == rate

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 def set_aside_changed(run_dir: Path, run: Run) -> None:
     """Rename ``run_dir``, with a warning, if it holds the same run made by other versions of user code.
 
-    The run then starts again, and does not mix results of two versions.
+    The run then starts again, and does not mix results of two versions. Any other directory is left alone.
+    Raises DataError for a damaged manifest, RunDirectoryError if another process holds the directory.
     """
     path = run_dir / MANIFEST
     if not path.is_file() or read_json(path, RecordedRun).get("schema") != SCHEMA_VERSION:
@@ -41,7 +42,10 @@ def set_aside_changed(run_dir: Path, run: Run) -> None:
 
 
 def check_environment(run: Run, run_dir: Path) -> None:
-    """Raise ConfigError if the code of a user's environment changed since the run in ``run_dir``."""
+    """Raise ConfigError if the code of a user's environment changed since the run in ``run_dir``.
+
+    Also if R3L_ENVS no longer has the environment.
+    """
     recorded = {kind: files for kind, files in run.own_code.items() if kind == "envs"}
     if recorded and run.env not in names("envs"):
         # Shell lines that set R3L_METHODS and R3L_ENVS as they were when the run was made.

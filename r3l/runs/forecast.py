@@ -105,7 +105,10 @@ def write(forecast: Forecast, run_dir: Path) -> None:
 
 
 def find(run: Run, results: Path) -> Forecast | None:
-    """The newest forecast in the directories of the run's cell, renamed ones included; None without one."""
+    """The newest forecast in the directories of the run's cell, renamed ones included; None without one.
+
+    It must be of a run that differs in seed and number of steps alone, on as many GPUs.
+    """
     files: Iterable[Path] = (results / run.directory).parent.glob(f"*/{FILE}")
     for file in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True):
         forecast = read_json(file, Forecast)

@@ -38,10 +38,11 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def reserved_gpus(count: int, folder: Path = FOLDER) -> Iterator[list[str]]:
-    """Lock ``count`` GPUs, waiting until they are free; yields their ids. Must precede the first use of CUDA.
+    """Lock ``count`` GPUs, waiting until they are free; yields their ids.
 
-    Nothing is locked without a GPU, in a Slurm job, or for a ``count`` of 0. Raises ConfigError if this
-    machine has fewer GPUs, or if R3L_RUNS_PER_GPU is not a number above 0.
+    Sets CUDA_VISIBLE_DEVICES to them for the block; must precede the first use of CUDA. Nothing is locked
+    without a GPU, in a Slurm job, or for a ``count`` of 0. Raises ConfigError if this machine has fewer GPUs,
+    or if R3L_RUNS_PER_GPU is not a number above 0.
     """
     visible = visible_gpus()
     if count == 0 or not visible or "SLURM_JOB_ID" in os.environ:

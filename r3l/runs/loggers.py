@@ -32,7 +32,8 @@ def open_loggers(loggers: Sequence[str | Log], run_dir: Path) -> Iterator[Log]:
     """Open ``loggers``, each in the folder of its name in ``run_dir``, and log the steps so far.
 
     A logger may also be a function, which is called with each further step. Yields a function that logs a
-    further step. Raises ConfigError for an unknown logger, and for one whose package is not installed.
+    further step. Raises ConfigError for an unknown logger, and for one whose package is not installed. An
+    earlier copy is replaced.
     """
     with ExitStack() as stack:
         functions = [logger for logger in loggers if not isinstance(logger, str)]

@@ -25,7 +25,12 @@ Counts = Mapping[str, float]
 
 
 class MetricKind(StrEnum):
-    """How the values of a metric at several steps are combined."""
+    """How the values of a metric at several steps are combined.
+
+    ``total``: a count, added up over a run. ``time``: seconds, added up by readers only; not in results,
+    which repeat byte for byte. ``fault``: a repaired fault, not in results either. ``step``: a mean, share or
+    state of one step, never added up.
+    """
 
     TOTAL = "total"  # a count, added up over a run
     TIME = "time"  # added up by readers only: a result without times repeats byte for byte
@@ -365,7 +370,7 @@ def rates(counts: Counts) -> dict[str, float | None]:
 
 
 def with_rates(row: Counts) -> dict[str, float]:
-    """A step's metrics with its rates."""
+    """A step's metrics with its rates, as ``rate/NAME``; rates whose denominator is 0 are left out."""
     return {**row, **{f"rate/{name}": value for name, value in rates(row).items() if value is not None}}
 
 

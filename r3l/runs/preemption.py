@@ -22,7 +22,10 @@ EXIT_CODE = os.EX_TEMPFAIL  # 75, "temporary failure, try again": sysexits.h
 
 
 class Preempted(SystemExit):
-    """A stop signal ended the command. Not an Exception, so that nothing handles it as a failure."""
+    """A stop signal ended the command, which exits with code 75.
+
+    Not an Exception: nothing handles it as a failure.
+    """
 
     def __init__(self, signal_name: str) -> None:
         super().__init__(EXIT_CODE)
@@ -98,7 +101,10 @@ def stop_signals() -> Iterator[StopSignals]:
 
 @contextmanager
 def stop_at_once() -> Iterator[None]:
-    """Raise Preempted at once on a stop signal in the block: for work done by other processes."""
+    """Raise Preempted at once on a stop signal in the block: for work done by other processes.
+
+    Works in the main thread only (ValueError elsewhere).
+    """
 
     def stop(number: int, frame: FrameType | None = None) -> None:
         raise Preempted(signal.Signals(number).name)

@@ -88,7 +88,10 @@ def forget_after(path: Path, step: int) -> None:
 
 
 def recorded_fingerprint(run_dir: Path) -> str | None:
-    """The fingerprint of the run that a directory holds; None if it holds none."""
+    """The fingerprint of the run that a directory holds; None if it holds none.
+
+    Raises DataError for a damaged manifest.
+    """
     path = run_dir / MANIFEST
     return read_json(path, RecordedRun)["fingerprint"] if path.is_file() else None
 
@@ -96,7 +99,8 @@ def recorded_fingerprint(run_dir: Path) -> str | None:
 def check_owner(run_dir: Path, run: Run) -> None:
     """Raise CheckpointError if training would overwrite what the directory holds.
 
-    That is another run, or the same one, finished but without its checkpoints.
+    That is another run, or the same one, finished but without its checkpoints. Raises DataError for a damaged
+    manifest.
     """
     fingerprint = run.fingerprint()
     other = "choose another directory (--run-dir, --out), or let r3l train rename this one (--set-aside)"

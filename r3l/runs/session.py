@@ -123,7 +123,8 @@ class PlaySession:
 def open_play_session(run: Run, policy: Policy, gather: Gather) -> Iterator[PlaySession]:
     """Start the environment workers of ``run`` and yield a session; both end with the block.
 
-    ``gather`` plays episodes concurrently, so that their responses are sampled together.
+    Raises ConfigError if packages of the environment are missing. ``gather`` plays episodes concurrently, so
+    that their responses are sampled together.
     """
     package = environment_of(run.env)
     package.check_installed()

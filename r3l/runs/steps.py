@@ -192,7 +192,8 @@ def _mean(values: Sequence[float]) -> float:
 def recording(run: Run, run_dir: Path, loggers: Sequence[str | Log], done: int) -> Iterator[RecordStep]:
     """Open the loggers and the progress of a training, ``done`` steps of which are finished.
 
-    Yields a function that checks, writes and shows the metrics of a step.
+    Yields a function that writes the metrics of a step to metrics.jsonl and the loggers, and shows them. It
+    raises NonFiniteError for one that is not finite, before anything is written.
     """
     steps = run.train.steps
     label = f"{run.env} {run.method} seed {run.seed}"

@@ -100,7 +100,7 @@ class Effect:
     def of_seeds(cls, values_S: ArrayLike, improvement: float | None = None) -> Effect:
         """The mean of one value per seed with its standard error: 0 for equal values, NaN for a single one.
 
-        ``improvement``: ``probability_of_improvement``.
+        ``improvement``: ``probability_of_improvement``. Raises ValueError for no or non-finite values.
         """
         values = finite(values_S, 1)
         unknown = len(values) < 2 or np.ptp(values) < 1e-12
@@ -123,7 +123,7 @@ class Effect:
     def interval(self) -> Interval:
         """The mean with its 95 % t-interval over seeds; its bounds are None below MIN_SEEDS seeds.
 
-        Raises ValueError for an effect over tasks, which has no value per seed.
+        Raises ValueError without ``values_S``, as over tasks.
         """
         return t_interval(self.values_S)
 

@@ -65,13 +65,16 @@ def t_half_width(values_S: Floats, confidence: float = CONFIDENCE) -> Floats:
 def seed_interval(scores_S_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
     """Mean of a seeds x tasks matrix, with the t-interval over its seed means.
 
-    Without bounds (None) below MIN_SEEDS seeds.
+    Without bounds (None) below MIN_SEEDS seeds. Raises ValueError for no or non-finite scores.
     """
     return t_interval(finite(scores_S_T, 2).mean(axis=1), confidence)
 
 
 def wilson_interval(successes_T: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Success rate of one run over its tasks, with Wilson's interval: binomial noise, not other seeds."""
+    """Success rate of one run over its tasks (0 or 1 each), with Wilson's interval.
+
+    It is about binomial noise, not other seeds. Raises ValueError for no or non-finite values.
+    """
     successes = finite(successes_T, 1)
     rate = float(successes.mean())
     low, high = wilson_bounds(rate, len(successes), confidence)
@@ -123,11 +126,11 @@ def cluster_bootstrap(
 ) -> tuple[float, float] | None:
     """Percentile interval of a statistic over tasks, from the observations' sums and counts per task.
 
-    Observations of one task are alike, so whole tasks are drawn with replacement, each with all its
-    observations (Davison and Hinkley 1997, "Bootstrap Methods and their Application", section 3.8; Field and
-    Welsh 2007). ``combine`` maps sums and counts over tasks (components C on the last axis) to the
-    statistic: a mean, a ratio or a difference. Bounds may be infinite (a ratio whose denominator can be 0).
-    None: fewer than two tasks have observations, or no resample gives a value.
+    Shapes (T, C). Observations of one task are alike, so whole tasks are drawn with replacement, RESAMPLES
+    times, each with all its observations (Davison and Hinkley 1997, "Bootstrap Methods and their
+    Application", section 3.8; Field and Welsh 2007). ``combine`` maps sums and counts over tasks (components
+    C on the last axis) to the statistic: a mean, a ratio or a difference. Bounds may be infinite (a ratio
+    whose denominator can be 0). None: fewer than two tasks have observations, or no resample gives a value.
     """
     tasks = len(sums_T_C)
     drawn_R_T = generator.multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES)

@@ -47,7 +47,10 @@ def spread_factors(seeds: int, confidence: float = CONFIDENCE) -> tuple[float, f
 
 
 def seeds_needed(deviation: float, difference: float, level: float = ALPHA, power: float = POWER) -> int:
-    """The fewest seeds, at least 2, that show a true ``difference`` (not 0) with probability ``power``."""
+    """The fewest seeds, at least 2, that show a true ``difference`` (not 0) with probability ``power``.
+
+    ``deviation``, above 0: of the paired differences over seeds. ``level``: bound for the p-value.
+    """
 
     def enough(seeds: int) -> bool:
         return power_of(difference / deviation, seeds, level) >= power

@@ -11,10 +11,10 @@ from r3l.stats.intervals import CONFIDENCE, RESAMPLES, Floats, finite
 
 
 def performance_profile(scores_E_S: Sequence[ArrayLike], thresholds_X: ArrayLike) -> Floats:
-    """The share of runs with a score above each threshold tau.
+    """The share of runs with a score above each threshold tau, shape (X,).
 
-    Mean over environments E of the mean over seeds of 1[score > tau]. Environments may have different
-    numbers of seeds and weigh equally.
+    Mean over environments E of the mean over seeds of 1[score > tau]. Environments may have different numbers
+    of seeds and weigh equally.
     """
     thresholds = finite(thresholds_X, 1)
     profiles_E_X = np.array([(finite(s, 1)[:, None] > thresholds).mean(axis=0) for s in scores_E_S])

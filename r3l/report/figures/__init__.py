@@ -43,8 +43,8 @@ def draw(name: str, runs: pd.DataFrame, out: Path, table: TableConfig | None = N
     """Draw a figure into the folder ``out``, or as the one file ``out``; returns the files written.
 
     ``table`` gives the order of the methods, and the baseline of differences; by default it is the figure's
-    own. Raises DataError if the runs have nothing to show in it, RunDirectoryError if ``out`` cannot be
-    written.
+    own. ``name``: a key of FIGURES. Raises DataError if the runs have nothing to show in it, ConfigError if
+    ``out`` names another file type than PDF or PNG, RunDirectoryError if ``out`` cannot be written.
     """
     import matplotlib.style
 

@@ -33,7 +33,8 @@ def draw(rows: Sequence[ClaimVerdict], of: Claims, out: Path) -> list[Path]:
     """Draw the claims into the folder ``out``, or as the one file ``out``; returns the files written.
 
     Registered and exploratory claims are left out: `r3l figure held_out` shows these. Effects in another unit
-    than shares are not on the axis; their rows say so. Raises RunDirectoryError if ``out`` cannot be written.
+    than shares are not on the axis; their rows say so. Raises ConfigError if ``out`` names another file type
+    than PDF or PNG, RunDirectoryError if it cannot be written.
     """
     import matplotlib.style
     from matplotlib.figure import Figure

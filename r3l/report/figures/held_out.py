@@ -49,7 +49,7 @@ def draw(runs: pd.DataFrame, out: Path) -> list[Path]:
 
     Test success by updates and by generated tokens, and paired differences in training success. Returns the
     files written. Raises DataError if no run of R3L was scored on test tasks before its last update,
-    RunDirectoryError if ``out`` cannot be written.
+    ConfigError if ``out`` names another file type than PDF or PNG, RunDirectoryError if it cannot be written.
     """
     import matplotlib.style
 

@@ -26,7 +26,8 @@ def draw(rows: Sequence[Comparison], out: Path) -> list[Path]:
     """Draw the map into the folder ``out``, or as the one file ``out``; returns the files written.
 
     The map shows R3L minus GRPO over a probe's guided minus fresh. Raises DataError without comparisons,
-    RunDirectoryError if ``out`` cannot be written.
+    ConfigError if ``out`` names another file type than PDF or PNG, RunDirectoryError if ``out`` cannot be
+    written.
     """
     import matplotlib.style
     from matplotlib import colormaps

@@ -43,7 +43,7 @@ def sensitivity(shown: Shown) -> Drawn:
     """Figure of success over the values of a setting: a line per method, a subplot per environment.
 
     The setting is the one that the table's variants change. Raises DataError if no method has runs with two
-    values.
+    values, or if a run's manifest lacks the setting or has no number for it.
     """
     label, setting = SETTINGS[shown.table.table]
     lines = {bench.env: _lines(bench, setting) for bench in shown.benches}

@@ -73,7 +73,8 @@ def mean_of(key: str) -> Value:
 class WindowCounts(Mapping[str, float]):
     """Sums of each count over the ``window`` updates that end at update ``end`` (0, 1, ...), as a mapping.
 
-    Counts that no update of the window recorded are missing.
+    Counts that no update of the window recorded are missing (KeyError). Iterating gives only the counts that
+    were looked up before.
     """
 
     def __init__(self, metrics: Columns, window: int) -> None:
@@ -124,7 +125,10 @@ def of_counts(quantity: Callable[[Mapping[str, float]], float | None]) -> Value:
 
 
 def rate_of(name: str) -> Value:
-    """A function that gives the rate ``name`` of r3l.runs.metrics from the counts of a window, added up."""
+    """A function that gives the rate ``name`` of r3l.runs.metrics from the counts of a window, added up.
+
+    Raises ValueError for a name that is not in RATES.
+    """
     (rate,) = [rate for rate in RATES if rate.name == name]
     return of_counts(rate.of)
 
@@ -154,7 +158,7 @@ def curve(metrics: Columns, values_U: Floats, advance: Advance = updates) -> Cur
 
 
 def band(curves: Sequence[Curve]) -> Band:
-    """Mean and interval over ``curves``, at the updates at which every seed has a value.
+    """Mean and interval over ``curves`` (at least one), at the updates at which every seed has a value.
 
     ``x`` is a mean over seeds too: so seeds are compared after equally many updates, even if x is tokens or
     time, which differ between them.

@@ -19,7 +19,8 @@ NAME = 44  # characters in a line of a row's name
 def draw(rows: Sequence[TeacherRow], out: Path) -> list[Path]:
     """Draw the panel into the folder ``out``, or as the one file ``out``; returns the files written.
 
-    Raises DataError without rows, RunDirectoryError if ``out`` cannot be written.
+    Raises DataError without rows, ConfigError if ``out`` names another file type than PDF or PNG,
+    RunDirectoryError if it cannot be written.
     """
     import matplotlib.style
     from matplotlib.lines import Line2D

@@ -32,7 +32,8 @@ WIDE = 4  # columns; more are turned into rows
 class Quantity:
     """One quantity of a figure: its axis label, its value in a window of updates, and the horizontal axis.
 
-    ``against`` labels that axis, ``advance`` measures progress along it.
+    ``against`` labels the horizontal axis, ``advance`` measures progress along it. ``share``: the vertical
+    axis begins at 0; ``log``: it is logarithmic if all values are above 0.
     """
 
     label: str
@@ -70,15 +71,18 @@ PIVOT = (
 
 
 def learning_curves(shown: Shown) -> Drawn:
-    """Figure of learning curves: success of base rollouts against updates, generated tokens and time."""
+    """Figure of learning curves: success of base rollouts against updates, generated tokens and time.
+
+    Raises DataError if no run was trained.
+    """
     return _draw(shown, LEARNING, "Success of base rollouts in training", lambda run: True, "")
 
 
 def exploration(shown: Shown) -> Drawn:
     """Figure of retries in training, each compared with the base rollout that it retries.
 
-    Mean gain in reward over it, share of retries that improve on it, and retries per base rollout. Leaves
-    out runs without retries.
+    Mean gain in reward over it, share of retries that improve on it, and retries per base rollout. Leaves out
+    runs without retries; raises DataError if none is left.
     """
     text = "Retries in training: mean gain in reward over their base, share of gains, number a base rollout"
     return _draw(shown, EXPLORATION, text, _any("retry/count"), "without retries")
@@ -94,7 +98,10 @@ def dynamics(shown: Shown) -> Drawn:
 
 
 def pivot(shown: Shown) -> Drawn:
-    """Figure of the turn at which retries begin, and how often the environment's critic names the same."""
+    """Figure of the turn at which retries begin, and how often the environment's critic names the same.
+
+    Leaves out runs without retries and without pivots to compare; raises DataError if none is left.
+    """
     text = (
         "Where a retry begins (turns kept of its base), and how often the reflection names the oracle's turn"
     )

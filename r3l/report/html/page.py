@@ -144,10 +144,10 @@ def _teachers(runs: pd.DataFrame, probes: Sequence[Content]) -> tuple[Table, str
 
 
 def score_tables(runs: pd.DataFrame, seeds_planned: int) -> list[tuple[pd.DataFrame, pd.DataFrame | None]]:
-    """Rows of every score table of which at least half of the methods have run, the paper's tables first.
+    """Rows of every score table of which half of the methods, and two, have run; the paper's tables first.
 
-    Runs that are in none of these tables follow in a table of their own. A table that compares with
-    BASELINE also has the same rows compared with SECOND.
+    Each with the same rows compared with SECOND if the table compares with BASELINE, else with None. Runs
+    that are in none of these tables follow in a table of their own.
     """
     config, everything = plan.load(), tables.Selection()
     specs = []
