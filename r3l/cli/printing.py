@@ -60,7 +60,9 @@ def print_shown(content: dict[str, Any], as_json: bool, shown: RenderableType) -
     if as_json:
         print(json.dumps(content))
     else:
-        console().print(shown)
+        # As wide as the terminal; without one 150 characters, enough for every table.
+        console = Console()
+        (console if console.is_terminal else Console(width=150)).print(shown)
 
 
 def print_report(content: dict[str, Any], as_json: bool) -> None:
@@ -83,8 +85,3 @@ def print_rows(content: dict[str, list[dict[str, Any]]], as_json: bool) -> None:
     (rows,) = content.values()
     cells = [{column: cell(value) for column, value in row.items()} for row in rows]
     print_shown(content, as_json, table("", list(map(Column, rows[0])), cells))
-
-
-def console() -> Console:
-    """A console as wide as the terminal; without a terminal 150 characters, enough for every table."""
-    return Console() if Console().is_terminal else Console(width=150)

@@ -49,10 +49,6 @@ class Variant(NamedTuple):
         further = [f"{key}={value}" for key, value in values.items() if value is not None]
         return self._replace(changes=(*self.changes, *further))
 
-    def value(self, key: str, default: str) -> str:
-        """The value, as text, to which the variant changes ``key``; ``default`` if it does not."""
-        return dict(change.split("=", 1) for change in self.changes).get(key, default)
-
 
 def variant(name: str) -> Variant:
     """Parse a name: ``r3l@alpha=5,profile=fair`` -> (``r3l``, (``alpha=5``, ``profile=fair``)).
@@ -286,7 +282,7 @@ def method_label(row: Variant) -> str:
 
     It names the author of the feedback unless that is the model itself, the default of every method, so that
     rows with different teachers have different names. The change ``engine=server`` is not printed; in the
-    label "base checkpoint" becomes "served model" instead.
+    label "base checkpoint" becomes "served model" instead. Raises ConfigError for an unknown method.
     """
     files = method_files(row.method)
     label = files[-1].label

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -126,8 +126,9 @@ def feedback_rows(
     of_benches = by_bench(runs[runs.env.isin(envs or ENVS)])
     rows: list[FeedbackRow] = []
     for bench, here in of_benches.items():
+        rate = learning_rate(here, RATE_OF)
         for name in names:
-            of_method = list(_rows_of(name, bench, here))
+            of_method = [_row(bench, *found, here, rate) for found in _runs_of(name, here, rate)]
             rows += of_method if of_method or not methods else [_no_runs(bench, name)]
     without = [env for env in envs or () if env not in {env for _, env, _ in of_benches}]
     rows += [_no_runs(("", env, ""), name) for env in without for name in names]
@@ -148,8 +149,11 @@ def _no_runs(bench: Bench, method: str) -> FeedbackRow:
     return FeedbackRow(*bench, method=method, label=method_label(method), feedback=teacher)
 
 
-def _rows_of(name: str, bench: Bench, here: pd.DataFrame) -> Iterator[FeedbackRow]:
-    """A row for each writer of the feedback of the method (or variant) ``name``; ``here``: a bench's runs."""
+def _runs_of(name: str, here: pd.DataFrame, rate: float | None) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The runs ``here`` of a method (or variant) for each writer of its feedback, each with its row's name.
+
+    At the learning rate ``rate`` where there are any, else at the method's own; a line for each seed.
+    """
     # A variant that names another rate, or another writer of feedback, is the method itself.
     variants: dict[str, None] = {}
     for found in sorted({*here.method}):
@@ -159,45 +163,48 @@ def _rows_of(name: str, bench: Bench, here: pd.DataFrame) -> Iterator[FeedbackRo
         if plain == name or (method == name and all(c.startswith("feedback=") for c in kept)):
             variants[plain] = None
 
-    rate = learning_rate(here, RATE_OF)
-    grpo = here[here.method == RATE_OF]
     for plain in variants:
         seeds = at_rate(here, plain, rate) if rate is not None else here.iloc[:0]
         if not len(seeds):
             seeds = here[here.method == plain]
-        if not len(seeds):
-            continue
-        seeds = seeds.assign(method=plain).drop_duplicates("seed").sort_values("seed")
-        first = seeds.iloc[0]
-        ours, theirs = common_seeds(seeds, grpo)
-        early_effect = final_effect = None
-        success_S = _early(seeds)
-        if plain != RATE_OF and len(ours):
-            early_S = _early(ours) - _early(theirs)
-            early_effect = Effect.of_seeds(early_S) if np.isfinite(early_S).all() else None
-            final_effect = Effect.of_seeds(_final(ours) - _final(theirs))
-        start = base_success(here)
-        gains = None if start is None else (_final(seeds) - start) * MILLION / seeds[GENERATED_TOKENS]
-        yield FeedbackRow(
-            *bench,
-            method=plain,
-            label=method_label(plain),
-            feedback=written_by(first.feedback, seeds),
-            seeds=len(seeds),
-            rate=learning_rate(seeds, plain),
-            grpo_rate=rate,
-            early=t_interval(success_S) if np.isfinite(success_S).all() else None,
-            final=t_interval(_final(seeds)),
-            early_effect=early_effect,
-            final_effect=final_effect,
-            tokens={
-                kind: None if count is None else count / seeds.steps.mean()
-                for kind, count in mean_tokens(seeds).items()
-            },
-            gain=None if gains is None else t_interval(gains),
-            invalid=seeds.parse_failures.sum() / seeds.episodes.sum(),
-            teacher=next(iter(teacher_rows(seeds)), None),
-        )
+        if len(seeds):
+            yield plain, seeds.assign(method=plain).drop_duplicates("seed").sort_values("seed")
+
+
+def _row(
+    bench: Bench, name: str, seeds: pd.DataFrame, here: pd.DataFrame, grpo_rate: float | None
+) -> FeedbackRow:
+    """The row of the runs ``seeds``, called ``name``; ``here``: all runs of the bench, GRPO's among them."""
+    # Differences to GRPO at the seeds that both have.
+    early_effect = final_effect = None
+    ours, theirs = common_seeds(seeds, here[here.method == RATE_OF])
+    if name != RATE_OF and len(ours):
+        early_S = _early(ours) - _early(theirs)
+        early_effect = Effect.of_seeds(early_S) if np.isfinite(early_S).all() else None
+        final_effect = Effect.of_seeds(_final(ours) - _final(theirs))
+
+    success_S, start = _early(seeds), base_success(here)
+    gains = None if start is None else (_final(seeds) - start) * MILLION / seeds[GENERATED_TOKENS]
+    return FeedbackRow(
+        *bench,
+        method=name,
+        label=method_label(name),
+        feedback=written_by(seeds.iloc[0].feedback, seeds),
+        seeds=len(seeds),
+        rate=learning_rate(seeds, name),
+        grpo_rate=grpo_rate,
+        early=t_interval(success_S) if np.isfinite(success_S).all() else None,
+        final=t_interval(_final(seeds)),
+        early_effect=early_effect,
+        final_effect=final_effect,
+        tokens={
+            kind: None if count is None else count / seeds.steps.mean()
+            for kind, count in mean_tokens(seeds).items()
+        },
+        gain=None if gains is None else t_interval(gains),
+        invalid=seeds.parse_failures.sum() / seeds.episodes.sum(),
+        teacher=next(iter(teacher_rows(seeds)), None),
+    )
 
 
 def _early(seeds: pd.DataFrame) -> NDArray[np.float64]:
@@ -242,78 +249,62 @@ def flat(rows: Sequence[FeedbackRow]) -> list[dict[str, Any]]:
 
 def feedback_table(rows: Sequence[FeedbackRow]) -> Table:
     """The table of what feedback buys, a section per environment and base checkpoint."""
+    columns = [
+        Column("method"),
+        Column(FEEDBACK, drop=4),
+        Column("seeds", right=True),
+        Column("rate", right=True, drop=5),
+        Column("early", right=True, no_wrap=True, drop=2),
+        Column("final", right=True, no_wrap=True),
+        Column("early minus GRPO", right=True, no_wrap=True),
+        Column("final minus GRPO", right=True, no_wrap=True),
+        *(Column(kind, form=",.0f", drop=3) for kind in KINDS),
+        Column("gain per million", right=True, no_wrap=True, drop=1),
+        Column("teacher's D", drop=1),
+        Column("gradient share", form=".2g", drop=2),
+        Column("invalid", form=".1%", drop=6),
+    ]
+    lines = [_line(row) for row in rows]
+    return table(TITLE, columns, lines, NOTE, FEEDBACK_NOTE, by=itemgetter("section"))
 
-    def mean(found: Interval | None) -> Cell | None:
+
+def _line(row: FeedbackRow) -> dict[str, Any]:
+    """The values of a row by column, and its ``section``; without runs only what is known of the method."""
+
+    def mean(found: Interval | None, sign: str = "", star: str = "") -> Cell | None:
         if found is None:
             return None
-        return Cell(plus_minus(found.mean, found.low, found.high, found.points), found.mean)
+        return Cell(plus_minus(found.mean, found.low, found.high, found.points, sign=sign) + star, found.mean)
 
-    def difference(effect: Effect | None, shown: bool) -> Cell | None:
-        if effect is None:
-            return None
-        one = effect.interval
-        text = plus_minus(one.mean, one.low, one.high, one.points, sign="+")
-        return Cell(f"{text} *" if shown else text, one.mean)
+    line: dict[str, Any] = {
+        "section": section(row),
+        "method": Cell(row.label, title=row.method),
+        FEEDBACK: row.feedback,
+    }
+    if not row.seeds:
+        return line | {"seeds": NO_RUNS}
 
-    def rate(row: FeedbackRow) -> str:
-        own = "differs" if row.rate is None else f"{row.rate:g}"
-        if not row.seeds:
-            return ""
-        return f"{own} (GRPO {row.grpo_rate:g})" if row.at_other_rate and row.grpo_rate else own
+    line |= {"seeds": Cell(str(row.seeds), row.seeds), "early": mean(row.early), "final": mean(row.final)}
+    effects = {"early": (row.early_effect, row.early_shown), "final": (row.final_effect, row.final_shown)}
+    for name, (effect, shown) in effects.items():
+        line[f"{name} minus GRPO"] = effect and mean(effect.interval, "+", " *" if shown else "")
+    own = "differs" if row.rate is None else f"{row.rate:g}"
+    line["rate"] = f"{own} (GRPO {row.grpo_rate:g})" if row.at_other_rate and row.grpo_rate else own
+    counts = {kind: row.tokens[column] for kind, column in KINDS.items()}
+    line |= {kind: NOT_RECORDED if count is None else count for kind, count in counts.items()}
+    line["gain per million"] = "base not scored" if row.gain is None else mean(row.gain)
+    line["invalid"] = row.invalid
 
-    def tokens(row: FeedbackRow, kind: str) -> float | str | None:
-        return NOT_RECORDED if row.seeds and row.tokens[kind] is None else row.tokens.get(kind)
-
-    def gain(row: FeedbackRow) -> Cell | str | None:
-        if row.seeds and row.gain is None:
-            return "base not scored"
-        return mean(row.gain)
-
-    def teacher(row: FeedbackRow) -> str:
-        found = row.teacher
-        if not row.seeds or found is None or found.difference is None:
-            return row.teacher_verdict if row.seeds else ""
-        bounds = "" if found.low is None else f" ({found.low:+.3f} to {found.high:+.3f})"
-        verdict = "" if found.sees else f", {row.teacher_verdict}"
-        return f"{found.difference:+.3f}{bounds}{verdict}"
-
-    return table(
-        TITLE,
-        [
-            Column("method", lambda row: Cell(row.label, title=row.method)),
-            Column(FEEDBACK, drop=4),
-            Column(
-                "seeds", lambda row: Cell(str(row.seeds), row.seeds) if row.seeds else NO_RUNS, right=True
-            ),
-            Column("rate", rate, right=True, drop=5),
-            Column("early", lambda row: mean(row.early), right=True, no_wrap=True, drop=2),
-            Column("final", lambda row: mean(row.final), right=True, no_wrap=True),
-            Column(
-                "early minus GRPO",
-                lambda row: difference(row.early_effect, row.early_shown),
-                right=True,
-                no_wrap=True,
-            ),
-            Column(
-                "final minus GRPO",
-                lambda row: difference(row.final_effect, row.final_shown),
-                right=True,
-                no_wrap=True,
-            ),
-            *(
-                Column(kind, partial(tokens, kind=column), form=",.0f", drop=3)
-                for kind, column in KINDS.items()
-            ),
-            Column("gain per million", gain, right=True, no_wrap=True, drop=1),
-            Column("teacher's D", teacher, drop=1),
-            Column("gradient share", lambda row: row.teacher and row.teacher.grad_share, ".2g", drop=2),
-            Column("invalid", form=".1%", drop=6),
-        ],
-        rows,
-        NOTE,
-        FEEDBACK_NOTE,
-        by=section,
-    )
+    # What the teacher tells apart, or why that is not known.
+    teacher = row.teacher
+    line["teacher's D"] = row.teacher_verdict
+    if teacher is not None:
+        line["gradient share"] = teacher.grad_share
+        if teacher.difference is not None:
+            bounds = "" if teacher.low is None else f" ({teacher.low:+.3f} to {teacher.high:+.3f})"
+            verdict = "" if teacher.sees else f", {row.teacher_verdict}"
+            line["teacher's D"] = f"{teacher.difference:+.3f}{bounds}{verdict}"
+    return line
 
 
 def section(row: FeedbackRow) -> str:

@@ -116,7 +116,7 @@ class WorkflowConfig(Strict):
             return True
         # A row under a judge needs a judge in the tier; the row "SFT alone" needs an SFT stage of the
         # environment.
-        if row.value("feedback", "") == FeedbackSource.JUDGE:
+        if f"feedback={FeedbackSource.JUDGE}" in row.changes:
             return bool(load_config("tiers", self.tier, TierConfig).judge.model)
         if not load_config("methods", row.method, MethodConfig).needs_stage:
             return True
