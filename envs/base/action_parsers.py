@@ -49,7 +49,7 @@ def _tag(name: str, any_case: bool) -> re.Pattern[str]:
 def each_tag_once(response: str) -> str | None:
     """The action of a response with exactly one thought, one action and no further tag; else None.
 
-    Their order does not matter.
+    Their order does not matter. The action may be empty.
     """
     found = split_thought(response)
     outside = f"{found.before}\n{found.after}"
@@ -62,7 +62,7 @@ def each_tag_once(response: str) -> str | None:
 def one_pair(response: str) -> str | None:
     """The action of a response with exactly one thought and one action, in any order; else None.
 
-    Unpaired tags are ignored.
+    Unpaired tags are ignored. The action may be empty.
     """
     thoughts, actions = pairs(response)
     if thoughts != 1 or len(actions) != 1:
@@ -84,7 +84,7 @@ def pairs(response: str) -> tuple[int, list[str]]:
 def first_pair(response: str) -> str | None:
     """The text in the first action tags after the first thought; None without a thought or without these.
 
-    Text before, between and after them is ignored.
+    Text before, between and after them is ignored. The action may be empty.
     """
     response = with_opening(response)
     thought = next(between(response, "think"), None)

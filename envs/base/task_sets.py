@@ -80,7 +80,8 @@ class TaskSets(ABC):
 class DrawnTaskSets(TaskSets):
     """Task sets that are generated and have no committed file.
 
-    ``draw(split, number)`` makes a task. ``sizes``: number of tasks by split.
+    ``draw(split, number)`` makes a task. ``sizes``: number of tasks by split, 1 to MOST each (else
+    ConfigError when it is drawn).
     """
 
     env: str

@@ -43,7 +43,7 @@ def output(meaning: str, folder: bool = False) -> Any:
     """Declare a command's option for a path to write.
 
     ``meaning`` is its help; ``folder``: it may be a folder. Whether it can be written is checked while the
-    command line is read, before any work.
+    command line is read, before any work. Raises RunDirectoryError then.
     """
 
     def checked(out: Path | None) -> Path | None:

@@ -379,7 +379,8 @@ def claims_of(results: list[Path] | None) -> tuple[list[ClaimVerdict], Claims]:
 def stored_evidence(results: list[Path] | None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The runs under ``results`` as a frame, and those with scores at several updates as a second one.
 
-    None: the stored runs. Both may be empty.
+    None: the stored runs. Both may be empty. Runs in the folder hint_gap below are among the first, those in
+    curves are the second.
     """
     from r3l.evaluation.stored_runs import stored_runs
     from r3l.report.frame import read_runs

@@ -22,7 +22,8 @@ def user_code(env: str, method: str | None = None) -> UserCode:
 
     Code means the modules that a file names, and what these import, if it is in the user's folders
     (R3L_METHODS, R3L_ENVS); of a package, all its files. A method's also covers the methods that it extends;
-    ``method`` None: only the environment's. {} if both are this project's.
+    ``method`` None: only the environment's. {} if both are this project's. Raises ConfigError for an unknown
+    environment or method.
     """
     of_env = load("envs", env, EnvConfig)
     found: dict[str, Files] = {"envs": _files("envs", env, of_env.code), "methods": {}}

@@ -140,7 +140,10 @@ class Transcript:
 
 
 class Outcome(StrEnum):
-    """How a finished episode went, as a reflection states it: success, inefficient success, or failure."""
+    """How a finished episode went, as a reflection states it.
+
+    ``success``, ``success_but_inefficient`` or ``failure``.
+    """
 
     SUCCESS = "success"
     INEFFICIENT = "success_but_inefficient"

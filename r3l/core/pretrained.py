@@ -20,9 +20,10 @@ UNLOADABLE = (
 
 
 def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
-    """Load the model, tokenizer or config at ``where`` by ``kind.from_pretrained``.
+    """Load the model, tokenizer or config at ``where`` by ``kind.from_pretrained``; ``options`` are its own.
 
-    Raises ValueError for a model with its own code, or of a class in UNLOADABLE.
+    Raises ValueError for a model with code of its own (never run) and for an unreadable tokenizer.json;
+    another model that cannot be loaded raises an exception of UNLOADABLE.
     """
     try:
         return kind.from_pretrained(where, trust_remote_code=False, **options)

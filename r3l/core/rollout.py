@@ -218,7 +218,8 @@ class Continuation:
 async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
     """Play a base rollout of ``task``: from the start, without guidance, until it ends.
 
-    ``member``: index of the rollout among those of its task. The caller closes the returned episode.
+    ``member``: index of the rollout among those of its task. The caller closes the returned episode. It is
+    counted and logged in ``ctx`` (:func:`continue_episode`).
     """
     env = ctx.pool.open()
     first = ctx.seen(await env.reset(task))
@@ -250,7 +251,9 @@ async def continue_episode(
     An episode ends when the engine says so or fails, after ``max_turns``, when a response cannot be parsed or
     used, or when the context is full. In the last two cases the reward is the observation's
     ``invalid_action_reward`` (default 0). ``how``: as a rollout or as a retry, with which guidance; by its
-    rules ``released_lenient`` some unusable responses only cost a turn.
+    rules ``released_lenient`` some unusable responses only cost a turn. Counts the rollout, its actions and
+    its stop reason in ``ctx.counters``, and adds the trajectory to ``ctx.trajectories``. Warns if the
+    environment fails; raises NonFiniteError if the reward is not finite.
     """
     trajectory = episode.trajectory
     dialogue = ctx.dialogue

@@ -39,7 +39,9 @@ class TrajectoryKind(StrEnum):
 
 
 class Objective(StrEnum):
-    """How a group trains: by policy gradient, by imitation (SFT), or not at all."""
+    """How a group trains: ``policy`` (by advantages), ``sft`` (imitation) or ``none`` (no loss, only
+    metrics).
+    """
 
     POLICY = "policy"  # weighted by advantages
     SFT = "sft"  # imitation

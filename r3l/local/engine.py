@@ -315,7 +315,8 @@ def update(session: LocalSession, trainer: Trainer, rows: Sequence[TrajectoryRow
     """One optimiser update from ``rows``; returns its metrics with ``seconds/train``.
 
     Every ``train.sync_interval`` updates the sampler gets the new weights; every ``train.kl_metric_every``
-    updates ``kl_to_start`` is measured, the KL to the base checkpoint (nats).
+    updates ``kl_to_start`` is measured, the KL to the base checkpoint (nats). Raises NonFiniteError for a NaN
+    or infinite number, EngineError out of GPU memory.
     """
     config = session.run.train
     began = time.perf_counter()

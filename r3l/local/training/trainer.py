@@ -205,6 +205,7 @@ class Trainer:
         """Estimated KL(policy || base checkpoint) in nats: mean of the k3 estimator over trainable tokens.
 
         How far training has moved the policy. 0 if there are no such tokens. Weights and gradients stay.
+        Needs a ``reference``.
         """
         total = 0.0
         count = 0.0
