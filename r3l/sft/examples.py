@@ -30,7 +30,9 @@ LONGEST_HINT = 6  # actions in a hint of a hinted episode, as many as a critic n
 
 
 class ExampleKind(StrEnum):
-    """Kinds of SFT example: episode, retry, reflection, and episode with a hint at every turn."""
+    """Kinds of SFT example: ``episode``, ``retry``, ``reflection`` and ``hinted``, an episode with a hint at
+    every turn.
+    """
 
     EPISODE = "episode"
     RETRY = "retry"

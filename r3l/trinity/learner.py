@@ -150,6 +150,7 @@ class Learner:
         """Update the weights with the accumulated gradient and clear it; returns its norm before clipping.
 
         ``lr``: learning rate. Without a gradient the weights stay and the norm is 0; the step counts anyway.
+        Raises NonFiniteError for a norm or new weight that is not finite.
         """
         parameters = list(self.trainer.model.parameters())
         norm = self.trainer.optimizer_step(lr) if any(p.grad is not None for p in parameters) else 0.0

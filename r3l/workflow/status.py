@@ -34,9 +34,11 @@ Split = Literal["test", "validation"]
 
 
 class State(StrEnum):
-    """State of a run in `r3l run status`: from missing (not begun) to done (trained and evaluated).
+    """State of a run in `r3l run status`.
 
-    :data:`MEANINGS` explains each.
+    ``missing``: not started. ``running``: a process is at work. ``stopped``: killed. ``failed``: ended with
+    an error. ``trained``: not evaluated yet. ``done``: trained and evaluated. ``damaged``: one of its files
+    cannot be read. ``other``: the directory holds a run of another configuration.
     """
 
     DONE = "done"
