@@ -98,7 +98,8 @@ class DAPO(GRPO):
         return [Group(task, trajectories, returns=returns)]
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """False if all rewards of the group are equal, so that it has no gradient (dynamic sampling).
+        """False if all rewards of the group are equal, penalties aside, so that it has no gradient (dynamic
+        sampling).
 
         Always True with ``drop_uniform: false``.
         """

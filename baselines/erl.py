@@ -109,7 +109,7 @@ class ERL(GRPO):
 
         The return of a reflection is the reward of its guided retry, 0 without one. First attempts have no
         loss under ``train_on: reflection_only``; other groups that the settings exclude are left out, and so
-        are empty ones.
+        are empty ones and reflections whose retry the environment broke off, with that retry.
         """
         s = self.settings
         alone = s.train_on == "reflection_only"

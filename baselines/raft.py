@@ -40,8 +40,9 @@ class RAFT(ImitationMethod[RAFTSettings]):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Play N rollouts; imitate those with at least ``keep_reward``.
 
-        Returns two groups: all rollouts, which have no loss and only count in the metrics, and the rollouts
-        to imitate (SFT loss), if any.
+        Returns two groups: all rollouts in which the environment did not fail, which have no loss and only
+        count in the metrics, and those to imitate (SFT loss), if any. Under ``rejected: released_dilute`` the
+        others are in the second group too, with nothing to train; else ``dropped/rejected`` counts them.
         """
         trajectories = await play_group(ctx, task, self.settings.group_size)
         trajectories = [t for t in trajectories if not t.failed]

@@ -28,7 +28,8 @@ class RestartSettings(ReflectionSettings, RetrySettings):
 class ReflectedAttempt:
     """A rollout and, if it failed, the reflection on it and the retry from the start that it guides.
 
-    ``retry`` is None if the reflection is invalid or finds nothing to improve.
+    ``reflection`` and ``retry`` are None after a success or a failure of the environment; ``retry`` also if
+    the reflection is invalid or finds nothing to improve, or if none was wanted.
     """
 
     first: Trajectory

@@ -130,7 +130,7 @@ class RLTF(TrainedMethod[RLTFSettings]):
         """Groups of first attempts, of second attempts, and of what ``learn`` adds, without empty ones.
 
         The return of a first attempt is r1 + gamma * r2, with the rewards of both attempts. ``progress``: the
-        share of training done.
+        share of training done. First attempts in which the environment failed are left out.
         """
         s = self.settings
         tries = [t for t in tries if not t.first.failed]
@@ -161,7 +161,8 @@ class RLTF(TrainedMethod[RLTFSettings]):
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """Loss per token by the setting ``ratio``: -A rho, PPO's clipped surrogate, or CISPO; shape (B, T).
 
-        Self-distillation drops tokens that are too unlikely without the critique (``min_logprob``).
+        Self-distillation drops tokens that are too unlikely without the critique (``min_logprob``). The
+        metric ``clip_fraction`` is 0 for ``is``.
         """
         s = self.settings
         a_B_T = batch.advantages_B_T

@@ -196,8 +196,9 @@ class R3L(TrainedMethod[R3LSettings]):
         """Sample the trajectories of one task: a group for the policy gradient, and one to imitate if any.
 
         The first has N // (1 + retries) base rollouts with their retries, and further base rollouts up to N
-        rollouts in all. The second has the verified improvements: reflections and retries to learn by SFT.
-        (With ``sft_mode: reward1_singleton`` each of these is a policy-gradient group of its own.)
+        rollouts in all. The second has the verified improvements, reflections and retries to learn by SFT,
+        unless ``sft_coef`` is 0. (With ``sft_mode: reward1_singleton`` each of these is a policy-gradient
+        group of its own.)
         """
         s = self.settings
         reflected = self.reflected_now(task, ctx)

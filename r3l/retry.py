@@ -191,7 +191,8 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
 
     Plays in the base's environment, rewound to that turn; ``base.trajectory`` stays as it is, and its
     environment stays open for further retries. Counts under ``retry/`` and ``pivot/``. Raises ReplayMismatch
-    if the restored observation is not the recorded one.
+    if the restored observation is not the recorded one. If the environment fails, ``guided.failed`` is set
+    and nothing is counted.
     """
     source = base.trajectory
 

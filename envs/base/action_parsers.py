@@ -36,7 +36,10 @@ def between(text: str, name: str, any_case: bool = False) -> Iterator[slice]:
 
 
 def first_between(text: str, name: str, any_case: bool = False) -> str | None:
-    """The first text between ``<name>`` and ``</name>``; None if there is no such pair."""
+    """The first text between ``<name>`` and ``</name>``; None if there is no such pair.
+
+    ``any_case``: the tags may be in any case.
+    """
     position = next(between(text, name, any_case), None)
     return None if position is None else text[position]
 

@@ -150,7 +150,9 @@ class TaggedDialogue:
         return Parsed(None, StopReason.REPETITION) if repeated else Parsed(action)
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """The text shown after an error that only costs a retry of the released code a turn."""
+        """The observation after an ``error`` that does not end a retry, as in the released code: "Not
+        possible" and the error.
+        """
         return f"Not possible ({error})."
 
     def may_repeat(self, action: str) -> bool:

@@ -133,7 +133,11 @@ class DefinedTaskSets(TaskSets, Generic[DefinitionT]):
         """Raise DataError unless ``task`` can be solved."""
 
     def summary(self, tasks: Sequence[Task]) -> dict[str, Any]:
-        """The entry in the committed file of a split with these ``tasks``; it must have a ``sha256``."""
+        """The entry of a split with these ``tasks`` in the committed file: their number, those by group, and
+        their sha256.
+
+        A subclass may give other keys, but ``sha256`` is needed.
+        """
         groups = dict(sorted(Counter(task.group for task in tasks).items()))
         return {"tasks": len(tasks), "groups": groups, "sha256": self.sha256(tasks)}
 

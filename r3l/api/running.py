@@ -90,7 +90,7 @@ def train_run(
     raised; None: none. A directory whose run was made by an earlier version of the user's code is renamed
     first; with ``set_aside``, any directory that holds another configuration. Without it that is an error.
     Raises ConfigError for a served model, and if ``where`` is kept in git and the checkout has uncommitted
-    changes.
+    changes. Downloads a hub's model.
     """
     from r3l.config import base_checkpoint_warning, trains
     from r3l.config.fingerprint_inputs import fetch

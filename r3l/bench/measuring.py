@@ -27,7 +27,10 @@ def clock() -> float:
 
 
 def forget_peak() -> None:
-    """Forget the peak of memory so far, so that :func:`peak_gib` measures from now on."""
+    """Forget the peak of memory so far, so that :func:`peak_gib` measures from now on.
+
+    Without a GPU, freed memory is returned to the system first.
+    """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:

@@ -33,7 +33,8 @@ def bench_step(run: Run, repeats: int) -> Report:
 
     Returns medians of seconds by arm, and ``seconds_ratio``: transformers over packed. ``phases``: seconds of
     each phase of the packed pass, from further steps that are not timed as a whole. The weights are the same
-    in every step. Raises ConfigError for compute=vllm.
+    in every step. Raises ConfigError for compute=vllm, else ConfigError or CheckpointError as
+    r3l.local.session.open_session does.
     """
     if run.compute == "vllm":
         raise ConfigError(

@@ -50,6 +50,7 @@ def bench_train(
 
     Returns (report, None), or after a stop signal or Ctrl-C (report of the arms that had ended, the
     exception); ``missing`` in that report names the others, and so does a line on stderr.
+    Raises ConfigError or CheckpointError as r3l.local.session.open_session does.
     """
     stopped: Preempted | KeyboardInterrupt | None = None
     with (

@@ -30,7 +30,10 @@ def _existing(param: typer.CallbackParam, value: Any) -> Any:
 
 
 def each_once(changes: list[str] | None) -> list[str] | None:
-    """Return ``changes`` (``KEY=VALUE`` texts) as they are. Raises ConfigError if a key is set twice."""
+    """Return ``changes`` (``KEY=VALUE`` texts) as they are. Raises ConfigError if a key is set twice.
+
+    None for None.
+    """
     keys = [change.partition("=")[0] for change in changes or ()]
     for key in keys:
         if keys.count(key) > 1:

@@ -54,7 +54,8 @@ def line(targets: list[str], config: dict[str, Any], placement: list[str]) -> li
 
 
 def placement(profile: str | None, cores: str) -> list[str]:
-    """The options of snakemake that say where jobs run: a ``profile``, or a number of local ``cores``.
+    """The options of snakemake that say where jobs run: as the ``profile`` says, or without one on local
+    ``cores``.
 
     Raises ConfigError for an unknown profile.
     """

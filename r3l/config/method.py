@@ -213,7 +213,8 @@ def load_method(name: str) -> MethodConfig:
 def settings_in(name: str, scope: Scope) -> dict[str, Any]:
     """The settings, key -> value, that the files of method ``name`` give a run in ``scope``.
 
-    Its own file overrides those that it extends. Defaults of the code are not among them.
+    Its own file overrides those that it extends. Defaults of the code are not among them. Raises ConfigError
+    for an unknown method.
     """
     settings = {}
     for file in method_files(name):

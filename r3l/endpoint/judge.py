@@ -104,7 +104,8 @@ async def judging(run: Run, ctx: RolloutContext) -> AsyncIterator[None]:
     """Open a connection to the judge of ``run`` for the block, as ``ctx.judge``; nothing if none is needed.
 
     After the block its counts are added to ``ctx.counters``. ``ctx.history`` (metrics of earlier steps, also
-    after a restart) has the models that answered so far, so a change of model is always noticed.
+    after a restart) has the models that answered so far, so a change of model is always noticed. Raises
+    ConfigError if the judge's address is missing.
     """
     options = judge_options(run)
     if options is None:

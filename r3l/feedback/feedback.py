@@ -82,7 +82,10 @@ class ParsedReflection:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], coerced: bool = False) -> ParsedReflection:
-        """The reflection in ``document``, a JSON object that is known to be valid."""
+        """The reflection in ``document``, a JSON object that is known to be valid.
+
+        ``coerced``: as in the class.
+        """
         perfect = document["trajectory_outcome"] == Outcome.SUCCESS
         suggestion = None if perfect else document.get("improvement_suggestion")
         return cls(

@@ -373,7 +373,7 @@ def trainer_of(session: LocalSession, method: Method) -> Trainer:
     """A new trainer for the session's model, with the options of its run.
 
     Loads the base checkpoint as reference model if the method or a metric needs its log-probs: for a KL, or
-    for a frozen teacher.
+    for a frozen teacher. Raises CheckpointError if it cannot be loaded.
     """
     run = session.run
 

@@ -181,6 +181,7 @@ def merged_model(run: Run, checkpoint: Path) -> Iterator[Path]:
     """Folder with the complete model of ``checkpoint`` in Hugging Face layout, for the block.
 
     That is ``checkpoint`` itself, or for a run with a LoRA adapter a temporary folder with the merged model.
+    Raises CheckpointError if that cannot be loaded.
     """
     if not run.lora.rank:
         yield checkpoint

@@ -42,7 +42,10 @@ def mean(table: pd.DataFrame, column: str) -> Measure:
 
 
 def share(table: pd.DataFrame, column: str) -> Measure:
-    """Share of attempts for which ``column`` is true (1), of those where it is not NaN, as bounded_share."""
+    """Share of attempts for which ``column`` is true (1), of those where it is not NaN, with an interval.
+
+    That is the bootstrap's, or Wilson's if the share is 0 or 1 in every task.
+    """
     return bounded_share(mean(table, column))
 
 

@@ -304,7 +304,10 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def load_claims() -> Claims:
-    """Read configs/claims.yaml, and after its claims those of configs/claims_learning.yaml."""
+    """Read configs/claims.yaml, and after its claims those of configs/claims_learning.yaml.
+
+    Raises ConfigError if one is not valid.
+    """
     path, learning = CONFIGS / "claims.yaml", CONFIGS / "claims_learning.yaml"
     content, further = read_yaml(path), read_yaml(learning)
     claims = [*content["claims"], *further["claims"]]

@@ -92,10 +92,10 @@ def planned_teacher(method: str, tier: str) -> str | None:
 
 
 def written_by(source: str | None, runs: pd.DataFrame) -> str | None:
-    """Author of the feedback of finished ``runs``, as a table prints it. ``source``: their setting.
+    """Author of the feedback of finished ``runs``, as a table prints it.
 
-    Under ``environment`` the model writes the feedback if the critic has nothing to say. Its share is added:
-    ``environment, 12% self``.
+    ``source``: their setting, None for a method that reads none (so is the result). Under ``environment`` the
+    model writes the feedback if the critic has nothing to say. Its share is added: ``environment, 12% self``.
     """
     if source != FeedbackSource.ENVIRONMENT:
         return source
@@ -123,7 +123,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def p_cell(p: float | None) -> Cell | None:
-    """A p-value in print. It is never shown as 0, which no p-value is."""
+    """A p-value in print, None for None; below 0.001 ``< 0.001``, since no p-value is 0."""
     return None if p is None else Cell("< 0.001" if p < 0.001 else f"{p:.3f}", p)
 
 

@@ -38,12 +38,15 @@ class SeedPlan:
 
     @property
     def core_hours(self) -> float | None:
-        """Core-hours to train both methods with all ``seeds``."""
+        """Core-hours to train both methods with all ``seeds``.
+
+        None if ``seeds`` is None.
+        """
         return None if self.seeds is None else self.seeds * self.core_seconds / 3600
 
     @property
     def core_hours_left(self) -> float | None:
-        """Core-hours for the seeds that are not stored yet."""
+        """Core-hours for the seeds that are not stored yet; None if ``seeds`` is None."""
         left = None if self.seeds is None else max(self.seeds - self.comparison.pairs, 0)
         return None if left is None else left * self.core_seconds / 3600
 
@@ -65,7 +68,11 @@ class SeedPlan:
 def power_rows(
     compared: Sequence[MethodComparison], runs: pd.DataFrame, wanted: float, target: PowerTarget
 ) -> list[SeedPlan]:
-    """A plan for each comparison: the seeds that show a true difference of ``wanted``."""
+    """A plan for each comparison: the seeds that show a true difference of ``wanted``.
+
+    ``target``: level and power of the test. ``runs``: those that were compared, from which a seed's cost is
+    taken.
+    """
 
     def core_seconds(seeds: pd.DataFrame) -> float:
         """Mean cost of one training run: its seconds times its threads."""

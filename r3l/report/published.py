@@ -100,7 +100,10 @@ def in_file(name: str, folder: Path = PUBLISHED) -> Sequence[tuple[str, Publishe
 
 
 def of_table(name: str, rows: Sequence[Published] | None = None) -> list[Published]:
-    """The numbers of one published table. Raises ConfigError if there is no table of this name."""
+    """The numbers of one published table, of ``rows`` (None: :func:`load`).
+
+    Raises ConfigError if there is no table of this name.
+    """
     rows = load() if rows is None else rows
     of_name = [row for row in rows if row.table == name]
     if not of_name:

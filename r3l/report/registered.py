@@ -59,7 +59,10 @@ class Registered(Strict):
 
 
 def load_registered() -> Registered:
-    """Read configs/registered.yaml."""
+    """Read configs/registered.yaml.
+
+    Raises ConfigError if it is not valid.
+    """
     path = CONFIGS / "registered.yaml"
     return validate(Registered, read_yaml(path), str(path))
 

@@ -57,7 +57,10 @@ EMPTY: dict[str, Any] = dict.fromkeys((*SCORES, "unit", "points", "difference_po
 
 
 def main_results() -> Reference:
-    """The paper's main results: Table 1 and its appendix."""
+    """The paper's main results: Table 1 and its appendix.
+
+    Raises DataError if the file of published numbers is damaged.
+    """
     return Reference([row for row in published.load() if row.table in MAIN])
 
 

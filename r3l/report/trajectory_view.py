@@ -75,8 +75,10 @@ class Member(Printable):
         return f"Member({', '.join(trajectory['kind'] for trajectory in self.trajectories)})"
 
     def first(self, kind: str) -> ExplainedTrajectory | None:
-        """The first trajectory of this kind (``base``, ``reflection``, ``guided_retry``, ``distilled``
-        ...)."""
+        """The first trajectory of this kind (``base``, ``reflection``, ``guided_retry``, ``distilled`` ...);
+
+        None without one.
+        """
         return next((trajectory for trajectory in self.trajectories if trajectory["kind"] == kind), None)
 
     @property

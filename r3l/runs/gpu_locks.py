@@ -27,7 +27,9 @@ PAUSE = 1.0  # seconds between two tries to lock a GPU
 
 
 def visible_gpus() -> list[str]:
-    """Ids of the GPUs that this process may use, in the form of CUDA_VISIBLE_DEVICES."""
+    """Ids of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES lists them; without it the numbers
+    of all.
+    """
     ids = os.environ.get(VISIBLE)
     if ids is not None:
         return [part.strip() for part in ids.split(",") if part.strip()]

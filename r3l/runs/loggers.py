@@ -33,7 +33,7 @@ def open_loggers(loggers: Sequence[str | Log], run_dir: Path) -> Iterator[Log]:
 
     A logger may also be a function, which is called with each further step. Yields a function that logs a
     further step. Raises ConfigError for an unknown logger, and for one whose package is not installed. An
-    earlier copy is replaced.
+    earlier copy is replaced. Raises DataError if metrics.jsonl is damaged.
     """
     with ExitStack() as stack:
         functions = [logger for logger in loggers if not isinstance(logger, str)]

@@ -53,7 +53,10 @@ class Result(RunIdentity):
 
 
 def result(run: Run, run_dir: Path, checkpoint: Path | None, totals: Mapping[str, float]) -> Result:
-    """The result of a finished run. ``checkpoint``: the last one. ``totals``: the run's budget."""
+    """The result of a finished run. ``checkpoint``: the last one. ``totals``: the run's budget.
+
+    Raises DataError if metrics.jsonl is damaged.
+    """
     weights = None if run.served else base_weights(run.inputs())
     metrics = read_metrics(run_dir)
     return {

@@ -125,7 +125,10 @@ def check_owner(run_dir: Path, run: Run) -> None:
 
 
 def move_aside(run_dir: Path, fingerprint: str) -> Path | None:
-    """Rename a directory that training would overwrite (:func:`check_owner`); its new path, or None."""
+    """Rename a directory that training would overwrite (:func:`check_owner`); its new path, or None.
+
+    Raises DataError if its manifest is damaged.
+    """
     recorded = _fingerprints(run_dir)
     others = [found for found in recorded.values() if found != fingerprint]
     if not others and not _is_finished_without_checkpoints(run_dir, recorded):

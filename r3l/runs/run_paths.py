@@ -19,7 +19,11 @@ TRANSCRIPTS = "transcripts.jsonl.gz"  # an evaluation's episodes as text; not st
 
 
 def evaluation_folder(run_dir: Path, task_set: str, test_task_set: str) -> Path:
-    """Folder of a run's evaluation on ``task_set``: the run's own directory for its test task set."""
+    """Folder of a run's evaluation on ``task_set``: for its test task set the run's own directory, for
+    another ``evaluations/TASK_SET`` in it.
+
+    It need not exist.
+    """
     return run_dir if task_set == test_task_set else run_dir / FURTHER / task_set
 
 

@@ -78,7 +78,8 @@ class SFTModel:
         """Load the recipe's model, or the model of a finished ``phase`` (a folder of :meth:`save_phase`).
 
         The recipe's model is a stored one, of configs/models, a folder or a hub id; with lora.rank > 0 it
-        gets a new adapter, or that of the phase. It is put on the recipe's device.
+        gets a new adapter, or that of the phase. It is put on the recipe's device. Raises CheckpointError if
+        it cannot be loaded, ConfigError without the device.
         """
         if config.lora.rank or phase is None:
             assert config.model
@@ -166,7 +167,8 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
     """Find out where a build of ``config`` in folder ``out`` goes on; unfinished files there are deleted.
 
     Returns (manifest, folder of the last finished phase) of an interrupted build, or (a new manifest, None).
-    Raises DataError if ``out`` already holds a model, or if the finished phases are those of another config.
+    Raises DataError if ``out`` already holds a model, or if the finished phases are those of another config,
+    CheckpointError if all of them are damaged.
     """
     # A finished model in ``out`` is never built again.
     remove_unfinished(out.parent, _phases(out))
@@ -199,7 +201,7 @@ def load_or_begin(config: SFTConfig, out: Path) -> tuple[SFTManifest, Path | Non
 def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
     """Write the checkpoint of the phase that ``manifest`` names last, next to ``out``.
 
-    Of older checkpoints only the newest stays.
+    Of older checkpoints only the newest stays. Raises RunDirectoryError if that cannot be written.
     """
     steps = sum(phase.steps for phase in config.phases[: len(manifest["loss"])])
     with replacing(_phases(out) / name_of(steps)) as folder:
@@ -213,7 +215,8 @@ def store_phase(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTMani
 def store(out: Path, model: SFTModel, config: SFTConfig, manifest: SFTManifest) -> None:
     """Write the finished model, its digests and sft.json to ``out``; delete the checkpoints of its phases.
 
-    The hash of the weights and their origin are added to ``manifest``, which is what sft.json has.
+    The hash of the weights and their origin are added to ``manifest``, which is what sft.json has. Raises
+    RunDirectoryError if ``out`` cannot be written.
     """
     with replacing(out) as folder:
         model.save(folder, config)

@@ -227,7 +227,8 @@ def default_folder(name: str, model: str | None = None) -> Path:
     """The folder in which recipe ``name`` builds its model by default; it need not exist.
 
     A recipe that starts from a model, ``model`` or its own, builds in the cache; one of a new nano model in
-    results/stored/models, or in ``models`` of the user's folder that has the environment.
+    results/stored/models, or in ``models`` of the user's folder that has the environment. Raises ConfigError
+    for an unknown recipe.
     """
     base = model or load_config(name).model
     if base:

@@ -153,7 +153,7 @@ class WeightedCrossEntropy:
     loss_agg: LossAggregation = "token_mean"
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """The scalar loss of a micro-batch, and no metrics."""
+        """The loss of a micro-batch, -sum(weight * log p) over its tokens (nats), and no metrics."""
         return -(batch.weight_B_T * logprobs_B_T).sum(), {}
 
 

@@ -46,7 +46,10 @@ class Tinker:
         """Nothing to check: a CPU run needs only Trinity's environment, which exists."""
 
     def steps_done(self) -> int:
-        """Number of training steps in the newest good checkpoint; 0 without one."""
+        """Number of training steps in the newest good checkpoint; 0 without one.
+
+        Raises CheckpointError if all are damaged, or of another run.
+        """
         start = checkpoint.last_good(self.checkpoints)
         return int(checkpoint.read_state(start, self.run.fingerprint())["step"]) if start else 0
 

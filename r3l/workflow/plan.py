@@ -183,7 +183,10 @@ def workflow_content(tier: str | None = None) -> dict[str, Any]:
 
 
 def has_tier(env: str, tier: str) -> bool:
-    """Whether the configuration of environment ``env`` has settings for ``tier`` (a scale, such as nano)."""
+    """Whether the configuration of environment ``env`` has settings for ``tier`` (a scale, such as nano).
+
+    Raises ConfigError for an unknown environment.
+    """
     return tier in load_config("envs", env, EnvConfig).tiers
 
 

@@ -24,7 +24,8 @@ class CheckedTaskSets(TypedDict):
 def task_set_hashes(tier: str, env: str) -> dict[str, str]:
     """Committed hashes of an environment's training, test and validation task set in a tier, by name.
 
-    When one changes, the check of the task sets (:func:`check_task_sets`) has to be repeated.
+    When one changes, the check of the task sets (:func:`check_task_sets`) has to be repeated. Raises
+    ConfigError for an unknown environment.
     """
     settings = env_settings(tier, env)
     environment = environment_of(env)

@@ -166,13 +166,17 @@ class Grammar:
         self.actions = actions  # lower-case action name -> (command template, feedback)
 
     def swapped(self, rule: str, text: str) -> Grammar:
-        """A copy of this grammar in which ``rule`` always gives ``text``."""
+        """A copy of this grammar in which ``rule`` always gives ``text``.
+
+        Raises DataError if that cannot be parsed.
+        """
         return Grammar({**self._rules, rule: (Production(None, parse_nodes(text)),)}, self.actions)
 
     def render(self, nodes: Iterable[Node], bindings: Bindings, world: World) -> str:
         """The text of ``nodes`` in the current state of ``world``.
 
-        ``bindings`` gives the entity of each variable.
+        ``bindings`` gives the entity of each variable. Raises EngineError if a rule has no production that
+        applies.
         """
         parts: list[str] = []
         for node in nodes:

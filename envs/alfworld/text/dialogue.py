@@ -214,7 +214,9 @@ class ReleasedAlfworldDialogue(ReleasedWords, AlfworldDialogue):
         return Message("user", text.fill(values))
 
     def tolerated(self, error: StopReason, response: str) -> str:
-        """The observation after an error that a retry tolerates: the text that would end a base rollout."""
+        """The observation after an ``error`` that does not end a retry: the text that closes a base rollout
+        which ends by it.
+        """
         return self.ended_by(error, response)
 
     def ended_by(self, error: StopReason, response: str) -> str:

@@ -82,7 +82,8 @@ def check(gold: str, answer: str) -> bool:
     """Whether ``answer`` is right by the grading of the paper's released code, in the calling thread.
 
     In the main thread math-verify compares the values, which may take 15 s (three alarms of 5 s). In other
-    threads it raises, so that lower-cased texts are compared. False if either is empty.
+    threads it raises, so that lower-cased texts are compared. False if either is empty. Of ``gold`` only what
+    follows its last ``#`` counts.
     """
     from math_verify import parse, verify
 

@@ -52,8 +52,8 @@ def problem(split: str, number: int, operations: int) -> Task:
     """Word problem ``number`` of a split, with ``operations`` operations.
 
     Group ``easy`` up to two, else ``hard``. The arguments are its seed address, so the same arguments give
-    the same problem. The id is a hash of the text. The payload has the operations, by which solution and
-    critic compute.
+    the same problem; one whose hash belongs to another split is drawn again. The id is a hash of the text.
+    The payload has the operations, by which solution and critic compute.
     """
     rng = generator("arithmetic", split, number, operations)
     while True:
@@ -91,7 +91,10 @@ def operations(task: Task) -> list[Operation]:
 
 
 def solution(task: Task) -> list[str]:
-    """The lines of a correct response; the answer is last."""
+    """The lines of a correct response; the answer is last.
+
+    Raises DataError for a task that this module did not generate.
+    """
     lines = []
     value = int(task.payload["start"])
     for operation in operations(task):
@@ -103,8 +106,9 @@ def solution(task: Task) -> list[str]:
 def next_line(task: Task, lines: Sequence[str], error_model: ErrorModel, rng: np.random.Generator) -> str:
     """The line that a solver with the errors of ``error_model`` writes after ``lines``.
 
-    A systematic error reads some verbs as their opposite, any other is a result off by 1 or 10. If
-    ``error_model.overlooks``, the last operation is left out. After the last operation, the boxed answer.
+    A systematic error reads the verbs in MISREAD as their opposite (and no others), any other is a result off
+    by 1 or 10. If ``error_model.overlooks``, the last operation is left out, unless it is the only one. After
+    the last operation, the boxed answer.
     """
     due = operations(task)
     done = len(lines)
@@ -134,7 +138,8 @@ def write(task: Task, prefix: Sequence[str], error_model: ErrorModel, rng: np.ra
 def first_wrong_line(task: Task, lines: Sequence[str]) -> WrongLine | None:
     """The first line that differs from the solution; its correction is the operation due, without the result.
 
-    None if all lines are right, and for problems that this module did not generate.
+    A response that ends too early is wrong at its last line. None if all lines are right, and for problems
+    that this module did not generate.
     """
     if "operations" not in task.payload:
         return None

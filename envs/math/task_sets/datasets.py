@@ -310,10 +310,10 @@ def clean(
 ) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]], CleaningReport]:
     """Clean (problem, gold answer) rows for training, and split off ``held_out`` problems for testing.
 
-    Drops duplicates, problems with two different answers, and problems that occur in the published test sets
-    ``tests`` (set name -> problems). Returns the training problems, the held-out ones and a report. Both
-    lists hold (key, problem, gold) sorted by key, a hash, so the split does not depend on the order of the
-    rows.
+    Drops duplicates (of each cluster the alphabetically first text stays), problems with two different
+    answers, and problems that occur in the published test sets ``tests`` (set name -> problems). Returns the
+    training problems, the held-out ones and a report. Both lists hold (key, problem, gold) sorted by key, a
+    hash, so the split does not depend on the order of the rows.
     """
     # Duplicates share a key. Only the alphabetically first text of a cluster stays, so that the order of the
     # rows does not matter.

@@ -124,7 +124,11 @@ def distances(matrix: Sequence[Sequence[int]]) -> Matrix:
 
 
 def read(answer: str) -> Matrix | None:
-    """The rows of an answer; None if it is neither lines of numbers nor a JSON list of lists of integers."""
+    """The rows of an answer.
+
+    None if it is neither lines of numbers (of up to three digits) nor a JSON list of lists of integers, or is
+    longer than MAX_ANSWER characters.
+    """
     if len(answer) > MAX_ANSWER:
         return None
     if answer.strip().startswith("["):

@@ -189,7 +189,10 @@ class KnightsKnaves(Puzzle):
 
 
 def solve(data: Data) -> Roles:
-    """Whether each person is a knight, in order, found by trying all assignments."""
+    """Whether each person is a knight, in order, found by trying all assignments.
+
+    Raises StopIteration if none fits, as in a misread problem.
+    """
     return next(roles for roles in _assignments(data) if not _contradicting(data, roles))
 
 

@@ -84,7 +84,10 @@ class PuzzleTaskSets(DefinedTaskSets[PuzzleDefinition]):
         return content
 
     def constant_answer(self, task_set: str) -> ConstantAnswer:
-        """The constant answer that solves most tasks of a split, from the committed file."""
+        """The constant answer that solves most tasks of a split, from the committed file.
+
+        Raises DataError if that is missing or damaged.
+        """
         name, split = self.parts(task_set)
         return ConstantAnswer(**committed(self.env, name)["splits"][split]["constant_answer"])
 
@@ -126,7 +129,8 @@ def best_constant_answer(tasks: Sequence[Task]) -> ConstantAnswer:
 class Allocation:
     """Generates problems and assigns them to the splits of a task set, as far as this is needed.
 
-    ``spare``: tasks in no split, for demonstrations.
+    ``spare``: tasks in no split, for demonstrations. Generating raises ConfigError after 20,000 problems in a
+    row that nothing needs, or for a wrong ``difficulty``.
     """
 
     wanted: PuzzleDefinition

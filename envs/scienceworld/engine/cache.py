@@ -76,7 +76,8 @@ class Slot:
 class ObservationCache:
     """Observations by task and actions, and the simulators that compute new ones; one per process.
 
-    ``disk``: file with observations of all processes, to which new ones are added; None: memory only.
+    ``create`` makes a simulator, of which there are at most ``simulators``. ``limit``: observations in
+    memory. ``disk``: file with observations of all processes, to which new ones are added; None: memory only.
     """
 
     def __init__(

@@ -180,7 +180,10 @@ _starting = threading.Lock()
 
 
 def shared_jvm() -> Jvm:
-    """The Java process of this Python process, started by the first call and again if it has died."""
+    """The Java process of this Python process, started by the first call and again if it has died.
+
+    Raises EngineError if Java or the package is missing or unsuitable, or does not start.
+    """
     global _jvm
     with _starting:
         if _jvm is None or not _jvm.alive:

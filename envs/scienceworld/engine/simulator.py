@@ -71,7 +71,8 @@ class ScienceWorldEngine:
     def step(self, action: str) -> Observation:
         """Apply ``action``, any text; if the simulator does not understand it, the observation says so.
 
-        Raises EngineError before a successful reset.
+        Raises EngineError before a successful reset. The observation's reward is that of the episode so far
+        (option ``reward``); it is done when the task is solved, lost, or over ``step_limit``.
         """
         if not self._started:
             raise EngineError("step before a successful reset")
@@ -82,7 +83,7 @@ class ScienceWorldEngine:
         return
 
     def restore(self, snapshot: Any) -> Observation:
-        """Never called, since there are no snapshots."""
+        """Raises EngineError: there are no snapshots, so it is never called."""
         raise EngineError("ScienceWorld states are restored by replay")
 
     def valid_actions(self) -> list[str]:

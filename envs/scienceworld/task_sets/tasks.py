@@ -206,7 +206,10 @@ class ScienceWorldTaskSets(DefinedTaskSets[ScienceWorldDefinition]):
         return in_id_order(tasks)
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` of those that have a solution and are in no split; being few, they repeat."""
+        """Problem ``index`` of those that have a solution and are in no split; being few, they repeat.
+
+        Raises ConfigError for a negative index.
+        """
         if index < 0:
             raise ConfigError(f"SFT task {index}: indices start at 0")
         problems = _spare_tasks(name)

@@ -62,7 +62,8 @@ def definition(name: str) -> WebShopDefinition:
 def locate(catalogue: str) -> Path:
     """The folder of the catalogue with this id (``Meta.id``); a synthetic one is built if it is missing.
 
-    Raises DataError if the original's catalogue is missing, or if the folder holds one with another id.
+    Raises DataError if the original's catalogue is missing, or if the folder holds one with another id,
+    ConfigError if no task set has the id's name.
     """
     return _located(catalogue, os.environ.get(VARIABLE, ""), str(cache_folder("webshop")))
 
@@ -119,8 +120,8 @@ def make_original(
     """Build the catalogue of the original WebShop in ``folder`` from its files.
 
     ``items``, ``attributes``, ``human``: its files (see ``catalogue.original_files``). ``limit``: number of
-    products, None for all. Raises RunDirectoryError if another process is building there, ConfigError if the
-    folder exists.
+    products, None for all. Raises DataError for a missing or damaged file, RunDirectoryError if another
+    process is building there, ConfigError if the folder exists.
     """
     return make(original_files(items, attributes, human, limit), folder, ORIGINAL)
 

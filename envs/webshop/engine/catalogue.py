@@ -82,7 +82,9 @@ def original_files(
     """Stream products and goals of the original's files (schema: r3l.envs.webshop.engine.products).
 
     ``items``: product records; ``attributes``: their attributes; ``human``: instructions that people wrote,
-    None: goals come from the records' own instructions. ``limit``: number of records to read.
+    None: goals come from the records' own instructions. ``limit``: number of records to read, None for all;
+    those that the original does not show (``is_listed``) count but are left out. Raises DataError for a
+    missing or damaged file.
     """
     known = read_table(attributes, dict)
     instructions = read_table(human, list) if human is not None else {}
@@ -181,7 +183,9 @@ def _write(sources: Iterable[Source], folder: Path, name: str, page_size: int) -
 class Catalogue:
     """A catalogue opened for reading: products, goals and search. Not thread-safe.
 
-    ``Catalogue.at`` opens each folder once per process.
+    ``search(query)`` gives the numbers of the best 50 products, ``product(number)`` one product,
+    ``nouns(name)`` the nouns of a name; each remembers its last 4,096 results. Reading a damaged file raises
+    DataError. ``Catalogue.at`` opens each folder once per process.
     """
 
     def __init__(self, folder: Path) -> None:

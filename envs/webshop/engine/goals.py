@@ -56,7 +56,8 @@ class Goal:
 def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], where: str) -> Iterator[Goal]:
     """Goals that people wrote for ``product``. Like the original, it skips instructions without attributes.
 
-    ``where``: file and position of the record, for errors.
+    A price limit (:func:`price_limit`) is added to the instruction. ``where``: file and position of the
+    record, for errors (DataError).
     """
     for number, entry in enumerate(instructions):
         at = f"{where}, asin {product.asin}, entry {number}"
@@ -72,8 +73,8 @@ def human_goals(product: Product, instructions: Sequence[Mapping[str, Any]], whe
 def synthetic_goals(product: Product, attributes: Mapping[str, Any], where: str) -> Iterator[Goal]:
     """Goals made from a record's own instruction: one for each combination of the product's options.
 
-    A record without an instruction gives none. ``attributes``: its entry in the attribute file. ``where``:
-    file and position, for errors (DataError).
+    A record without an instruction gives none. The wanted options and a price limit are added to the text.
+    ``attributes``: its entry in the attribute file. ``where``: file and position, for errors (DataError).
     """
     wish = attributes.get("instruction")
     if wish is None:
@@ -103,8 +104,8 @@ def in_order(goals: list[Goal]) -> list[Goal]:
 def price_limit(asin: str, number: int, price: float) -> float:
     """The price limit in dollars of goal ``number`` of product ``asin``, which costs ``price``.
 
-    As in the original, it is the larger of two draws from the four nearest limits above the price; NO_LIMIT
-    if only one is left.
+    Limits are multiples of 10 up to 990. As in the original, it is the larger of two draws, seeded by asin
+    and number, from the four nearest ones above the price; NO_LIMIT if there are not two.
     """
     above = [limit for limit in _LIMITS if limit > price][:_NEAREST]
     if len(above) < 2:

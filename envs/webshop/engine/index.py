@@ -251,7 +251,7 @@ class Index:
     def scored(self, query: str, limit: int) -> list[tuple[int, float]]:
         """(number, score) of the ``limit`` best documents, in the order of ``search``.
 
-        Scores are Lucene's BM25, as in the original.
+        Documents without any term of the query are left out. Scores are Lucene's BM25, as in the original.
         """
         # Add up the terms' scores in each document, in Lucene's order of operations. As Lucene does, sum in
         # double precision and then round.

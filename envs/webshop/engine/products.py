@@ -67,7 +67,10 @@ class Product:
 
 
 def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Stream the records of an item file. Raises DataError if it is missing, truncated or not a list."""
+    """Stream the records of an item file.
+
+    Raises DataError if it is missing, truncated, empty or not a list of objects.
+    """
     import ijson  # a late import: task sets are listed without the extra webshop
 
     number = 0
@@ -115,8 +118,9 @@ def read_table(path: Path, entries: type) -> dict[str, Any]:
 def product_of(record: Mapping[str, Any], attributes: Mapping[str, Any], where: str) -> Product:
     """Check a record of the item file and convert it to a product. Raises DataError naming a wrong key.
 
-    ``attributes``: the product's entry in the attribute file, {} without one. ``where``: file and position
-    of the record, for error messages.
+    ``attributes``: the product's entry in the attribute file, {} without one. Without a price it costs
+    DEFAULT_PRICE; in a price range, a price drawn by asin. ``where``: file and position of the record, for
+    error messages.
     """
     asin = expect(record.get("asin", MISSING), str, where, "asin")
     where = f"{where} ({asin})"

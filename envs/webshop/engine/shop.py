@@ -92,8 +92,9 @@ class WebshopEngine:
     def step(self, action: str) -> Observation:
         """Apply ``search[keywords]`` or ``click[target]`` and return the next observation.
 
-        Any other action or target changes nothing; the same page is then shown again. Raises EngineError
-        before a successful ``reset``.
+        A purchase ends the episode with its reward. Any other action or target changes nothing: the same page
+        is shown again, marked as refused, with reward -``penalty`` (not always under ``refused: released``,
+        see WebshopOptions). Raises EngineError before a successful ``reset``.
         """
         session = self._current()
         targets = self._page.targets

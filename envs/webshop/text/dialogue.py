@@ -136,7 +136,7 @@ def compact(text: str) -> str:
     """An observation on one line, lower case, without the instruction and the standard buttons.
 
     Results: ``page 1 of 50 results; b0371 ralu headset $22.15; ...``. Product: ``color: black, *blue*; ralu
-    headset; $22.15``, with stars around the chosen options.
+    headset; $22.15``, with stars around the chosen options. A page without anything else: ``search page``.
     """
     # Drop messages about clicks, and everything up to the instruction.
     lines = [line for line in text.split("\n") if line.strip() and not _CLICKED.fullmatch(line)]

@@ -153,7 +153,10 @@ def _hex(rgb: Any) -> str:
 
 
 def subplots(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
-    """A figure of ``width`` x ``height`` inches and its array of axes, always of two dimensions."""
+    """A figure of ``width`` x ``height`` inches and its array of axes, always of two dimensions.
+
+    ``options``: further arguments of matplotlib's ``Figure.subplots``.
+    """
     from matplotlib.figure import Figure  # a canvas of its own: no display, no state shared between figures
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -202,7 +205,7 @@ def method_rows(row: Sequence[Axes], labels: Mapping[str, str]) -> None:
 
 
 def dash(seeds: int) -> Any:
-    """Line style of an interval: dashed for one seed, since its interval is over tasks."""
+    """Line style of an interval: solid, or dashed for one seed, since its interval is over tasks."""
     return "-" if seeds > 1 else (0, (2, 1.5))
 
 
