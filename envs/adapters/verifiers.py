@@ -45,7 +45,10 @@ class Verifiers(AdaptedEnvironment[VerifiersArguments]):
     extra = "verifiers"
 
     def payload(self, number: int) -> dict[str, Any]:
-        """The library's hash of the task, the messages before its first observation, and package versions."""
+        """``task``: the library's hash of the task; ``before``: the messages before its first observation.
+
+        ``versions``: those of verifiers and, if it is installed as a package, of the taskset.
+        """
         from r3l.envs.adapters.verifiers_engine import messages_before
 
         task = self.loaded()[1][number]

@@ -123,8 +123,9 @@ def settings_that_fit(
 ) -> dict[str, Any] | None:
     """Cheapest changes of settings (key -> value) with which a run fits a GPU of ``capacity`` bytes.
 
-    {} if it fits already, None if no changes suffice. A tenth of the memory is left free. ``dialogs``:
-    number of dialogs per task that are played at once.
+    {} if it fits already, None if no changes suffice. The keys, from the cheapest: sampling.tokens_per_batch,
+    train.tokens_per_microbatch, train.gradient_checkpointing, train.tasks_per_step, lora.rank. A tenth of the
+    memory is left free. ``dialogs``: number of dialogs per task that are played at once.
     """
     train = settings.train
     longest = settings.sampling.max_context

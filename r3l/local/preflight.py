@@ -26,8 +26,9 @@ def preflight(run: Run) -> dict[str, Any]:
     """Sample step 1 of ``run`` from its base checkpoint, without an update, and compare log-probs.
 
     Returns a report: tokens compared, their mean and largest mismatch (nats), the limits, seconds, peak GPU
-    memory (GiB; None on a CPU). Writes no file. Raises EngineError if a limit
-    (r3l.local.model.precision:LIMITS) is exceeded, if no token was sampled, or out of GPU memory.
+    memory (GiB; None on a CPU). Writes no file; weights are changed and sent to the sampler, as a test.
+    Raises EngineError if a limit (r3l.local.model.precision:LIMITS) is exceeded, if no token was sampled, or
+    out of GPU memory.
     """
     with open_session(run, base_checkpoint_of(run), trains=True) as session:
         method = build_method(run)

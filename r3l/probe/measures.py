@@ -59,7 +59,8 @@ def attempt_columns(played: Played) -> pd.DataFrame:
       teacher minus the policy's, nats) over the tokens of an attempt that succeeds, and their number;
       ``NAME_gap_failed``, ``NAME_tokens_failed``: the same of one that fails; ``NAME_shown``: its prompt
       contains its hint.
-    - ``critic_guided``, ``critic_unguided``, ``critic_followed``: retries from the critic's pivot.
+    - ``critic_guided``, ``critic_unguided``, ``critic_followed``: retries from the critic's pivot;
+      ``critic_guided_minus_unguided``: the difference of two.
     """
     critic_spoke = any(attempt.critic for attempt in played.attempts)
     halves = played.halves

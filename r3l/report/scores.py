@@ -208,7 +208,7 @@ def missing(
 
 
 def place_of(bench: Bench) -> dict[str, Any]:
-    """The columns PLACE (tier, environment, model) of one that has no runs.
+    """The columns tier, tier_label, env and model of one that has no runs.
 
     Raises ConfigError for an unknown tier.
     """
@@ -217,7 +217,10 @@ def place_of(bench: Bench) -> dict[str, Any]:
 
 
 def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, Any]:
-    """The columns INTERVAL and ``points`` of an interval; {} for None."""
+    """The columns of an interval: mean, low, high, interval (its kind), points; {} for None.
+
+    ``prefix``: of their names.
+    """
     if interval is None:
         return {}
     values = {"mean": interval.mean, "low": interval.low, "high": interval.high, "interval": interval.kind}
@@ -225,7 +228,11 @@ def interval_columns(interval: Interval | None, prefix: str = "") -> dict[str, A
 
 
 def paired_columns(comparison: Comparison) -> dict[str, Any]:
-    """The columns of a paired comparison: its difference, p-values and minimum detectable effects."""
+    """The columns of a paired comparison: its difference, p-values and minimum detectable effects.
+
+    The difference's interval under ``difference_``, probability_of_improvement, pairs (seeds), p_value,
+    p_holm, spread, mde, mde_holm (``_holm``: corrected over the table).
+    """
     effect = comparison.effect
     return {
         **interval_columns(effect.interval, "difference_"),

@@ -204,7 +204,9 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    """The class of machine; reports say so if runs of several classes are compared."""
+    """The class of machine (machine, cpus, gpu: its name or None); reports say so if runs of several classes
+    are compared.
+    """
     import torch
 
     return {

@@ -54,11 +54,13 @@ def check_environment(run: Run, step: int, played: Sequence[Trajectory]) -> None
 
 
 def group_metrics(groups: Sequence[Group], played: Sequence[Trajectory], dropped: int = 0) -> Metrics:
-    """Means over base rollouts, which all methods have, and counts of groups.
+    """Means over base rollouts, which all methods have (``train/``, by task group too), and counts of groups.
 
-    ``played``: all trajectories of the step (``RolloutContext.trajectories``): the groups of a method need
-    not hold every base rollout, since Critique-GRPO replaces one by its refinement. ``dropped``: tasks
-    whose groups were refused.
+    ``groups/policy`` with base rollouts, ``groups/zero_variance`` of these, ``dropped/groups``; ``entropy``:
+    mean -log p of sampled tokens (nats); ``reflection/distinct``: share of different reflections, if there
+    are any. ``played``: all trajectories of the step (``RolloutContext.trajectories``): the groups of a
+    method need not hold every base rollout, since Critique-GRPO replaces one by its refinement. ``dropped``:
+    tasks whose groups were refused.
     """
     base = [t for t in played if t.kind is TrajectoryKind.BASE and not t.failed]
     policy = [group for group in groups if group.objective is Objective.POLICY]
@@ -108,8 +110,10 @@ def feedback_metrics(taught: Sequence[Trajectory], tokenizer: Any) -> Metrics:
 def row_metrics(rows: Sequence[TrajectoryRow]) -> Metrics:
     """Advantages and token counts of the rows of a step.
 
-    ``advantage/negative_to_positive`` is sum |A-| / sum A+ over policy rows that train; ``tokens/response``
-    counts the sampled tokens of policy rows, ``tokens/masked`` those without gradient.
+    ``advantage/mean``, ``/positive_fraction`` and ``/negative_to_positive`` (sum |A-| / sum A+) are over
+    policy rows that train; ``/inverted`` counts policy rows with a higher reward but a lower advantage than
+    another row of their task; ``tokens/response`` their sampled tokens, ``tokens/masked`` those without
+    gradient.
     """
     policy = [row for row in rows if not row.sft]
     advantages = np.asarray([row.mean_advantage for row in policy if row.mask.any()], dtype=float)

@@ -133,7 +133,8 @@ class Verl:
             yield ray
 
     def losses(self, reported: Mapping[str, float]) -> dict[str, float]:
-        """The local engine's loss metrics of a step, from what Trinity's trainer ``reported``.
+        """The local engine's loss metrics of a step (loss, its parts, grad_norm), from what Trinity's trainer
+        ``reported``.
 
         Also the log-prob mismatch, and the peak memory of a GPU (``memory/trainer``, GiB), if reported.
         """
@@ -221,7 +222,7 @@ def own_address() -> str:
 
 
 def sizes_of_node(planned: ClusterConfig) -> dict[str, int]:
-    """GPUs and CPUs to announce to Ray for each node, as options of `ray start`."""
+    """GPUs and CPUs to announce to Ray for each node, as options of `ray start` (num-gpus, num-cpus)."""
     return {"num-gpus": planned.gpus_per_node, "num-cpus": CPUS_PER_GPU * planned.gpus_per_node}
 
 

@@ -130,10 +130,10 @@ def requested_resources(
 
 
 def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str, int | str | None]:
-    """The resources ``request`` by Snakemake's names; None: not requested.
+    """The resources ``request`` by Snakemake's names (mem_mb, runtime, nodes, gpu, gres);
 
-    ``gres``: name under which a cluster's GPUs are requested, per node (``gpu:4``); None: as a number in
-    total, under ``gpu``.
+    None: not requested. ``gres``: name under which a cluster's GPUs are requested, per node (``gpu:4``);
+    None: as a number in total, under ``gpu``.
     """
     return {
         "mem_mb": request.mem_mb,

@@ -104,9 +104,10 @@ class Trainer:
     def step(self, rows: Sequence[Row], lr: float | None = None) -> dict[str, float]:
         """Make one optimiser update from all rows of a step; returns its metrics.
 
-        Without a row that trains the weights stay; the step counts anyway. ``lr``: learning rate; None: the
-        configured one, times its linear warm-up. Raises NonFiniteError (a NaN or infinite log-prob, loss,
-        gradient or weight) and EngineError (out of GPU memory).
+        The metrics are ``grad_norm``, losses and measures of the update, counts of tokens and rows. Without a
+        row that trains the weights stay; the step counts anyway. ``lr``: learning rate; None: the configured
+        one, times its linear warm-up. Raises NonFiniteError (a NaN or infinite log-prob, loss, gradient or
+        weight) and EngineError (out of GPU memory).
         """
         if lr is None:
             lr = self.config.lr * min(1.0, (self.steps_done + 1) / max(self.config.lr_warmup_steps, 1))
