@@ -80,9 +80,10 @@ def of_base_checkpoints(
 class RegisteredRow:
     """One comparison of the family.
 
-    ``low``, ``high``: interval of the difference at the level of the test (97 %). ``seeds_due``: how many
-    more seeds the stopping rule asks for; there is no verdict before it is 0. ``earlier``: the comparison
-    from a base checkpoint no longer in use, which keeps the verdict that was given.
+    ``ours``, ``theirs``: mean scores; they, ``difference``, its bounds and ``mde`` are None where nothing has
+    run. ``low``, ``high``: interval of the difference at the level of the test (97 %). ``seeds_due``: how
+    many more seeds the stopping rule asks for; there is no verdict before it is 0. ``earlier``: the
+    comparison from a base checkpoint no longer in use, which keeps the verdict that was given.
     """
 
     env: str

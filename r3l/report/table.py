@@ -269,7 +269,7 @@ def rounded(value: Any) -> Any:
 
 
 def as_stored(rows: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows as csv files and --json have them: rounded; None for a missing value."""
+    """The ``columns`` of the rows as csv files and --json have them: rounded; None for a missing value."""
     return [
         {name: rounded(value) for name, value in row.items()} for row in rows[[*columns]].to_dict("records")
     ]

@@ -52,6 +52,8 @@ class TeacherRow:
     - ``over``, ``count``: unit of the interval's sample (``seeds`` or ``tasks``), and their number
     - ``label``: the method's name in print, or which probe it is
     - ``shown``: share of the teacher's prompts that contain the hint
+    - ``grad_share``, ``grad_cosine``: the teacher's share in the gradient of training, and the cosine between
+      its part and the rest; None if not recorded
     - ``success``: mean test success of a method
     - ``rank``: the method's rank by ``success`` among methods whose teacher tells successes from failures,
       such as ``1 of 3``

@@ -102,6 +102,8 @@ class Manifest(RecordedRun):
     """The content of a run's manifest.json: what was run (settings, inputs, task sets) and with what.
 
     ``inputs`` and ``run`` decide the fingerprint; versions, hardware and commit only explain differences.
+    ``agent``: the model server, if one played. ``own_folders``: R3L_ENVS and R3L_METHODS, where the user's
+    code was. ``start_model_warning``: as :func:`r3l.config.base_checkpoint.base_checkpoint_warning` gives it.
     """
 
     run: RunSettings
@@ -112,8 +114,8 @@ class Manifest(RecordedRun):
     commit: str | None
     preregistration_sha256: NotRequired[str | None]
     start_model_warning: NotRequired[str]
-    agent: NotRequired[dict[str, Any]]  # the model server, if one played
-    own_folders: NotRequired[dict[str, str]]  # R3L_ENVS, R3L_METHODS: where the user's code was
+    agent: NotRequired[dict[str, Any]]
+    own_folders: NotRequired[dict[str, str]]
 
 
 def manifest(run: Run) -> Manifest:

@@ -201,7 +201,7 @@ def test_the_doctor_keeps_the_command_to_copy(monkeypatch, capsys):
     command = f"huggingface-cli download Qwen/Qwen2.5-7B-Instruct --revision {'0123456789abcdef' * 2}"
     missing = Finding("weights of qwen2.5-7b", False, f"not in {'/data/models' * 4}", command)
     monkeypatch.setattr(doctor, "examine", lambda tier, run: [Finding("python", True, "3.11.7", ""), missing])
-    monkeypatch.setattr(printing, "console", lambda: Console(width=80))
+    monkeypatch.setattr(printing, "Console", lambda **_: Console(width=80))
     code, text, _ = run(monkeypatch, capsys, "doctor", "--tier", "paper")
     assert code == 2 and all(word in text.split() for word in (*command.split(), "FAIL", "python"))
     assert "Left out at 80 columns: found (all: --json)." in text

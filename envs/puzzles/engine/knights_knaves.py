@@ -143,7 +143,10 @@ class KnightsKnaves(Puzzle):
         return answers
 
     def work(self, data: Data) -> WorkedSolution:
-        """Try one assignment of roles after another, and check statements up to the first contradiction."""
+        """Try one assignment of roles after another, and check statements up to the first contradiction.
+
+        If none fits (a misread problem), the answer is the last one.
+        """
         lines: list[str] = []
         tried: Roles = ()
         for number, tried in enumerate(_assignments(data)):
