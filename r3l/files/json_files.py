@@ -219,7 +219,7 @@ def variants(path: Path) -> list[Path]:
 
 
 def stored_variants(path: Path) -> list[Path]:
-    """Those :func:`variants` of a JSON-lines file that exist, preferred first; [] if none does."""
+    """The existing :func:`variants` of a JSON-lines file, preferred first; [] if none does."""
     return [variant for variant in variants(path) if variant.is_file()]
 
 

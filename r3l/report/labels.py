@@ -77,7 +77,7 @@ def model_label(model: str) -> str:
 
 
 def method_label(method: str) -> str:
-    """Printed name of a method or variant, as its runs record it. Raises ConfigError for an unknown method."""
+    """Printed name of a method or variant, as runs record it. Raises ConfigError for an unknown method."""
     return config.method_label(config.variant(method))
 
 
