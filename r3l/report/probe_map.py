@@ -12,7 +12,7 @@ only probed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +52,7 @@ UNREFLECTED = "early_test_unreflected"  # R3L minus itself without reflection, e
 # many updates. Earlier updates are not compared: the other method was not scored before its tenth.
 AT_EQUAL_TOKENS = {"tokens_20": 20, "tokens_60": 60}
 Comparison = Mapping[str, Any]  # a row of the map by the keys of MapRow
+_Key = tuple[str, str, str, str, float]  # tier, environment, model, feedback, share of wrong reflections
 
 
 def _empty_is_none(text: Any) -> Any:
@@ -115,11 +116,13 @@ COLUMNS = tuple(MapRow.model_fields)
 def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """The comparisons below ``folders`` (each with the subfolders PARTS): one for each probe that has runs of
     R3L and GRPO with at least MIN_SEEDS seeds in common, from the probed checkpoint, under the probed
-    feedback, at one rate.
+    feedback, at one rate. Runs whose critic is wrong in a share of its reflections need no probe of their
+    own if a critic that is never wrong and one that always is were probed.
     """
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
-    found = {_key(probe): probe for probe in probes.read_folders([*parts])}
+    found: dict[_Key, Mapping[str, Any]] = {_key(probe): probe for probe in probes.read_folders([*parts])}
     runs = _runs(parts, {key[:2] for key in found})
+    found |= _mixtures(found, [wrong for _, wrong in runs.taught])
     rows = []
     for key, probe in sorted(found.items()):
         tier, env, base, *feedback = key
@@ -139,7 +142,33 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     return rows
 
 
-def _key(probe: Mapping[str, Any]) -> tuple[str, str, str, str, float]:
+def _mixtures(
+    found: Mapping[_Key, Mapping[str, Any]], shares: Iterable[float]
+) -> dict[_Key, Mapping[str, Any]]:
+    """Probes of a critic that is wrong in one of ``shares``, from those of one never and one always wrong.
+
+    Each retry has one of the two kinds of reflection, so guided minus fresh is linear in the share. It has no
+    interval, and what is not measured is missing.
+    """
+    mixed: dict[_Key, Mapping[str, Any]] = {}
+    for key, right in found.items():
+        *place, corruption = key
+        wrong = found.get((*place, 1.0))  # type: ignore[arg-type]
+        if corruption != 0 or wrong is None:
+            continue
+        ends = [probe["measures"]["guided_minus_fresh"]["value"] for probe in (right, wrong)]
+        for share in {share for share in shares if 0 < share < 1}:
+            value = ends[0] + share * (ends[1] - ends[0])
+            measures = {
+                "guided_minus_fresh": {"value": value, "low": None, "high": None},
+                "success": right["measures"]["success"],
+            }
+            probe = {**right, "feedback_corruption": share, "measures": measures}
+            mixed.setdefault(_key(probe), probe)
+    return {key: probe for key, probe in mixed.items() if key not in found}
+
+
+def _key(probe: Mapping[str, Any]) -> _Key:
     """The key that a probe shares with its runs: tier, environment, model, feedback and its corruption."""
     tested = probe.get("feedback", "self"), float(probe.get("feedback_corruption", 0))
     return (probe["tier"], probe["env"], probe["model"]["name"], *tested)

@@ -53,7 +53,7 @@ def write_probe(root, guided_minus_fresh, name="alfworld", env="alfworld", **oth
     (root / "probe" / f"{name}.json").write_text(json.dumps(content | others))
 
 
-def write_pairs(root, rate=3e-4, r3l="r3l"):
+def write_pairs(root, rate=3e-4, r3l="r3l", settings=None):
     """Three seeds of six updates: R3L leads by 0.1, 0.2 and 0.3 in the first two; of two tasks it solves at the end
     one more, as many, and one less."""
     for seed, (lead, ours, theirs) in enumerate(
@@ -61,9 +61,8 @@ def write_pairs(root, rate=3e-4, r3l="r3l"):
     ):
         later = (0.5,) * 4
         write_run(root, "grpo", seed, theirs[:1], theirs[1:], steps=of_updates(0.2, 0.4, *later))
-        write_run(
-            root, r3l, seed, ours[:1], ours[1:], steps=of_updates(0.2 + lead, 0.4 + lead, *later), rate=rate
-        )
+        steps = of_updates(0.2 + lead, 0.4 + lead, *later)
+        write_run(root, r3l, seed, ours[:1], ours[1:], steps=steps, rate=rate, settings=settings)
 
 
 def test_a_comparison_by_hand(tmp_path):
@@ -118,6 +117,21 @@ def test_runs_at_another_rate_or_under_other_feedback_do_not_count(tmp_path):
     write_pairs(tmp_path / "map")
     write_probe(tmp_path / "map", 0.3)
     assert [row["part"] for row in map_rows([tmp_path])] == ["map"]
+
+
+def test_a_critic_that_is_wrong_in_a_share_is_placed_between_the_probes_of_both_kinds(tmp_path):
+    """A quarter of the way from +0.40 to -0.02: +0.295, without an interval. A probe of its own goes first."""
+    settings = {"feedback": "environment", "feedback_corruption": 0.25}
+    write_pairs(tmp_path, r3l="r3l@feedback=environment,feedback_corruption=0.25", settings=settings)
+    write_probe(tmp_path, 0.40, "right", feedback="environment")
+    assert map_rows([tmp_path]) == []
+    write_probe(tmp_path, -0.02, "wrong", feedback="environment", feedback_corruption=1.0)
+    (row,) = map_rows([tmp_path])
+    assert row["guided_minus_fresh"] == pytest.approx(0.295) and row["feedback_corruption"] == 0.25
+    assert row["guided_minus_fresh_low"] is None and row["hint_gap"] is None and row["base_success"] == 0.25
+    write_probe(tmp_path, 0.1, "own", feedback="environment", feedback_corruption=0.25)
+    (row,) = map_rows([tmp_path])
+    assert row["guided_minus_fresh"] == 0.1
 
 
 def rows(*points, part="main"):
