@@ -111,7 +111,10 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return (2 if self.settings.learn == "none" else 3) * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts, each with a second attempt if it fails (see :meth:`groups`)."""
+        """Play N = ``group_size`` rollouts, and a second attempt after each that fails (see :meth:`groups`).
+
+        None is kept if the critique is invalid, or if the environment failed in either attempt.
+        """
         members = range(self.settings.group_size)
         tries = await ctx.gather(partial(try_twice, ctx, task, self.settings), members)
         return self.groups(task, tries, ctx.progress)

@@ -78,9 +78,10 @@ class MathTaskSets(DefinedTaskSets[MathDefinition]):
         return tasks
 
     def spare_task(self, name: str, index: int) -> Task:
-        """Problem ``index`` of the supervised stage (SFT), like those of task set ``name``.
+        """Problem ``index`` of the supervised stage (SFT), in no split of task set ``name``.
 
-        The numbers of operations that the task set has alternate.
+        As ``index`` grows, the number of operations goes from the task set's fewest to its most, again and
+        again.
         """
         counts = self.definition(name).operations.values()
         fewest = min(counts)
