@@ -75,7 +75,7 @@ def is_own(kind: str, name: str) -> bool:
 
     ``kind``: methods or envs. True for an unknown name too.
     """
-    return f"{name}.yaml" not in os.listdir(paths.CONFIGS / kind)
+    return name not in _packaged(kind)
 
 
 def names(kind: str) -> list[str]:
@@ -84,8 +84,7 @@ def names(kind: str) -> list[str]:
     They are in configs/``kind`` and in the user's folders. Raises ConfigError for a user's folder that does
     not exist, and for a file there whose name this package has or that cannot be a folder's.
     """
-    folder = paths.CONFIGS / kind
-    packaged = _packaged(folder, folder.stat().st_mtime_ns)
+    packaged = _packaged(kind)
     own = set()
     for folder in own_folders(kind):
         if not folder.is_dir():
@@ -116,8 +115,14 @@ def names(kind: str) -> list[str]:
     return sorted(packaged | own)
 
 
+def _packaged(kind: str) -> frozenset[str]:
+    """Names of this package's files of ``kind``, without ``.yaml``."""
+    folder = paths.CONFIGS / kind
+    return _yaml_names(folder, folder.stat().st_mtime_ns)
+
+
 @cache  # a report of many runs asks tens of thousands of times
-def _packaged(folder: Path, modified: int) -> frozenset[str]:
+def _yaml_names(folder: Path, modified: int) -> frozenset[str]:
     """Names of the yaml files in ``folder``, which was last ``modified`` (ns) when a file came or went."""
     return frozenset(file.removesuffix(".yaml") for file in os.listdir(folder) if file.endswith(".yaml"))
 

@@ -1,4 +1,4 @@
-"""Removal of what killed processes left unfinished, but never of live ones, and of cached files not in use."""
+"""Removal of what killed processes (never live ones) left unfinished, and of cached files not in use."""
 
 from __future__ import annotations
 

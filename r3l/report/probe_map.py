@@ -122,7 +122,7 @@ def map_rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     parts = {folder / below: part for folder in folders for part, below in PARTS.items()}
     found: dict[_Key, Mapping[str, Any]] = {_key(probe): probe for probe in probes.read_folders([*parts])}
     runs = _runs(parts, {key[:2] for key in found})
-    found |= _mixtures(found, [wrong for _, wrong in runs.taught])
+    found = _mixtures(found, {wrong for _, wrong in runs.taught}) | found  # a probe of its own is preferred
     rows = []
     for key, probe in sorted(found.items()):
         tier, env, base, *feedback = key
@@ -151,21 +151,17 @@ def _mixtures(
     interval, and what is not measured is missing.
     """
     mixed: dict[_Key, Mapping[str, Any]] = {}
-    for key, right in found.items():
-        *place, corruption = key
+    for (*place, corruption), right in found.items():
         wrong = found.get((*place, 1.0))  # type: ignore[arg-type]
         if corruption != 0 or wrong is None:
             continue
-        ends = [probe["measures"]["guided_minus_fresh"]["value"] for probe in (right, wrong)]
-        for share in {share for share in shares if 0 < share < 1}:
-            value = ends[0] + share * (ends[1] - ends[0])
-            measures = {
-                "guided_minus_fresh": {"value": value, "low": None, "high": None},
-                "success": right["measures"]["success"],
-            }
+        start, end = (probe["measures"]["guided_minus_fresh"]["value"] for probe in (right, wrong))
+        for share in (share for share in shares if 0 < share < 1):
+            guided = {"value": start + share * (end - start), "low": None, "high": None}
+            measures = {"guided_minus_fresh": guided, "success": right["measures"]["success"]}
             probe = {**right, "feedback_corruption": share, "measures": measures}
-            mixed.setdefault(_key(probe), probe)
-    return {key: probe for key, probe in mixed.items() if key not in found}
+            mixed[_key(probe)] = probe
+    return mixed
 
 
 def _key(probe: Mapping[str, Any]) -> _Key:
