@@ -19,23 +19,23 @@ BaselineRule = Literal["mean", "logavgexp"]
 
 
 def all_equal(values: Sequence[float] | np.ndarray) -> bool:
-    """Whether all values are equal, so that there is nothing to compare; True for no values."""
+    """Whether all values are exactly equal (nothing to compare); True for one value or none."""
     # The standard deviation does not tell: for N equal values it is often a rounding error instead of 0.
     return len(values) == 0 or bool(np.max(values) == np.min(values))
 
 
 def mean_of(values: Sequence[float] | np.ndarray) -> float:
-    """The mean of one or more values; for equal values exactly their value."""
+    """The mean of one or more values; if they are all equal, exactly that value, without rounding."""
     if len(values) and all_equal(values):  # a sum would be rounded: 0.1 + 0.1 + 0.1 > 0.3
         return float(values[0])
     return float(np.mean(values))
 
 
 def baseline_of(returns_G: np.ndarray, rule: BaselineRule = "mean", tau: float = 1.0) -> float:
-    """The baseline of a group's returns by ``rule``, from which advantages are measured.
+    """The baseline of a group's returns by ``rule``: advantages are returns minus it.
 
     ``mean``, or ``logavgexp`` = tau * log(mean(exp(r / tau))) (OPMD, audit 0.7). A group of one has baseline
-    0, so it keeps its raw return (R3L's released code; RLTF's uses the mean).
+    0, so it keeps its raw return (R3L's released code; RLTF's uses the mean). ``tau``: only of ``logavgexp``.
     """
     if len(returns_G) == 1:
         return 0.0
@@ -53,7 +53,10 @@ def centred(returns_G: np.ndarray, baseline: float | None = None) -> np.ndarray:
 
 
 def standardised(returns_G: np.ndarray) -> np.ndarray:
-    """GRPO: (r - mean) / (std + 1e-6), std with n - 1; shape (G,). A group of one keeps its raw return."""
+    """GRPO: (r - mean) / (std + 1e-6), std with n - 1; shape (G,), zeros for equal returns.
+
+    A group of one keeps its raw return.
+    """
     if len(returns_G) == 1:
         return returns_G.astype(float)
     return np.asarray(centred(returns_G) / (returns_G.std(ddof=1) + STD_EPSILON))
@@ -62,7 +65,7 @@ def standardised(returns_G: np.ndarray) -> np.ndarray:
 def mean_advantage(trajectory: Trajectory, advantage: Advantage) -> float:
     """The mean of ``advantage`` over the sampled tokens of a trajectory, 0 without any; for metrics and logs.
 
-    An advantage that is one number is returned as it is.
+    ``advantage``: one number, which is returned as it is, or one per token of the trajectory, shape (T,).
     """
     if not isinstance(advantage, np.ndarray):
         return float(advantage)

@@ -19,9 +19,10 @@ from r3l.core.trajectory import Group, Objective, Trajectory
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One training sample; arrays have shape (T,). The defaults are those of a row of the SFT stage.
+    """One training sample of T tokens; arrays have shape (T,). Defaults are those of a row of the SFT stage.
 
-    - ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: share of each token in its loss.
+    - ``ids``: token ids. ``mask``: 1.0 on trainable tokens. ``weight``: factor of each token's loss in the
+      sum that is the loss of the step. ``advantage``: one number, or one per token.
     - ``old_logprobs``: at sampling time. ``sft``: whether the row is imitated, without advantage.
     - ``kind``: trajectory kind, or "sft" of a row that is imitated. ``name``: for messages.
     - ``success``: whether the row's episode succeeded.
@@ -48,10 +49,10 @@ class Row:
 
     @property
     def no_signal(self) -> bool:
-        """Whether the row has no gradient in a loss without KL.
+        """Whether the row has no gradient in a loss without KL: no trainable token, or advantage 0 on all.
 
-        That is so if no token is trainable, or if the row is not imitated, its advantage is zero and no
-        teacher has scored it.
+        The advantage does not matter for a row that is imitated, nor for one with a teacher unless it is
+        off-policy.
         """
         by_teacher = self.taught and not self.off_policy
         if self.sft or by_teacher:
@@ -61,12 +62,16 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryRow(Row):
-    """The row of a trajectory, or of one of its turns."""
+    """The row of a complete trajectory or of one of its turns.
+
+    ``trajectory``: the trajectory, or a copy of it that has only this turn.
+    """
 
     trajectory: Trajectory
 
     @property
     def mean_advantage(self) -> float:
+        """Mean of ``advantage`` over the sampled tokens, 0 without any."""
         return mean_advantage(self.trajectory, self.advantage)
 
 
@@ -83,13 +88,13 @@ def rows_of(
     ``samples``: whether a row is a trajectory or one of its turns. Raises ContractError if the method's
     advantages have a wrong shape. Weight of a trainable token by ``method.loss_agg``:
 
-    - ``traj_mean``: 1 / |tau| / trajectories, where |tau| counts all sampled tokens, masked ones too (paper).
+    - ``traj_mean``: 1 / |tau| / number of trajectories; |tau|: all sampled tokens, masked ones too (paper).
     - ``token_mean``: 1 / (all trainable tokens).
     - ``token_sum``: 1.
-    - ``microbatch_released``: set when a step is complete (:func:`weighted_as_released`).
+    - ``microbatch_released``: 1 until the step is complete; then :func:`weighted_as_released` sets it.
 
-    Policy and SFT rows are normalised separately, so ``sft_coef`` means the same for any number of
-    improvements. With ``samples: turn`` every turn is a row; its tokens have the same weights.
+    Policy and SFT rows are counted separately, so ``sft_coef`` means the same for any number of imitated
+    trajectories. With ``samples: turn`` every turn is a row; its tokens have the same weights.
     """
     rows: list[TrajectoryRow] = []
     for objective in (Objective.POLICY, Objective.SFT):
@@ -184,9 +189,9 @@ def _row(t: Trajectory, weight: float, advantage: Advantage, sft: bool) -> Traje
 
 
 def microbatches(rows: Sequence[R], budget: int) -> list[list[R]]:
-    """Rows sorted by length, cut into micro-batches of at most ``budget`` tokens, padding included.
+    """Rows sorted by length, the shortest first, cut into micro-batches of at most ``budget`` tokens.
 
-    A row that is longer than ``budget`` is a micro-batch by itself.
+    Padding counts. A row that is longer than ``budget`` is a micro-batch by itself.
     """
     return [[rows[k] for k in part] for part in packed([len(row.ids) for row in rows], budget)]
 
@@ -215,9 +220,9 @@ _Part = tuple[int, int, tuple[tuple[int, int], ...]]  # sum, number of items, it
 def balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
     """Indices of ``lengths`` in ``count`` parts of nearly equal sums, by Karmarkar and Karp's differencing.
 
-    Parts may differ in their number of items, and may be empty. The result is verl's, ties included: among
-    candidates of equal spread the one with the largest part comes first, and parts are compared by sum,
-    number of items, and items.
+    The part of the largest sum comes first. Parts may differ in their number of items, and may be empty. The
+    result is verl's, ties included: among candidates of equal spread the one with the largest part comes
+    first, and parts are compared by sum, number of items, and items.
     """
     # A candidate has ``count`` parts, the largest first.
     candidates: list[list[_Part]] = [
@@ -259,7 +264,7 @@ def packed_by_prefix(rows: Sequence[np.ndarray], budget: int) -> list[list[int]]
 
     Returns the indices of each micro-batch's rows, sorted so that rows with a common prefix are neighbours. A
     micro-batch has at most ``budget`` tokens, where a prefix shared with the row before counts once; a row
-    that is longer than ``budget`` is one by itself.
+    that is longer than ``budget`` is a micro-batch by itself.
     """
     parts: list[list[int]] = []
     tokens = 0  # of the last part
@@ -291,9 +296,9 @@ def common_length(a: np.ndarray, b: np.ndarray) -> int:
 
 
 def collate(rows: Sequence[Row], device: torch.device) -> Batch:
-    """Rows as one batch on ``device``, padded with zeros on the right to the longest row.
+    """One or more rows as one batch on ``device``, padded with zeros on the right to the longest row.
 
-    ``ref_logprobs_B_T`` is None.
+    Padding so has mask and weight 0. ``ref_logprobs_B_T`` is None.
     """
     width = max(len(r.ids) for r in rows)
 

@@ -1,4 +1,4 @@
-"""Demonstration: a scripted episode with its critique and a guided retry, for SFT examples."""
+"""Demonstration: a scripted episode, its critique and a retry, of which SFT examples are made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from r3l.core.task import Task
 
 @dataclass(frozen=True)
 class Step:
-    """One turn: the observation ``now``, the response in the environment's format, and the action in it.
+    """One scripted turn: the observation ``now``, the response in the environment's format, the action in it.
 
-    ``imitate`` is False for an invalid action, which is there to be criticised. ``suggested``: a critique
-    suggested the action. ``planned``: the same response with a thought that names the action; empty if the
-    environment has no thoughts.
+    ``imitate``: whether SFT trains on the response; False for an action that is invalid or meant to be, which
+    is only shown. ``suggested``: the action is the next one that a critique suggested. ``planned``: the same
+    action after a thought that names it, as a complete response.
     """
 
     now: Observation
@@ -27,10 +27,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One scripted episode and its critique.
+    """A scripted episode, the critique of it, and a scripted retry.
 
-    ``error``: why an invalid action ended the episode (see Dialogue.parse), else None. ``retry``: the steps
-    from the critique's turn on, played under its suggestion; empty if the critique names no turn.
+    ``first``: first observation; ``reward``, ``success``: of the episode ``steps``. ``error``: the rule that
+    an invalid action broke, which ended the episode (Dialogue.parse), else None. ``retry``: the steps from
+    the critique's turn on, played under its suggestion; empty, with ``retry_success`` False, if the critique
+    names no turn.
     """
 
     task: Task

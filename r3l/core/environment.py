@@ -78,7 +78,7 @@ class Observation:
     unrecorded: int = 0
 
     def well_formed(self) -> tuple[Observation, int]:
-        """A copy with U+FFFD for lone surrogates in ``text`` and ``admissible``, and their number.
+        """A copy with U+FFFD for lone surrogates in ``text`` and ``admissible``, and how many were replaced.
 
         Returns the observation itself and 0 if there is none.
         """
@@ -100,7 +100,9 @@ class Environment(Protocol):
         """
         ...
 
-    def step(self, action: str) -> Observation: ...
+    def step(self, action: str) -> Observation:
+        """Take one action; returns the observation after it."""
+        ...
 
     def snapshot(self) -> Any | None:
         """The current state as an opaque value for ``restore``.
@@ -113,7 +115,9 @@ class Environment(Protocol):
         """Set the engine back to a state saved by ``snapshot`` in this task; returns its observation."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the engine's resources."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class Critique:
     """The judgement of an environment's own critic on a finished episode.
 
     ``outcome``: how it went; ``summary``: what happened; ``cause``: what went wrong. ``turn`` (from 0): where
-    to retry; ``suggestion``: what to do there. Both are None for a success.
+    to retry; ``suggestion``: what to do there. Both are None if there is nothing to do better.
     """
 
     outcome: Outcome
@@ -229,7 +233,9 @@ class Dialogue(Protocol):
     history: int | None
 
     @property
-    def release(self) -> FeedbackPrompts | None: ...
+    def release(self) -> FeedbackPrompts | None:
+        """The released code's prompts for feedback under ``style: released``, else None."""
+        ...
 
     def opening(self, task: Task, first: Observation) -> list[Message]:
         """The messages before the first response (an optional system message, then one user message)."""
@@ -284,7 +290,9 @@ class EnvironmentFactory(Protocol):
     """Creates the engines of a pool. It is pickled into the worker processes."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the environment, for messages."""
+        ...
 
     def create(self, options: Mapping[str, Any]) -> Environment:
         """Create an engine with these options; called inside a worker process."""

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 
 class R3LError(Exception):
-    """Base class of all errors of r3l. ``str(error)`` is one paragraph for a terminal."""
+    """Base class of the errors that a user can cause; ``str(error)`` is one paragraph for a terminal."""
 
 
 class ConfigError(R3LError, ValueError):

@@ -19,7 +19,7 @@ def policy_gradient(
     advantages_B_T: torch.Tensor,
     tau: float = 0.0,
 ) -> torch.Tensor:
-    """REINFORCE loss -A log p / (1 + tau), without importance ratio or clipping (OPMD).
+    """REINFORCE loss per token, -A log p / (1 + tau), without importance ratio or clipping (OPMD).
 
     tau is 0 in the paper and 1 in the released code (audit A-6).
     """
@@ -27,7 +27,7 @@ def policy_gradient(
 
 
 def token_ratio(logprobs_B_T: torch.Tensor, old_logprobs_B_T: torch.Tensor) -> torch.Tensor:
-    """Importance ratio rho = exp(logp - old) of each token."""
+    """Importance ratio rho = exp(logp - old) of each token; old: its log-prob when it was sampled."""
     return (logprobs_B_T - old_logprobs_B_T).exp()
 
 
@@ -36,9 +36,10 @@ def sequence_ratio(
     old_logprobs_B_T: torch.Tensor,
     mask_B_T: torch.Tensor,
 ) -> torch.Tensor:
-    """GSPO: the geometric mean of a row's token ratios, with each token's own gradient (GSPO-token).
+    """GSPO: the geometric mean of a row's token ratios, on each token with its own gradient (GSPO-token).
 
-    exp(sg(mean_t(logp - old)) + logp - sg(logp)); sg stops the gradient, the mean runs over ``mask_B_T``.
+    exp(sg(mean_t(logp - old)) + logp - sg(logp)); sg stops the gradient, the mean runs over the tokens where
+    ``mask_B_T`` is 1. Shape (B, T).
     """
     lengths_B_1 = mask_B_T.sum(1, keepdim=True).clamp(min=1)
     mean_B_1 = ((logprobs_B_T - old_logprobs_B_T) * mask_B_T).sum(1, keepdim=True) / lengths_B_1
@@ -48,9 +49,9 @@ def sequence_ratio(
 def clipped_surrogate(
     ratio_B_T: torch.Tensor, advantages_B_T: torch.Tensor, clip_low: float, clip_high: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """PPO's loss max(-A rho, -A clip(rho, 1 - low, 1 + high)), and where the clip is active (1.0, else 0).
+    """PPO's loss per token, max(-A rho, -A clip(rho, 1 - low, 1 + high)), and 1.0 where the clip is active.
 
-    rho is ``ratio_B_T``; all shapes are (B, T).
+    rho is ``ratio_B_T``; all shapes are (B, T). The second tensor is 0 on other tokens.
     """
     plain_B_T = -advantages_B_T * ratio_B_T
     clipped_B_T = -advantages_B_T * ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
@@ -64,7 +65,7 @@ def clipped_weight(
     clip_low: float,
     clip_high: float,
 ) -> torch.Tensor:
-    """CISPO's loss -A sg(clip(rho, 1 - low, 1 + high)) log p, where sg stops the gradient.
+    """CISPO's loss per token, -A sg(clip(rho, 1 - low, 1 + high)) log p, where sg stops the gradient.
 
     The ratio rho is only a weight, so a clipped token keeps its gradient.
     """
@@ -76,7 +77,7 @@ def shaped_probability(
     advantages_B_T: torch.Tensor,
     gamma: float,
 ) -> torch.Tensor:
-    """Critique-GRPO's loss on off-policy tokens: -A p / (p + gamma) with p = exp(logp)."""
+    """Critique-GRPO's loss per off-policy token: -A p / (p + gamma) with p = exp(logp)."""
     p_B_T = logprobs_B_T.exp()
     return -advantages_B_T * p_B_T / (p_B_T + gamma)
 
@@ -94,7 +95,7 @@ def without_unlikely(
 ) -> torch.Tensor:
     """``loss_B_T`` with 0 on off-policy tokens whose log-prob is below ``min_logprob`` (RLTF audit 2).
 
-    ``off_policy_B``: the rows concerned. None leaves the loss unchanged.
+    ``off_policy_B``: which rows are off-policy, bool. ``min_logprob`` None leaves the loss unchanged.
     """
     if min_logprob is None:
         return loss_B_T
@@ -102,7 +103,7 @@ def without_unlikely(
 
 
 def kl(logprobs_B_T: torch.Tensor, ref_logprobs_B_T: torch.Tensor, estimator: KLEstimator) -> torch.Tensor:
-    """Estimates, per token, the KL to the reference model by one of Schulman's estimators.
+    """Estimate of the KL to the reference model per token, shape (B, T), by one of Schulman's estimators.
 
     With d = logp - ref: k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d; ``none`` is 0.
     """

@@ -75,7 +75,7 @@ class Batch:
 
 
 class Criterion(Protocol):
-    """A loss.
+    """Interface of a loss: the function ``loss`` and two attributes.
 
     ``kl_coef``: weight of the KL; above 0 it needs log-probs of the base checkpoint. ``loss_agg``: how token
     losses are averaged: ``traj_mean``, ``token_mean``, ``token_sum`` or ``microbatch_released``
@@ -86,7 +86,10 @@ class Criterion(Protocol):
     loss_agg: LossAggregation
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """The scalar loss of a micro-batch and its metrics; both add up over the micro-batches of a step."""
+        """The scalar loss of a micro-batch and its metrics; both add up over the micro-batches of a step.
+
+        ``logprobs_B_T``: log-probs of the batch's tokens by the weights in training, with gradient.
+        """
         ...
 
 
@@ -110,7 +113,8 @@ class Method(Criterion, Protocol):
     def max_rollouts(self) -> int:
         """The largest number of rollouts, retries included, that a step can play for one task of its batch.
 
-        Those of refused tasks count too: a method with ``max_rounds`` > 1 may play so many tasks to keep one.
+        Rollouts of tasks that ``keep`` rejects count too: with ``max_rounds`` > 1 several may be played to
+        keep one.
         """
         ...
 
@@ -120,7 +124,7 @@ class Method(Criterion, Protocol):
         ...
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play one task; the groups of trajectories to learn from."""
+        """Play one task; returns the groups of trajectories to learn from."""
         ...
 
     def keep(self, groups: Sequence[Group]) -> bool:
@@ -128,7 +132,7 @@ class Method(Criterion, Protocol):
         ...
 
     def step_advantages(self, groups: Sequence[Group]) -> Sequence[Advantages]:
-        """The advantages of a step: one array per group that trains by policy gradient, in their order."""
+        """The advantages of ``groups``, those of a step that train by policy gradient: one array for each."""
         ...
 
     def describe(self) -> Mapping[str, Any]:
@@ -139,7 +143,9 @@ class Method(Criterion, Protocol):
 class MethodSettings(OptionModel):
     """Options of every trained method. The defaults are those of profile ``paper``.
 
-    Codes such as (A-8) or (audit 4.4) refer to docs/audit.md.
+    Unknown keys and infinite numbers raise ValidationError. Codes such as (A-8) or (audit 4.4) refer to
+    docs/audit.md. ``kl``: ``none``, or an estimator ``k1``, ``k2``, ``k3``. ``loss_agg``: ``traj_mean``,
+    ``token_mean``, ``token_sum`` or ``microbatch_released``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -176,11 +182,11 @@ Tokens = tuple["torch.Tensor", Mapping[str, "torch.Tensor"]]
 
 
 class TrainedMethod(Generic[S]):
-    """Base class of trained methods: N plain rollouts per task, and the sum of policy, SFT and KL losses.
+    """Base class of trained methods: N rollouts per task, and the sum of policy, SFT and KL losses.
 
     A subclass sets ``Settings`` and defines ``surrogate``, and ``advantages`` of one group or
-    ``step_advantages`` of all groups of a step. It overrides ``explore`` if it plays more than N plain
-    rollouts. A method without policy loss extends :class:`ImitationMethod`.
+    ``step_advantages`` of all groups of a step. It overrides ``explore`` if it plays anything else, such as
+    retries. A method without policy loss extends :class:`ImitationMethod`.
     """
 
     Settings: type[S]
@@ -199,20 +205,25 @@ class TrainedMethod(Generic[S]):
         self.teacher_rate = getattr(self.settings, "teacher_rate", self.teacher_rate)
 
     def describe(self) -> Mapping[str, Any]:
+        """The settings, defaults included, as JSON values."""
         return self.settings.model_dump(mode="json")
 
     @property
     def max_rollouts(self) -> int:
+        """N = ``group_size`` rollouts of a task."""
         return self.settings.group_size
 
     @property
     def max_samples(self) -> int:
+        """``max_rollouts``: every rollout may train."""
         return self.max_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
+        """Play N = ``group_size`` rollouts of ``task``; returns them as one group."""
         return [Group(task, await play_group(ctx, task, self.settings.group_size))]
 
     def keep(self, groups: Sequence[Group]) -> bool:
+        """True: the groups of every task enter the batch."""
         return True
 
     def advantages(self, group: Group) -> Advantages:
@@ -241,11 +252,13 @@ class TrainedMethod(Generic[S]):
         raise NotImplementedError
 
     def loss(self, batch: Batch, logprobs_B_T: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """The scalar loss of a micro-batch and its metrics.
+        """The scalar loss of a micro-batch and its metrics, as floats.
 
         It is the surrogate on policy rows + sft_coef * (-log p) on SFT rows + kl_coef * KL on policy rows,
-        each summed over tokens by ``batch.weight_B_T``. Raises ContractError if ``surrogate`` returned
-        something of a wrong type or shape, or without a gradient.
+        each summed over tokens by ``batch.weight_B_T``. Metrics: these sums without coefficients
+        (``loss/policy``, ``loss/sft``, with a KL ``loss/kl``), and the same sum of each of ``surrogate``'s.
+        Raises ContractError if ``surrogate`` returned something of a wrong type or shape, or without a
+        gradient.
         """
         # Every row counts in one of two losses, policy or SFT; the weights of the other loss are 0 on it.
         sft_weight_B_T = batch.weight_B_T * batch.sft_B[:, None]
@@ -291,11 +304,12 @@ def _checked_surrogate(method: Criterion, batch: Batch, logprobs_B_T: torch.Tens
 
 
 class ImitationMethod(TrainedMethod[S]):
-    """Base class of methods that only imitate: all their rows are SFT rows."""
+    """Base class of methods that only imitate: all rows that train are SFT rows."""
 
     def advantages(self, group: Group) -> np.ndarray:
+        """Zeros, shape (G,); imitated trajectories have no advantage."""
         return np.zeros(len(group.trajectories))
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """Zero: there are no policy rows."""
+        """Zeros, shape (B, T), and no metrics: there is no policy loss."""
         return logprobs_B_T.new_zeros(logprobs_B_T.shape), {}

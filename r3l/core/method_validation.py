@@ -28,7 +28,7 @@ async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Grou
 
     Trajectories that ended by an error inside the environment (``failed``) are left out: their reward says
     nothing about the policy. A policy group of which one trajectory or none is then left is dropped, since it
-    compares nothing; of other groups one is enough.
+    compares nothing; another group is dropped if none is left.
     """
     groups = await method.explore(task, ctx)
     who = name_of_method(method)
@@ -61,7 +61,7 @@ def advantages_of(method: Method, groups: Sequence[Group]) -> list[list[Advantag
     """Call ``method.step_advantages`` and return the advantage of each trajectory, one list per group.
 
     ``groups``: those that train by policy gradient. An advantage is a number, or an array with one number per
-    token of its trajectory; raises ContractError for anything else or a wrong length.
+    token of its trajectory. Raises ContractError for anything else, and for a wrong number of them.
     """
     of_groups = method.step_advantages(groups)
     who = name_of_method(method)

@@ -11,16 +11,21 @@ REQUIRED = ...  # instead of a default: every configuration file gives the value
 
 
 def option(default: Any, meaning: str, source: str = "", **limits: Any) -> Any:
-    """Declare a pydantic field of a settings model; ``limits`` are pydantic's (``ge=1``).
+    """Declare a field of a settings model: pydantic's Field with this default; ``limits`` are its (``ge=1``).
 
-    ``meaning`` is its description in help and docs. ``source`` says where the default comes from: a paper,
-    its released code, a measurement or our choice.
+    ``meaning``: its description in help and docs. ``source``: where the default comes from (a paper, its
+    released code, a measurement, our choice), which :func:`source_of` reads. ``default`` REQUIRED: no
+    default.
     """
     return Field(default, description=meaning, json_schema_extra={"source": source}, **limits)
 
 
 class OptionModel(BaseModel):
-    """Base class of settings. It rejects true and false for numeric fields, where pydantic reads 1 and 0."""
+    """Base class of settings. It rejects True and False for numeric fields, where pydantic reads 1 and 0.
+
+    Raises pydantic's ValidationError, also for members of a list or tuple. A field whose type includes bool
+    accepts them.
+    """
 
     @field_validator("*", mode="before")
     @classmethod

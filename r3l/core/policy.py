@@ -64,11 +64,11 @@ class Usage:
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled response. ``prompt_ids``: tokens appended since the previous response of this dialog.
+    """One sampled response and its tokens.
 
-    ``logprobs``: one per response token, in nats at the sampling temperature. A server that reveals no token
-    ids leaves ids and log-probs empty; ``usage`` then holds its token counts, in which ``prompt`` is the
-    complete dialog.
+    ``prompt_ids``: tokens appended since the previous response of this dialog. ``logprobs``: one per response
+    token, in nats at the sampling temperature. A server that reveals no token ids leaves ids and log-probs
+    empty; ``usage`` then holds its token counts, in which ``prompt`` is the complete dialog.
     """
 
     text: str
@@ -92,7 +92,10 @@ class Conversation(Protocol):
         ...
 
     async def respond(self, sampling: Sampling, address: Address) -> Completion:
-        """Sample the next assistant message; its draws are seeded by the seed address ``address``."""
+        """Sample the next assistant message and append it; its draws are seeded by ``address``.
+
+        If the dialog no longer fits the model: an empty message with ``FinishReason.CONTEXT``.
+        """
         ...
 
     def append_completion(self, completion: Completion) -> tuple[int, ...]:
@@ -114,7 +117,9 @@ class Conversation(Protocol):
         """An empty dialog that replaces this one; a common beginning of their tokens is not encoded again."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the dialog's state, such as its KV cache."""
+        ...
 
 
 class JudgePrompts(StrEnum):
@@ -130,7 +135,7 @@ class JudgePrompts(StrEnum):
 class Judge(Protocol):
     """A frozen model, other than the policy, that writes feedback on episodes.
 
-    ``prompts``: form of its prompts.
+    ``prompts``: form of its prompts (:class:`JudgePrompts`).
     """
 
     prompts: JudgePrompts
@@ -143,4 +148,6 @@ class Judge(Protocol):
 class Policy(Protocol):
     """The model: a source of conversations."""
 
-    def open(self) -> Conversation: ...
+    def open(self) -> Conversation:
+        """A new, empty dialog."""
+        ...

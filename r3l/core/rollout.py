@@ -53,9 +53,13 @@ class Gather(Protocol):
 class LiveEnvironment(Protocol):
     """An asynchronous handle of one environment, whose engine may run in a worker (r3l.processes.pool)."""
 
-    async def reset(self, task: Task) -> Observation: ...
+    async def reset(self, task: Task) -> Observation:
+        """Start an episode of ``task``; returns its first observation."""
+        ...
 
-    async def step(self, action: str) -> Observation: ...
+    async def step(self, action: str) -> Observation:
+        """Take one action; returns the observation after it."""
+        ...
 
     async def rewind(self, turn: int) -> Observation:
         """Restore the state after the first ``turn`` actions of the episode, and return its observation.
@@ -64,23 +68,26 @@ class LiveEnvironment(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Release the engine; the handle is not used again."""
+        ...
 
 
 class Environments(Protocol):
-    """A source of environments: a pool of worker processes, or engines in this process.
+    """A source of environments: a pool of worker processes, or engines in this process."""
 
-    ``open()`` returns a handle on a new environment, which has no task until its ``reset``.
-    """
-
-    def open(self) -> LiveEnvironment: ...
+    def open(self) -> LiveEnvironment:
+        """A handle on a new environment, which has no task until its ``reset``."""
+        ...
 
 
 @dataclass
 class RolloutContext:
     """Everything that a method may use to explore in one step: policy, environments, prompts, metrics.
 
-    - ``sampling``: of turns; ``feedback_sampling``: of reflections and critiques.
+    - ``pool``: opens environments. ``dialogue``: the environment's prompts and its parser of responses.
+    - ``sampling``: parameters for responses in episodes; ``feedback_sampling``: for reflections and
+      critiques.
     - ``address``: beginning of the seed address of every draw here, (run seed, purpose, step).
     - ``gather``: plays items concurrently.
     - ``progress``: share of training done, 0 in the first step and 1 in the last, for schedules.
@@ -108,7 +115,7 @@ class RolloutContext:
     _summands: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def played(self) -> list[Trajectory]:
-        """``trajectories`` sorted by task, kind, member and attempt, whichever was finished first."""
+        """A copy of ``trajectories`` sorted by task, kind, member and attempt, not by which ended first."""
 
         def order(t: Trajectory) -> tuple[str, int, int, tuple[int, ...]]:
             return t.task.address, KINDS.index(t.kind), t.member, t.attempt
@@ -116,7 +123,10 @@ class RolloutContext:
         return sorted(self.trajectories, key=order)
 
     def add_fraction(self, counter: str, value: float) -> None:
-        """Add ``value`` to ``counters[counter]``; the sum does not depend on the order of the additions."""
+        """Add ``value`` to ``counters[counter]``; the sum does not depend on the order of the additions.
+
+        The counter must be changed by this method only: each call sets it to the sum of all values so far.
+        """
         # Episodes end in any order, so all values are kept and summed exactly each time.
         self._summands[counter].append(value)
         self.counters[counter] = math.fsum(self._summands[counter])
@@ -124,13 +134,12 @@ class RolloutContext:
     async def complete(
         self, conversation: Conversation, sampling: Sampling, purpose: str, *where: str | int
     ) -> Completion:
-        """Sample a response and count its tokens.
+        """Sample the next response of ``conversation`` and count its tokens.
 
-        Its length is added to ``tokens/<purpose>`` and ``tokens/generated``, its prompt's to
-        ``prompt/<purpose>``.
-
-        ``purpose`` and ``where`` (task, member and turn) complete the seed address of its draws. Raises
-        NonFiniteError, which names that address, if a log-prob is not finite.
+        ``purpose`` and ``where`` (task, member and turn) complete the seed address of its draws. Its length
+        is added to ``tokens/<purpose>`` and ``tokens/generated``, the number of prompt tokens read for it to
+        ``prompt/<purpose>``. An empty response with ``FinishReason.CONTEXT`` if the dialog no longer fits the
+        model. Raises NonFiniteError, which names the address, if a log-prob is not finite.
         """
         address = (*self.address, purpose, *where)
         completion = await conversation.respond(sampling, address)
@@ -142,12 +151,16 @@ class RolloutContext:
         return completion
 
     def seen(self, observation: Observation) -> Observation:
-        """``observation`` with U+FFFD for lone surrogates, counted in ``counters["text/replaced"]``."""
+        """``observation`` with U+FFFD for lone surrogates, counted in ``counters["text/replaced"]``.
+
+        Replaced in its text and in its admissible actions; the observation itself if it has none.
+        """
         observation, replaced = observation.well_formed()
         self.count_replaced(replaced)
         return observation
 
     def count_replaced(self, characters: int) -> None:
+        """Add the number of replaced ``characters`` to ``counters["text/replaced"]``; 0 makes no entry."""
         if characters:
             self.counters["text/replaced"] += characters
 
@@ -156,8 +169,9 @@ class RolloutContext:
 class Episode:
     """A trajectory with what is needed to restart it: environment, dialog, first and last observation.
 
-    ``unguided``: for a retry, a second dialog with the same responses but without guidance. ``prompts``: the
-    messages before each response that was sampled in this episode.
+    ``last``: None until the episode has ended. ``unguided``: for a retry, a second dialog with the same
+    responses but without guidance. ``prompts``: the messages before each response that was sampled in this
+    episode; one more than responses if the last prompt did not fit the context.
     """
 
     trajectory: Trajectory
@@ -169,7 +183,10 @@ class Episode:
     prompts: list[list[Message]] = field(default_factory=list)
 
     def transcript(self) -> Transcript:
-        """The finished episode, which needs at least one turn, as its environment's critic reads it."""
+        """The finished episode in the form that its environment's critic reads.
+
+        It needs at least one turn (else IndexError). After an invalid last response the observation is "".
+        """
         turns = self.trajectory.turns
         error = turns[-1].error
         last = self.last.text if self.last and error is None else ""
@@ -200,13 +217,14 @@ class Continuation:
     """How to continue an episode: as a rollout or as a retry, by which rules and with which guidance.
 
     ``phase`` is also the purpose in the seed address of its draws. ``attempt`` tells several retries of one
-    rollout apart. ``guide`` inserts guidance into the first prompt. ``rules`` say what an invalid response
-    does:
+    rollout apart there. ``guide`` inserts guidance into the first prompt; None: no guidance. ``rules`` say
+    what an invalid response does:
 
     - ``same_as_base``: it ends the episode, as in a rollout.
-    - ``released_lenient``: as in the released code (audit B-7), one that the dialogue tolerates only costs a
-      turn and is answered by a text (``Dialogue.tolerated``). Later prompts list the actions before the first
-      such response only, and no later action counts as repeated.
+    - ``released_lenient``: as in the released code (audit B-7), one that the dialogue tolerates
+      (``Dialogue.retry_tolerates``) only costs a turn and is answered by a text (``Dialogue.tolerated``).
+      Later prompts list the actions before the first such response only, and no later action counts as
+      repeated.
     """
 
     phase: Phase = Phase.ROLLOUT
@@ -218,8 +236,8 @@ class Continuation:
 async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
     """Play a base rollout of ``task``: from the start, without guidance, until it ends.
 
-    ``member``: index of the rollout among those of its task. The caller closes the returned episode. It is
-    counted and logged in ``ctx`` (:func:`continue_episode`).
+    ``member``: index of the rollout among those of its task, part of its seed address. The caller closes the
+    returned episode. It is counted and logged in ``ctx``, and raises what :func:`continue_episode` raises.
     """
     env = ctx.pool.open()
     first = ctx.seen(await env.reset(task))
@@ -231,7 +249,8 @@ async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
 async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0) -> list[Trajectory]:
     """Play ``size`` base rollouts of ``task`` concurrently, as members ``first``, ``first`` + 1, ...
 
-    Closes their environments and dialogs, and returns the trajectories in the order of members.
+    Each is counted and logged in ``ctx`` (:func:`play`). Closes their environments and dialogs, and returns
+    the trajectories in the order of members.
     """
     members = range(first, first + size)
     episodes = await ctx.gather(partial(play, ctx, task), members)

@@ -24,7 +24,7 @@ def seed_of(*address: str | int) -> int:
 
 
 def generator(*address: str | int) -> np.random.Generator:
-    """A numpy generator (Philox, counter based) for one seed address."""
+    """A new numpy generator (Philox, counter based) for a seed address; equal addresses, equal draws."""
     return np.random.Generator(np.random.Philox(seed_of(*address)))
 
 

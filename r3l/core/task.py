@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Task:
-    """One problem.
+    """One problem of the environment ``env``.
 
     - ``id``: unique within its environment and the same on every machine (task sets list ids).
+    - ``split``: part of the environment's tasks that it belongs to, such as ``train``.
     - ``group``: the stratum by which results are reported (``easy`` or ``hard``, a task family, ...).
     - ``payload``: what the environment needs to start the task, as JSON, since it crosses processes.
     - ``occurrence``: how often the task was drawn earlier in the same training step.
@@ -42,7 +43,10 @@ class Task:
 
 
 def check_unique(tasks: Sequence[Task], task_set: str) -> None:
-    """Raise DataError if two tasks share an id: ids are part of seed addresses and identify results."""
+    """Raise DataError if two tasks share an id: ids are part of seed addresses and identify results.
+
+    ``task_set``: its name, for the message.
+    """
     repeated = {id_: count for id_, count in Counter(task.id for task in tasks).items() if count > 1}
     if repeated:
         shown = ", ".join(f"{id_!r} ({count} times)" for id_, count in list(repeated.items())[:3])
@@ -54,7 +58,7 @@ def check_unique(tasks: Sequence[Task], task_set: str) -> None:
 
 
 def shared_problems(tasks: Iterable[Task], others: Iterable[Task]) -> list[Task]:
-    """The ``tasks`` whose problem also occurs in ``others``.
+    """The ``tasks`` whose problem also occurs in ``others``, in their order.
 
     Two problems are the same if their payloads are equal or, for tasks without payload, their ids.
     """
@@ -68,11 +72,12 @@ def shared_problems(tasks: Iterable[Task], others: Iterable[Task]) -> list[Task]
 
 
 def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra: int = 0) -> list[T]:
-    """The ``count`` tasks of training step ``number`` (from 1), by ``seed``.
+    """The ``count`` tasks of training step ``number`` (from 1); the same for the same ``seed``.
 
-    Steps take consecutive slices of a shuffled epoch, and go on into the next epoch, which is shuffled again.
-    ``extra`` > 0 is the number of an extra sampling round of the step; it takes its tasks (at most all, each
-    once) from a shuffle of its own, so that the tasks of later steps do not depend on it.
+    Steps take consecutive slices of ``tasks`` in a shuffled order. Each epoch (one pass over all) has an
+    order of its own; a step at its end goes on into the next one. ``extra`` > 0: the number of an extra
+    sampling round of the step, which takes its tasks (at most all, each once) from a shuffle of its own, so
+    that the tasks of later steps do not depend on it. Raises ZeroDivisionError for no tasks unless ``extra``.
     """
     if extra:
         return [tasks[i] for i in generator(seed, "extra", number, extra).permutation(len(tasks))[:count]]
@@ -89,7 +94,7 @@ def tasks_of_step(tasks: Sequence[T], seed: int, number: int, count: int, extra:
 def with_occurrences(tasks: Iterable[Task], drawn: Counter[str]) -> list[Task]:
     """Copies of ``tasks`` whose ``occurrence`` says how often each was drawn before in this step.
 
-    ``drawn``: number of draws so far by task id, updated in place.
+    ``drawn``: number of draws so far by task id; it is updated in place.
     """
     numbered = []
     for task in tasks:

@@ -39,10 +39,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Response:
-    """A response split around its first thought.
+    """A response split around its first thought, which is the text between <think> and </think>.
 
-    ``before``: the text before the thought. ``thought`` is None if there is none; ``after`` is then the
-    complete text. ``after`` is None if the thought was cut off.
+    Without a thought, ``thought`` is None, ``before`` is empty and ``after`` is the complete text. ``after``
+    is None if the thought was cut off, so that its closing tag is missing.
     """
 
     before: str
@@ -53,7 +53,8 @@ class Response:
 def split_thought(text: str) -> Response:
     """Split a response around its first thought, the text between <think> and </think>.
 
-    A text with only the closing tag begins inside the thought: the chat template wrote the opening tag.
+    A text in which </think> comes before any <think> begins inside the thought: the chat template wrote the
+    opening tag.
     """
     before, opened, inside = text.partition(THOUGHT)
     if END_OF_THOUGHT in before:  # the chat template has written the opening tag
@@ -76,12 +77,12 @@ def with_think_tags(text: str) -> str:
 
 
 def after_thought(text: str) -> str:
-    """The text after a response's thought: all of it without a thought; empty if the thought was cut off."""
+    """The text after a response's first thought: all of it without a thought; empty if that was cut off."""
     return split_thought(text).after or ""
 
 
 def with_opening(text: str) -> str:
-    """The response, with <think> put before it if it holds only </think> (the template wrote the first)."""
+    """``text``, with <think> put before it if it has </think> but no <think> (the template wrote that)."""
     return THOUGHT + text if END_OF_THOUGHT in text and THOUGHT not in text else text
 
 
@@ -110,7 +111,7 @@ def well_formed(text: str) -> tuple[str, int]:
 def well_formed_json(value: Any, deepest: int = DEEPEST) -> tuple[Any, int]:
     """A copy of a JSON value with :func:`well_formed` strings and keys, and the number of replacements.
 
-    Raises ValueError if more than ``deepest`` lists and objects are nested.
+    Raises ValueError if more than ``deepest`` lists and objects are nested in one another.
     """
     if isinstance(value, list | dict) and not deepest:
         raise ValueError(f"more than {DEEPEST} nested lists and objects")

@@ -39,9 +39,7 @@ class TrajectoryKind(StrEnum):
 
 
 class Objective(StrEnum):
-    """How a group trains: ``policy`` (by advantages), ``sft`` (imitation) or ``none`` (no loss, only
-    metrics).
-    """
+    """How a group trains: ``policy`` (by advantages), ``sft`` (imitation) or ``none`` (only metrics)."""
 
     POLICY = "policy"  # weighted by advantages
     SFT = "sft"  # imitation
@@ -49,12 +47,11 @@ class Objective(StrEnum):
 
 
 class Feedback(Protocol):
-    """A parsed reflection or critique, valid or not.
+    """A parsed reflection or critique, valid or not (r3l.feedback.feedback)."""
 
-    ``as_json`` is its JSON object (r3l.feedback.feedback).
-    """
-
-    def as_json(self) -> Mapping[str, Any]: ...
+    def as_json(self) -> Mapping[str, Any]:
+        """The content as a JSON object."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,11 @@ class Turn:
 
     - ``prompt_ids``: tokens added to the dialog since the previous response; under ``samples: turn`` the
       complete context of the response.
+    - ``logprobs``: one per response token, in nats at sampling time; another number raises ValueError.
     - ``action``: parsed from the response; ``error``: why it could not be.
     - ``unguided_prompt_ids``: of a guided retry, the prompt ids without guidance (see r3l.retry).
     - ``teacher_prompt_ids``: the prompt ids that a teacher reads instead (see Trajectory); None: the same.
-    - ``teacher_logprobs``: log-probs of the response in the teacher's context, once scored.
+    - ``teacher_logprobs``: log-probs of the response in the teacher's context; None until they are scored.
     - ``usage``: token counts of a response from a server that reveals no token ids.
     - ``refused``: the engine did not carry out the action.
     - ``admissible``: the actions that were possible, if the environment has such a list.
@@ -101,7 +99,7 @@ class Turn:
         action: str | None = None,
         error: StopReason | None = None,
     ) -> Turn:
-        """The turn in which ``completion`` answers ``observation``, with what its parser found in it."""
+        """The turn in which ``completion`` answers ``observation``; action or error: parsed from it."""
         return cls(
             observation=observation,
             response=completion.text,
@@ -166,7 +164,7 @@ class Trajectory:
 
     @property
     def taught(self) -> bool:
-        """Whether the trajectory has a teacher: some turn has other prompt ids in the teacher's context."""
+        """Whether it has a teacher: some turn has prompt ids or log-probs of the teacher's context."""
         return any(turn.teacher_prompt_ids or turn.teacher_logprobs for turn in self.turns)
 
     @property
@@ -189,7 +187,8 @@ class Trajectory:
     def set_teacher_logprobs(self, logprobs_S: Sequence[float] | np.ndarray | None) -> None:
         """Set the teacher's log-probs of all S sampled tokens, in order; replaces the trajectory's turns.
 
-        None: the log-probs recorded in sampling, as if the hint changed nothing.
+        None: the log-probs recorded in sampling, as if the hint changed nothing. The length is not checked:
+        too few leave turns with shorter tuples, further ones are ignored.
         """
         if logprobs_S is None:
             logprobs_S = [value for turn in self.turns for value in turn.logprobs]
@@ -200,7 +199,8 @@ class Trajectory:
     def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
         """Set ``logprobs`` of the turns to those in the context that trains: all S sampled tokens, in order.
 
-        The log-probs recorded in sampling become the teacher's. Raises ValueError for fewer than S values.
+        The log-probs recorded in sampling become the teacher's. Raises ValueError for fewer than S values;
+        further ones are ignored.
         """
         turns = zip(self.turns, self._by_turn(logprobs_S), strict=True)
         self.turns = [
@@ -228,6 +228,7 @@ class Trajectory:
 
     @property
     def actions(self) -> list[str]:
+        """The parsed actions of its turns, in order; turns without one are left out."""
         return [turn.action for turn in self.turns if turn.action is not None]
 
     @property
@@ -270,17 +271,23 @@ class Trajectory:
         return self._over_turns(of_turns)
 
     def teacher_gap(self) -> np.ndarray:
-        """D: log-prob in the teacher's context minus that of sampling, 0 on other tokens, shape (T,)."""
+        """D: log-prob in the teacher's context minus that of sampling, 0 on prompt tokens, shape (T,).
+
+        Raises ValueError as :meth:`teacher_logprobs` does.
+        """
         return np.asarray(self.teacher_logprobs() - self.old_logprobs())
 
     def teacher_gaps_by_turn(self) -> np.ndarray:
-        """The sum of :meth:`teacher_gap` over each of the K turns, shape (K,)."""
+        """The sum of :meth:`teacher_gap` over the tokens of each of the K turns, shape (K,)."""
         sizes = [len(turn.prompt_ids) + len(turn.response_ids) for turn in self.turns]
         parts = np.split(self.teacher_gap().astype(float), np.cumsum(sizes)[:-1]) if sizes else []
         return np.asarray([part.sum() for part in parts])
 
     def spread(self, values_K: Sequence[float] | np.ndarray) -> np.ndarray:
-        """The value of each of the K turns on its sampled tokens, 0 on other tokens; shape (T,)."""
+        """A value per turn on each of the turn's sampled tokens, 0 on prompt tokens; float32, shape (T,).
+
+        ``values_K``: one for each of the K turns.
+        """
         turns = enumerate(self.turns)
         return self._over_turns([np.full(len(turn.response_ids), values_K[k]) for k, turn in turns])
 
@@ -320,5 +327,5 @@ class Group:
 
 
 def unique(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    """The trajectories without repeated objects (one may be in several groups), in order."""
+    """The trajectories in order, each object once (one may be in several groups); equal copies are kept."""
     return list({id(t): t for t in trajectories}.values())

@@ -29,7 +29,7 @@ class Rule(Generic[T]):
     """A check of one value that a user's code returned.
 
     ``read`` converts it to a plain Python type, or returns None for a wrong value. ``fix``: how to correct
-    it.
+    it, for the error.
     """
 
     read: Callable[[Any], T | None]
@@ -116,9 +116,9 @@ def wrong(who: str, what: str, value: Any, fix: str) -> ContractError:
 
 
 def real_number(value: Any) -> float | None:
-    """The number in ``value`` as a float, or as an int if it is one; numpy's too, finite or not.
+    """``value`` as a float if it is a real number, numpy's too, finite or not; a Python int stays an int.
 
-    None for anything else or for a number too large for a float.
+    True and False are 1.0 and 0.0. None for anything else, or for a number too large for a float.
     """
     try:
         number = float(value) if isinstance(value, Real) else None
