@@ -28,7 +28,7 @@ from r3l.retry import Restart, Retry, RetrySettings, hint, retry
 
 
 class CritiqueSettings(FeedbackSettings, RetrySettings):
-    """Options of critiques and of a second attempt under one."""
+    """Options of critiques (who writes them) and of the second attempt under one, from the base classes."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class GuidingCritique:
 class SecondTry:
     """An attempt and, if it failed, its critique and a second attempt from the start under that critique.
 
-    ``critique`` is None after a success or if it is invalid; ``second`` then too, and if the environment
-    broke down in it.
+    ``critique`` is None if the attempt succeeded, its environment broke down, or the critique is invalid;
+    ``second`` then too, and if the environment broke down in it.
     """
 
     first: Trajectory
@@ -59,7 +59,8 @@ class SecondTry:
 async def try_twice(ctx: RolloutContext, task: Task, settings: CritiqueSettings, member: int) -> SecondTry:
     """Play a rollout; if it fails, have it criticised by ``settings.feedback`` and retry from the start.
 
-    ``member``: index of the rollout among those of its task, part of its seed address.
+    ``member``: index of the rollout among those of its task, part of its seed address. Nothing follows a
+    rollout whose environment broke down. Both attempts and the critique are counted and logged in ``ctx``.
     """
     episode = await play(ctx, task, member)
     critique = None
@@ -77,8 +78,8 @@ async def criticise(ctx: RolloutContext, episode: Episode, source: FeedbackSourc
     """Have a finished episode criticised by ``source`` (the policy, a judge or the environment's critic).
 
     Returns the guidance made from the critique, and the trajectory that trains to write it (also logged in
-    ``ctx``). None if the critique is invalid or reveals the gold answer, which ``ctx.counters`` counts by
-    reason.
+    ``ctx``). None if the critique is cut off, empty or reveals the gold answer, which ``ctx.counters`` counts
+    by reason. Raises ConfigError for a judge if none is connected.
     """
     trajectory = episode.trajectory
     dialogue = ctx.dialogue

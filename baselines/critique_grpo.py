@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class CritiqueGRPOSettings(GRPOSettings, CritiqueSettings):
-    """Settings of Critique-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of Critique-GRPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+
+    A refinement is a second attempt at a failed rollout's task, under a critique of it.
+    """
 
     refined_group: Literal["joint", "separate"] = option(
         "joint",
@@ -56,7 +59,8 @@ class CritiqueGRPO(GRPO):
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
         """Play N rollouts, refine the failed ones, and let the best refinement replace its rollout.
 
-        A refinement counts only if its reward is higher. With ``refined_group: separate`` it is a group of
+        A refinement (a second attempt under a critique) counts only if its reward is higher than its
+        rollout's; without one all rollouts are the group. With ``refined_group: separate`` it is a group of
         its own.
         """
         s = self.settings

@@ -17,7 +17,11 @@ Counted = Literal["responses", "all_after_first_prompt"]
 
 
 class DAPOSettings(GRPOSettings):
-    """Settings of DAPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of DAPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+
+    ``overlong_counts``: the length of a rollout is the tokens of its ``responses``, or
+    ``all_after_first_prompt``.
+    """
 
     clip_high: float = option(
         0.28, "the ratio is clipped at 1 + clip_high (audit 1.7)", "DAPO paper and released code: 0.28", ge=0
@@ -73,7 +77,7 @@ class DAPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """N x ``sampling_rounds``.
+        """N x ``sampling_rounds`` rollouts of a task.
 
         A task costs N rollouts, but a step may have to draw ``sampling_rounds`` tasks to keep one.
         """
@@ -85,7 +89,10 @@ class DAPO(GRPO):
         return self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts in one group; a return is the reward plus the overlong penalty."""
+        """Play N rollouts in one group; a return is the reward plus the overlong penalty.
+
+        With ``binary_reward`` the reward is 1.0 for a success, else 0.0.
+        """
         trajectories = await play_group(ctx, task, self.settings.group_size)
         returns = []
         for trajectory in trajectories:
@@ -98,10 +105,9 @@ class DAPO(GRPO):
         return [Group(task, trajectories, returns=returns)]
 
     def keep(self, groups: Sequence[Group]) -> bool:
-        """False if all rewards of the group are equal, penalties aside, so that it has no gradient (dynamic
-        sampling).
+        """Whether rewards differ within a group of the task; if not, it has no gradient (dynamic sampling).
 
-        Always True with ``drop_uniform: false``.
+        Penalties do not count. Always True with ``drop_uniform: false``.
         """
         differ = any(not all_equal([self._reward(t) for t in group.trajectories]) for group in groups)
         return differ or not self.settings.drop_uniform

@@ -100,16 +100,22 @@ class ERL(GRPO):
         return 4 * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts, each with a reflection and a second attempt if it fails (see :meth:`groups`)."""
+        """Play N rollouts, and after each that fails a reflection and a second attempt from the start.
+
+        Returns :meth:`groups` of them. No second attempt follows a reflection that is invalid or finds
+        nothing to improve.
+        """
         play = partial(reflect_and_restart, ctx, task, self.settings, True)
         return self.groups(task, await ctx.gather(play, range(self.settings.group_size)))
 
     def groups(self, task: Task, attempts: list[ReflectedAttempt]) -> list[Group]:
-        """One group each of first attempts, guided retries, reflections and distilled retries.
+        """A group each of first attempts, guided retries, reflections, and retries without guidance.
 
-        The return of a reflection is the reward of its guided retry, 0 without one. First attempts have no
-        loss under ``train_on: reflection_only``; other groups that the settings exclude are left out, and so
-        are empty ones and reflections whose retry the environment broke off, with that retry.
+        The return of a reflection is the reward of its guided retry, 0 without one; only those that the
+        policy wrote are in it. The last (distilled retries) are imitated if they succeed, or have the return
+        max(r, 0) (``distil``). First attempts have no loss under ``train_on: reflection_only``; other groups
+        that the settings exclude are left out, and so are empty ones and reflections whose retry the
+        environment broke off, with that retry.
         """
         s = self.settings
         alone = s.train_on == "reflection_only"

@@ -76,9 +76,10 @@ def turn_returns(group: Group, gamma: float) -> list[np.ndarray]:
 
 
 def anchors(trajectories: list[Trajectory]) -> list[list[tuple[int, int]]]:
-    """The turns that start from the same state: one list of indices (trajectory, turn) per state.
+    """The turns that start from the same state: a list of indices (trajectory, turn) for each state.
 
-    States are in order of first visit. A rollout may visit a state several times.
+    States (:func:`states`) are in order of first visit; some have one turn only. A rollout may visit a state
+    several times.
     """
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for g, trajectory in enumerate(trajectories):

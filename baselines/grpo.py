@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class GRPOSettings(MethodSettings):
     """Settings of GRPO: how the importance ratio is clipped, and how token losses are averaged.
 
-    Codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+    Codes such as (A-8) or (audit 0.6) refer to docs/audit.md. ``loss_agg``: ``token_mean``, ``traj_mean``,
+    ``token_sum`` or ``microbatch_released`` (:func:`r3l.core.batching.rows_of`).
     """
 
     clip_low: float = option(
@@ -40,7 +41,7 @@ class GRPOSettings(MethodSettings):
 
 
 class GRPO(TrainedMethod[GRPOSettings]):
-    """Group-relative policy optimisation, the base class of several baselines; N plain rollouts in one group.
+    """Group-relative policy optimisation, the base class of several baselines; N rollouts in one group.
 
     A = (r - mean) / (std + 1e-6) in the group, loss max(-A rho, -A clip(rho, 1 - low, 1 + high)); rho is a
     token's probability now over that when it was sampled.

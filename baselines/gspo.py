@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class GSPOSettings(GRPOSettings):
-    """Settings of GSPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of GSPO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
+
+    As GRPO's, with other defaults.
+    """
 
     clip_low: float = option(
         3e-4,

@@ -63,8 +63,8 @@ class HGPO(GRPO):
     def advantages(self, group: Group) -> list[np.ndarray]:
         """The weighted mean of a turn's advantages over its levels, on its tokens; shape (T,) per trajectory.
 
-        On level k a turn is compared with the turns whose last k observations are equal to its own. Levels
-        with advantage 0 are left out of the mean; a turn without others has 0.
+        On level k a turn is compared with the turns whose last k observations are equal to its own, if there
+        are any. Levels with advantage 0 are left out of the mean; a turn without other levels has 0.
         """
         s = self.settings
         returns = turn_returns(group, s.gamma)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class OPMDSettings(MethodSettings):
     """Settings of OPMD; codes such as (A-8) or (audit 0.6) refer to docs/audit.md.
 
-    OPMD is R3L without reflection and amplification.
+    OPMD is R3L without reflection and amplification. ``baseline``: ``mean`` or ``logavgexp``
+    (:meth:`OPMD.advantages`).
     """
 
     baseline: BaselineRule = option("mean", "baseline of the returns (audit 0.7)", "released code: mean")

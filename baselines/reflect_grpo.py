@@ -21,7 +21,7 @@ from r3l.retry import Restart, Retry, RetrySettings, guidance_text, retry
 
 
 class RestartSettings(ReflectionSettings, RetrySettings):
-    """Options of a reflection and a retry from the start."""
+    """Options of a reflection and of a retry from the start, from the base classes."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ async def reflect_and_restart(
 ) -> ReflectedAttempt:
     """Play a rollout; if it fails, reflect on it and, if ``retries``, retry from the start under that.
 
-    There is no retry if the reflection is invalid or finds nothing to improve. ``member``: index of the
-    rollout among those of its task, part of its seed address.
+    There is no retry if the reflection is invalid or finds nothing to improve, and no reflection if the
+    environment failed. ``member``: index of the rollout among those of its task, part of its seed address.
+    All is counted and logged in ``ctx``.
     """
     episode = await play(ctx, task, member)
     first = episode.trajectory
@@ -89,9 +90,9 @@ class ReflectGRPOSettings(GRPOSettings, RestartSettings):
 
 
 class ReflectGRPO(GRPO):
-    """GRPO over plain rollouts, others that are retried from the start if they fail, and these retries.
+    """GRPO over rollouts that are not retried, others that are if they fail, and the retries of these.
 
-    All are one group. A retry trains under its prompt without the guidance.
+    All are one group. Retries start over under a reflection; each trains under its prompt without that.
     """
 
     Settings = ReflectGRPOSettings
@@ -99,13 +100,13 @@ class ReflectGRPO(GRPO):
 
     @property
     def max_rollouts(self) -> int:
-        """Rollouts of a task: plain ones, reflected ones, and at most one retry of each reflected one."""
+        """Rollouts of a task: ``group_size``, and 2 x ``reflected_rollouts``, those and a retry of each."""
         return self.settings.group_size + 2 * self.settings.reflected_rollouts
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play plain rollouts, and others that are reflected on and retried if they fail; one group of all.
+        """Play ``group_size`` rollouts, and others that are reflected on and retried if they fail.
 
-        A retry is in the group in its distilled form, without the guidance in its prompt.
+        One group of all. A retry is in it in its distilled form, without the guidance in its prompt.
         """
         s = self.settings
         plain = await play_group(ctx, task, s.group_size)

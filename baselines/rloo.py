@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class RLOOSettings(MethodSettings):
-    """Settings of RLOO; codes such as (A-8) or (audit 0.6) refer to docs/audit.md."""
+    """Settings of RLOO.
+
+    ``loss_agg``: ``token_mean``, ``traj_mean``, ``token_sum`` or ``microbatch_released``.
+    """
 
     loss_agg: LossAggregation = option(
         "token_mean",

@@ -93,9 +93,9 @@ class RLTFSettings(MethodSettings, CritiqueSettings):
 class RLTF(TrainedMethod[RLTFSettings]):
     """Policy gradient on a first attempt and on a second one under a critique of the first.
 
-    A = r minus the mean return of first attempts, or of second ones; that of a first one is r1 + gamma r2.
-    The setting ``learn`` adds a loss: self-distillation or SFT of the second attempt without the critique in
-    its prompt, or SFT of the critique.
+    First and second attempts are two groups, in each A = r minus the mean return; the return of a first
+    attempt is r1 + gamma r2, of a second one r2. The setting ``learn`` adds a loss: self-distillation or SFT
+    of the second attempt without the critique in its prompt, or SFT of the critique.
     """
 
     Settings = RLTFSettings
@@ -111,9 +111,9 @@ class RLTF(TrainedMethod[RLTFSettings]):
         return (2 if self.settings.learn == "none" else 3) * self.settings.group_size
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N = ``group_size`` rollouts, and a second attempt after each that fails (see :meth:`groups`).
+        """Play N = ``group_size`` rollouts, a second attempt after each that fails; returns :meth:`groups`.
 
-        None is kept if the critique is invalid, or if the environment failed in either attempt.
+        No second attempt is kept if the critique is invalid, or if the environment failed in either attempt.
         """
         members = range(self.settings.group_size)
         tries = await ctx.gather(partial(try_twice, ctx, task, self.settings), members)
@@ -132,8 +132,9 @@ class RLTF(TrainedMethod[RLTFSettings]):
     def groups(self, task: Task, tries: list[SecondTry], progress: float = 0.0) -> list[Group]:
         """Groups of first attempts, of second attempts, and of what ``learn`` adds, without empty ones.
 
-        The return of a first attempt is r1 + gamma * r2, with the rewards of both attempts. ``progress``: the
-        share of training done. First attempts in which the environment failed are left out.
+        The return of a first attempt is r1 + gamma * r2, with the rewards of both attempts (r2 is 0 without a
+        second). ``progress``: the share of training done, for the weight of self-distillation. First attempts
+        in which the environment failed are left out.
         """
         s = self.settings
         tries = [t for t in tries if not t.first.failed]

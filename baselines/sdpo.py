@@ -46,7 +46,10 @@ RELEASED = "SDPO released code"
 
 
 class SDPOSettings(TeacherSettings):
-    """Settings of SDPO: the weights of its teacher (default: an average), and the cap of the ratio (2)."""
+    """Settings of SDPO: the weights of its teacher (default: an average), and the cap of the ratio (2).
+
+    ``teacher``: ``live``, ``frozen`` or ``average`` (:class:`r3l.core.method.Method`).
+    """
 
     teacher: TeacherWeights = option(
         "average",
@@ -71,7 +74,10 @@ class SDPO(TrainedMethod[SDPOSettings]):
     Settings = SDPOSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play N rollouts in one group; those without a hint do not train."""
+        """Play N rollouts in one group; those without a hint do not train.
+
+        The hint, a solved sibling or feedback, is in the prompt of the teacher (:func:`play_taught`).
+        """
         rollouts = await play_taught(ctx, task, self.settings)
         for rollout in rollouts:
             if not rollout.taught:

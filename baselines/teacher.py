@@ -25,7 +25,11 @@ from r3l.retry import GuidancePlace, Restart, hint, with_guidance
 
 
 class TeacherSettings(MethodSettings, FeedbackSettings):
-    """Options of a method whose rollouts have a teacher: the policy with a hint in its prompt."""
+    """Options of a method whose rollouts have a teacher: the policy with a hint in its prompt.
+
+    ``teacher``: ``live`` (the weights that sampled), ``frozen`` (the base checkpoint's) or ``average``.
+    ``guidance_place``: ``user_turn`` or ``system_message``.
+    """
 
     teacher: TeacherWeights = option(
         "live",
@@ -56,8 +60,10 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
     """Play N rollouts of ``task``; each gets a teacher if there is a hint for it (``teacher_sees``).
 
     A hint is the actions of a solved sibling, the first other rollout of the task that succeeds (SDPO), or
-    feedback on its failure. ``ctx.counters`` counts hints by source (``teacher/by_...``). Returns all N.
+    feedback on its failure. ``ctx.counters`` counts hints by source (``teacher/by_...``). Returns all N
+    rollouts; the engine scores them in their teachers' contexts later.
     """
+    # Play first: a rollout's hint may come from any other one of its task.
     episodes = await ctx.gather(partial(play, ctx, task), range(settings.group_size))
     solved = [episode.trajectory for episode in episodes if episode.trajectory.success]
 
@@ -65,6 +71,7 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
         rollout = episode.trajectory
         sibling = next((other for other in solved if other is not rollout), None)
         text = None
+        # The hint: a solution where one is wanted and known, else feedback on a failure.
         if sibling is not None and settings.teacher_sees.startswith("solution"):
             text = solution(ctx, sibling)
             ctx.counters["teacher/by_solution"] += 1
@@ -82,9 +89,9 @@ async def play_taught(ctx: RolloutContext, task: Task, settings: TeacherSettings
 
 
 def solution(ctx: RolloutContext, solved: Trajectory) -> str:
-    """The text of a hint that shows the solved attempt ``solved``.
+    """The text of a hint that shows how ``solved``, an attempt that succeeded, was solved.
 
-    It has the attempt's actions, or its response if it has a single turn.
+    It has the attempt's actions, or its response without its thought if it has a single turn.
     """
     if len(solved.turns) == 1:
         actions = [after_thought(solved.turns[0].response).strip()]

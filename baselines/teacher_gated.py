@@ -51,7 +51,7 @@ EPSILON = 1e-6  # of beliefs and of standard scores: AgentOPSD's release
 
 
 class TeacherGatedSettings(GRPOSettings, TeacherSettings):
-    """Settings of the methods that add a teacher to GRPO."""
+    """Settings of the methods that add a teacher to GRPO; ``mode`` says which (see :class:`TeacherGated`)."""
 
     mode: Literal["sdar", "ungated", "rlsd", "agentopsd"] = option(REQUIRED, "how the teacher enters")
     teacher_coef: float = option(
@@ -74,7 +74,8 @@ class TeacherGatedSettings(GRPOSettings, TeacherSettings):
 class TeacherGated(GRPO):
     """GRPO over N rollouts in which a teacher weighs tokens or turns (setting ``mode``).
 
-    The teacher is the policy with a hint in its prompt (r3l.baselines.teacher).
+    The teacher is the policy with a hint in its prompt (r3l.baselines.teacher). ``sdar`` and ``ungated`` add
+    a loss that pulls the policy to it, ``rlsd`` weighs the advantage by token, ``agentopsd`` by turn.
     """
 
     Settings = TeacherGatedSettings

@@ -65,7 +65,7 @@ class TreeGRPO(GRPO):
     settings: TreeGRPOSettings
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Play the trees concurrently; one group of their N leaves."""
+        """Play the trees of ``task`` concurrently; returns one group of their N leaves (see the class)."""
         trees = await ctx.gather(
             partial(self._tree, task, ctx), range(min(self.settings.trees, self.settings.group_size))
         )
@@ -96,7 +96,7 @@ class TreeGRPO(GRPO):
     def advantages(self, group: Group) -> np.ndarray:
         """GRPO's advantage among all leaves of the task plus that among the leaves of its tree, shape (G,).
 
-        ``levels`` may select one of the two.
+        ``levels`` may select one of the two. A leaf that is alone in its tree has 0 there.
         """
         returns_G = group.returns_G()
         among_task_G = standardised(returns_G)

@@ -33,7 +33,9 @@ class ZeroShot(ImitationMethod[MethodSettings]):
         self.Settings(**settings)
 
     def describe(self) -> Mapping[str, Any]:
+        """No settings: {}."""
         return {}
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
+        """No groups, since nothing is trained; never plays."""
         return []

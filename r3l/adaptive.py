@@ -53,7 +53,10 @@ class AdaptiveSettings(R3LSettings):
 
 
 class AdaptiveR3L(R3L):
-    """R3L that reflects on more or fewer attempts, as retries paid off in recent updates (see the module)."""
+    """R3L that reflects on each of its attempts only with probability :meth:`share`, estimated as it trains.
+
+    The fewer it reflects on, the more of its N rollouts are fresh attempts in place of retries.
+    """
 
     Settings = AdaptiveSettings
     settings: AdaptiveSettings
@@ -62,13 +65,16 @@ class AdaptiveR3L(R3L):
     def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
         """Number of attempts at ``task`` to reflect on in this step, drawn by seed.
 
-        Each attempt on which R3L would reflect is kept with probability :meth:`share`.
+        Each attempt on which R3L would reflect is kept with probability :meth:`share` of ``ctx.history``.
         """
         draws = generator(*ctx.address, "adaptive", task.address).random(super().reflected_now(task, ctx))
         return int((draws < self.share(ctx.history)).sum())
 
     async def explore(self, task: Task, ctx: RolloutContext) -> list[Group]:
-        """Sample a task as R3L does, and add the counts that :meth:`share` needs to ``ctx.counters``."""
+        """Play a task as R3L does, and add the counts that :meth:`share` needs to ``ctx.counters``.
+
+        The groups are R3L's; the counts are ``adaptive/...``, which reach ``ctx.history`` in later steps.
+        """
         groups = await super().explore(task, ctx)
         bases = [t for t in groups[0].trajectories if t.kind is TrajectoryKind.BASE and not t.failed]
         reflections = (t for t in ctx.trajectories if t.kind is TrajectoryKind.REFLECTION)
@@ -91,7 +97,8 @@ class AdaptiveR3L(R3L):
 
         ``history``: metrics of the earlier updates, of which the last ``window`` count. It is the probability
         that a guided retry solves more failures per token than a fresh attempt, whose difference is taken as
-        normally distributed; 1 if nothing was measured.
+        normally distributed; 1 if in them no failure was reflected on, or none has another attempt to compare
+        with.
         """
         recent = history[-self.settings.window :]
 

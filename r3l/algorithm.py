@@ -34,7 +34,7 @@ class R3LSettings(MethodSettings, ReflectionSettings, PivotSettings, CreditSetti
     """Every option of R3L: of reflections, pivots, credit, amplification (base classes), and its own.
 
     Codes such as (A-8), (B-13) or (audit 0.6) refer to docs/audit.md, the list of differences between paper
-    and released code.
+    and released code. ``baseline``: ``mean`` or ``logavgexp`` (:func:`r3l.core.advantages.baseline_of`).
     """
 
     retries: int = option(
@@ -143,9 +143,9 @@ class ReflectedRetry:
 
 @dataclass
 class BaseWithRetries:
-    """A base rollout (a first attempt without guidance) with its reflections and the retries they led to.
+    """A first attempt without guidance, the reflections on it, and the retries that these led to.
 
-    ``substitute``: a further plain rollout in place of missing retries, else None.
+    ``substitute``: a further attempt without guidance in place of missing retries, else None.
     """
 
     base: Trajectory
@@ -196,9 +196,9 @@ class R3L(TrainedMethod[R3LSettings]):
         """Sample the trajectories of one task: a group for the policy gradient, and one to imitate if any.
 
         The first has N // (1 + retries) base rollouts with their retries, and further base rollouts up to N
-        rollouts in all. The second has the verified improvements, reflections and retries to learn by SFT,
-        unless ``sft_coef`` is 0. (With ``sft_mode: reward1_singleton`` each of these is a policy-gradient
-        group of its own.)
+        rollouts in all. The second has the retries that pass ``sft_trigger`` (by default a higher reward) and
+        their reflections, to learn by SFT, unless ``sft_coef`` is 0. (With ``sft_mode: reward1_singleton``
+        each of these is a policy-gradient group of its own, with return 1.)
         """
         s = self.settings
         reflected = self.reflected_now(task, ctx)
@@ -233,9 +233,10 @@ class R3L(TrainedMethod[R3LSettings]):
         return groups
 
     def reflected_now(self, task: Task, ctx: RolloutContext) -> int:
-        """Number of rollouts of ``task`` to reflect on in this step: ``reflected``, or 0 late in training.
+        """Number of rollouts of ``task`` to reflect on in this step: :attr:`reflected`, or 0 when it is late.
 
-        Late is when more than the share ``retries_until`` of training is done. A subclass may adapt it.
+        Late is when more than the share ``retries_until`` (a setting) of training is done. ``task`` is not
+        used here; a subclass may adapt the number to it.
         """
         return self.reflected if ctx.progress <= self.settings.retries_until else 0
 
@@ -313,8 +314,8 @@ class R3L(TrainedMethod[R3LSettings]):
     def advantages(self, group: Group) -> np.ndarray:
         """Advantages of a group's members, shape (G,): centred or standardised returns, then amplified.
 
-        Amplification (r3l.amplification) raises those of good members. It ends once more than the share
-        ``amplify_until`` of training is done.
+        Amplification (:func:`r3l.amplification.amplify`) raises those above 0 and those of the best reward.
+        It ends once more than the share ``amplify_until`` of training is done (``group.progress``).
         """
         returns_G = group.returns_G()
         plain_G = self._unamplified(returns_G)

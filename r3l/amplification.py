@@ -16,7 +16,12 @@ ENV_MAX = 1.0  # every environment's rewards end at 1 (audit 3.1)
 
 
 class AmplificationSettings(OptionModel):
-    """Options of amplification: rule, factor, best reward. Codes such as (A-1) refer to docs/audit.md."""
+    """Options of amplification: rule, factor, best reward. Codes such as (A-1) refer to docs/audit.md.
+
+    ``amplify_rule``: ``paper``, ``released_code``, ``uniform`` or ``none`` (see :func:`amplify`).
+    ``reward_max``: ``env_max`` (1) or ``group_max``. ``amplify_all_equal``: ``zero`` (such a group is not
+    amplified) or ``as_rule``.
+    """
 
     amplify_rule: AmplifyRule = option(
         "paper",
@@ -46,7 +51,7 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
     - ``uniform``: alpha*A if A > 0; else A.
     - ``none``: A.
 
-    ``reward_max`` says what the best reward is: the environment's or the group's. ``amplify_all_equal: zero``
+    The best reward is 1 with ``reward_max: env_max``, else the group's largest. ``amplify_all_equal: zero``
     keeps A in a group of equal rewards, which would otherwise keep pushing once all members succeed (A-3).
     ``reward_max: group_max`` implies it, since there an all-failed group would be pushed too (A-4).
     """
@@ -56,7 +61,10 @@ def amplify(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: Amplifica
 
 
 def explain(advantages_G: np.ndarray, rewards_G: np.ndarray, settings: AmplificationSettings) -> list[str]:
-    """For each member of a group the arithmetic of :func:`amplify` as text; ``{}`` in it stands for A."""
+    """For each member of a group the arithmetic of :func:`amplify` as text; ``{}`` in it stands for A.
+
+    Such as ``3 x ({})``; the text of a member with the best reward has no ``{}``.
+    """
     best_G, raised_G = _cases(advantages_G, rewards_G, settings)
     best_advantage = "1" if settings.amplify_rule == "released_code" else f"alpha = {settings.alpha:g}"
     best = "largest reward there is" if settings.reward_max == "env_max" else "largest reward of the group"

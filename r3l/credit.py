@@ -15,7 +15,11 @@ CreditRule = Literal["suffix", "released_inverted"]
 
 
 class CreditSettings(OptionModel):
-    """Options of pivotal credit: which turns of a base rollout and of its retry train."""
+    """Options of pivotal credit: which turns of a base rollout and of its retry train.
+
+    ``credit``: any of ``base``, ``distilled`` and ``guided_retry``. ``credit_rule``: ``suffix`` (from the
+    pivot on), or ``released_inverted``, under which a base rollout trains the turns before it.
+    """
 
     credit: tuple[CreditFor, ...] = option(
         ("base", "distilled", "guided_retry"),

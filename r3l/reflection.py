@@ -127,7 +127,8 @@ class Reflection:
 def reflection_text(critique: Critique, schema: ReflectionSchema = "strict") -> str:
     """An environment's ``critique`` as the text of a reflection in ``schema``: JSON, or lines for ``lines``.
 
-    With the keys and the order that base checkpoints were taught.
+    Keys and their order are those that base checkpoints were taught. JSON has null for a missing suggestion
+    or turn; lines leave them out, and the summary.
     """
     document = {
         "trajectory_summary": critique.summary,
@@ -147,7 +148,8 @@ async def reflect(
     ``settings.feedback`` names the author: the policy itself, the environment's critic or a judge.
     ``attempt``: tells several reflections on one episode apart in seed addresses. A reflection that cannot be
     parsed, or that reveals the gold answer to the retry, is returned as invalid, with the reason. Counts
-    under ``reflection/`` in ``ctx.counters``.
+    under ``reflection/`` in ``ctx.counters``, and adds its trajectory to ``ctx.trajectories``. Raises
+    ConfigError for a judge if none is connected.
     """
     base = episode.trajectory
     critique = None
@@ -210,8 +212,8 @@ async def critic_verdict(
 
     A share ``corruption`` (0 to 1) of its critiques is made misleading: summary and outcome stay, but cause,
     pivot and hint are those that the critic would give if the same actions had been an attempt at another
-    task of ``ctx.tasks``, drawn by seed. A critique without a pivot stays as it is. Counted under
-    ``reflection/corrupted``.
+    task of ``ctx.tasks``, drawn by seed. A critique without a pivot stays as it is, and so does one if the
+    critic names no pivot for the other task. Misleading ones are counted under ``reflection/corrupted``.
     """
     transcript = episode.transcript()
     verdict = ctx.dialogue.critique(transcript)
@@ -258,9 +260,10 @@ def reflection_request(
 def full_instructions(
     dialogue: Dialogue, trajectory: Trajectory, first: Observation, settings: ReflectionSettings
 ) -> list[Message]:
-    """The request for a reflection in our own words: a system message with instructions, and the log.
+    """The request for a reflection in our own words: a system message with instructions, and a user message.
 
-    The log is of the whole episode ``trajectory``, with its outcome; ``first``: its first observation.
+    The user message has the log of the complete episode ``trajectory`` and its outcome; ``first``: its first
+    observation.
     """
     feedback = shown_feedback(trajectory, settings.reflection_sees)
     domain = dialogue.domain if settings.reflection_domain == "own" else RELEASED_DOMAIN

@@ -26,7 +26,11 @@ ReplayRule = Literal["whole", "until_refused"]
 
 
 class RetrySettings(OptionModel):
-    """Options of retries that start anywhere: where guidance is inserted, by which rules they end."""
+    """Options of retries that start anywhere: where guidance is inserted, by which rules they end.
+
+    ``guidance_place``: ``user_turn`` or ``system_message``. ``retry_rules``: ``same_as_base``, or
+    ``released_lenient``, under which some invalid responses only cost a turn.
+    """
 
     guidance_place: GuidancePlace = option(
         "user_turn",
@@ -46,7 +50,11 @@ class RetrySettings(OptionModel):
 
 
 class PivotSettings(RetrySettings):
-    """Options of retries that start at a pivot, a turn of the first attempt: which one, what is replayed."""
+    """Options of retries that start at a pivot, a turn of the first attempt: which one, what is replayed.
+
+    ``pivot``: ``reflected`` (the reflection's), ``start``, ``random`` or ``oracle`` (that of the
+    environment's critic). ``replay``: ``whole`` or ``until_refused``.
+    """
 
     pivot: PivotRule = option(
         "reflected",
@@ -99,8 +107,8 @@ def choose_pivot(
     """The turn (from 0) of ``base`` at which its retry starts, by ``rule``.
 
     ``reflected``: ``reported``, the reflection's pivot. ``start``: 0. ``random``: uniform over the turns,
-    drawn by seed. ``oracle``: the turn that the environment's critic names; if that is None, so is the
-    result, and ``dropped/no_oracle_pivot`` is counted.
+    drawn by seed (ValueError without turns). ``oracle``: ``oracle``, the turn that the environment's critic
+    names; if that is None, so is the result, and ``dropped/no_oracle_pivot`` is counted.
     """
     if rule == "start":
         return 0
@@ -147,7 +155,7 @@ def guidance_text(
 
 
 def hint(suggestion: str) -> str:
-    """``suggestion`` as the text that guides a retry, in one line and without the rest of a reflection."""
+    """``suggestion`` as the text that guides a retry, without the rest of a reflection (``Hint: ...``)."""
     return template("guidance_compact").substitute(suggestion=suggestion)
 
 
@@ -190,9 +198,9 @@ async def retry(ctx: RolloutContext, base: Episode, restart: Restart, settings: 
     """Retry the finished rollout ``base`` from turn ``restart.turn``, with guidance in that turn's prompt.
 
     Plays in the base's environment, rewound to that turn; ``base.trajectory`` stays as it is, and its
-    environment stays open for further retries. Counts under ``retry/`` and ``pivot/``. Raises ReplayMismatch
-    if the restored observation is not the recorded one. If the environment fails, ``guided.failed`` is set
-    and nothing is counted.
+    environment stays open for further retries. Counts the rollout and logs it in ``ctx`` (continue_episode),
+    and counts under ``retry/`` and ``pivot/`` unless the environment failed, which sets ``guided.failed``.
+    Raises ReplayMismatch if the restored observation is not the recorded one.
     """
     source = base.trajectory
 

@@ -49,7 +49,7 @@ def compare(
     tasks (``all``, or a part such as ``hard``). A method's runs in an environment are taken from the first of
     ``folders`` (default: ``results``) that has any; :func:`stored_runs` is this project's folder.
 
-    Raises DataError if ``method`` has no evaluated run.
+    Raises DataError if ``method`` has no evaluated run, or an environment has no such ``group``.
     """
     import pandas as pd
 
@@ -74,7 +74,7 @@ def stored_runs() -> Path:
 
 
 def trajectories(run_dir: Path | str) -> list[LoggedTask]:
-    """The training trajectories that a run logged: three tasks each of its first, middle and last step.
+    """The training trajectories that a run logged, of at most three tasks in its first, middle and last step.
 
     ``task.members`` are the group's attempts, each with its ``trajectories`` (the attempt, reflections,
     retries) as dictionaries with text, reward, advantage and trained tokens (keys:

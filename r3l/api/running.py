@@ -72,7 +72,10 @@ def evaluate(run_dir: Path | str, task_set: str | None = None) -> Evaluation:
 
 
 def default_run_dir(run: Run) -> Path:
-    """``results/TIER/ENV/MODEL/METHOD/seedN``, in the working directory; it need not exist."""
+    """The path of a run's directory, ``results/TIER/ENV/MODEL/METHOD/seedN`` in the working directory.
+
+    It need not exist.
+    """
     return RESULTS / run.directory
 
 
@@ -87,10 +90,12 @@ def train_run(
 
     Uses the run's engine, or the local one if the method trains nothing. ``loggers``: names such as
     ``tensorboard``, or functions that get the metrics. ``minutes``: time limit, after which Preempted is
-    raised; None: none. A directory whose run was made by an earlier version of the user's code is renamed
-    first; with ``set_aside``, any directory that holds another configuration. Without it that is an error.
-    Raises ConfigError for a served model, and if ``where`` is kept in git and the checkout has uncommitted
-    changes. Downloads a hub's model.
+    raised; None: none. Waits for the GPUs that configs/resources.yaml requests. Downloads a hub's model.
+
+    A directory whose run was made by an earlier version of the user's code is renamed first; with
+    ``set_aside``, any directory that holds another configuration, which is an error (CheckpointError) without
+    it. Raises ConfigError for a served model, and if ``where`` is kept in git and the checkout has
+    uncommitted changes.
     """
     from r3l.config import base_checkpoint_warning, trains
     from r3l.config.fingerprint_inputs import fetch
@@ -143,7 +148,8 @@ def evaluate_run(
 
     ``task_set``: its name, by default the run's test task set. Writes evaluation.json and episodes.jsonl in
     ``run_dir``; for another task set, in a folder there. Returns the content of evaluation.json. Raises
-    DataError if there is no ``run_dir``.
+    DataError if there is no ``run_dir``, RunDirectoryError if another process uses it, and other errors of
+    r3l.core.errors if run, model or tasks are not as recorded.
     """
     from r3l.evaluation import evaluate as evaluation
     from r3l.runs.gpu_locks import reserved_gpus

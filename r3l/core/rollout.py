@@ -247,10 +247,9 @@ async def play(ctx: RolloutContext, task: Task, member: int) -> Episode:
 
 
 async def play_group(ctx: RolloutContext, task: Task, size: int, first: int = 0) -> list[Trajectory]:
-    """Play ``size`` base rollouts of ``task`` concurrently, as members ``first``, ``first`` + 1, ...
+    """Play ``size`` rollouts of ``task`` concurrently, each as :func:`play` does; closes what they opened.
 
-    Each is counted and logged in ``ctx`` (:func:`play`). Closes their environments and dialogs, and returns
-    the trajectories in the order of members.
+    They are members ``first``, ``first`` + 1, ...; returns their trajectories in this order.
     """
     members = range(first, first + size)
     episodes = await ctx.gather(partial(play, ctx, task), members)

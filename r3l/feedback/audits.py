@@ -55,8 +55,8 @@ def leak_of(text: str, answer: object, known: Iterable[str]) -> Leak | None:
 def audit(ctx: RolloutContext, episode: Episode, text: str) -> Leak | None:
     """Search ``text``, feedback on ``episode``, for the task's gold answer (:func:`leak_of`).
 
-    Counts the feedback and a leak in ``ctx.counters`` (``leak/...``). Returns None without a leak; counts
-    nothing and returns None for a task without ``answer`` in its payload.
+    Counts the feedback and a leak in ``ctx.counters`` (``leak/...``). Returns None if the answer is not
+    found; counts nothing and returns None for a task without ``answer`` in its payload.
     """
     answer = episode.trajectory.task.payload.get("answer")
     if answer is None:
@@ -76,7 +76,7 @@ class Agreement:
     """How far a reflection agrees with the environment's critic.
 
     ``exact``: same pivot, the turn to retry from; ``near``: at most one turn apart; ``same_cause``: the
-    reflection names the critic's cause.
+    reflection's text on the cause contains the critic's, ignoring case.
     """
 
     exact: bool
@@ -112,7 +112,7 @@ def grade_reflection(ctx: RolloutContext, base: Episode, reflection: ParsedRefle
     """Compare a reflection on ``base`` with the environment's critic, and return the critic's pivot.
 
     Counts the agreement in ``ctx.counters`` (``pivot/...``, ``reflection_quality/...``). None, and nothing is
-    counted, if the critic or the reflection names no pivot.
+    counted, if the critic or the reflection names no pivot, the turn (from 0) to retry from.
     """
     critique = ctx.dialogue.critique(base.transcript())
     agrees = agreement(critique, reflection)

@@ -51,7 +51,11 @@ class FeedbackSource(StrEnum):
 
 
 class FeedbackSettings(OptionModel):
-    """Options of every method that uses feedback."""
+    """Options of every method that uses feedback.
+
+    ``feedback``: its author, ``self`` (the policy), ``environment`` (its own critic) or ``judge`` (another
+    model).
+    """
 
     feedback: FeedbackSource = option(
         FeedbackSource.SELF,
@@ -65,10 +69,12 @@ class ParsedReflection:
     """A valid reflection.
 
     - ``pivot``: the turn (0-based) to retry from; None if and only if the reflection is ``perfect``.
-    - ``suggestion``: None if perfect, or if the released schema allows it to be missing.
-    - ``document``: the JSON object as written, which guidance may show.
-    - ``coerced``: the pivot was not written as an integer of its own, but read from "3" or 3.0, or replaced.
-    - ``replaced``: number of characters that were not valid Unicode.
+    - ``suggestion``: what to do there; None if perfect, or if the released schema allows it to be missing.
+    - ``document``: the JSON object, which guidance may show: as written, but with the pivot as an integer
+      (not under the released schema).
+    - ``coerced``: the pivot was not written as an integer (``"3"``, ``3.0``), or was replaced by 0 in an
+      episode of one turn.
+    - ``replaced``: number of lone surrogates in it that became U+FFFD.
     """
 
     summary: str
@@ -100,10 +106,11 @@ class ParsedReflection:
 
     @property
     def perfect(self) -> bool:
-        """Whether the reflection finds nothing to improve."""
+        """Whether its outcome is ``success`` (not ``success_but_inefficient``): nothing to improve."""
         return self.outcome is Outcome.SUCCESS
 
     def as_json(self) -> Mapping[str, Any]:
+        """The reflection's JSON object, ``document``."""
         return self.document
 
 
@@ -114,6 +121,7 @@ class ParsedCritique:
     guidance: str
 
     def as_json(self) -> Mapping[str, Any]:
+        """The JSON object ``{"guidance": text}``."""
         return {"guidance": self.guidance}
 
 
@@ -121,12 +129,13 @@ class ParsedCritique:
 class InvalidFeedback:
     """A reflection or critique that cannot be used.
 
-    ``reason``: why, as a word under which metrics count it.
+    ``reason``: why, as a word under which metrics count it, such as ``no_json``.
     """
 
     reason: str
 
     def as_json(self) -> Mapping[str, Any]:
+        """The JSON object ``{"invalid": reason}``."""
         return {"invalid": self.reason}
 
 
@@ -171,8 +180,9 @@ def parse_reflection(
 ) -> ParsedReflection | InvalidFeedback:
     """Parse a reflection on an episode of ``turns`` turns.
 
-    Accepts any string and never raises; a text that is not valid by ``rules`` gives InvalidFeedback. Prose
-    around the JSON object is ignored.
+    Accepts any string and never raises; a text that is not valid by ``rules`` gives InvalidFeedback. The JSON
+    object may stand between other text; under schema ``strict`` a thought before it is ignored, and of
+    several valid objects the last counts. A pivot must be from 0 to ``turns`` - 1.
     """
     # Lines of ``Key: text``: a document without summary. Of a repeated key the last line counts.
     if rules.schema == "lines":

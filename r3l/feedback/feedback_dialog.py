@@ -47,9 +47,10 @@ class Written:
 class FeedbackDialog:
     """The dialog of one reflection or critique; ``turns`` are those of the episode that it continues.
 
-    Under ``compact`` prompts it continues the episode's own dialog, so nothing is encoded twice. Other styles
-    open a new dialog around a numbered log, as the released code does. ``attempt`` tells several reflections
-    on one episode apart. ``kind``: ``reflection`` or ``critique``.
+    If the run's prompts are ``compact`` it continues the episode's own dialog, so nothing is encoded twice.
+    Other styles open a new dialog around a numbered log, as the released code does; ``turns`` is then empty.
+    ``attempt`` tells several reflections on one episode apart in seed addresses. ``kind``: ``reflection`` or
+    ``critique``.
     """
 
     episode: Episode
@@ -73,7 +74,8 @@ class FeedbackDialog:
 
         The policy writes it if the environment's critic has no comment. Text of another author is appended to
         the policy's dialog as its response, so that the policy can imitate it. The author is counted in
-        ``ctx.counters``. Raises ConfigError for a judge if none is connected.
+        ``ctx.counters`` (``reflection/by_...`` or ``critique/by_...``). Raises ConfigError for a judge if
+        none is connected.
         """
         for message in request.messages:
             self.conversation.add(message)

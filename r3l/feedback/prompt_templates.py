@@ -11,5 +11,8 @@ PROMPTS = Path(__file__).parent / "prompts"
 
 @cache
 def template(name: str) -> Template:
-    """The text of ``r3l/feedback/prompts/<name>.txt`` as a Template with ``$name`` placeholders; cached."""
+    """The text of ``r3l/feedback/prompts/<name>.txt`` as a Template with ``$name`` placeholders; cached.
+
+    Blanks at both ends are removed. Raises FileNotFoundError for an unknown name.
+    """
     return Template((PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip())

@@ -1,1 +1,1 @@
-"""The R3L release, read from the user's clone of it; no text of it is kept here."""
+"""The paper's released code, read from the user's clone of it; no text of it is kept here."""

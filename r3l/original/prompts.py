@@ -15,7 +15,7 @@ class ReleasedPrompts:
     """Prompts of the paper's released code for one ``environment`` (a folder of it: alfworld, dapo, ...).
 
     They are read from the user's clone. Every method raises ConfigError if there is no clone, or if a file in
-    it is not the released one.
+    it is not the released one. The constructor reads nothing.
     """
 
     def __init__(self, environment: str) -> None:
@@ -23,13 +23,14 @@ class ReleasedPrompts:
         self._utils = f"{self._folder}/utils.py"
 
     def template(self, name: str, **values: object) -> str:
-        """The text of the jinja template ``prompts/NAME.j2``, rendered with ``values``."""
+        """The text of the released jinja template ``prompts/NAME.j2``, rendered with ``values``."""
         return render(f"{self._folder}/prompts/{name}.j2", **values)
 
     def texts(self, function: str, *fields: str, used: str | None = None) -> tuple[Text, ...]:
         """Strings in ``function`` of the environment's ``utils.py`` with exactly these f-string expressions.
 
-        ``used``: only strings that are assigned to this variable ("return": that are returned).
+        In order of appearance, at least one (else ConfigError). ``used``: only strings that are assigned to
+        this variable ("return": that are returned).
         """
         return texts(self._utils, function, *fields, used=used)
 
@@ -57,7 +58,8 @@ class ReleasedPrompts:
     def log(self, prompts: Prompts, responses: Sequence[str], feedback: str) -> str:
         """The text of an episode with numbered steps, the closing ``feedback`` as one more step (audit B-23).
 
-        ``prompts``: the messages before each of ``responses``. An empty ``feedback`` is left out.
+        ``prompts``: the messages before each of ``responses``, as many (else ValueError). An empty
+        ``feedback`` is left out.
         """
         messages: list[Message] = []
         for prompt, response in zip(prompts, responses, strict=True):

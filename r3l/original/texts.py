@@ -56,9 +56,10 @@ Part = tuple[bool, str]  # whether the part is an expression, and its source tex
 
 @dataclass(frozen=True)
 class Text:
-    """A string literal or f-string in a Python file, as its parts: (is an expression, source text).
+    """A string literal or f-string in a Python file, as its parts: (is an expression, text).
 
-    ``used``: the variable to which it is assigned, "return" if it is returned, else empty.
+    The text of an expression is its source. ``used``: the variable to which the string is assigned, "return"
+    if it is returned, else empty.
     """
 
     parts: tuple[Part, ...]
@@ -80,7 +81,8 @@ class Text:
 def render(path: str, **values: object) -> str:
     """The text of the jinja template ``path`` of the released code, rendered with ``values`` and its options.
 
-    Raises ConfigError if there is no clone, or if the file is not the released one.
+    Raises ConfigError if there is no clone, or if the file is not the released one, and jinja2's
+    UndefinedError for a variable of the template that ``values`` lack.
     """
     environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     return environment.from_string(read(path)).render(values)

@@ -42,14 +42,16 @@ class RetryOutcome:
 class OwnReflection:
     """The model's reflection on one of its attempts, and the retries that follow from it.
 
-    ``invalid``: why it could not be used, else None. ``right``: it states the attempt's outcome correctly.
-    ``agrees``: agreement with the environment's critic; None if one of them names no pivot (the turn to retry
-    from).
+    ``text``: the reflection as written. ``invalid``: why it could not be used, else None. ``right``: it
+    states the attempt's outcome correctly; None if it is invalid. ``agrees``: agreement with the
+    environment's critic; None if one of them names no pivot (the turn to retry from), or the attempt
+    succeeded.
 
     Retries, None without a pivot: ``guided`` and ``unguided`` start at the pivot, with and without the hint,
     ``from_start`` at the first turn with the hint. ``fresh``: another attempt at the task, to compare with.
-    ``equal``: chance that fresh attempts succeed with as many tokens as ``guided`` took; ``short``: there
-    were too few of them to use up those tokens.
+    ``equal``: chance that fresh attempts succeed with as many tokens as ``guided`` and its reflection took;
+    ``short``: there were too few of them to use up those tokens. Set by with_fresh_attempts; None (``short``
+    False) without a retry or without another attempt.
     """
 
     invalid: str | None = None
@@ -95,10 +97,11 @@ class Attempt:
     """One attempt of a probe at a task, from the start and without guidance, and what followed it.
 
     ``group``: the task's, such as easy. ``member``: its number among the attempts at the task, from 0.
-    ``tokens``: number of sampled ones. ``actions``: number of readable actions, None if responses are
-    answers; ``shown``: how many of them name only objects that were shown before. ``own``: the model's
-    reflection and its retries, None without turns. ``critic``: those of the environment's critic after a
-    failure, None if it names no turn. ``teachers``: by what they see (r3l.probe.teachers).
+    ``stop``: why it ended. ``turns``, ``tokens``: number of turns and of sampled tokens. ``actions``: number
+    of readable actions, None if responses are answers; ``shown``: how many of them name only objects that
+    were shown before. ``own``: the model's reflection and its retries, None without turns or if the
+    environment failed. ``critic``: the critique by the environment's critic, and retries, after a failure;
+    None if it names no turn. ``teachers``: by what they see (r3l.probe.teachers).
     """
 
     task: str
@@ -121,7 +124,7 @@ class Played:
     """All attempts of a probe. ``expert``: success of the error-free expert by task id, None without one.
 
     ``now``: number of attempts that this call played itself; an earlier call, which was stopped, played the
-    others. ``seconds``: the time of this call by activity.
+    others. ``seconds``: the time of this call by activity, ``attempts`` and ``retries``.
     """
 
     attempts: list[Attempt]
@@ -131,5 +134,5 @@ class Played:
 
     @property
     def halves(self) -> list[str]:
-        """Names of the task groups in alphabetical order: ``["easy", "hard"]``, the easier one first."""
+        """Names of the attempts' task groups, sorted; such as ``["easy", "hard"]``, the easier one first."""
         return sorted({attempt.group for attempt in self.attempts})

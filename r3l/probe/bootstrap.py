@@ -25,7 +25,7 @@ class Measure:
 
     ``value`` is None if nothing could be counted, and if it is not finite. ``n``: observations, of ``tasks``
     tasks. A bound is None if it does not exist: a ratio whose denominator may be 0 has no upper bound.
-    ``interval``: the method that gave it, in words; '' without one.
+    ``interval``: the method that gave it, in words; '' without one, and both bounds are then None.
     """
 
     value: float | None
@@ -37,22 +37,26 @@ class Measure:
 
 
 def mean(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of a column over the attempts that count for it (those without NaN), with a bootstrap interval."""
+    """Mean of ``column`` over the rows in which it is not NaN, with a bootstrap interval over tasks.
+
+    ``table``: one row per attempt, with its ``task``. The value is None if no row counts; one task has no
+    interval.
+    """
     return resampled(table, [column], lambda sums, counts: sums[..., 0] / counts[..., 0])
 
 
 def share(table: pd.DataFrame, column: str) -> Measure:
     """Share of attempts for which ``column`` is true (1), of those where it is not NaN, with an interval.
 
-    That is the bootstrap's, or Wilson's if the share is 0 or 1 in every task.
+    That is the bootstrap's over tasks, or Wilson's if the share is 0 or 1 in every task.
     """
     return bounded_share(mean(table, column))
 
 
 def bounded_share(measure: Measure) -> Measure:
-    """``measure``, a share, with Wilson's interval in place of the bootstrap's if that has no width.
+    """``measure``, a share, with Wilson's interval in place of the bootstrap's if that is missing or a point.
 
-    So it is if the share is 0 or 1 in every task. Any other measure is returned as it is.
+    So it is if the share is 0 or 1, the same in every task. Any other measure is returned as it is.
     """
     if measure.value not in (0.0, 1.0) or measure.low != measure.high:
         return measure
@@ -61,10 +65,10 @@ def bounded_share(measure: Measure) -> Measure:
 
 
 def paired_difference(table: pd.DataFrame, column: str) -> Measure:
-    """Mean of ``column``, differences of two successes, each -1, 0 or 1, with a bootstrap interval.
+    """Mean of ``column``, differences of two successes, each -1, 0 or 1, with an interval over tasks.
 
-    If all tasks have the same difference, the bootstrap has no width. Each bound is then as far away as
-    Wilson's upper bound for the share of an event that no task showed, at most -1 or 1.
+    That is the bootstrap's. If all tasks have the same difference, the bootstrap has no width; each bound is
+    then as far away as Wilson's upper bound for the share of an event that no task showed, at most -1 or 1.
     """
     measure = mean(table, column)
     if measure.value not in (-1.0, 0.0, 1.0) or measure.low != measure.high:
@@ -76,14 +80,17 @@ def paired_difference(table: pd.DataFrame, column: str) -> Measure:
 
 
 def ratio(table: pd.DataFrame, upper: str, lower: str) -> Measure:
-    """Mean of column ``upper`` over the mean of column ``lower``, each over the attempts that have it."""
+    """Mean of column ``upper`` over that of ``lower``, each over the attempts that have it; with an interval.
+
+    The interval is a bootstrap over tasks. The value is None if no attempt counts or the second mean is 0.
+    """
     return resampled(table, [upper, lower], lambda s, c: (s[..., 0] / c[..., 0]) / (s[..., 1] / c[..., 1]))
 
 
 def difference(table: pd.DataFrame, first: str, second: str) -> Measure:
     """Mean of column ``first`` minus that of ``second``, both shares, each over the attempts that have it.
 
-    If both are 0 or 1 in every task, with Newcombe's interval in place of the bootstrap's.
+    With a bootstrap interval over tasks, or Newcombe's if both shares are 0 or 1 in every task.
     """
     found = resampled(table, [first, second], lambda s, c: s[..., 0] / c[..., 0] - s[..., 1] / c[..., 1])
     one = mean(table, first)
@@ -104,7 +111,8 @@ def resampled(
     ``table``: one row per attempt, with its ``task``; NaN: the attempt does not count for the column.
     ``combine(sums, counts)``: the measure from the sums and the counts of ``columns`` (last axis), also for
     arrays of draws (other axes). ``n`` of the result is the larger number of attempts that count for one of
-    the columns; a measure of nothing has the value None.
+    the columns, ``tasks`` the number of their tasks; without any, or if it is not finite, the value is None.
+    One task has no interval.
     """
     tasks, task_A = np.unique(table.task.to_numpy(str), return_inverse=True)
     values_A_C = table[[*columns]].to_numpy(float)

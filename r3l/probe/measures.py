@@ -86,6 +86,7 @@ def attempt_columns(played: Played) -> pd.DataFrame:
             row["success_hard"] = success if attempt.group == halves[-1] else None
         rows.append(row)
 
+        # What followed the attempt: the critic's retries, teachers' readings, the model's own reflection.
         if critic is not None:
             row["critic_guided"] = critic.guided.success
             row["critic_unguided"] = critic.unguided.success
@@ -123,6 +124,8 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
             lead = float(retries["guided"].success) - float(retries[other].success)
             row[f"guided_minus_{other}_all"] = lead
             row[f"guided_minus_{other}"] = None if attempt.success else lead
+
+    # The hint gap of the guided retry's tokens, by whether it succeeded.
     guided = retries.get("guided")
     if guided is not None and guided.logprobs is not None:
         scored = guided.logprobs
@@ -137,6 +140,7 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
     if attempt.success:
         return row
 
+    # After a failure only: the retries once more, and the reflection against the critic.
     row["valid"] = own.invalid is None
     if critic_spoke:
         row["critic_names"] = attempt.critic is not None and attempt.critic.cause is not None
@@ -160,26 +164,32 @@ def _reflection_columns(attempt: Attempt, own: OwnReflection, critic_spoke: bool
 
 
 def per_token(table: pd.DataFrame, count: str, tokens: str) -> Measure:
-    """The mean per token: the sum of column ``count`` over the sum of column ``tokens``."""
+    """Mean per token, with an interval over tasks: the sum of column ``count`` / that of ``tokens``."""
     return resampled(table, [count, tokens], lambda s, c: s[..., 0] / s[..., 1])
 
 
 def difference_per_token(
     table: pd.DataFrame, gap: str, tokens: str, other_gap: str, other_tokens: str
 ) -> Measure:
-    """A mean per token minus another one: ``gap`` / ``tokens`` minus ``other_gap`` / ``other_tokens``."""
+    """A mean per token minus another one, with a bootstrap interval over tasks.
+
+    It is the sum of column ``gap`` / that of ``tokens``, minus ``other_gap`` / ``other_tokens``.
+    """
     columns = [gap, tokens, other_gap, other_tokens]
     return resampled(table, columns, lambda s, c: s[..., 0] / s[..., 1] - s[..., 2] / s[..., 3])
 
 
 def share_of_actions(table: pd.DataFrame, count: str, actions: str) -> Measure:
-    """The share of actions: the sum of column ``count`` over that of ``actions``; ``n`` counts actions."""
+    """The share of actions: the sum of column ``count`` over that of ``actions``; ``n`` counts actions.
+
+    With a bootstrap interval over tasks, or Wilson's if the share is 0 or 1 in every task.
+    """
     copied = bounded_share(per_token(table, count, actions))
     return replace(copied, n=int(table[actions].sum()))
 
 
 def per_1000(table: pd.DataFrame, success: str, tokens: str) -> Measure:
-    """Successes per 1,000 generated tokens: 1000 x the sum of column ``success`` / the sum of ``tokens``."""
+    """Successes per 1,000 generated tokens, with an interval: 1000 x sum ``success`` / sum ``tokens``."""
     return resampled(table, [success, tokens], lambda s, c: 1000 * s[..., 0] / s[..., 1])
 
 
@@ -378,8 +388,8 @@ def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
 def equal_tokens(others: Sequence[Attempt], tokens: int) -> tuple[float, bool]:
     """Chance of a success if ``others`` are played one after another until ``tokens`` are used up.
 
-    An attempt for which too few tokens are left counts by the fraction of it that fits. Also returns whether
-    tokens were left after all of ``others`` failed.
+    An attempt for which too few tokens are left counts by the fraction of it that fits: as this chance if it
+    succeeds, else 0. Also returns whether tokens were left after all of ``others`` failed.
     """
     for other in others:
         if other.tokens > tokens:

@@ -172,6 +172,7 @@ def _play_batch(
 
     ctx = session.rollout_context((session.run.seed, "regime"), session.run.sampling.temperature)
     ctx.tasks = tasks
+    # All attempts first, then what follows them: a teacher may see any solved attempt of the batch.
     began = time.perf_counter()
     episodes = session.concurrently(attempt, batch)
     ended = time.perf_counter()
@@ -247,9 +248,9 @@ def _expert(session: PlaySession, tasks: Sequence[Task]) -> dict[str, bool] | No
 class Studied:
     """An attempt after its reflection and retries, and trajectories whose log-probs are still to be computed.
 
-    ``distilled``: the guided retry with its hint taken out of the prompt, None without one; its log-probs
-    tell how likely the model finds it without the hint. ``taught``: the attempt in the context of each
-    teacher, by name.
+    ``distilled``: the guided retry with its hint taken out of the prompt, None if there is no retry; its
+    log-probs tell how likely the model finds it without the hint. ``taught``: the attempt in the context of
+    each teacher, by name.
     """
 
     attempt: Attempt
@@ -265,6 +266,7 @@ async def study(
     The episode is closed. An attempt without turns, or whose environment failed, is not reflected on.
     ``others``: attempts among which a solved one of the same task is looked for, for a teacher to see.
     """
+    # The attempt as it was played.
     trajectory = episode.trajectory
     assert trajectory.stop_reason is not None
     attempt = Attempt(
@@ -280,6 +282,8 @@ async def study(
     if isinstance(ctx.dialogue, TaggedDialogue):
         copied = list(_copied(ctx.dialogue, episode))
         attempt = replace(attempt, actions=len(copied), shown=sum(copied))
+
+    # Reflections and retries; the critic is asked about failures only.
     retries = Retries(ctx, settings, episode)
     taught: Mapping[str, Trajectory] = {}
     if trajectory.turns and not trajectory.failed:

@@ -83,8 +83,8 @@ class Target(Strict):
 class Targets(Strict):
     """configs/probe_targets.yaml: targets by measure (a key of r3l.probe.measures.SECTIONS).
 
-    ``gate``: measures of a model in which reflecting pays. ``targets``: those of a good base checkpoint of
-    tier nano. ``sources``: by key, where the values come from.
+    ``gate``: those of a model for which reflecting pays. ``targets``: those of a good base checkpoint of tier
+    nano. ``sources``: by key, where the values come from.
     """
 
     gate: dict[str, Target]
@@ -96,9 +96,9 @@ class Targets(Strict):
 class Sample:
     """The tasks that a probe plays, and how often.
 
-    ``task_set``: its name, None for the validation set (the test set if there is none). ``tasks``: how many
-    of its tasks, None for all; every probe of the task set draws the same ones (:func:`chosen`).
-    ``attempts``: attempts at each task.
+    ``task_set``: its name, None for the environment's validation set (the test set if there is none).
+    ``tasks``: how many of its tasks, None for all; every probe of the task set draws the same ones
+    (:func:`chosen`). ``attempts``: attempts at each task.
     """
 
     task_set: str | None = None
@@ -115,6 +115,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     ConfigError if the chat template cannot render its dialogs, if the task set has fewer tasks than
     ``sample`` names, or if it is a test set although there is a validation set.
     """
+    # Refuse before any work: a probe is for choosing a model or a method, which must not see test tasks.
     method = build_method(run)
     assert isinstance(method, R3L)
     settings = run.env_settings
@@ -129,6 +130,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
         if renderer:
             try_dialogs(run, renderer, served.dialog is Dialog.MESSAGES, name)
 
+    # What is probed: a resumed probe must have the same run, tasks and served model.
     tasks = chosen(environment_of(run.env).tasks(name), sample.tasks)
     described = describe_task_set(run.env, name)
     probed = {"run": run.fingerprint(), "task_set": described["sha256"]} | (served.identity if served else {})
@@ -138,6 +140,8 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     else:  # without an adapter, since a fresh one does nothing
         whole = run.model_copy(update={"lora": run.lora.model_copy(update={"rank": 0})})
         session_of = open_session(whole, base_checkpoint_of(run))
+
+    # Play what is not played yet, and write the measures of all.
     with writable(out), locked(out), session_of as session:
         played = play_probe(session, method.settings, tasks, sample.attempts, attempts_file(out), probed)
         content = content_of(run, described, played, session)
@@ -147,7 +151,7 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
 
 
 def attempts_file(out: Path) -> Path:
-    """Path of the attempts of a probe, JSON lines next to its result ``out``; a line for each batch."""
+    """Path of the file of a probe's attempts: JSON lines next to its result ``out``, one line per batch."""
     return out.with_suffix(ATTEMPTS)
 
 
@@ -180,11 +184,14 @@ def content_of(run: Run, task_set: Mapping[str, Any], played: Played, session: P
     "invalid" the reasons why reflections cannot be used; "examples" holds one such reflection for each
     reason. ``task_set``: its description in manifests.
     """
+    # Which model, and how it is identified.
     attempts = played.attempts
     reflections = [attempt.own for attempt in attempts if attempt.own]
     model = getattr(session, "model", None)  # a served one is not here
     start = Path(locate(run.model if model is None else base_checkpoint_of(run)))
     weights = start / "model.safetensors"
+
+    # Measures, with the targets of their tier.
     wanted = validate(Targets, read_yaml(CONFIGS / "probe_targets.yaml"), "configs/probe_targets.yaml")
     targets = wanted.targets if run.tier == "nano" else wanted.gate
     found = {key: asdict(measure) for key, measure in measures(played).items()}
@@ -270,6 +277,8 @@ def table_of(content: Mapping[str, Any]) -> Table:
         notes.append("These are test tasks: what is chosen by this probe is no longer tested on them.")
     if "expected" in content:
         notes.append(sentence(content["expected"], content["measures"]["guided_minus_fresh"]["value"]))
+
+    # The gate first, then a section for each part of the probe.
     columns = [Column(name, right=name == "n") for name in ("measure", "value", "n", "target", "met")]
     found = content["measures"]
     gate = content.get("gate", {})
@@ -300,11 +309,14 @@ def _line(label: str, key: str, measure: Mapping[str, Any]) -> dict[str, Cell]:
     def text(part: str) -> str:
         return "?" if measure[part] is None else f"{measure[part]:{form}}"
 
+    # The value, with its interval if it has one.
     value = text("value")
     if measure["value"] is None:
         value = "no bound" if measure["n"] else "not measured"
     elif measure["low"] is not None or measure["high"] is not None:
         value = f"{value} ({text('low')} to {text('high')})"
+
+    # The verdict: on the target, or that a teacher is blind.
     met = ""
     if measure["target"]:
         met = {True: "met", False: "missed", None: "not judged"}[measure["met"]]

@@ -52,7 +52,7 @@ def taught_copies(
 def read_by_teachers(session: PlaySession, taught: Sequence[Trajectory]) -> list[TeacherReading | None]:
     """Score the tokens of attempts in their teachers' contexts (:func:`taught_copies`); one reading each.
 
-    None where the context exceeds ``sampling.max_context``, and for all if the policy is at a server.
+    None where the context exceeds ``sampling.max_context`` tokens, and for all if the policy is at a server.
     """
     readings: list[TeacherReading | None] = [None] * len(taught)
     if not isinstance(session, LocalSession):

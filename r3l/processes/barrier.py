@@ -76,7 +76,10 @@ class Barrier(Generic[P, R]):
         self._waiting: list[WaitingRequest[P, R]] = []
 
     async def request(self, phase: Phase, address: Address, payload: P) -> R:
-        """Wait until the batch that contains ``payload`` has been served, and return its result."""
+        """Wait until the batch that contains ``payload`` has been served, and return its result.
+
+        Requests of the phase that is declared first are served first, sorted by ``address`` within the batch.
+        """
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append(WaitingRequest(phase, address, payload, result))
         self._serve_if_all_wait()

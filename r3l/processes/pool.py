@@ -59,13 +59,16 @@ class EnvironmentHandle:
         return first
 
     async def step(self, action: str) -> Observation:
-        """Take one action; returns the observation after it."""
+        """Take one action; returns the observation after it.
+
+        Raises EngineError or ReplayMismatch as the class says.
+        """
         return await self._call("step", action)
 
     async def rewind(self, turn: int) -> Observation:
         """Go back to the state after the first ``turn`` actions of the episode; returns its observation.
 
-        Raises ReplayMismatch if that is not the recorded one.
+        Raises ReplayMismatch if that is not the one which was seen then.
         """
         return await self._call("rewind", turn)
 
@@ -104,8 +107,9 @@ class EnvironmentHandle:
 class WorkerProcess:
     """A worker process with engines of one environment, and the thread in which calls to it wait.
 
-    The process starts at once. One that dies, or does not answer within ``deadline`` seconds, is killed,
-    and replaced at the next call. ``options``: those of the environment; ``index``: its number, for messages.
+    The process starts at once. One that dies, or does not answer within ``deadline`` seconds (120 more for
+    its first answer), is killed, and replaced at the next call. ``options``: those of the environment;
+    ``index``: its number, for messages.
     """
 
     def __init__(

@@ -40,7 +40,8 @@ _whole: ContextVar[_Whole | None] = ContextVar("_whole", default=None)
 def one_progress(label: str, total: int) -> Iterator[None]:
     """Show one progress bar of ``total`` parts, named ``label``, on stderr for the block.
 
-    Every :func:`progress` in the block moves this bar instead of showing its own.
+    Every :func:`progress` in the block moves this bar instead of showing its own. Without a terminal it is at
+    most 10 plain lines.
     """
     with _bar(label, total, 0, LINES) as (advance, skip):
         before = _whole.set(_Whole(advance, skip))
@@ -121,7 +122,7 @@ def clock(seconds: float) -> str:
 def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """Yield ``items`` one by one while a progress bar with ``label`` on stderr counts them.
 
-    ``total``: their number; needed only if ``items`` has no length.
+    ``total``: their number; needed if ``items`` has no length.
     """
     if total is None:
         total = len(items) if isinstance(items, Sized) else 0

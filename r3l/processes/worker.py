@@ -41,7 +41,10 @@ class RecordedEnvironment:
         self._recording = False
 
     def reset(self, task: Task) -> Observation:
-        """Start an episode of ``task`` and a new record; returns the first observation."""
+        """Start an episode of ``task`` and a new record for :meth:`rewind`; returns the first observation.
+
+        Raises ContractError if the engine returns no valid Observation.
+        """
         first = checked_observation(self._env, "reset", self.engine.reset(task))
         self._task = task
         self._actions = []
@@ -50,7 +53,10 @@ class RecordedEnvironment:
         return first
 
     def step(self, action: str) -> Observation:
-        """Take one action; returns the observation after it. Recorded unless there was a rewind before."""
+        """Take one action; returns the observation after it. Recorded unless there was a rewind before.
+
+        Raises ContractError if the engine returns no valid Observation.
+        """
         now = checked_observation(self._env, "step", self.engine.step(action))
         if self._recording:
             self._actions.append(action)
@@ -61,8 +67,8 @@ class RecordedEnvironment:
         """Go back to the state after the first ``turn`` recorded actions; returns its observation.
 
         By the engine's snapshot if there is one, else by a reset and the same actions. Raises ReplayMismatch
-        if the observation is not the recorded one; EngineLost if the engine fails on the way, after which
-        the caller tries again.
+        if the observation is not the recorded one (text and admissible actions); EngineLost if the engine
+        fails on the way, after which the caller tries again; IndexError if fewer actions were recorded.
         """
         self._recording = False
         recorded, snapshot = self._seen[turn]
@@ -103,6 +109,7 @@ class EnvironmentHost:
 
         Returns the observation (None for close). A reset with an unknown key makes or reuses an engine; other
         calls with an unknown key raise WorkerLost, since the environment was in a process that has ended.
+        ``close`` keeps the engine, for reuse.
         """
         if key not in self._live:
             if verb != "reset":

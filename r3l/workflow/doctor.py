@@ -42,7 +42,7 @@ def examine(tier: str, run: Run | None = None) -> list[Finding]:
     """Check that this machine can run ``tier`` in all of its environments, or only ``run``.
 
     Looks at packages, memory, disk, the engine, base checkpoints, and starts each environment's engine for
-    one step. Failed checks come first. Raises ConfigError for an unknown tier.
+    one step. Returns a finding per check, failed ones first. Raises ConfigError for an unknown tier.
     """
     config = load("tiers", tier, TierConfig)
     envs = []
@@ -59,7 +59,8 @@ def examine(tier: str, run: Run | None = None) -> list[Finding]:
 def lacking(runs: Iterable[Run]) -> list[str]:
     """The base checkpoints and data of ``runs`` that this machine lacks, a text each with how to get it.
 
-    Nothing is downloaded and no engine starts: the hub is set offline for this process.
+    [] if nothing is missing. Nothing is downloaded and no engine starts: HF_HUB_OFFLINE is set to 1 for this
+    process, unless it is set.
     """
     from r3l.trinity.doctor import weights
 

@@ -31,7 +31,7 @@ GRACE = 60.0  # seconds that jobs have to save a checkpoint when they are stoppe
 
 
 def new_log() -> Path:
-    """Path of a new log of snakemake in results/logs, named by the time; only its folder is made."""
+    """Path of a new log of snakemake, results/logs/snakemake-TIME.log; makes only its folder."""
     path = LOGS / f"snakemake-{datetime.now():%Y-%m-%dT%H-%M-%S}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -39,9 +39,12 @@ class Jobs:
 
     ``content``: configs/workflow.yaml merged with --config by Snakemake. ``defaults``: Snakemake's default
     resources. ``hours``: a function that gives the expected training hours of a run, None if unknown. Raises
-    ConfigError if the configuration or Snakemake's profile cannot be used.
+    ConfigError if the configuration or Snakemake's profile cannot be used, or if ``clean`` is set and the
+    checkout has uncommitted changes.
 
-    ``wildcards`` of a method are those of a job's output, Snakemake's: tier, env, model, method, seed.
+    ``wildcards`` of a method are those of a job's output, Snakemake's: tier, env, model, method, seed. A
+    method that lists a run's files as inputs first renames its directory if that holds another run (only if
+    jobs will start).
     """
 
     def __init__(
@@ -73,7 +76,10 @@ class Jobs:
         self._gres = profile.get("gpu_gres")
 
     def runs(self, table: str) -> dict[str, Run]:
-        """The runs of ``table`` by their directories under results/, planned at the first call."""
+        """The runs of ``table`` by their directories under results/, planned at the first call.
+
+        Raises ConfigError as :func:`r3l.workflow.plan.runs` does, KeyError for an unknown table.
+        """
         if table not in self._runs_of:
             self._runs_of[table] = plan.runs(self.config, self.tables[table])
         return self._runs_of[table]
@@ -125,12 +131,13 @@ class Jobs:
         return name
 
     def result(self, wildcards: Any) -> str:
+        """Path of the result.json of a job's run, as an input of a rule."""
         return self._input(f"{STATE}/{RESULT}".format(**wildcards), self.run(wildcards))
 
     def made_of(self, table: str) -> str:
-        """Hash of everything that ``table`` depends on: its runs' fingerprints and the published numbers.
+        """Hash (hex sha256) of all that ``table`` depends on: its runs' fingerprints, published numbers.
 
-        Snakemake makes the table again if it changes.
+        Also the evaluations on further question sets. Snakemake makes the table again if it changes.
         """
         fingerprints = {path: run.fingerprint() for path, run in self.runs(table).items()}
         content = json.dumps([fingerprints, plan.further_evaluations(self.config, self.tables[table])])
@@ -162,10 +169,11 @@ class Jobs:
         return self.run(wildcards).model
 
     def fingerprint(self, wildcards: Any) -> str:
+        """The fingerprint of a job's run; if it changes, Snakemake repeats the job."""
         return self.run(wildcards).fingerprint()
 
     def priority(self, wildcards: Any) -> int:
-        """Priority of a run's job: its expected seconds, so that the longest run starts first.
+        """Priority of a run's job: its expected seconds, so that the longest run starts first; 0 if unknown.
 
         Otherwise a long run may be left alone at the end.
         """
@@ -194,6 +202,7 @@ class Jobs:
         return {name: of_job(name) for name in ("mem_mb", "runtime", "nodes", "gpu", "gres")}
 
     def evaluations(self, table: str) -> list[str]:
+        """Paths of the evaluation.json of all runs of ``table``, as inputs of a rule."""
         return [self._input(f"results/{path}/{EVALUATION}", run) for path, run in self.runs(table).items()]
 
     def further_evaluations(self, table: str) -> list[str]:
@@ -222,10 +231,10 @@ class Jobs:
 
 
 def log_path(rule: str, *further: str) -> str:
-    """Path of a run's job's log, with Snakemake's wildcards: ``results/logs/RULE/{tier}/.../seed{seed}.log``.
+    """Path of a job's log, with Snakemake's wildcards: ``results/logs/RULE/{tier}/.../seed{seed}.log``.
 
-    ``rule``: the job's rule in the Snakefile, such as train or evaluate. ``further`` parts of the path
-    distinguish several jobs of one run.
+    ``rule``: the job's rule in the Snakefile, such as train or evaluate. ``further``: parts of the path after
+    the seed, which distinguish several jobs of one run.
     """
     run = "/".join([STATE.removeprefix("results/"), *further])
     return f"{LOGS}/{rule}/{run}.log"

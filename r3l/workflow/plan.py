@@ -44,8 +44,8 @@ NEEDED = {  # required keys by the kind of a table
 class WorkflowConfig(Strict):
     """configs/workflow.yaml or workflow_TIER.yaml: the grid of runs, envs x models x methods x seeds.
 
-    A table may choose its own environments, models and methods (rows); seeds are the workflow's. ``sources``:
-    by key, where the values come from.
+    A table may choose its own environments, models and methods (its rows); seeds are the workflow's.
+    ``sources``: by key, where the values come from.
     """
 
     tier: str
@@ -193,7 +193,8 @@ def has_tier(env: str, tier: str) -> bool:
 def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
     """Validate ``content``, a file's keys and values merged with --config, by default configs/workflow.yaml.
 
-    Raises ConfigError for an unknown key, tier or logger, a wrong value, and one that is listed twice.
+    Raises ConfigError for an unknown key, tier or logger, a wrong value, and for an environment, method,
+    model or seed that is listed twice.
     """
     config = validate(
         WorkflowConfig,
@@ -211,7 +212,10 @@ def load(content: Mapping[str, Any] | None = None) -> WorkflowConfig:
 
 
 def table_config(name: str) -> TableConfig:
-    """Read configs/tables/<name>.yaml. Raises ConfigError if it lacks a key that its kind needs."""
+    """Read configs/tables/<name>.yaml.
+
+    Raises ConfigError if there is no such file, if it is malformed, or if it lacks a key that its kind needs.
+    """
     table = load_config("tables", name, TableConfig)
     for key in NEEDED[table.kind]:
         if not getattr(table, key):
@@ -292,7 +296,8 @@ def grid(
 def tuning_runs(tier: str, env: str, method: str, model: str | None = None) -> dict[str, dict[str, Run]]:
     """Plan the runs that tune a method: learning rate, as a text -> (directory under results/ -> run).
 
-    Raises ConfigError for a tier without tuning, and for a method that trains nothing.
+    Three rates, lowest first, each at the tier's seeds for tuning. Raises ConfigError for a tier without
+    tuning, and for a method that trains nothing.
     """
     config = load_config("tiers", tier, TierConfig).tuning
     row = variant(method)

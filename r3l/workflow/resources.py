@@ -42,6 +42,7 @@ class JobResources(Strict):
     cpus: int | None = Field(None, ge=1, description="default: the run's threads")
 
     def matches(self, names: Mapping[str, str]) -> bool:
+        """Whether each name that the entry has is that of ``names``: rule, tier, env, model, method."""
         return all(getattr(self, key) in (None, name) for key, name in names.items())
 
 
@@ -66,6 +67,7 @@ class Walltime(Strict):
     margin: float = Field(ge=1, description="factor on the estimated hours")
 
     def minutes(self, hours: float) -> int:
+        """The time limit for a training of ``hours``: ``start`` + 60 x ``margin`` x ``hours``, rounded up."""
         return self.start + math.ceil(60 * self.margin * hours)
 
 
@@ -81,6 +83,7 @@ class ResourceConfig(Strict):
 
 
 def load() -> ResourceConfig:
+    """Read configs/resources.yaml. Raises ConfigError for an unknown key or a wrong value."""
     return validate(ResourceConfig, read_yaml(FILE), "configs/resources.yaml")
 
 
@@ -92,8 +95,8 @@ def requested_resources(
 ) -> ResourceRequest:
     """Resources of a job of ``kind`` for ``run``, by all entries that match it and the model's GPUs.
 
-    ``kind``: ``train`` or ``evaluate``. ``hours``: expected hours of a training; they replace the entries'
-    ``runtime``, which stays the upper limit of one job, so that it may take several ``parts``. Raises
+    ``kind``: ``train`` or ``evaluate``. ``hours``: expected hours of a training. They set ``runtime``, at
+    most that of the entries, which is the limit of one job; a longer training takes several ``parts``. Raises
     ConfigError if no entry gives a required resource, or the GPUs cannot be shared equally by the nodes.
     """
     names = {
@@ -130,10 +133,10 @@ def requested_resources(
 
 
 def snakemake_resources(request: ResourceRequest, gres: str | None) -> dict[str, int | str | None]:
-    """The resources ``request`` by Snakemake's names (mem_mb, runtime, nodes, gpu, gres);
+    """The resources ``request`` by Snakemake's names (mem_mb, runtime, nodes, gpu, gres).
 
-    None: not requested. ``gres``: name under which a cluster's GPUs are requested, per node (``gpu:4``);
-    None: as a number in total, under ``gpu``.
+    A value of None is not requested. ``gres``: name under which a cluster's GPUs are requested, per node
+    (``gpu:4``); None: as a number in total, under ``gpu``.
     """
     return {
         "mem_mb": request.mem_mb,

@@ -70,10 +70,11 @@ class Status:
     """How far a planned run is: ``steps`` done of ``planned``, in its directory ``path``.
 
     ``seconds_left``: expected remaining seconds of training on this run's threads, None if unknown.
-    ``error``: the one that ended its last command, else ''. ``success``: of the evaluation if finished, else
-    of the last step's base rollouts, None before. ``episodes_done``: episodes of the evaluation so far, of
-    ``episodes`` (0: not known yet), on the tasks of ``split``, ``test`` or ``validation``. ``state``: from
-    ``missing`` (not begun) to ``done`` (trained and evaluated), see :data:`MEANINGS`.
+    ``error``: the one that ended its last command, else ''. ``success``: of the evaluation if that is
+    finished, else of the last training step's base rollouts (no retries), None before. ``episodes_done``:
+    episodes of the evaluation so far, of ``episodes`` (0: not known yet), on the tasks of ``split``, ``test``
+    or ``validation``. ``state``: from ``missing`` (not begun) to ``done`` (trained and evaluated), see
+    :data:`MEANINGS`.
     """
 
     run: Run
@@ -90,17 +91,19 @@ class Status:
 
     @property
     def name(self) -> str:
+        """Environment, method and seed in words: ``alfworld r3l seed 0``."""
         return f"{self.run.env} {self.run.method} seed {self.run.seed}"
 
     @property
     def log(self) -> Path | None:
-        """The log of the run's latest job in results/logs, None if there is none."""
+        """The latest log of a job of the run in results/logs, to train or to evaluate; None without one."""
         path = self.path.relative_to(LOGS.parent).with_suffix(".log")
         logs = [LOGS / rule / path for rule in ("train", "evaluate")]
         present = [log for log in logs if log.is_file()]
         return max(present, key=lambda log: log.stat().st_mtime, default=None)
 
     def as_json(self) -> dict[str, Any]:
+        """The status as JSON values: env, method, seed, path, state, steps, planned, seconds_left, error."""
         return {
             "env": self.run.env,
             "method": self.run.method,
@@ -119,10 +122,10 @@ def survey(
 ) -> list[Status]:
     """The status of ``runs``, in their order, read from their directories below ``results``.
 
-    ``runs``: by directory below ``results``. A damaged file affects only its own run. ``times`` gives
-    expected seconds as :func:`learned_times` does, by default learned from the runs themselves; it is called
-    at most once, if a run has not begun. ``split``: the task set, test or validation, whose evaluation
-    finishes a run.
+    ``runs``: by directory below ``results``. A damaged file affects only its own run, whose state is then
+    ``damaged``. ``times`` gives expected seconds as :func:`learned_times` does, by default learned from the
+    runs themselves; it is called at most once, if a run has not begun. ``split``: the task set, test or
+    validation, whose evaluation finishes a run.
     """
     folders = {results / path: run for path, run in runs.items()}
     known = cache(times or (lambda: learned_times(folders)))
@@ -230,7 +233,10 @@ def _status(run: Run, folder: Path, times: Times, split: Split, results: Path) -
 
 
 def evaluation_of(run_dir: Path, run: Run, split: Split) -> Path:
-    """Path of a run's evaluation.json on its test or validation task set; it need not exist."""
+    """Path of a run's evaluation.json on its test or validation task set; it need not exist.
+
+    Raises ConfigError if it has no validation task set.
+    """
     return run_dir / EVALUATION if split == "test" else validation_evaluation(run_dir, run)
 
 

@@ -37,7 +37,7 @@ def check_task_sets(tier: str, env: str) -> CheckedTaskSets:
     """Load an environment's task sets in a tier, check them, and describe them; nothing is written.
 
     Raises DataError if a hash differs from the committed one, or if two sets share problems and the
-    environment's file does not say so (``shared_problems``).
+    environment's file does not say so (``shared_problems``); ConfigError as :func:`env_settings`.
     """
     settings = env_settings(tier, env)
     names = {"train": settings.train_task_set, "test": settings.test_task_set}
