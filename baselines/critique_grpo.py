@@ -81,7 +81,10 @@ class CritiqueGRPO(GRPO):
         return [Group(task, others), Group(task, [refined])]
 
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
-        """PPO's clipped surrogate on rollouts, -A p / (p + gamma) on refinements."""
+        """Loss per token: PPO's clipped surrogate on rollouts, -A p / (p + gamma) on refinements; (B, T).
+
+        The metric ``clip_fraction`` is 0 on refinements.
+        """
         on_B_T, parts = super().surrogate(batch, logprobs_B_T)
         off_B_T = losses.shaped_probability(logprobs_B_T, batch.advantages_B_T, self.settings.shaping_gamma)
         refined_B_1 = batch.off_policy_B[:, None]

@@ -34,7 +34,7 @@ class GiGPOSettings(GRPOSettings):
 class GiGPO(GRPO):
     """GRPO with A = A(episode) + omega A(turn); A(turn) compares turns that start from the same state.
 
-    N plain rollouts in one group.
+    N rollouts in one group.
     """
 
     Settings = GiGPOSettings
@@ -92,7 +92,7 @@ def states(trajectory: Trajectory) -> list[str]:
     """The state from which each turn starts: its observation.
 
     A turn that continues a response (``stop: line``) has none; its state is the last observation and the
-    lines since.
+    lines since. Raises IndexError if the first observation is empty.
     """
     states: list[str] = []
     for k, turn in enumerate(trajectory.turns):

@@ -55,7 +55,7 @@ class HGPOSettings(GRPOSettings):
 
 
 class HGPO(GRPO):
-    """GRPO whose advantages compare turns with equal histories; N plain rollouts in one group."""
+    """GRPO whose advantages compare turns with equal histories; N rollouts in one group."""
 
     Settings = HGPOSettings
     settings: HGPOSettings

@@ -41,8 +41,8 @@ class OPMDSettings(MethodSettings):
 class OPMD(TrainedMethod[OPMDSettings]):
     """Online policy mirror descent: loss -A log p / (1 + tau), A = r minus the group's baseline.
 
-    By default the baseline is the mean return (``baseline``), and tau is 0 (``opmd_tau``). N plain rollouts
-    in one group, without importance ratio or clipping.
+    By default the baseline is the mean return (``baseline``), and tau is 0 (``opmd_tau``). N rollouts in one
+    group, without importance ratio or clipping.
     """
 
     Settings = OPMDSettings

@@ -31,7 +31,7 @@ class ReinforcePPSettings(GRPOSettings):
 class ReinforcePP(GRPO):
     """PPO's clipped loss with A = (r - mean) / (std + 1e-6) over all trained tokens of the step; no critic.
 
-    N plain rollouts in one group.
+    N rollouts in one group.
     """
 
     Settings = ReinforcePPSettings

@@ -32,7 +32,7 @@ class RLOOSettings(MethodSettings):
 class RLOO(TrainedMethod[RLOOSettings]):
     """REINFORCE leave-one-out: loss -A log p, A = r minus the mean return of the group's other rollouts.
 
-    N plain rollouts in one group.
+    N rollouts in one group.
     """
 
     Settings = RLOOSettings

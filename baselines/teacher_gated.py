@@ -86,10 +86,13 @@ class TeacherGated(GRPO):
         return [Group(task, await play_taught(ctx, task, self.settings), progress=ctx.progress)]
 
     def advantages(self, group: Group) -> list[Advantage]:
-        """GRPO's advantage of each trajectory, one number; modes rlsd and agentopsd weigh it, shape (T,).
+        """GRPO's advantage A of each trajectory, one number; in modes rlsd and agentopsd an array (T,).
 
-        rlsd weighs it by token, agentopsd by turn: more where the teacher's log-probs are on the advantage's
-        side (formulas: see the module).
+        rlsd multiplies A, token by token, by (1 - m) + m clip(exp(sign(A) D), 1 - band, 1 + band), where D is
+        log p under the teacher minus the policy's, and m falls from ``mix`` to 0 at ``mix_until``. agentopsd
+        multiplies it, turn by turn, by (1 - mix) + mix clip(1 + band sign(A) z, 1 - band, 1 + band), where z
+        is the standard score, over the turns, of the change by the turn's D in the belief of success
+        (formula: see the module).
         """
         s = self.settings
         advantages: list[Advantage] = standardised(group.returns_G()).tolist()
@@ -125,7 +128,8 @@ class TeacherGated(GRPO):
     def surrogate(self, batch: Batch, logprobs_B_T: torch.Tensor) -> Tokens:
         """GRPO's loss per token, shape (B, T), and its metrics.
 
-        Modes sdar and ungated add ``teacher_coef`` times the teacher's term on rows with a teacher.
+        On rows with a teacher, mode sdar adds ``teacher_coef`` sg(sigmoid(``gate_beta`` (lT - l))) (lT - l),
+        ungated ``teacher_coef`` sg(l - lT) l; l, lT: log p by policy and teacher, sg: no gradient.
         """
         s = self.settings
         loss_B_T, metrics = super().surrogate(batch, logprobs_B_T)

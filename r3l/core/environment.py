@@ -55,6 +55,7 @@ class StopReason(StrEnum):
 class Observation:
     """The engine's answer to ``reset`` or to an action.
 
+    - ``text``: the part that the policy is shown. ``done``: the engine has ended the episode.
     - ``admissible``: the actions that are possible now; empty if the environment has no such list.
     - ``reward``: the reward of the complete episode if it ends here, not that of one step.
     - ``success``: whether the task is solved, by the engine's own won or score field, never by ``done``.
@@ -259,7 +260,7 @@ class Dialogue(Protocol):
         ...
 
     def parse(self, response: str, now: Observation, actions: Sequence[str]) -> Parsed:
-        """Parse a response into an action, or an error that ends the episode."""
+        """Parse a response to the observation ``now`` into an action, or an error that ends the episode."""
         ...
 
     def tolerated(self, error: StopReason, response: str) -> str:

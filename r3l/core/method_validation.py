@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 async def explored(method: Method, task: Task, ctx: RolloutContext) -> list[Group]:
-    """Call ``method.explore`` and check its groups. Raises ContractError if one is not as declared.
+    """Call ``method.explore`` and check the groups that it returns.
 
+    Raises ContractError if they are no list of Group, or a field of one has a wrong type or length.
     Trajectories that ended by an error inside the environment (``failed``) are left out: their reward says
     nothing about the policy. A policy group of which one trajectory or none is then left is dropped, since it
     compares nothing; another group is dropped if none is left.

@@ -30,6 +30,7 @@ class OptionModel(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_number(cls, value: Any, field: ValidationInfo) -> Any:
+        """Raise ValueError for a bool, or a list or tuple with one, if the field is numeric and not bool."""
         values = value if isinstance(value, list | tuple) else [value]
         if not any(isinstance(one, bool) for one in values):
             return value

@@ -23,7 +23,7 @@ def pretrained(kind: Any, where: str | Path, **options: Any) -> Any:
     """Load the model, tokenizer or config at ``where`` by ``kind.from_pretrained``; ``options`` are its own.
 
     Raises ValueError for a model with code of its own (never run) and for an unreadable tokenizer.json;
-    another model that cannot be loaded raises an exception of UNLOADABLE.
+    another model that cannot be loaded raises one of UNLOADABLE, this module's tuple of exceptions.
     """
     try:
         return kind.from_pretrained(where, trust_remote_code=False, **options)

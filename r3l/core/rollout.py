@@ -267,11 +267,11 @@ async def continue_episode(
     """Play on from observation ``now`` until the episode ends; extends the episode's trajectory in place.
 
     An episode ends when the engine says so or fails, after ``max_turns``, when a response cannot be parsed or
-    used, or when the context is full. In the last two cases the reward is the observation's
-    ``invalid_action_reward`` (default 0). ``how``: as a rollout or as a retry, with which guidance; by its
-    rules ``released_lenient`` some unusable responses only cost a turn. Counts the rollout, its actions and
-    its stop reason in ``ctx.counters``, and adds the trajectory to ``ctx.trajectories``. Warns if the
-    environment fails; raises NonFiniteError if the reward is not finite.
+    used, or when the context is full. In the last two cases the reward is ``invalid_action_reward`` (default
+    0) of the last observation. ``how``: as a rollout or as a retry, with which guidance; by its rules
+    ``released_lenient`` some unusable responses only cost a turn. Counts the rollout, its actions and its
+    stop reason in ``ctx.counters``, and adds the trajectory to ``ctx.trajectories``. Warns if the environment
+    fails; raises NonFiniteError if the reward or a log-prob is not finite.
     """
     trajectory = episode.trajectory
     dialogue = ctx.dialogue

@@ -25,9 +25,10 @@ UNLIKELY = -5.0
 class TrajectoryKind(StrEnum):
     """The role of a trajectory among those of its task.
 
-    ``base``: a plain rollout. ``reflection``, ``critique``: an episode followed by feedback on it.
-    ``guided_retry``: an attempt under the guidance of feedback. ``distilled``: the same responses under the
-    prompts without guidance. ``refined``: a distilled retry that replaces its base rollout (Critique-GRPO).
+    ``base``: an attempt from the start, without guidance. ``reflection``, ``critique``: an episode followed
+    by feedback on it. ``guided_retry``: an attempt under the guidance of feedback. ``distilled``: the same
+    responses under the prompts without guidance. ``refined``: a distilled retry that replaces its base
+    rollout (Critique-GRPO).
     """
 
     BASE = "base"  # a plain rollout
@@ -127,8 +128,9 @@ class Trajectory:
     before advantages are computed.
 
     - ``member``: index of the rollout among those of its task.
+    - ``reward``, ``success``: of the complete episode.
     - ``stop_reason``: None for a reflection or critique, whose last turn has a ``finish_reason``.
-    - ``feedback``: the environment's closing message, which reflections show but the policy never sees.
+    - ``feedback``: the environment's closing message, which only requests for feedback show to the policy.
     - ``restart_turn``: number of leading turns that a retry copies from its base rollout (0 for a base
       rollout).
     - ``trainable``: the turns that carry gradient; None: all.
@@ -137,7 +139,7 @@ class Trajectory:
     - ``hint``: the text that only the teacher reads.
     - ``attempt``: tells several retries of one member apart.
     - ``parsed``: the content of a reflection or critique, for logs.
-    - ``failed``: the environment's own error, which ended the episode. Such an episode is in no group, and
+    - ``failed``: the environment's own error, which ended the episode. Such an episode does not train, and
       gets no reflection and no retry.
     """
 
@@ -303,7 +305,7 @@ class Trajectory:
 class Group:
     """Trajectories that share one task and one advantage baseline.
 
-    - ``returns``: one per member, for a method that does not learn from the plain rewards.
+    - ``returns``: one per member, for a method that does not learn from the rewards themselves.
     - ``baseline``: given if it is not computed from this group's returns.
     - ``weight``: scales the advantages (RLTF's self-distillation).
     - ``progress``: share of training done when the group was played, 0 in the first step and 1 in the last.

@@ -24,10 +24,10 @@ class Logprobs:
 class RetryOutcome:
     """Result of a retry of an attempt. ``improved``: its reward is higher than the attempt's.
 
-    ``tokens``: generated for it, including those of the reflection that gave its pivot or hint.
-    ``followed``: whether its first action was the hinted one; None if there is no hint, or it names no
-    possible action. ``invalid``: it ended by an invalid response. ``logprobs``: only of the guided retry of a
-    policy that can compute them.
+    ``tokens``: generated for it, including the model's reflection that gave its pivot or hint (a critic's
+    costs none). ``followed``: whether its first action was the hinted one; None if there is no hint, or it
+    names no possible action. ``invalid``: it ended by an invalid response. ``logprobs``: only of the guided
+    retry of a policy that can compute them.
     """
 
     success: bool

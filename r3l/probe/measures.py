@@ -363,9 +363,9 @@ def measures(played: Played) -> dict[str, Measure]:
 def with_fresh_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Copies of the attempts, in which each retried one has another attempt at its task as ``own.fresh``.
 
-    Its retries are compared with that: the next attempt at the task; the last attempt takes the first. Also
-    sets ``own.equal`` and ``own.short`` (:func:`equal_tokens`). Attempts that were not retried, and the only
-    ones at their task, stay as they are.
+    Its retries are compared with that: the next attempt at the task, for the last one the first. Also sets
+    ``own.equal`` and ``own.short`` (:func:`equal_tokens`). Attempts that were not retried, and the only ones
+    at their task, stay as they are.
     """
     of_task: dict[str, list[Attempt]] = {}
     for attempt in attempts:

@@ -113,7 +113,8 @@ def measure_probe(run: Run, sample: Sample, out: Path, served: ServedModel | Non
     the result (:func:`content_of`) as JSON to ``out`` and returns it. Finished attempts are kept in
     :func:`attempts_file`, so that a repeated call resumes; the result has the digest of that file. Raises
     ConfigError if the chat template cannot render its dialogs, if the task set has fewer tasks than
-    ``sample`` names, or if it is a test set although there is a validation set.
+    ``sample`` names, or if it is a test set although there is a validation set; RunDirectoryError if another
+    process uses ``out`` or it cannot be written.
     """
     # Refuse before any work: a probe is for choosing a model or a method, which must not see test tasks.
     method = build_method(run)

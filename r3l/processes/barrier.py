@@ -112,6 +112,7 @@ class Barrier(Generic[P, R]):
         return await together(member, items)
 
     def _serve_if_all_wait(self) -> None:
+        """Serve the waiting requests of one phase if as many requests wait as coroutines are live."""
         if not self._waiting or len(self._waiting) < self._live:
             return
 

@@ -19,8 +19,8 @@ STATISTICS = Path("/proc/self/schedstat")  # nanoseconds that the main thread ra
 def watching_for_cores(after: float = AFTER) -> Iterator[None]:
     """Print a warning on stderr, at most once, if this process had to wait for a CPU core in the block.
 
-    After ``after`` seconds, if the main thread waited for more than SHARE (a quarter) of them. Does nothing
-    if the block ends earlier, or without /proc (other systems than Linux).
+    That is so if after ``after`` seconds the main thread has waited for more than SHARE (a quarter) of them.
+    Does nothing if the block ends earlier, or without /proc (other systems than Linux).
     """
     if not STATISTICS.is_file():
         yield

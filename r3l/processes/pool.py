@@ -259,7 +259,7 @@ class EnvironmentPool:
     async def call(self, key: int, verb: Verb, argument: Any) -> Any:
         """Call ``verb`` (reset, step, rewind, close) with ``argument`` on environment ``key`` of the pool.
 
-        Returns the observation (None for close). Raises the engine's own error, or WorkerLost.
+        Returns the observation (None for close). Raises what :meth:`WorkerProcess.call` raises.
         """
         if self._here is not None:
             return self._here.call(key, verb, argument)

@@ -122,7 +122,7 @@ def clock(seconds: float) -> str:
 def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """Yield ``items`` one by one while a progress bar with ``label`` on stderr counts them.
 
-    ``total``: their number; needed if ``items`` has no length.
+    ``total``: their number; needed if ``items`` has no length (else ZeroDivisionError, off a terminal).
     """
     if total is None:
         total = len(items) if isinstance(items, Sized) else 0

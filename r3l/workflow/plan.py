@@ -141,7 +141,8 @@ class WorkflowConfig(Strict):
 class TableConfig(Strict):
     """configs/tables/<name>.yaml: a table of methods (or variants, r3l.config.method) on the same tasks.
 
-    Which keys it needs depends on its kind (NEEDED). ``sources``: by key, where the values come from.
+    Which keys it needs depends on its kind: ``scores``: baseline, methods; ``measures``: measures, methods;
+    ``published``: published, reason, methods, models. ``sources``: by key, where the values come from.
     """
 
     table: str
@@ -171,7 +172,7 @@ class TableConfig(Strict):
 
 
 def workflow_content(tier: str | None = None) -> dict[str, Any]:
-    """Read configs/workflow.yaml, or for a ``tier`` workflow_TIER.yaml if there is such a file, unchecked.
+    """The content of configs/workflow.yaml, or for a ``tier`` of workflow_TIER.yaml if it exists, unchecked.
 
     ``tier`` replaces the tier that the file names. Raises ConfigError if the file is not valid YAML.
     """
