@@ -96,7 +96,8 @@ class HGPO(GRPO):
 def clusters(group: Group, length: int) -> list[list[tuple[int, int]]]:
     """The turns with equal history: lists of two or more indices (trajectory, turn).
 
-    Two turns have equal history if their last ``length`` observations are equal.
+    Two turns have equal history if their last ``length`` observations, their own included, are equal; turns
+    with fewer observations are in no list.
     """
     found: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
     for g, trajectory in enumerate(group.trajectories):

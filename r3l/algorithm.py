@@ -196,9 +196,10 @@ class R3L(TrainedMethod[R3LSettings]):
         """Sample the trajectories of one task: a group for the policy gradient, and one to imitate if any.
 
         The first has N // (1 + retries) base rollouts with their retries, and further base rollouts up to N
-        rollouts in all. The second has the retries that pass ``sft_trigger`` (by default a higher reward) and
-        their reflections, to learn by SFT, unless ``sft_coef`` is 0. (With ``sft_mode: reward1_singleton``
-        each of these is a policy-gradient group of its own, with return 1.)
+        rollouts in all. The second, unless ``sft_coef`` is 0, has the trajectories to learn by SFT: retries
+        that pass ``sft_trigger`` (by default a higher reward) with their reflections, and under
+        ``sft_perfect_reflection`` reflections that find nothing to improve. (With ``sft_mode:
+        reward1_singleton`` each of these is a policy-gradient group of its own, with return 1.)
         """
         s = self.settings
         reflected = self.reflected_now(task, ctx)

@@ -136,8 +136,8 @@ class RolloutContext:
     ) -> Completion:
         """Sample the next response of ``conversation`` and count its tokens.
 
-        ``purpose`` and ``where`` (task, member and turn) complete the seed address of its draws. Its length
-        is added to ``tokens/<purpose>`` and ``tokens/generated``, the number of prompt tokens read for it to
+        ``purpose`` and ``where`` (task, member and turn) complete the seed address of its draws. Its sampled
+        tokens are added to ``tokens/<purpose>`` and ``tokens/generated``, the prompt tokens read for it to
         ``prompt/<purpose>``. An empty response with ``FinishReason.CONTEXT`` if the dialog no longer fits the
         model. Raises NonFiniteError, which names the address, if a log-prob is not finite.
         """

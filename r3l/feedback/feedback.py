@@ -152,11 +152,12 @@ def feedback_of(content: Mapping[str, Any]) -> Feedback:
 class ReflectionRules:
     """Rules by which a reflection is valid.
 
-    - ``schema``: ``strict`` asks for values of the types that the prompt names, ``lines`` for the same as
-      LINES; ``released`` asks only for keys, and for a pivot that Python's ``int`` accepts (audit B-41).
+    - ``schema``: ``strict`` asks for values of the types that the prompt names, ``lines`` for the same in
+      four lines of ``Key: text``; ``released`` asks only for keys, and for a pivot that Python's ``int``
+      accepts (audit B-41).
     - ``coerce_pivot``: read a pivot that the released code cannot use ("3", 3.0) as that integer. Without it
       the reflection is invalid, since the released retry fails (audit B-16).
-    - ``suggestion``: whether a suggestion is required.
+    - ``suggestion``: whether ``released`` requires a suggestion; the other schemas always do.
     - ``one_step``: episodes have one turn, so under ``coerce_pivot`` that turn is the pivot (not in
       ``released``).
     """
