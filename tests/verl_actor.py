@@ -99,19 +99,22 @@ def actor(rank, ranks, port, sequence_parallel, folder):
         torch.distributed.all_gather_object(everyones, no_padding_2_padding(scored, share()).float())
         data.batch["ref_log_prob"] = torch.cat(everyones[:: ranks // replicas])
 
-    tensors = share()
-    size = settings.actor.ppo_mini_batch_size
-    tu.assign_non_tensor(
-        tensors,
-        calculate_entropy=False,
-        global_batch_size=size,
-        mini_batch_size=size,
-        epochs=1,
-        seed=42,
-        dataloader_kwargs={"shuffle": False},
-        temperature=config.model.temperature,
-        compute_loss=True,
-    )
+    def prepared():
+        tensors = share()
+        size = settings.actor.ppo_mini_batch_size
+        tu.assign_non_tensor(
+            tensors,
+            calculate_entropy=False,
+            global_batch_size=size,
+            mini_batch_size=size,
+            epochs=1,
+            seed=42,
+            dataloader_kwargs={"shuffle": False},
+            temperature=config.model.temperature,
+            compute_loss=True,
+        )
+        return tensors
+
     gradient = {}
     step = engine.optimizer_step
 
@@ -121,7 +124,7 @@ def actor(rank, ranks, port, sequence_parallel, folder):
         return step()
 
     engine.optimizer_step = recorded
-    trained = worker.actor.train_mini_batch(tensors)
+    trained = worker.actor.train_mini_batch(prepared())
     weights = {name: full(p) for name, p in engine.module.named_parameters()}
 
     # Back from a checkpoint come the same weights and moments.
@@ -139,7 +142,18 @@ def actor(rank, ranks, port, sequence_parallel, folder):
     loaded = {name: full(p) for name, p in engine.module.named_parameters()}
     restored = all(torch.equal(weights[name], loaded[name]) for name in weights)
     restored &= all(torch.equal(a, b) for a, b in zip(before, moments(), strict=True))
+
+    # A batch in which no row trains changes neither.
+    del engine.optimizer_step
+    data.batch["token_weight"].zero_()
+    without_rows = worker.actor.train_mini_batch(prepared())
+    metrics_without_rows = reduce_metrics(tu.get(without_rows, "metrics"))
+    kept = float(metrics_without_rows["grad_norm"]) == 0
+    kept &= all(torch.equal(weights[name], full(p)) for name, p in engine.module.named_parameters())
+    kept &= all(torch.equal(a, b) for a, b in zip(before, moments(), strict=True))
+    kept &= all(int(state["step"]) == 1 for state in engine.optimizer.state.values())
     if rank == 0:
         metrics = {k: float(v) for k, v in reduce_metrics(tu.get(trained, "metrics")).items()}
-        found = {"metrics": metrics, "gradient": gradient, "weights": weights, "restored": restored}
+        found = {"metrics": metrics, "gradient": gradient, "weights": weights}
+        found |= {"restored": restored, "kept": kept}
         torch.save(found, folder / "found.pt")

@@ -70,6 +70,18 @@ def _open_verl_for_cpus():
         EngineRegistry._engines["language_model"][strategy]["cpu"] = fsdp.FSDPEngineWithLMHead
 
 
+def send_32_bits():
+    """Let verl send the sampler the weights that it trains, which it rounds to bfloat16."""
+    from torch.distributed.tensor import DTensor
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
+
+    def weights(engine, **options):
+        named = engine.module.state_dict().items()
+        return ((name, p.full_tensor() if isinstance(p, DTensor) else p) for name, p in named), None
+
+    FSDPEngine.get_per_tensor_param = weights
+
+
 def register_packed_attention():
     """Attention over packed rows as flash-attn computes it, for verl's sequence parallelism: ``packed_torch``."""
     import verl.models.transformers.monkey_patch as ulysses

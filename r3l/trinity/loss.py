@@ -14,6 +14,7 @@ from r3l.core.method import Batch, Method
 from r3l.core.method_validation import loss_of
 from r3l.local.training.measures import LogprobMismatch
 from r3l.trinity.config import MISMATCH_MAX, MISMATCH_SUM, MISMATCH_TOKENS
+from r3l.trinity.empty_steps import skip_empty_steps
 from r3l.trinity.unpadding import replace_flash_attn
 
 Loss = tuple[torch.Tensor, dict[str, Any]]
@@ -34,6 +35,8 @@ class MethodLoss(PolicyLossFn):
         super().__init__(backend=backend)
         self.method: Method = build_method(validate(Run, run, "policy_loss_fn_args.run"))
         self.replicas = replicas
+        if backend == "verl":  # Trinity builds the loss in each worker before the first batch
+            skip_empty_steps()
 
     def __call__(
         self,

@@ -38,6 +38,8 @@ def prepare_worker(engine_workers):
     import verl_cpu
 
     verl_cpu.prepare_process()
+    if os.environ.get("VERL_CPU_SYNC") == "float32":
+        verl_cpu.send_32_bits()
 
 
 def compute_in_float32(config):
