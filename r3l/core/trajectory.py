@@ -189,8 +189,8 @@ class Trajectory:
     def set_teacher_logprobs(self, logprobs_S: Sequence[float] | np.ndarray | None) -> None:
         """Set the teacher's log-probs of all S sampled tokens, in order; replaces the trajectory's turns.
 
-        None: the log-probs recorded in sampling, as if the hint changed nothing. The length is not checked:
-        too few leave turns with shorter tuples, further ones are ignored.
+        None: the log-probs recorded in sampling, as if the hint changed nothing. Raises ValueError for another
+        number of values than S.
         """
         if logprobs_S is None:
             logprobs_S = [value for turn in self.turns for value in turn.logprobs]
@@ -201,8 +201,8 @@ class Trajectory:
     def set_student_logprobs(self, logprobs_S: Sequence[float]) -> None:
         """Set ``logprobs`` of the turns to those in the context that trains: all S sampled tokens, in order.
 
-        The log-probs recorded in sampling become the teacher's. Raises ValueError for fewer than S values;
-        further ones are ignored.
+        The log-probs recorded in sampling become the teacher's. Raises ValueError for another number of
+        values than S.
         """
         turns = zip(self.turns, self._by_turn(logprobs_S), strict=True)
         self.turns = [
@@ -220,8 +220,11 @@ class Trajectory:
         return replace(self, turns=turns)
 
     def _by_turn(self, values_S: Sequence[float] | np.ndarray) -> list[tuple[float, ...]]:
-        """The values of all sampled tokens, cut into those of each turn."""
+        """Cut the values of all S sampled tokens into those of each turn; raises ValueError if not S."""
         values = [float(value) for value in values_S]
+        sampled = sum(len(turn.response_ids) for turn in self.turns)
+        if len(values) != sampled:
+            raise ValueError(f"{len(values)} log-probs for {sampled} sampled tokens")
         found = []
         for turn in self.turns:
             found.append(tuple(values[: len(turn.response_ids)]))

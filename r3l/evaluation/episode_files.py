@@ -225,9 +225,14 @@ def check_episodes(
     ``max_turns``: the turn limit, if known.
 
     The tests (:class:`Dependence`) ask whether attempts at the same task succeed more often at some positions
-    in the file, or under some condition. Raises DataError if no episode names a task of the task set.
+    in the file, or under some condition. Raises DataError if there are no episodes or no tasks, or if no
+    episode names a task of the task set.
     """
+    if not episodes:
+        raise DataError("there are no episodes to check; give a file with at least one")
     ids = list(dict.fromkeys(task_ids if task_ids is not None else (row.task for row in episodes)))
+    if not ids:
+        raise DataError("the task set has no tasks; name the task set that was played")
     by_path = {tuple(task.split("/")): task for task in ids}
     outcomes: dict[str, list[int]] = defaultdict(list)  # places in the file of the episodes of a task
     unknown = Counter[str]()

@@ -33,6 +33,14 @@ def test_a_turn_refuses_unequal_lengths():
         Turn("o", "r", (1,), (2, 3), (-1.0,), FinishReason.END)
 
 
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("setter", ["set_teacher_logprobs", "set_student_logprobs"])
+def test_logprobs_of_another_number_of_tokens_are_refused(setter, count):
+    t = make_trajectory(2)  # two turns of two sampled tokens
+    with pytest.raises(ValueError, match=f"{count} log-probs for 4 sampled tokens"):
+        getattr(t, setter)([-1.0] * count)
+
+
 @given(st.integers(1, 12), st.data())
 def test_pivotal_credit_on_base_and_retry(turns, data):
     pivot = data.draw(st.integers(0, turns - 1))

@@ -96,6 +96,17 @@ def test_without_repeats_it_is_said_that_order_cannot_be_tested():
     assert not found.dependence and "cannot be tested" in found.lines()[-1]
 
 
+@pytest.mark.parametrize("task_ids", [None, [], ["a"]])
+def test_no_episodes_are_refused(task_ids):
+    with pytest.raises(DataError, match="no episodes"):
+        check_episodes([], task_ids)
+
+
+def test_a_task_set_without_tasks_is_refused():
+    with pytest.raises(DataError, match="no tasks"):
+        check_episodes(episodes(("a", True, {})), [])
+
+
 def test_columns_of_other_names_in_csv_and_jsonl(tmp_path):
     rows = [
         {"gamefile": "a", "won": "1.0", "steps": "3", "worker": "0"},

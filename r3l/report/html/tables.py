@@ -76,12 +76,14 @@ def settings(runs: pd.DataFrame) -> Table:
     rows: dict[tuple[str, ...], list[str]] = {}
     usual: dict[tuple[str, str, str], Mapping[str, Any]] = {}  # by tier, environment, method
     extended: dict[str, str] = {}  # by method: the one that it extends, or itself
+    labels: dict[str, str] = {}  # of the extended methods; reading a method's files for each run is slow
     for row in runs[["tier", "env", "method", "label", "manifest"]].itertuples():
         run, name = row.manifest["run"], variant(row.method).method
         like = ""
         with suppress(ConfigError):  # a method, environment or tier that is not here: all settings are shown
             if name not in extended:
                 extended[name] = load_method(name).extends or name
+                labels[extended[name]] = load_method(extended[name]).label
             like = extended[name]
             if (row.tier, row.env, like) not in usual:
                 paper = f"{like}@profile=paper"
@@ -90,7 +92,7 @@ def settings(runs: pd.DataFrame) -> Table:
                 usual[row.tier, row.env, like] = json.loads(json.dumps(dict(defaults)))
         texts = (
             row.label,
-            load_method(like).label if like and like != name else "",
+            labels[like] if like and like != name else "",
             _lines(run["method_settings"], usual.get((row.tier, row.env, like), {})),
             run["profile"],
             f"{run['train']['lr']:g}" if "lr" in run.get("train", {}) else "",
