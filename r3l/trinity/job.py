@@ -107,13 +107,18 @@ def reset_to(job: Path, step: int, tasks_per_step: int) -> None:
 def log_tail(job: Path, output: Path) -> str:
     """The last lines (TAIL) of the job's newest log that has an error, for a message; names the file.
 
-    Without such a log those of ``output``, the file with what `trinity run` printed.
+    If the failure is named before them, that line comes first. Without such a log those of ``output``, the
+    file with what `trinity run` printed.
     """
     # Trinity logs some fatal errors as warnings.
-    words = ("ERROR", *(word.decode() for word in FATAL))
+    fatal = [word.decode() for word in FATAL]
+    words = ("ERROR", *fatal)
     logs = sorted((job / "log").rglob("*.log"), key=lambda log: log.stat().st_mtime)
     texts = {log: log.read_text(errors="replace") for log in logs}
     failed = [log for log in logs if any(word in texts[log] for word in words)]
     log = failed[-1] if failed else output
     lines = log.read_text(errors="replace").replace("\r", "").splitlines()
-    return f"The end of {log}:\n" + "\n".join(lines[-TAIL:])
+    # A long traceback follows the line that names the failure.
+    naming = [number for number, line in enumerate(lines) if any(word in line for word in fatal)]
+    before = [lines[naming[-1]], "..."] if naming and naming[-1] < len(lines) - TAIL else []
+    return f"The end of {log}:\n" + "\n".join([*before, *lines[-TAIL:]])

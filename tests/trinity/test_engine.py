@@ -141,6 +141,19 @@ def test_a_failure_after_which_trinity_waits_ends_the_run(message, tmp_path, mon
     assert message in job.log_tail(tmp_path, tmp_path / "trinity.log")
 
 
+def test_the_end_of_a_log_begins_with_the_line_that_names_the_failure(tmp_path):
+    """Trinity prints it before a traceback through Ray and verl, here of 40 lines."""
+    (tmp_path / "log").mkdir()
+    traceback = [f"line {number}" for number in range(40)]
+    log = tmp_path / "log/trainer.log"
+    log.write_text("\n".join(["ready", "WARNING NCCL weight sync failed;", *traceback]))
+    shown = job.log_tail(tmp_path, tmp_path / "trinity.log").splitlines()
+    assert shown == [f"The end of {log}:", "WARNING NCCL weight sync failed;", "...", *traceback[-job.TAIL :]]
+    log.write_text("\n".join([*traceback, "WARNING NCCL weight sync failed;"]))
+    shown = job.log_tail(tmp_path, tmp_path / "trinity.log").splitlines()
+    assert shown[1:] == [*traceback[-job.TAIL + 1 :], "WARNING NCCL weight sync failed;"]
+
+
 def test_ray_that_does_not_come_up_is_started_again(tmp_path):
     """On a busy machine its agents take longer than the 15 s that it gives them."""
     (tmp_path / "bin").mkdir()
